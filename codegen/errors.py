@@ -1,0 +1,27 @@
+"""Errors of the compiler part: every message names the thing, the value and the limit."""
+
+from __future__ import annotations
+
+
+class CodegenError(Exception):
+    """Base of everything that `tvm_npu.codegen` raises on purpose."""
+
+
+class GraphError(CodegenError, ValueError):
+    """An NPU graph that contradicts itself."""
+
+
+class QuantizationError(CodegenError, ValueError):
+    """Ranges, weights or options that cannot be turned into fixed point."""
+
+
+class PlanningError(CodegenError):
+    """A layer that no plan of the chosen planner fits; carries the typed infeasible result."""
+
+
+class ProgramError(CodegenError, ValueError):
+    """A program file that is truncated, altered, foreign or of another version."""
+
+
+class EmitError(CodegenError):
+    """A plan that cannot be turned into instructions for the machine."""

@@ -1,0 +1,1 @@
+"""The machines: descriptions, instruction sets, simulators. Imports nothing of the compiler."""

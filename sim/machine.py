@@ -1,0 +1,181 @@
+"""Machine descriptions: TOML files, validated, immutable, with units in the key names."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tvm_npu.sim.errors import MachineError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+Precision = Literal["int16", "int8"]
+ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
+
+MemoryBytes = Annotated[int, Field(ge=64, le=1 << 24, multiple_of=8)]
+Cycles = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Cores(_Part):
+    """TLEs, the TLTs in each, and what their scalar side costs."""
+
+    tles: Annotated[int, Field(ge=1, le=16)]
+    tlts_per_tle: Annotated[int, Field(ge=1, le=32)]
+    instruction_cycles: Annotated[int, Field(ge=1, le=100)]
+    scalar_memory_cycles: Cycles
+    semaphore_cycles: Cycles
+    instruction_cache_bytes: Annotated[int, Field(ge=256, le=1 << 24)]
+    instruction_line_bytes: Annotated[int, Field(ge=16, le=4096)]
+
+
+class Mac(_Part):
+    """The MAC unit of a TLT; ``efficiency`` is the reachable share of the peak rate."""
+
+    datapath_bits: Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
+    efficiency: Annotated[float, Field(gt=0, le=1)]
+    setup_cycles: Cycles
+    accumulator_bits: Annotated[int, Field(ge=32, le=63)]
+
+
+class Memories(_Part):
+    """Scratchpads of one TLT: MB0 (IN), MB1 (W), MB2 (OUT) and the bias buffer (int32)."""
+
+    mb0_bytes: MemoryBytes
+    mb1_bytes: MemoryBytes
+    mb2_bytes: MemoryBytes
+    bias_bytes: MemoryBytes
+
+
+class Dme(_Part):
+    """The DMA engine of a TLE."""
+
+    setup_cycles: Cycles
+    burst_cycles: Cycles
+    bytes_per_cycle: Rate
+    queue_depth: Annotated[int, Field(ge=1, le=256)]
+    semaphores: Annotated[int, Field(ge=8, le=16)]
+
+
+class Dram(_Part):
+    """The memory that all TLEs share."""
+
+    base_address: Annotated[int, Field(ge=0, lt=1 << 32, multiple_of=4096)]
+    capacity_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)]
+    burst_bytes: Annotated[int, Field(ge=8, le=4096)]
+    cas_cycles: Cycles
+    bytes_per_cycle: Rate
+
+
+class Machine(_Part):
+    """One machine. `load_machine` makes it; nothing asks a machine for its name to decide."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    isa: Literal["nmp"]
+    description: str = ""
+    frequency_mhz: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+    default_precision: Precision = "int16"
+    cores: Cores
+    mac: Mac
+    memories: Memories
+    dme: Dme
+    dram: Dram
+
+    @model_validator(mode="after")
+    def _fits_address_space(self) -> Machine:
+        end = self.dram.base_address + self.dram.capacity_bytes
+        if end > 1 << 32:
+            raise ValueError(
+                f"dram.base_address + dram.capacity_bytes = {end:#x} leaves the 32-bit address "
+                "space"
+            )
+        if self.dram.base_address < 0x4000_0000:
+            raise ValueError(
+                f"dram.base_address = {self.dram.base_address:#x} is below 0x40000000, where the "
+                "scratchpads are mapped"
+            )
+        return self
+
+    @property
+    def core_count(self) -> int:
+        return self.cores.tles * self.cores.tlts_per_tle
+
+    def macs_per_cycle(self, element_bytes: int) -> int:
+        """Peak multiply-accumulates a cycle of one MAC unit."""
+        return self.mac.datapath_bits // (8 * element_bytes)
+
+    def with_cores(self, tles: int, tlts_per_tle: int | None = None) -> Machine:
+        """This machine with other numbers of TLEs and TLTs (for tests and studies)."""
+        per_tle = self.cores.tlts_per_tle if tlts_per_tle is None else tlts_per_tle
+        return machine_from_dict(
+            {
+                **self.model_dump(),
+                "name": f"{self.name}-{tles}x{per_tle}",
+                "cores": {**self.cores.model_dump(), "tles": tles, "tlts_per_tle": per_tle},
+            },
+            origin=self.name,
+        )
+
+
+def machine_names() -> tuple[str, ...]:
+    """Names of the machines that come with the package."""
+    folder = resources.files("tvm_npu.sim") / "machines"
+    return tuple(sorted(f.name[: -len(".toml")] for f in folder.iterdir() if f.name[-5:] == ".toml"))
+
+
+@lru_cache(maxsize=64)
+def _built_in(name: str) -> Machine:
+    text = (resources.files("tvm_npu.sim") / "machines" / f"{name}.toml").read_text("utf-8")
+    return machine_from_toml(text, origin=f"{name}.toml")
+
+
+def load_machine(name_or_path: str | Path) -> Machine:
+    """A built-in machine by name, or a machine file by path.
+
+    Raises MachineError for an unknown name, an unreadable file, or a missing or absurd key.
+    """
+    text = str(name_or_path)
+    if text in machine_names():
+        return _built_in(text)
+    path = Path(name_or_path)
+    if path.suffix != ".toml" and not path.exists():
+        known = ", ".join(machine_names())
+        raise MachineError(f"unknown machine {text!r}: neither a file nor one of {known}")
+    try:
+        content = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise MachineError(f"cannot read machine file {text!r}: {error}") from error
+    return machine_from_toml(content, origin=text)
+
+
+def machine_from_toml(text: str, origin: str) -> Machine:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise MachineError(f"machine file {origin}: not TOML: {error}") from error
+    return machine_from_dict(values, origin)
+
+
+def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Machine:
+    """Validates plain values (from TOML, or from a program file)."""
+    try:
+        return Machine.model_validate(values, strict=False)
+    except ValidationError as error:
+        problems = []
+        for item in error.errors():
+            key = ".".join(str(part) for part in item["loc"]) or "file"
+            given = "" if item["type"] == "missing" else f" (value: {item['input']!r})"
+            problems.append(f"{key}: {item['msg']}{given}")
+        raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error
