@@ -1,0 +1,1 @@
+"""Instruction sets as data: one table per ISA; everything else derives from it."""

@@ -1,0 +1,209 @@
+"""Xnmp: the NMP's CNN instructions, in RISC-V's custom-0, -1 and -2 opcode spaces.
+
+The paper names the instructions (nmp_conv2d, nmp_percept, nmp_pool, nmp_veop, nmp_activation,
+nmp_load, nmp_load3d, nmp_store, nmp_store3d, multicast loads, three semaphore levels); their
+operands travel in the two configuration register files below, latched when an instruction issues.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from tvm_npu.sim.isa.rv32im import IMM_I, RS1, RS2, RV32IM
+from tvm_npu.sim.isa.table import Field, Instruction, Isa
+
+
+class MacRegister(IntEnum):
+    """Configuration registers of the MAC unit (nmp_mcfg, nmp_mcfgi)."""
+
+    IN_ADDRESS = 0  # byte offset in MB0
+    IN_CHANNELS = 1  # input channels per group in the tile
+    IN_ROWS = 2
+    IN_COLUMNS = 3
+    W_ADDRESS = 4  # byte offset in MB1
+    W_PITCH = 5  # elements from one filter to the next in MB1
+    OUT_ADDRESS = 6  # element offset in MB2
+    OUT_CHANNELS = 7  # filters in the tile, all groups together
+    OUT_ROWS = 8
+    OUT_COLUMNS = 9
+    KERNEL_ROWS = 10
+    KERNEL_COLUMNS = 11
+    STRIDE_ROWS = 12
+    STRIDE_COLUMNS = 13
+    DILATION_ROWS = 14
+    DILATION_COLUMNS = 15
+    GROUPS = 16  # groups in the tile
+    BIAS_ADDRESS = 17  # index of the first filter's int32 in the bias buffer
+    SHIFT = 18  # requantize: right shift, negative = left
+    LOW = 19  # requantize: bounds after saturation
+    HIGH = 20
+    SHIFT_A = 21  # nmp_veop: left shifts of its operands
+    SHIFT_B = 22
+    ORIGIN_ROW = 23  # average pool: tensor coordinates of the tile's first row and column
+    ORIGIN_COLUMN = 24
+    COUNT_ROW_BEGIN = 25  # average pool: the rectangle whose elements count in the divisor
+    COUNT_ROW_END = 26
+    COUNT_COLUMN_BEGIN = 27
+    COUNT_COLUMN_END = 28
+    ELEMENT_BYTES = 29  # 1 (int8) or 2 (int16)
+
+
+class DmaRegister(IntEnum):
+    """Configuration registers of a TLT's DMA port (nmp_dcfg, nmp_dcfgi)."""
+
+    CHANNELS = 0  # extents of the tensor in DRAM
+    ROWS = 1
+    COLUMNS = 2
+    CHANNEL_STRIDE = 3  # bytes
+    ROW_STRIDE = 4  # bytes
+    START_CHANNEL = 5  # signed coordinates of the box
+    START_ROW = 6
+    START_COLUMN = 7
+    BOX_CHANNELS = 8
+    BOX_ROWS = 9
+    BOX_COLUMNS = 10
+    FILL = 11  # element value outside the tensor
+    ELEMENT_BYTES = 12
+    SEGMENTS = 13  # 1-D and 2-D transfers: segments, bytes in each, stride in DRAM (bytes)
+    SEGMENT_BYTES = 14
+    SEGMENT_STRIDE = 15
+
+
+CONFIG_REGISTERS = 32
+
+
+class Memory(IntEnum):
+    """On-chip memories of a TLT as DMA instructions name them."""
+
+    MB0 = 0
+    MB1 = 1
+    MB2 = 2
+    BIAS = 3
+
+
+class Initialise(IntEnum):
+    """What nmp_conv2d and nmp_percept add to."""
+
+    KEEP = 0  # the accumulators in MB2
+    ZERO = 1
+    BIAS = 2  # the filters' biases
+
+
+class PoolKind(IntEnum):
+    MAX = 0
+    AVERAGE = 1
+
+
+class VectorOp(IntEnum):
+    """nmp_veop; A is MB0, B is MB1, ACC is MB2, element by element."""
+
+    COPY = 0  # ACC = A << SHIFT_A
+    ADD = 1  # ACC = (A << SHIFT_A) + (B << SHIFT_B)
+    MULTIPLY = 2  # ACC = A * B
+    ACCUMULATE = 3  # ACC = (ACC << SHIFT_A) + (A << SHIFT_B)
+
+
+class Level(IntEnum):
+    """Semaphore levels: of one TLT, of a TLE, of the machine."""
+
+    TLT = 0
+    TLE = 1
+    GLOBAL = 2
+
+
+CUSTOM_0, CUSTOM_1, CUSTOM_2 = 0x0B, 0x2B, 0x5B
+
+CREG = Field("creg", ((11, 7, 0),), "rd")
+SEM = Field("sem", ((28, 25, 0),), "sem")
+MAC_SUB = Field("sub", ((21, 20, 0),), "sub")
+MEM = Field("mem", ((30, 29, 0),), "sub")
+LEVEL = Field("level", ((30, 29, 0),), "sub")
+
+
+def _configure(name: str, opcode: int, registers: str) -> tuple[Instruction, Instruction]:
+    return (
+        Instruction(
+            f"nmp_{name}", opcode, (CREG, RS1), "creg, rs1", f"{registers}[creg] = rs1",
+            f"nmp_{name}",
+        ),
+        Instruction(
+            f"nmp_{name}i", opcode | 1 << 12, (CREG, IMM_I), "creg, imm",
+            f"{registers}[creg] = imm", f"nmp_{name}i",
+        ),
+    )
+
+
+def _mac(name: str, funct3: int, sub: bool, meaning: str) -> Instruction:
+    fields = (SEM, MAC_SUB) if sub else (SEM,)
+    syntax = "sem, sub" if sub else "sem"
+    return Instruction(
+        name, CUSTOM_0 | funct3 << 12, fields, syntax,
+        meaning + " On completion signals TLT semaphore sem (0: none).", name,
+    )
+
+
+def _dma(name: str, funct3: int, meaning: str) -> Instruction:
+    return Instruction(
+        name, CUSTOM_1 | funct3 << 12, (SEM, MEM, RS1, RS2), "sem, mem, rs1, rs2",
+        meaning + " rs1 is the DRAM address, rs2 the offset in the on-chip memory mem (bytes; "
+        "elements for MB2). Queued at the TLE's DMA engine; on completion signals TLT semaphore "
+        "sem (0: none) of every receiving TLT.",
+        name, shared=True,
+    )
+
+
+def _semaphore(name: str, funct3: int, meaning: str) -> Instruction:
+    return Instruction(
+        name, CUSTOM_2 | funct3 << 12, (LEVEL, SEM, RS1), "level, sem, rs1", meaning, name,
+        shared=True,
+    )
+
+
+XNMP: tuple[Instruction, ...] = (
+    *_configure("mcfg", CUSTOM_0, "MAC"),
+    _mac(
+        "nmp_conv2d", 2, True,
+        "MB2[OUT_CHANNELS][OUT_ROWS][OUT_COLUMNS] from OUT_ADDRESS (+)= convolution of the IN "
+        "tile MB0[GROUPS * IN_CHANNELS][IN_ROWS][IN_COLUMNS] with the filters in MB1, filter m at "
+        "W_ADDRESS + m * W_PITCH elements, each [IN_CHANNELS][KERNEL_ROWS][KERNEL_COLUMNS]; filter "
+        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first.",
+    ),
+    _mac(
+        "nmp_percept", 3, True,
+        "MB2[m] (+)= sum over IN_CHANNELS of MB0[n] * MB1[W_ADDRESS + m * W_PITCH + n] for "
+        "OUT_CHANNELS filters. sub as in nmp_conv2d.",
+    ),
+    _mac(
+        "nmp_pool", 4, True,
+        "MB2[c][r][q] = maximum (sub 0) or average (sub 1) over the window of "
+        "MB0[OUT_CHANNELS][IN_ROWS][IN_COLUMNS]; the average is floor((2 * sum + n) / (2 * n)), n "
+        "the window's elements inside the counted rectangle.",
+    ),
+    _mac(
+        "nmp_veop", 5, True,
+        "Element by element over OUT_CHANNELS * OUT_ROWS * OUT_COLUMNS elements: sub 0: MB2 = "
+        "MB0 << SHIFT_A; 1: (MB0 << SHIFT_A) + (MB1 << SHIFT_B); 2: MB0 * MB1; 3: "
+        "(MB2 << SHIFT_A) + (MB0 << SHIFT_B).",
+    ),
+    _mac(
+        "nmp_activation", 6, False,
+        "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH).",
+    ),
+    *_configure("dcfg", CUSTOM_1, "DMA"),
+    _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "
+         "consecutive bytes on chip."),
+    _dma("nmp_load3d", 3, "A box of a (CHANNELS, ROWS, COLUMNS) tensor to consecutive elements on "
+         "chip; elements outside the tensor read as FILL and cost no DRAM traffic."),
+    _dma("nmp_mload", 4, "nmp_load to all TLTs of the TLE at once (multicast)."),
+    _dma("nmp_mload3d", 5, "nmp_load3d to all TLTs of the TLE at once (multicast)."),
+    _dma("nmp_store", 6, "SEGMENTS segments of SEGMENT_BYTES from consecutive MB2 elements."),
+    _dma("nmp_store3d", 7, "A box from consecutive MB2 elements; elements outside the tensor are "
+         "not stored."),
+    _semaphore("nmp_signal", 0, "Adds rs1 to semaphore sem of the own TLT, TLE or the machine."),
+    _semaphore("nmp_wait", 1, "Blocks until the semaphore is >= rs1, then subtracts rs1."),
+    _semaphore("nmp_release", 2, "Adds rs1 to TLT semaphore sem of every TLT of the own TLE "
+               "(level 1) or of the machine (level 2)."),
+)
+
+NMP_ISA = Isa("nmp", "RV32IM + Xnmp", RV32IM + XNMP)
+"""What a TLT's core executes."""
