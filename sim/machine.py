@@ -39,6 +39,7 @@ class Cores(_Part):
     semaphore_cycles: Cycles
     instruction_cache_bytes: Annotated[int, Field(ge=256, le=1 << 24)]
     instruction_line_bytes: Annotated[int, Field(ge=16, le=4096)]
+    instruction_miss_cycles: Cycles
 
 
 class Mac(_Part):

@@ -1,0 +1,121 @@
+"""Semaphores of the three levels: signal, wait, release, and who wakes when."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tvm_npu.sim.nmp.scalar import GO, STOP, rs1, trap
+from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
+from tvm_npu.sim.nmp.traps import TrapCode
+
+SEM, SUB = 5, 6
+TLT, TLE, GLOBAL = 0, 1, 2
+
+_SEMAPHORE = int(TrapCode.SEMAPHORE)
+
+
+@njit
+def wake(s: State, m: Costs, core: int, now: float) -> None:
+    """Lets a waiting core go on, not before ``now``."""
+    s.status[core] = RUNNING
+    if now > s.time[core]:
+        row = (s.pc[core] - s.code_base[0]) >> 2
+        layer = s.layer_of[row] if 0 <= row < len(s.layer_of) else -1
+        if layer >= 0:
+            s.layer_wait_cycles[layer, core] += now - s.time[core]
+        s.time[core] = now
+
+
+@njit
+def add_tlt(s: State, m: Costs, core: int, sem: int, count: int, now: float) -> None:
+    s.sem_tlt[core, sem] += count
+    if s.status[core] == WAITING and s.wait_level[core] == TLT and s.wait_sem[core] == sem:
+        if s.sem_tlt[core, sem] >= s.wait_count[core]:
+            s.sem_tlt[core, sem] -= s.wait_count[core]
+            wake(s, m, core, now)
+
+
+@njit
+def add_tle(s: State, m: Costs, tle: int, sem: int, count: int, now: float) -> None:
+    s.sem_tle[tle, sem] += count
+    for core in range(tle * m.tlts, (tle + 1) * m.tlts):
+        if s.status[core] == WAITING and s.wait_level[core] == TLE and s.wait_sem[core] == sem:
+            if s.sem_tle[tle, sem] >= s.wait_count[core]:
+                s.sem_tle[tle, sem] -= s.wait_count[core]
+                wake(s, m, core, now)
+
+
+@njit
+def add_global(s: State, m: Costs, sem: int, count: int, now: float) -> None:
+    s.sem_global[sem] += count
+    for core in range(m.cores):
+        if s.status[core] == WAITING and s.wait_level[core] == GLOBAL and s.wait_sem[core] == sem:
+            if s.sem_global[sem] >= s.wait_count[core]:
+                s.sem_global[sem] -= s.wait_count[core]
+                wake(s, m, core, now)
+
+
+@njit
+def finish_mac(s: State, core: int) -> None:
+    """Takes note that the MAC unit's outstanding operation is complete."""
+    if s.mac_sem[core] > 0:
+        s.sem_tlt[core, s.mac_sem[core]] += 1
+    s.mac_sem[core] = -1
+
+
+@njit
+def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
+    level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
+    if level > GLOBAL or count < 0:
+        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    s.time[core] += m.semaphore
+    if level == TLT:
+        s.sem_tlt[core, sem] += count
+    elif level == TLE:
+        add_tle(s, m, core // m.tlts, sem, count, s.time[core])
+    else:
+        add_global(s, m, sem, count, s.time[core])
+    return GO
+
+
+@njit
+def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
+    level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
+    if level not in (TLE, GLOBAL) or count < 0:
+        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    s.time[core] += m.semaphore
+    first, last = 0, m.cores
+    if level == TLE:
+        first = core // m.tlts * m.tlts
+        last = first + m.tlts
+    for other in range(first, last):
+        add_tlt(s, m, other, sem, count, s.time[core])
+    return GO
+
+
+@njit
+def nmp_wait(s: State, m: Costs, core: int, row: int) -> int:
+    level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
+    if level > GLOBAL or count < 0:
+        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    s.time[core] += m.semaphore
+    if level == TLT:
+        if s.mac_sem[core] == sem and s.sem_tlt[core, sem] < count:
+            s.time[core] = max(s.time[core], s.mac_done[core])
+        if s.mac_sem[core] >= 0 and s.mac_done[core] <= s.time[core]:
+            finish_mac(s, core)
+        if s.sem_tlt[core, sem] >= count:
+            s.sem_tlt[core, sem] -= count
+            return GO
+    elif level == TLE:
+        if s.sem_tle[core // m.tlts, sem] >= count:
+            s.sem_tle[core // m.tlts, sem] -= count
+            return GO
+    elif s.sem_global[sem] >= count:
+        s.sem_global[sem] -= count
+        return GO
+    s.status[core] = WAITING
+    s.wait_level[core] = level
+    s.wait_sem[core] = sem
+    s.wait_count[core] = count
+    return STOP

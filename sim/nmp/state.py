@@ -1,0 +1,263 @@
+"""Everything that changes while the NMP runs, as flat arrays that compiled code can share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.isa.xnmp import CONFIG_REGISTERS
+from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.streams import Stream
+
+Array = NDArray[Any]
+
+RUNNING, WAITING, QUEUE_FULL, HALTED = 0, 1, 2, 3
+"""Core status."""
+
+SEMAPHORES = 16
+
+MB0_WINDOW, MB1_WINDOW, BIAS_WINDOW = 0x1000_0000, 0x1800_0000, 0x2000_0000
+"""Where a core's scalar loads and stores see its own scratchpads."""
+
+SCRATCH_ELEMENTS = 1 << 19
+"""float64 elements of the im2col scratch of one TLE; larger tiles go in column blocks."""
+
+
+class Descriptor:
+    """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS."""
+
+    KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, BURSTS, BYTES, LAYER, STREAM, PC = range(11)
+    REGISTERS = 11
+    COLUMNS = REGISTERS + CONFIG_REGISTERS
+
+
+class TrapSlot:
+    CODE, CORE, PC, A, B, C, MEMORY = range(7)
+    COLUMNS = 7
+
+
+class State(NamedTuple):
+    """Shapes: K cores, T TLEs, I instructions, L layers, S streams."""
+
+    decoded: Array  # int32 [I, 7]: operation, then the ISA's decoded columns
+    words: Array  # uint32 [I]
+    layer_of: Array  # int32 [I]
+    stream_of: Array  # int8 [I]
+    code_base: Array  # int64 [1]
+    regs: Array  # int32 [K, 32]
+    pc: Array  # int64 [K]
+    status: Array  # int8 [K]
+    exit_code: Array  # int32 [K]
+    time: Array  # float64 [K + T]: when the actor acts next (TLE entries: its DMA engine)
+    wait_level: Array  # int64 [K]
+    wait_sem: Array
+    wait_count: Array
+    sem_tlt: Array  # int64 [K, 16]
+    sem_tle: Array  # int64 [T, 16]
+    sem_global: Array  # int64 [16]
+    mac: Array  # int64 [K, 32] MAC configuration registers
+    dma: Array  # int64 [K, 32] DMA configuration registers
+    mac_done: Array  # float64 [K] when the MAC unit is free
+    mac_sem: Array  # int64 [K] semaphore its operation will signal; -1: nothing outstanding
+    mac_reads: Array  # int64 [K, 4] byte ranges of MB0 and MB1 that the operation reads
+    mb0: Array  # int8 [K, mb0_bytes]
+    mb0_half: Array  # the same memory as int16
+    mb1: Array
+    mb1_half: Array
+    mb2: Array  # int64 [K, mb2_bytes]: one accumulator an element
+    bias: Array  # int8 [K, bias_bytes]
+    bias_word: Array  # the same as int32
+    mb0_tag: Array  # int64 [K]: identifies MB0's content; equal after a multicast
+    tag_counter: Array  # int64 [1]
+    column_key: Array  # int64 [T, 12]: what the im2col scratch of a TLE holds
+    columns: Array  # float64 [T, SCRATCH_ELEMENTS]
+    weights: Array  # float64 [SCRATCH_ELEMENTS]
+    products: Array  # float64 [SCRATCH_ELEMENTS]
+    dram: Array  # uint8 [bytes]
+    dram_half: Array  # int16
+    dram_word: Array  # int32
+    queue: Array  # int64 [T, depth, Descriptor.COLUMNS]
+    queue_head: Array  # int64 [T]
+    queue_count: Array  # int64 [T]
+    left_bursts: Array  # int64 [T]: of the transfer in progress
+    left_bytes: Array  # float64 [T]
+    dram_free: Array  # float64 [1]
+    cache_tags: Array  # int64 [T, lines]
+    last_line: Array  # int64 [K]
+    trap: Array  # int64 [TrapSlot.COLUMNS]
+    counters: Array  # int64 [2]: instructions executed, cache misses
+    layer_macs: Array  # int64 [L, K]
+    layer_mac_cycles: Array  # float64 [L, K]
+    layer_wait_cycles: Array  # float64 [L, K]
+    layer_instructions: Array  # int64 [L, K]
+    layer_bytes: Array  # int64 [L, S, 2]: loaded, stored
+    layer_bursts: Array  # int64 [L, S, 2]
+    layer_dma_cycles: Array  # float64 [L, T]
+    layer_end: Array  # float64 [L]: when the last core left the layer
+
+
+class Costs(NamedTuple):
+    """The machine's constants as compiled code reads them (cycles, bytes)."""
+
+    tlts: int
+    tles: int
+    cores: int
+    instruction: float
+    scalar_memory: float
+    semaphore: float
+    line_bytes: int
+    lines: int
+    miss: float
+    lanes_int16: int
+    efficiency: float
+    mac_setup: float
+    accumulator_bits: int
+    mb0_bytes: int
+    mb1_bytes: int
+    mb2_bytes: int
+    bias_bytes: int
+    dme_setup: float
+    dme_burst: float
+    dme_rate: float
+    queue_depth: int
+    dram_base: int
+    dram_bytes: int
+    burst_bytes: int
+    cas: float
+    dram_rate: float
+    timed: bool
+
+
+def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
+    """Without timing every cost is zero and every rate infinite; nothing else differs."""
+    scale = 1.0 if timing else 0.0
+    return Costs(
+        tlts=machine.cores.tlts_per_tle,
+        tles=machine.cores.tles,
+        cores=machine.core_count,
+        instruction=machine.cores.instruction_cycles * scale,
+        scalar_memory=machine.cores.scalar_memory_cycles * scale,
+        semaphore=machine.cores.semaphore_cycles * scale,
+        line_bytes=machine.cores.instruction_line_bytes,
+        lines=max(
+            1, machine.cores.instruction_cache_bytes // machine.cores.instruction_line_bytes
+        ),
+        miss=machine.cores.instruction_miss_cycles * scale,
+        lanes_int16=machine.macs_per_cycle(2),
+        efficiency=machine.mac.efficiency if timing else np.inf,
+        mac_setup=machine.mac.setup_cycles * scale,
+        accumulator_bits=machine.mac.accumulator_bits,
+        mb0_bytes=machine.memories.mb0_bytes,
+        mb1_bytes=machine.memories.mb1_bytes,
+        mb2_bytes=machine.memories.mb2_bytes,
+        bias_bytes=machine.memories.bias_bytes,
+        dme_setup=machine.dme.setup_cycles * scale,
+        dme_burst=machine.dme.burst_cycles * scale,
+        dme_rate=machine.dme.bytes_per_cycle if timing else np.inf,
+        queue_depth=machine.dme.queue_depth,
+        dram_base=machine.dram.base_address,
+        dram_bytes=dram_bytes,
+        burst_bytes=machine.dram.burst_bytes,
+        cas=machine.dram.cas_cycles * scale,
+        dram_rate=machine.dram.bytes_per_cycle if timing else np.inf,
+        timed=timing,
+    )
+
+
+def make_state(
+    machine: Machine,
+    decoded: Array,
+    words: Array,
+    code_address: int,
+    dram_bytes: int,
+    layer_of: Array,
+    stream_of: Array,
+    layers: int,
+) -> State:
+    """A machine after reset: zeroed memories, all cores halted until started."""
+    cores, tles = machine.core_count, machine.cores.tles
+    memories = machine.memories
+    lines = max(1, machine.cores.instruction_cache_bytes // machine.cores.instruction_line_bytes)
+    dram = np.zeros(-(-dram_bytes // 8) * 8, np.uint8)
+    mb0 = np.zeros((cores, memories.mb0_bytes), np.int8)
+    mb1 = np.zeros((cores, memories.mb1_bytes), np.int8)
+    bias = np.zeros((cores, memories.bias_bytes), np.int8)
+    streams = len(Stream)
+    largest = max(memories.mb1_bytes, memories.mb2_bytes, SCRATCH_ELEMENTS)
+    return State(
+        decoded=decoded,
+        words=words,
+        layer_of=layer_of,
+        stream_of=stream_of,
+        code_base=np.array([code_address], np.int64),
+        regs=np.zeros((cores, 32), np.int32),
+        pc=np.zeros(cores, np.int64),
+        status=np.full(cores, HALTED, np.int8),
+        exit_code=np.zeros(cores, np.int32),
+        time=np.zeros(cores + tles),
+        wait_level=np.zeros(cores, np.int64),
+        wait_sem=np.zeros(cores, np.int64),
+        wait_count=np.zeros(cores, np.int64),
+        sem_tlt=np.zeros((cores, SEMAPHORES), np.int64),
+        sem_tle=np.zeros((tles, SEMAPHORES), np.int64),
+        sem_global=np.zeros(SEMAPHORES, np.int64),
+        mac=np.zeros((cores, CONFIG_REGISTERS), np.int64),
+        dma=np.zeros((cores, CONFIG_REGISTERS), np.int64),
+        mac_done=np.zeros(cores),
+        mac_sem=np.full(cores, -1, np.int64),
+        mac_reads=np.zeros((cores, 4), np.int64),
+        mb0=mb0,
+        mb0_half=mb0.view(np.int16),
+        mb1=mb1,
+        mb1_half=mb1.view(np.int16),
+        mb2=np.zeros((cores, memories.mb2_bytes), np.int64),
+        bias=bias,
+        bias_word=bias.view(np.int32),
+        mb0_tag=np.arange(1, cores + 1, dtype=np.int64),
+        tag_counter=np.array([cores + 1], np.int64),
+        column_key=np.zeros((tles, 12), np.int64),
+        columns=np.zeros((tles, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
+        weights=np.zeros(largest),
+        products=np.zeros(largest),
+        dram=dram,
+        dram_half=dram.view(np.int16),
+        dram_word=dram.view(np.int32),
+        queue=np.zeros((tles, machine.dme.queue_depth, Descriptor.COLUMNS), np.int64),
+        queue_head=np.zeros(tles, np.int64),
+        queue_count=np.zeros(tles, np.int64),
+        left_bursts=np.zeros(tles, np.int64),
+        left_bytes=np.zeros(tles),
+        dram_free=np.zeros(1),
+        cache_tags=np.full((tles, lines), -1, np.int64),
+        last_line=np.full(cores, -1, np.int64),
+        trap=np.zeros(TrapSlot.COLUMNS, np.int64),
+        counters=np.zeros(2, np.int64),
+        layer_macs=np.zeros((layers, cores), np.int64),
+        layer_mac_cycles=np.zeros((layers, cores)),
+        layer_wait_cycles=np.zeros((layers, cores)),
+        layer_instructions=np.zeros((layers, cores), np.int64),
+        layer_bytes=np.zeros((layers, streams, 2), np.int64),
+        layer_bursts=np.zeros((layers, streams, 2), np.int64),
+        layer_dma_cycles=np.zeros((layers, tles)),
+        layer_end=np.zeros(layers),
+    )
+
+
+def reset_for_run(state: State) -> None:
+    """Back to the moment before the first instruction; DRAM, code and scratchpads stay."""
+    state.status[:] = HALTED
+    state.mac_sem[:] = -1
+    state.cache_tags[:] = -1
+    state.last_line[:] = -1
+    state.column_key[:] = 0
+    for array in (
+        state.regs, state.exit_code, state.time, state.sem_tlt, state.sem_tle, state.sem_global,
+        state.mac, state.dma, state.mac_done, state.queue_head, state.queue_count,
+        state.left_bursts, state.left_bytes, state.dram_free, state.trap, state.counters,
+        state.layer_macs, state.layer_mac_cycles, state.layer_wait_cycles,
+        state.layer_instructions, state.layer_bytes, state.layer_bursts, state.layer_dma_cycles,
+        state.layer_end,
+    ):  # fmt: skip
+        array[:] = 0
