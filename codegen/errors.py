@@ -25,3 +25,7 @@ class ProgramError(CodegenError, ValueError):
 
 class EmitError(CodegenError):
     """A plan that cannot be turned into instructions for the machine."""
+
+
+class InputError(CodegenError, ValueError):
+    """Arrays that do not match a graph's inputs: name, shape, element type or batch."""
