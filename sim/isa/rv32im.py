@@ -9,9 +9,14 @@ RS1 = Field("rs1", ((19, 15, 0),), "rs1", register=True)
 RS2 = Field("rs2", ((24, 20, 0),), "rs2", register=True)
 IMM_I = Field("imm", ((31, 20, 0),), "imm", signed=True)
 IMM_S = Field("imm", ((31, 25, 5), (11, 7, 0)), "imm", signed=True)
-IMM_B = Field("imm", ((31, 31, 12), (7, 7, 11), (30, 25, 5), (11, 8, 1)), "imm", signed=True)
+IMM_B = Field(
+    "imm", ((31, 31, 12), (7, 7, 11), (30, 25, 5), (11, 8, 1)), "imm", signed=True, relative=True
+)
 IMM_U = Field("imm", ((31, 12, 0),), "imm")
-IMM_J = Field("imm", ((31, 31, 20), (19, 12, 12), (20, 20, 11), (30, 21, 1)), "imm", signed=True)
+IMM_J = Field(
+    "imm", ((31, 31, 20), (19, 12, 12), (20, 20, 11), (30, 21, 1)), "imm", signed=True,
+    relative=True,
+)
 SHAMT = Field("shamt", ((24, 20, 0),), "imm")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -18,16 +19,32 @@ from tvm_npu.sim.errors import IsaError
 WORD_MASK = 0xFFFF_FFFF
 
 
+class Named(IntEnum):
+    """An enumeration whose members carry their meaning: ``NAME = value, "meaning"``."""
+
+    meaning: str
+
+    def __new__(cls, value: int, meaning: str = "") -> Named:
+        member = int.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+
 @dataclass(frozen=True)
 class Field:
     """A named operand. ``pieces`` are (high, low, shift): word bits high..low hold the value's
-    bits from ``shift`` upwards. ``column`` is the decoded column that the simulator reads."""
+    bits from ``shift`` upwards. ``column`` is the decoded column that the simulator reads.
+    ``relative`` marks a distance in bytes from this instruction, ``names`` the words that
+    assembly may use for the field's values."""
 
     name: str
     pieces: tuple[tuple[int, int, int], ...]
     column: str
     signed: bool = False
     register: bool = False
+    relative: bool = False
+    names: type[Named] | None = None
 
     @cached_property
     def mask(self) -> int:

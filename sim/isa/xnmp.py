@@ -7,134 +7,143 @@ operands travel in the two configuration register files below, latched when an i
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from tvm_npu.sim.isa.rv32im import IMM_I, RS1, RS2, RV32IM
-from tvm_npu.sim.isa.table import Field, Instruction, Isa
+from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
 
 
-class MacRegister(IntEnum):
+class MacRegister(Named):
     """Configuration registers of the MAC unit (nmp_mcfg, nmp_mcfgi)."""
 
-    IN_ADDRESS = 0  # byte offset in MB0
-    IN_CHANNELS = 1  # input channels per group in the tile
-    IN_ROWS = 2
-    IN_COLUMNS = 3
-    W_ADDRESS = 4  # byte offset in MB1
-    W_PITCH = 5  # elements from one filter to the next in MB1
-    OUT_ADDRESS = 6  # element offset in MB2
-    OUT_CHANNELS = 7  # filters in the tile, all groups together
-    OUT_ROWS = 8
-    OUT_COLUMNS = 9
-    KERNEL_ROWS = 10
-    KERNEL_COLUMNS = 11
-    STRIDE_ROWS = 12
-    STRIDE_COLUMNS = 13
-    DILATION_ROWS = 14
-    DILATION_COLUMNS = 15
-    GROUPS = 16  # groups in the tile
-    BIAS_ADDRESS = 17  # index of the first filter's int32 in the bias buffer
-    SHIFT = 18  # requantize: right shift, negative = left
-    LOW = 19  # requantize: bounds after saturation
-    HIGH = 20
-    SHIFT_A = 21  # nmp_veop: left shifts of its operands
-    SHIFT_B = 22
-    ORIGIN_ROW = 23  # average pool: tensor coordinates of the tile's first row and column
-    ORIGIN_COLUMN = 24
-    COUNT_ROW_BEGIN = 25  # average pool: the rectangle whose elements count in the divisor
-    COUNT_ROW_END = 26
-    COUNT_COLUMN_BEGIN = 27
-    COUNT_COLUMN_END = 28
-    ELEMENT_BYTES = 29  # 1 (int8) or 2 (int16)
+    IN_ADDRESS = 0, "byte offset of the IN tile in MB0"
+    IN_CHANNELS = 1, "input channels per group in the tile"
+    IN_ROWS = 2, "rows of the IN tile"
+    IN_COLUMNS = 3, "columns of the IN tile"
+    W_ADDRESS = 4, "byte offset of the first filter in MB1"
+    W_PITCH = 5, "elements from one filter to the next in MB1"
+    OUT_ADDRESS = 6, "element offset of the OUT tile in MB2"
+    OUT_CHANNELS = 7, "filters in the tile, all groups together"
+    OUT_ROWS = 8, "rows of the OUT tile"
+    OUT_COLUMNS = 9, "columns of the OUT tile"
+    KERNEL_ROWS = 10, "rows of the kernel or window"
+    KERNEL_COLUMNS = 11, "columns of the kernel or window"
+    STRIDE_ROWS = 12, "rows from one window to the next"
+    STRIDE_COLUMNS = 13, "columns from one window to the next"
+    DILATION_ROWS = 14, "rows from one kernel row to the next"
+    DILATION_COLUMNS = 15, "columns from one kernel column to the next"
+    GROUPS = 16, "groups in the tile"
+    BIAS_ADDRESS = 17, "index of the first filter's int32 in the bias buffer"
+    SHIFT = 18, "requantize: right shift, negative = left"
+    LOW = 19, "requantize: lower bound after saturation"
+    HIGH = 20, "requantize: upper bound after saturation"
+    SHIFT_A = 21, "nmp_veop: left shift of its first operand"
+    SHIFT_B = 22, "nmp_veop: left shift of its second operand"
+    ORIGIN_ROW = 23, "average pool: tensor row of the tile's first row"
+    ORIGIN_COLUMN = 24, "average pool: tensor column of the tile's first column"
+    COUNT_ROW_BEGIN = 25, "average pool: first row whose elements count in the divisor"
+    COUNT_ROW_END = 26, "average pool: row after the last that counts"
+    COUNT_COLUMN_BEGIN = 27, "average pool: first column whose elements count in the divisor"
+    COUNT_COLUMN_END = 28, "average pool: column after the last that counts"
+    ELEMENT_BYTES = 29, "1 (int8) or 2 (int16)"
 
 
-class DmaRegister(IntEnum):
+class DmaRegister(Named):
     """Configuration registers of a TLT's DMA port (nmp_dcfg, nmp_dcfgi)."""
 
-    CHANNELS = 0  # extents of the tensor in DRAM
-    ROWS = 1
-    COLUMNS = 2
-    CHANNEL_STRIDE = 3  # bytes
-    ROW_STRIDE = 4  # bytes
-    START_CHANNEL = 5  # signed coordinates of the box
-    START_ROW = 6
-    START_COLUMN = 7
-    BOX_CHANNELS = 8
-    BOX_ROWS = 9
-    BOX_COLUMNS = 10
-    FILL = 11  # element value outside the tensor
-    ELEMENT_BYTES = 12
-    SEGMENTS = 13  # 1-D and 2-D transfers: segments, bytes in each, stride in DRAM (bytes)
-    SEGMENT_BYTES = 14
-    SEGMENT_STRIDE = 15
+    CHANNELS = 0, "channels of the tensor in DRAM"
+    ROWS = 1, "rows of the tensor in DRAM"
+    COLUMNS = 2, "columns of the tensor in DRAM"
+    CHANNEL_STRIDE = 3, "bytes from one channel to the next in DRAM"
+    ROW_STRIDE = 4, "bytes from one row to the next in DRAM"
+    START_CHANNEL = 5, "first channel of the box, signed"
+    START_ROW = 6, "first row of the box, signed"
+    START_COLUMN = 7, "first column of the box, signed"
+    BOX_CHANNELS = 8, "channels of the box"
+    BOX_ROWS = 9, "rows of the box"
+    BOX_COLUMNS = 10, "columns of the box"
+    FILL = 11, "element value outside the tensor"
+    ELEMENT_BYTES = 12, "1 (int8) or 2 (int16)"
+    SEGMENTS = 13, "1-D and 2-D transfers: number of segments"
+    SEGMENT_BYTES = 14, "1-D and 2-D transfers: bytes in each segment"
+    SEGMENT_STRIDE = 15, "1-D and 2-D transfers: bytes from one segment to the next in DRAM"
 
 
 CONFIG_REGISTERS = 32
 
 
-class Memory(IntEnum):
+class Memory(Named):
     """On-chip memories of a TLT as DMA instructions name them."""
 
-    MB0 = 0
-    MB1 = 1
-    MB2 = 2
-    BIAS = 3
+    MB0 = 0, "IN tiles; the MAC unit's first operand"
+    MB1 = 1, "filters; the MAC unit's second operand"
+    MB2 = 2, "OUT tiles and partial sums; addressed in elements"
+    BIAS = 3, "biases, int32"
 
 
-class Initialise(IntEnum):
+class Initialise(Named):
     """What nmp_conv2d and nmp_percept add to."""
 
-    KEEP = 0  # the accumulators in MB2
-    ZERO = 1
-    BIAS = 2  # the filters' biases
+    KEEP = 0, "the accumulators in MB2"
+    ZERO = 1, "zero"
+    BIAS = 2, "the filters' biases"
 
 
-class PoolKind(IntEnum):
-    MAX = 0
-    AVERAGE = 1
+class PoolKind(Named):
+    """Which pooling nmp_pool does."""
+
+    MAX = 0, "the maximum of the window"
+    AVERAGE = 1, "the rounded average of the counted elements"
 
 
-class VectorOp(IntEnum):
+class VectorOp(Named):
     """nmp_veop; A is MB0, B is MB1, ACC is MB2, element by element."""
 
-    COPY = 0  # ACC = A << SHIFT_A
-    ADD = 1  # ACC = (A << SHIFT_A) + (B << SHIFT_B)
-    MULTIPLY = 2  # ACC = A * B
-    ACCUMULATE = 3  # ACC = (ACC << SHIFT_A) + (A << SHIFT_B)
+    COPY = 0, "ACC = A << SHIFT_A"
+    ADD = 1, "ACC = (A << SHIFT_A) + (B << SHIFT_B)"
+    MULTIPLY = 2, "ACC = A * B"
+    ACCUMULATE = 3, "ACC = (ACC << SHIFT_A) + (A << SHIFT_B)"
 
 
-class Level(IntEnum):
-    """Semaphore levels: of one TLT, of a TLE, of the machine."""
+class Level(Named):
+    """Semaphore levels."""
 
-    TLT = 0
-    TLE = 1
-    GLOBAL = 2
+    TLT = 0, "the semaphores of one TLT"
+    TLE = 1, "shared by the TLTs of one TLE"
+    GLOBAL = 2, "shared by all TLEs of the machine"
 
 
 CUSTOM_0, CUSTOM_1, CUSTOM_2 = 0x0B, 0x2B, 0x5B
 
-CREG = Field("creg", ((11, 7, 0),), "rd")
 SEM = Field("sem", ((28, 25, 0),), "sem")
-MAC_SUB = Field("sub", ((21, 20, 0),), "sub")
-MEM = Field("mem", ((30, 29, 0),), "sub")
-LEVEL = Field("level", ((30, 29, 0),), "sub")
+MEM = Field("mem", ((30, 29, 0),), "sub", names=Memory)
+LEVEL = Field("level", ((30, 29, 0),), "sub", names=Level)
 
 
-def _configure(name: str, opcode: int, registers: str) -> tuple[Instruction, Instruction]:
+def _creg(names: type[Named]) -> Field:
+    return Field("creg", ((11, 7, 0),), "rd", names=names)
+
+
+def _sub(names: type[Named]) -> Field:
+    return Field("sub", ((21, 20, 0),), "sub", names=names)
+
+
+def _configure(
+    name: str, opcode: int, registers: str, names: type[Named]
+) -> tuple[Instruction, Instruction]:
+    creg = _creg(names)
     return (
         Instruction(
-            f"nmp_{name}", opcode, (CREG, RS1), "creg, rs1", f"{registers}[creg] = rs1",
+            f"nmp_{name}", opcode, (creg, RS1), "creg, rs1", f"{registers}[creg] = rs1",
             f"nmp_{name}",
         ),
         Instruction(
-            f"nmp_{name}i", opcode | 1 << 12, (CREG, IMM_I), "creg, imm",
+            f"nmp_{name}i", opcode | 1 << 12, (creg, IMM_I), "creg, imm",
             f"{registers}[creg] = imm", f"nmp_{name}i",
         ),
     )
 
 
-def _mac(name: str, funct3: int, sub: bool, meaning: str) -> Instruction:
-    fields = (SEM, MAC_SUB) if sub else (SEM,)
+def _mac(name: str, funct3: int, sub: type[Named] | None, meaning: str) -> Instruction:
+    fields = (SEM, _sub(sub)) if sub else (SEM,)
     syntax = "sem, sub" if sub else "sem"
     return Instruction(
         name, CUSTOM_0 | funct3 << 12, fields, syntax,
@@ -160,36 +169,36 @@ def _semaphore(name: str, funct3: int, meaning: str) -> Instruction:
 
 
 XNMP: tuple[Instruction, ...] = (
-    *_configure("mcfg", CUSTOM_0, "MAC"),
+    *_configure("mcfg", CUSTOM_0, "MAC", MacRegister),
     _mac(
-        "nmp_conv2d", 2, True,
+        "nmp_conv2d", 2, Initialise,
         "MB2[OUT_CHANNELS][OUT_ROWS][OUT_COLUMNS] from OUT_ADDRESS (+)= convolution of the IN "
         "tile MB0[GROUPS * IN_CHANNELS][IN_ROWS][IN_COLUMNS] with the filters in MB1, filter m at "
         "W_ADDRESS + m * W_PITCH elements, each [IN_CHANNELS][KERNEL_ROWS][KERNEL_COLUMNS]; filter "
         "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first.",
     ),
     _mac(
-        "nmp_percept", 3, True,
+        "nmp_percept", 3, Initialise,
         "MB2[m] (+)= sum over IN_CHANNELS of MB0[n] * MB1[W_ADDRESS + m * W_PITCH + n] for "
         "OUT_CHANNELS filters. sub as in nmp_conv2d.",
     ),
     _mac(
-        "nmp_pool", 4, True,
+        "nmp_pool", 4, PoolKind,
         "MB2[c][r][q] = maximum (sub 0) or average (sub 1) over the window of "
         "MB0[OUT_CHANNELS][IN_ROWS][IN_COLUMNS]; the average is floor((2 * sum + n) / (2 * n)), n "
         "the window's elements inside the counted rectangle.",
     ),
     _mac(
-        "nmp_veop", 5, True,
+        "nmp_veop", 5, VectorOp,
         "Element by element over OUT_CHANNELS * OUT_ROWS * OUT_COLUMNS elements: sub 0: MB2 = "
         "MB0 << SHIFT_A; 1: (MB0 << SHIFT_A) + (MB1 << SHIFT_B); 2: MB0 * MB1; 3: "
         "(MB2 << SHIFT_A) + (MB0 << SHIFT_B).",
     ),
     _mac(
-        "nmp_activation", 6, False,
+        "nmp_activation", 6, None,
         "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH).",
     ),
-    *_configure("dcfg", CUSTOM_1, "DMA"),
+    *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "
          "consecutive bytes on chip."),
     _dma("nmp_load3d", 3, "A box of a (CHANNELS, ROWS, COLUMNS) tensor to consecutive elements on "
