@@ -1,0 +1,101 @@
+"""CNNs to compile: the published architectures with seeded weights, and small trained ones.
+
+`build(name)` makes a network of the literature at its published size (or scaled by batch,
+input size and width) with deterministic He-scaled weights. Inputs are expected to have about
+zero mean and unit power. The output is the logits; there is no Softmax at the end.
+
+See also `data` (a LeNet trained on digits), `light` (the nine light models of the onnx
+package) and `shared` (a folder of pretrained models with reference outputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import onnx
+
+from . import inception_v3, lenet, mobilenet_v2, resnet, squeezenet
+from ._macs import macs, macs_by_node
+from .errors import (
+    ModelArgumentError,
+    ModelDataError,
+    ModelError,
+    ModelShapeError,
+    UnknownModelError,
+)
+
+__all__ = [
+    "ModelArgumentError",
+    "ModelDataError",
+    "ModelError",
+    "ModelShapeError",
+    "UnknownModelError",
+    "build",
+    "macs",
+    "macs_by_node",
+    "names",
+]
+
+MAXIMUM_BATCH = 256
+MAXIMUM_SIZE = 2048
+MAXIMUM_WIDTH = 4.0
+
+
+@dataclass(frozen=True)
+class _Family:
+    build: Callable[..., onnx.ModelProto]
+    default_size: int
+    minimum_size: int
+
+
+_FAMILIES = {
+    "lenet": _Family(lenet.build_lenet, lenet.DEFAULT_SIZE, lenet.MINIMUM_SIZE),
+    "squeezenet1.0": _Family(
+        squeezenet.build_squeezenet, squeezenet.DEFAULT_SIZE, squeezenet.MINIMUM_SIZE
+    ),
+    "mobilenet_v2": _Family(
+        mobilenet_v2.build_mobilenet_v2, mobilenet_v2.DEFAULT_SIZE, mobilenet_v2.MINIMUM_SIZE
+    ),
+    "resnet50": _Family(resnet.build_resnet50, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
+    "inception_v3": _Family(
+        inception_v3.build_inception_v3, inception_v3.DEFAULT_SIZE, inception_v3.MINIMUM_SIZE
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """The names that `build` knows."""
+    return tuple(_FAMILIES)
+
+
+def build(
+    name: str,
+    *,
+    seed: int = 0,
+    batch: int = 1,
+    input_size: int | None = None,
+    width: float = 1.0,
+) -> onnx.ModelProto:
+    """The network `name`: opset 13, NCHW float32 [batch, C, input_size, input_size] -> logits.
+
+    `input_size` defaults to the published one; `width` multiplies the inner channel counts.
+    The same arguments give the same bytes.
+    """
+    family = _FAMILIES.get(name) if isinstance(name, str) else None
+    if family is None:
+        raise UnknownModelError(name, names())
+    size = family.default_size if input_size is None else input_size
+    _check_integer("seed", seed, 0, 2**63 - 1)
+    _check_integer("batch", batch, 1, MAXIMUM_BATCH)
+    _check_integer(f"input_size of {name}", size, family.minimum_size, MAXIMUM_SIZE)
+    if isinstance(width, bool) or not isinstance(width, (int, float)):
+        raise ModelArgumentError("width", width, f"a number above 0 up to {MAXIMUM_WIDTH}")
+    if not 0.0 < width <= MAXIMUM_WIDTH:
+        raise ModelArgumentError("width", width, f"a number above 0 up to {MAXIMUM_WIDTH}")
+    return family.build(seed=seed, batch=batch, input_size=size, width=float(width))
+
+
+def _check_integer(argument: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ModelArgumentError(argument, value, f"an integer from {low} to {high}")

@@ -1,0 +1,255 @@
+"""A small builder of ONNX convolutional networks: one method a layer, shapes kept along.
+
+A `Tensor` is a name, a static shape and estimated moments (see `_weights`). All networks are
+opset 13, IR 8, NCHW float32. Node names are the layer names of the caller; the output tensor
+of a node carries the node's name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from ._weights import (
+    HE_GAIN,
+    Moments,
+    batch_norm_statistics,
+    generator,
+    he_weights,
+    mixed,
+    small_biases,
+)
+from .errors import ModelArgumentError
+
+OPSET = 13
+IR_VERSION = 8
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value of the network under construction; `shape` is NCHW or [N, features]."""
+
+    name: str
+    shape: tuple[int, ...]
+    moments: Moments
+
+    @property
+    def channels(self) -> int:
+        return self.shape[1]
+
+
+def pair(value: int | Pair) -> Pair:
+    """3 -> (3, 3); (1, 7) -> (1, 7)."""
+    return (value, value) if isinstance(value, int) else value
+
+
+def ceil_padding(size: int, kernel: int, stride: int) -> int:
+    """End padding that gives a pooling its 'ceil' output size: 109, 3, 2 -> 0; 54, 3, 2 -> 1."""
+    return -(size - kernel) % stride
+
+
+class NetworkBuilder:
+    """Collects the nodes and seeded weights of one network."""
+
+    def __init__(self, name: str, *, seed: int, width: float = 1.0) -> None:
+        self.name = name
+        self.width = width
+        self._rng = generator(seed)
+        self._nodes: list[onnx.NodeProto] = []
+        self._initializers: list[onnx.TensorProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+
+    def scaled(self, channels: int) -> int:
+        """`channels` times the width multiplier, rounded, at least one."""
+        return channels if self.width == 1.0 else max(1, int(channels * self.width + 0.5))
+
+    def input(self, name: str, shape: Sequence[int]) -> Tensor:
+        """The network's input [N, C, H, W], taken to have zero mean and unit power."""
+        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        return Tensor(name, tuple(shape), Moments())
+
+    def conv(
+        self,
+        x: Tensor,
+        name: str,
+        channels: int,
+        kernel: int | Pair,
+        *,
+        stride: int = 1,
+        padding: int | Pair = 0,
+        groups: int = 1,
+        bias: bool = True,
+        gain: float = HE_GAIN,
+    ) -> Tensor:
+        """[N, C, H, W] -> [N, channels, H', W'] with W[channels, C / groups, kh, kw]."""
+        (kh, kw), (ph, pw) = pair(kernel), pair(padding)
+        shape = (channels, x.channels // groups, kh, kw)
+        fan_in = shape[1] * kh * kw
+        moments = x.moments.weighted(gain)
+        weights = he_weights(self._rng, shape, fan_in, gain)
+        inputs = [x.name, self._constant(f"{name}.weight", weights)]
+        if bias:
+            inputs.append(
+                self._constant(f"{name}.bias", small_biases(self._rng, channels, moments.power))
+            )
+        self._node(
+            "Conv",
+            inputs,
+            name,
+            kernel_shape=[kh, kw],
+            strides=[stride, stride],
+            pads=[ph, pw, ph, pw],
+            dilations=[1, 1],
+            group=groups,
+        )
+        size = self._window_size(x, (kh, kw), stride, (ph, pw, ph, pw))
+        return Tensor(name, (x.shape[0], channels, *size), moments)
+
+    def batch_norm(
+        self, x: Tensor, name: str, *, epsilon: float = 1e-5, scaled: bool = True
+    ) -> Tensor:
+        """Inference batch normalization with seeded statistics; moments become about (0, 1)."""
+        statistics = batch_norm_statistics(self._rng, x.channels, x.moments, scaled=scaled)
+        inputs = [
+            x.name,
+            self._constant(f"{name}.scale", statistics.scale),
+            self._constant(f"{name}.bias", statistics.bias),
+            self._constant(f"{name}.mean", statistics.mean),
+            self._constant(f"{name}.variance", statistics.variance),
+        ]
+        self._node("BatchNormalization", inputs, name, epsilon=epsilon)
+        return Tensor(name, x.shape, Moments())
+
+    def relu(self, x: Tensor, name: str) -> Tensor:
+        self._node("Relu", [x.name], name)
+        return Tensor(name, x.shape, x.moments.relu())
+
+    def relu6(self, x: Tensor, name: str) -> Tensor:
+        """Clip to [0, 6]; the bounds are scalar initializers, as opset 13 has them."""
+        low = self._constant(f"{name}.min", np.asarray(0.0, dtype=np.float32))
+        high = self._constant(f"{name}.max", np.asarray(6.0, dtype=np.float32))
+        self._node("Clip", [x.name, low, high], name)
+        return Tensor(name, x.shape, x.moments.relu())
+
+    def max_pool(
+        self,
+        x: Tensor,
+        name: str,
+        kernel: int,
+        *,
+        stride: int,
+        padding: int = 0,
+        ceil: bool = False,
+    ) -> Tensor:
+        """Max-pool; `ceil` rounds the size up, written as explicit padding at the ends."""
+        end_h, end_w = (
+            ceil_padding(size + 2 * padding, kernel, stride) if ceil else 0 for size in x.shape[2:]
+        )
+        pads = (padding, padding, padding + end_h, padding + end_w)
+        self._node(
+            "MaxPool",
+            [x.name],
+            name,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=list(pads),
+        )
+        size = self._window_size(x, (kernel, kernel), stride, pads)
+        return Tensor(name, (*x.shape[:2], *size), x.moments.max_pool())
+
+    def avg_pool(self, x: Tensor, name: str, kernel: int, *, stride: int, padding: int) -> Tensor:
+        """Average-pool that leaves padding out of the mean (count_include_pad = 0)."""
+        pads = (padding, padding, padding, padding)
+        self._node(
+            "AveragePool",
+            [x.name],
+            name,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=list(pads),
+            count_include_pad=0,
+        )
+        size = self._window_size(x, (kernel, kernel), stride, pads)
+        return Tensor(name, (*x.shape[:2], *size), x.moments)
+
+    def global_avg_pool(self, x: Tensor, name: str) -> Tensor:
+        """[N, C, H, W] -> [N, C, 1, 1]."""
+        self._node("GlobalAveragePool", [x.name], name)
+        return Tensor(name, (*x.shape[:2], 1, 1), x.moments)
+
+    def add(self, a: Tensor, b: Tensor, name: str) -> Tensor:
+        self._node("Add", [a.name, b.name], name)
+        return Tensor(name, a.shape, a.moments.plus(b.moments))
+
+    def concat(self, parts: Sequence[Tensor], name: str) -> Tensor:
+        """Concatenate along the channels."""
+        self._node("Concat", [part.name for part in parts], name, axis=1)
+        channels = sum(part.channels for part in parts)
+        moments = mixed([(part.moments, part.channels) for part in parts])
+        return Tensor(name, (parts[0].shape[0], channels, *parts[0].shape[2:]), moments)
+
+    def flatten(self, x: Tensor, name: str) -> Tensor:
+        """[N, C, H, W] -> [N, C * H * W]."""
+        self._node("Flatten", [x.name], name, axis=1)
+        return Tensor(name, (x.shape[0], math.prod(x.shape[1:])), x.moments)
+
+    def dense(self, x: Tensor, name: str, features: int, *, gain: float = HE_GAIN) -> Tensor:
+        """[N, K] -> [N, features]: a Gemm with W[features, K] transposed and a bias."""
+        fan_in = x.shape[1]
+        moments = x.moments.weighted(gain)
+        weights = he_weights(self._rng, (features, fan_in), fan_in, gain)
+        inputs = [
+            x.name,
+            self._constant(f"{name}.weight", weights),
+            self._constant(f"{name}.bias", small_biases(self._rng, features, moments.power)),
+        ]
+        self._node("Gemm", inputs, name, transB=1)
+        return Tensor(name, (x.shape[0], features), moments)
+
+    def classifier(self, x: Tensor, name: str, classes: int) -> Tensor:
+        """A dense layer whose logits have about unit power."""
+        return self.dense(x, name, classes, gain=1.0 / x.moments.power)
+
+    def model(self, output: Tensor) -> onnx.ModelProto:
+        """The checked ModelProto; the one output is `output`."""
+        result = helper.make_tensor_value_info(output.name, TensorProto.FLOAT, list(output.shape))
+        graph = helper.make_graph(
+            self._nodes, self.name, self._inputs, [result], initializer=self._initializers
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="tvm-npu"
+        )
+        model.ir_version = IR_VERSION
+        onnx.checker.check_model(model)
+        return model
+
+    def _constant(self, name: str, value: npt.NDArray[np.float32]) -> str:
+        self._initializers.append(numpy_helper.from_array(value, name))
+        return name
+
+    def _node(self, op_type: str, inputs: Sequence[str], name: str, **attributes: Any) -> None:
+        self._nodes.append(helper.make_node(op_type, list(inputs), [name], name=name, **attributes))
+
+    def _window_size(
+        self, x: Tensor, kernel: Pair, stride: int, pads: tuple[int, int, int, int]
+    ) -> Pair:
+        """Output rows and columns of a window operator; too small an input is an error."""
+        height, width = x.shape[2:]
+        rows = (height + pads[0] + pads[2] - kernel[0]) // stride + 1
+        columns = (width + pads[1] + pads[3] - kernel[1]) // stride + 1
+        if rows < 1 or columns < 1:
+            raise ModelArgumentError(
+                "input_size",
+                f"{height}x{width} at the input of {x.name}'s consumer",
+                f"at least {kernel[0]}x{kernel[1]} there; use a larger input_size",
+            )
+        return rows, columns

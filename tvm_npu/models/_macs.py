@@ -1,0 +1,87 @@
+"""Multiply-accumulate counts of an ONNX model, from inferred static shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+
+import onnx
+from onnx import helper
+
+from .errors import ModelShapeError
+
+COUNTED_OPS = ("Conv", "Gemm", "MatMul")
+_KEPT_ELEMENTS = 64
+"""Initializers up to this size keep their values: they may be shapes of a Reshape."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+def macs(model: onnx.ModelProto, *, ops: Collection[str] = COUNTED_OPS) -> int:
+    """MACs of all convolutions, Gemms and MatMuls (or only those in `ops`) for one inference.
+
+    Positions that touch padding count in full, as in published counts.
+    """
+    return sum(count for _, count in macs_by_node(model, ops=ops))
+
+
+def macs_by_node(
+    model: onnx.ModelProto, *, ops: Collection[str] = COUNTED_OPS
+) -> Iterator[tuple[str, int]]:
+    """(node name or first output, MACs) of each counted node, in graph order."""
+    shapes = static_shapes(model)
+    for node in model.graph.node:
+        if node.op_type in ops and node.op_type in COUNTED_OPS:
+            yield node.name or node.output[0], _node_macs(node, shapes)
+
+
+def _node_macs(node: onnx.NodeProto, shapes: Shapes) -> int:
+    output = math.prod(_shape(shapes, node.output[0]))
+    if node.op_type == "Conv":
+        return output * math.prod(_shape(shapes, node.input[1])[1:])
+    first = _shape(shapes, node.input[0])
+    transposed = node.op_type == "Gemm" and any(
+        attribute.name == "transA" and attribute.i for attribute in node.attribute
+    )
+    return output * (first[0] if transposed else first[-1])
+
+
+def _shape(shapes: Shapes, name: str) -> tuple[int, ...]:
+    try:
+        return shapes[name]
+    except KeyError:
+        raise ModelShapeError(f"tensor {name!r} has no static shape; allowed: static") from None
+
+
+def static_shapes(model: onnx.ModelProto) -> Shapes:
+    """Static shape of every tensor. Inference runs on a copy without the large weights."""
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    inferred = onnx.shape_inference.infer_shapes(_without_weights(model))
+    graph = inferred.graph
+    for value in [*graph.input, *graph.value_info, *graph.output]:
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
+            shapes.setdefault(value.name, tuple(d.dim_value for d in dims))
+    return shapes
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    large = [t for t in model.graph.initializer if math.prod(t.dims) > _KEPT_ELEMENTS]
+    small = [t for t in model.graph.initializer if math.prod(t.dims) <= _KEPT_ELEMENTS]
+    known = {value.name for value in model.graph.input}
+    stand_ins = [
+        helper.make_tensor_value_info(t.name, t.data_type, list(t.dims))
+        for t in large
+        if t.name not in known
+    ]
+    graph = helper.make_graph(
+        list(model.graph.node),
+        model.graph.name,
+        [*model.graph.input, *stand_ins],
+        list(model.graph.output),
+        initializer=small,
+        value_info=list(model.graph.value_info),
+    )
+    skeleton = helper.make_model(graph, opset_imports=list(model.opset_import))
+    skeleton.ir_version = model.ir_version
+    return skeleton
