@@ -1,0 +1,236 @@
+"""The model builders: published layer counts and MACs, determinism, sane values, errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvm_npu import models
+from tvm_npu.models import data, light
+
+ort = pytest.importorskip("onnxruntime")
+
+# (convolutions, MACs of the convolutions, all MACs); the papers' figures are rounded.
+PUBLISHED = {
+    "lenet": (2, 1_888_000, 2_293_000),
+    "squeezenet1.0": (26, 818_924_576, 818_924_576),
+    "mobilenet_v2": (52, 299_494_272, 300_774_272),
+    "resnet50": (53, 3_855_925_248, 3_857_973_248),
+    "inception_v3": (94, 5_711_168_096, 5_713_216_096),
+}
+LIGHT_CONVOLUTIONS = {
+    "bvlc_alexnet": 5,
+    "densenet121": 121,
+    "inception_v1": 57,
+    "inception_v2": 69,
+    "resnet50": 53,
+    "shufflenet": 49,
+    "squeezenet": 26,
+    "vgg19": 16,
+    "zfnet512": 5,
+}
+
+
+def run(model: onnx.ModelProto, x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(model.SerializeToString(), options)
+    (entry,) = session.get_inputs()
+    result: npt.NDArray[np.float32] = session.run(None, {entry.name: x})[0]
+    return result
+
+
+def noise(model: onnx.ModelProto, seed: int) -> npt.NDArray[np.float32]:
+    """Standard normal values for the model's one true input."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    (entry,) = (value for value in model.graph.input if value.name not in weights)
+    shape = [dim.dim_value for dim in entry.type.tensor_type.shape.dim]
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+
+
+def count(model: onnx.ModelProto, op_type: str) -> int:
+    return sum(node.op_type == op_type for node in model.graph.node)
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_published_model(name: str) -> None:
+    model = models.build(name)
+    onnx.checker.check_model(model, full_check=True)
+    convolutions, conv_macs, all_macs = PUBLISHED[name]
+    assert count(model, "Conv") == convolutions
+    assert models.macs(model, ops=("Conv",)) == conv_macs
+    assert models.macs(model) == all_macs
+    assert model.ir_version == 8
+    assert [(opset.domain, opset.version) for opset in model.opset_import] == [("", 13)]
+    folded = 0 if name in ("lenet", "squeezenet1.0") else convolutions
+    assert count(model, "BatchNormalization") == folded
+    logits = run(model, noise(model, 1))
+    assert logits.shape == (1, 10 if name == "lenet" else 1000)
+    assert np.isfinite(logits).all()
+    assert 0.2 < logits.std() < 3.0
+    other = run(model, noise(model, 2))
+    assert np.abs(logits - other).max() > 1e-3
+
+
+def test_published_figures() -> None:
+    """MAC roofs of the TSO paper at 192 GMAC/s, in microseconds."""
+    roofs_us = {"squeezenet1.0": 4265, "resnet50": 20083, "inception_v3": 29746}
+    for name, roof_us in roofs_us.items():
+        assert round(PUBLISHED[name][1] / 192e3) == roof_us
+    assert round(PUBLISHED["mobilenet_v2"][2] / 192e3) == 1567
+
+
+def test_lenet_dense_weights() -> None:
+    """0.8 MB of 16-bit weights in the fully connected layers."""
+    model = models.build("lenet")
+    dense = [t for t in model.graph.initializer if t.name in ("ip1.weight", "ip2.weight")]
+    assert sum(2 * int(np.prod(t.dims)) for t in dense) == 810_000
+
+
+def test_inception_fifth_convolution() -> None:
+    """The layer that the TSO paper takes as its example: 80 x 73 x 73, 192 filters of 3x3."""
+    model = onnx.shape_inference.infer_shapes(models.build("inception_v3"))
+    node = [node for node in model.graph.node if node.op_type == "Conv"][4]
+    shapes = {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in model.graph.value_info
+    }
+    weights = {tensor.name: list(tensor.dims) for tensor in model.graph.initializer}
+    assert shapes[node.input[0]] == [1, 80, 73, 73]
+    assert weights[node.input[1]] == [192, 80, 3, 3]
+    assert shapes[node.output[0]] == [1, 192, 71, 71]
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_small_variant_is_deterministic_and_sane(name: str) -> None:
+    size = {"lenet": 20, "inception_v3": 75}.get(name, 64)
+    small = {"batch": 2, "input_size": size, "width": 0.25}
+    model = models.build(name, seed=3, **small)
+    assert model.SerializeToString() == models.build(name, seed=3, **small).SerializeToString()
+    assert model.SerializeToString() != models.build(name, seed=4, **small).SerializeToString()
+    assert count(model, "Conv") == PUBLISHED[name][0]
+    every = onnx.ModelProto()
+    every.CopyFrom(model)
+    del every.graph.output[:]
+    every.graph.output.extend(
+        helper.make_empty_tensor_value_info(node.output[0]) for node in model.graph.node
+    )
+    session = ort.InferenceSession(every.SerializeToString())
+    values = session.run(None, {"data": noise(model, 5)})
+    for node, value in zip(model.graph.node, values, strict=True):
+        assert value.shape[0] == 2, node.name
+        power = float(np.square(value).mean())
+        assert 0.005 < power < 200.0, (node.name, power)
+
+
+def test_macs_of_single_operators() -> None:
+    shape = helper.make_tensor_value_info
+    weights = [
+        numpy_helper.from_array(np.zeros((6, 2, 3, 3), np.float32), "w"),
+        numpy_helper.from_array(np.zeros((150, 7), np.float32), "m"),
+        numpy_helper.from_array(np.array([1, 150], np.int64), "flat"),
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["y"], group=2, name="c"),
+        helper.make_node("Reshape", ["y", "flat"], ["z"]),
+        helper.make_node("MatMul", ["z", "m"], ["o"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [shape("x", TensorProto.FLOAT, [1, 4, 7, 7])],
+        [shape("o", TensorProto.FLOAT, [1, 7])],
+        initializer=weights,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    assert list(models.macs_by_node(model)) == [("c", 6 * 25 * 2 * 9), ("o", 150 * 7)]
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    with pytest.raises(models.ModelShapeError, match="'y' has no static shape"):
+        models.macs(model)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(
+        models.UnknownModelError, match=r"'resnet51'; known models: lenet, "
+    ) as error:
+        models.build("resnet51")
+    assert error.value.allowed == models.names()
+    with pytest.raises(models.UnknownModelError, match="'no_such'; known models: bvlc_alexnet"):
+        light.build_light("no_such")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"batch": 0}, "batch is 0; allowed: an integer from 1 to 256"),
+        ({"batch": True}, "batch is True; allowed: an integer"),
+        ({"seed": -1}, "seed is -1; allowed: an integer from 0"),
+        ({"input_size": 31}, "input_size of resnet50 is 31; allowed: an integer from 32 to 2048"),
+        ({"input_size": 64.0}, "input_size of resnet50 is 64.0"),
+        ({"width": 0.0}, "width is 0.0; allowed: a number above 0 up to 4.0"),
+        ({"width": float("nan")}, "width is nan"),
+        ({"width": "1"}, "width is '1'"),
+    ],
+)
+def test_absurd_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(models.ModelArgumentError, match=message):
+        models.build("resnet50", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_smallest_input_builds(name: str) -> None:
+    with pytest.raises(models.ModelArgumentError) as error:
+        models.build(name, input_size=1)
+    minimum = int(error.value.allowed.split()[3])
+    models.build(name, input_size=minimum, width=0.1)
+
+
+def test_light_models_are_the_nine() -> None:
+    assert set(light.light_models()) == set(LIGHT_CONVOLUTIONS)
+
+
+@pytest.mark.parametrize("name", sorted(LIGHT_CONVOLUTIONS))
+def test_light_model_runs(name: str) -> None:
+    model = light.build_light(name)
+    assert count(model, "Conv") == LIGHT_CONVOLUTIONS[name]
+    assert count(model, "ConstantOfShape") == 0
+    assert len(model.graph.input) == 1
+    used = Counter(entry for node in model.graph.node for entry in node.input)
+    assert all(used[tensor.name] for tensor in model.graph.initializer)
+    output = run(model, noise(model, 1)).reshape(-1)
+    assert output.shape == (1000,)
+    assert np.isfinite(output).all()
+    assert output.std() > 1e-5
+    if count(model, "Softmax"):
+        assert output.max() < 0.5
+
+
+def test_light_model_is_deterministic() -> None:
+    first = light.build_light("shufflenet", seed=7).SerializeToString()
+    assert first == light.build_light("shufflenet", seed=7).SerializeToString()
+    assert first != light.build_light("shufflenet", seed=8).SerializeToString()
+
+
+def test_digits_lenet_accuracy() -> None:
+    model = data.load_digits_lenet()
+    onnx.checker.check_model(model, full_check=True)
+    images, labels = data.load_digits()
+    assert images.shape == (len(labels), 1, 8, 8)
+    assert images.dtype == np.float32
+    assert images.min() >= 0.0 and images.max() == 1.0
+    session = ort.InferenceSession(model.SerializeToString())
+    found = [int(session.run(None, {"image": image[None]})[0].argmax()) for image in images]
+    assert np.mean(np.array(found) == labels) >= 0.97
+
+
+def test_digits_calibration_images_are_not_test_images() -> None:
+    tests = {image.tobytes() for image in data.load_digits()[0]}
+    calibration = data.load_digits_calibration()
+    assert calibration.shape == (64, 1, 8, 8)
+    assert not any(image.tobytes() in tests for image in calibration)
