@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from tvm_npu.sim.errors import IsaError
 
 WORD_MASK = 0xFFFF_FFFF
+OPERAND_NAME = re.compile(r"[a-z_][a-z_0-9]*")
+"""An operand's name inside an instruction's ``syntax``."""
 
 
 class Named(IntEnum):
@@ -143,7 +145,7 @@ class Instruction:
 
     @cached_property
     def syntax_names(self) -> tuple[str, ...]:
-        return tuple(re.findall(r"[a-z_][a-z_0-9]*", self.syntax))
+        return tuple(OPERAND_NAME.findall(self.syntax))
 
 
 COLUMNS = ("rd", "rs1", "rs2", "imm", "sem", "sub")

@@ -1,0 +1,156 @@
+"""The ISA document, made from the table: `python -m tvm_npu.sim.isa.document > docs/isa-nmp.md`.
+
+With a file name it writes there: `python -m tvm_npu.sim.isa.document docs/isa-nmp.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tvm_npu.sim.isa.assembler import pseudo_instructions
+from tvm_npu.sim.isa.builder import ABI_NAMES
+from tvm_npu.sim.isa.rv32im import RV32IM
+from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
+from tvm_npu.sim.isa.xnmp import (
+    CONFIG_REGISTERS,
+    NMP_ISA,
+    XNMP,
+    DmaRegister,
+    Initialise,
+    Level,
+    MacRegister,
+    Memory,
+    PoolKind,
+    VectorOp,
+)
+
+_CONSTANT_EDGES = frozenset({25, 20, 15, 12, 7})
+"""Lowest bits of RISC-V's funct7, rs2, rs1, funct3 and rd: constants are shown in these parts."""
+
+_INTRODUCTION = """\
+# The NMP's instruction set: {title}
+
+Made by `python -m tvm_npu.sim.isa.document` from the tables in `sim/isa`, which also give the
+encoder, the decoder, the assembler, the disassembler and the simulator's dispatch.
+
+A TLT's core executes {base} RV32IM instructions and {custom} instructions of its own, all 32 bits
+wide. Every bit of an instruction is either constant or part of an operand, and no word is two
+instructions; a word that is none of them traps.
+
+## Programs
+
+`ecall` with a7 = 93 ends a core with exit code a0. MAC and DMA instructions take their operands
+from {registers} configuration registers each, latched when the instruction issues; they run beside
+the core and signal the TLT semaphore `sem` when they are done, unless `sem` is 0.
+"""
+
+
+def isa_document(isa: Isa = NMP_ISA) -> str:
+    """The whole document, Markdown."""
+    parts = [
+        _INTRODUCTION.format(
+            title=isa.title, base=len(RV32IM), custom=len(XNMP), registers=CONFIG_REGISTERS
+        ),
+        "## RV32IM\n",
+        _instruction_table(RV32IM),
+        "## Xnmp\n",
+        _instruction_table(XNMP),
+        "## Operands\n",
+        _field_table(isa),
+        _names("MAC configuration registers", MacRegister),
+        _names("DMA configuration registers", DmaRegister),
+        _names("`mem`: on-chip memories", Memory),
+        _names("`level`: semaphores", Level),
+        _names("`sub` of nmp_conv2d and nmp_percept", Initialise),
+        _names("`sub` of nmp_pool", PoolKind),
+        _names("`sub` of nmp_veop", VectorOp),
+        "## Registers\n",
+        _table(
+            ("register", "ABI name"),
+            ((f"x{number}", name) for number, name in enumerate(ABI_NAMES)),
+        ),
+        "## Pseudo-instructions\n",
+        _table(
+            ("written", "stands for"),
+            ((f"`{written}`", f"`{meaning}`") for written, meaning in pseudo_instructions()),
+        ),
+    ]
+    return "\n".join(parts)
+
+
+def encoding_parts(instruction: Instruction) -> tuple[tuple[int, int, str], ...]:
+    """(high, low, text) from bit 31 to bit 0: an operand's piece (``imm[11:5]``), or constant
+    bits."""
+    pieces = {
+        high: (low, _piece_name(item, high - low + 1, shift))
+        for item in instruction.fields
+        for high, low, shift in item.pieces
+    }
+    parts = []
+    high = 31
+    while high >= 0:
+        if high in pieces:
+            low, text = pieces[high]
+        else:
+            low = high
+            while low > 0 and low not in _CONSTANT_EDGES and instruction.mask >> (low - 1) & 1:
+                low -= 1
+            width = high - low + 1
+            text = f"{(instruction.match >> low) & ((1 << width) - 1):0{width}b}"
+        parts.append((high, low, text))
+        high = low - 1
+    return tuple(parts)
+
+
+def _piece_name(item: Field, width: int, shift: int) -> str:
+    if len(item.pieces) == 1 and shift == 0:
+        return item.name
+    top = shift + width - 1
+    return f"{item.name}[{top}:{shift}]" if width > 1 else f"{item.name}[{shift}]"
+
+
+def _instruction_table(instructions: Iterable[Instruction]) -> str:
+    rows = []
+    for item in instructions:
+        bits = " ".join(text for _, _, text in encoding_parts(item))
+        assembly = f"{item.mnemonic} {item.syntax}".rstrip()
+        rows.append((f"`{assembly}`", f"`{bits}`", item.meaning))
+    return _table(("assembly", "bits 31 to 0", "meaning"), rows)
+
+
+def _field_table(isa: Isa) -> str:
+    users: dict[tuple[str, str, str], list[str]] = {}
+    for instruction in isa.instructions:
+        for item in instruction.fields:
+            bits = ", ".join(
+                f"{high}..{low}" if high > low else str(high) for high, low, _ in item.pieces
+            )
+            values = f"{item.low} to {item.high}"
+            if item.register:
+                values = "x0 to x31"
+            elif item.step > 1:
+                values += f", multiples of {item.step}"
+            users.setdefault((item.name, bits, values), []).append(instruction.mnemonic)
+    rows = [(f"`{name}`", bits, values, ", ".join(used))
+            for (name, bits, values), used in users.items()]  # fmt: skip
+    return _table(("operand", "bits", "values", "instructions"), rows)
+
+
+def _names(title: str, names: type[Named]) -> str:
+    rows = ((str(int(item)), f"`{item.name}`", item.meaning) for item in names)
+    return f"### {title}\n\n{names.__doc__}\n\n" + _table(("value", "name", "meaning"), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(head), " | ".join("---" for _ in head)]
+    lines += [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(isa_document(), "utf-8")
+    else:
+        sys.stdout.write(isa_document())
