@@ -112,9 +112,7 @@ def _fixed(layer: Layer, q: dict[str, int], element_bytes: int) -> FixedLayer:
         return _elementwise(layer, q, element_bytes)
     if isinstance(layer, Pad):
         fill = _round_saturate(layer, layer.value, q[layer.output], element_bytes)
-        return FixedPad(
-            *head, layer.before, layer.after, layer.stride, fill, source=layer.source
-        )
+        return FixedPad(*head, layer.before, layer.after, layer.stride, fill, source=layer.source)
     if isinstance(layer, Concat):
         return FixedConcat(*head, source=layer.source)
     if isinstance(layer, Reshape):
@@ -122,7 +120,8 @@ def _fixed(layer: Layer, q: dict[str, int], element_bytes: int) -> FixedLayer:
     if isinstance(layer, ChannelSlice):
         return FixedChannelSlice(*head, layer.begin, source=layer.source)
     raise QuantizationError(
-        f"layer {layer.name!r}: {type(layer).__name__} has no fixed-point form; fuse the graph first"
+        f"layer {layer.name!r}: {type(layer).__name__} has no fixed-point form; "
+        "fuse the graph first"
     )
 
 

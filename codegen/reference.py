@@ -152,7 +152,7 @@ def _check_inputs(
             )
         batches.setdefault(value.shape[0], name)
     if len(batches) > 1:
-        raise InputError(f"inputs differ in batch: {({v: k for k, v in batches.items()})}")
+        raise InputError(f"inputs differ in batch: { ({v: k for k, v in batches.items()}) }")
 
 
 def _run(
