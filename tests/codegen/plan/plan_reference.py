@@ -1,0 +1,524 @@
+"""Slow, plain counterparts of the planner: random layers and machines, Algorithms 1-4 without
+pruning, and a walk over every tile of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil, inf
+
+from hypothesis import strategies as st
+
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+
+SPLITS = ("KS", "KS&OFM", "OFM")
+SCHEDULES = ("IS", "OS", "WS")
+
+# times, filters, channels, in_rows, rows, kernel, stride, padding; all maps are square
+INCEPTION_V3 = (
+    (1, 32, 3, 299, 149, (3, 3), 2, (0, 0)),
+    (1, 32, 32, 149, 147, (3, 3), 1, (0, 0)),
+    (1, 64, 32, 147, 147, (3, 3), 1, (1, 1)),
+    (1, 80, 64, 73, 73, (1, 1), 1, (0, 0)),
+    (1, 192, 80, 73, 71, (3, 3), 1, (0, 0)),
+    (2, 64, 192, 35, 35, (1, 1), 1, (0, 0)),
+    (1, 48, 192, 35, 35, (1, 1), 1, (0, 0)),
+    (3, 64, 48, 35, 35, (5, 5), 1, (2, 2)),
+    (4, 96, 64, 35, 35, (3, 3), 1, (1, 1)),
+    (3, 96, 96, 35, 35, (3, 3), 1, (1, 1)),
+    (1, 32, 192, 35, 35, (1, 1), 1, (0, 0)),
+    (3, 64, 256, 35, 35, (1, 1), 1, (0, 0)),
+    (1, 48, 256, 35, 35, (1, 1), 1, (0, 0)),
+    (4, 64, 288, 35, 35, (1, 1), 1, (0, 0)),
+    (1, 48, 288, 35, 35, (1, 1), 1, (0, 0)),
+    (1, 384, 288, 35, 17, (3, 3), 2, (0, 0)),
+    (1, 96, 96, 35, 17, (3, 3), 2, (0, 0)),
+    (12, 192, 768, 17, 17, (1, 1), 1, (0, 0)),
+    (2, 128, 768, 17, 17, (1, 1), 1, (0, 0)),
+    (2, 128, 128, 17, 17, (1, 7), 1, (0, 3)),
+    (1, 192, 128, 17, 17, (7, 1), 1, (3, 0)),
+    (2, 128, 128, 17, 17, (7, 1), 1, (3, 0)),
+    (1, 192, 128, 17, 17, (1, 7), 1, (0, 3)),
+    (4, 160, 768, 17, 17, (1, 1), 1, (0, 0)),
+    (4, 160, 160, 17, 17, (1, 7), 1, (0, 3)),
+    (2, 192, 160, 17, 17, (7, 1), 1, (3, 0)),
+    (4, 160, 160, 17, 17, (7, 1), 1, (3, 0)),
+    (2, 192, 160, 17, 17, (1, 7), 1, (0, 3)),
+    (4, 192, 192, 17, 17, (1, 7), 1, (0, 3)),
+    (4, 192, 192, 17, 17, (7, 1), 1, (3, 0)),
+    (1, 320, 192, 17, 8, (3, 3), 2, (0, 0)),
+    (1, 192, 192, 17, 8, (3, 3), 2, (0, 0)),
+    (1, 320, 1280, 8, 8, (1, 1), 1, (0, 0)),
+    (1, 384, 1280, 8, 8, (1, 1), 1, (0, 0)),
+    (4, 384, 384, 8, 8, (1, 3), 1, (0, 1)),
+    (4, 384, 384, 8, 8, (3, 1), 1, (1, 0)),
+    (1, 448, 1280, 8, 8, (1, 1), 1, (0, 0)),
+    (2, 384, 448, 8, 8, (3, 3), 1, (1, 1)),
+    (1, 192, 1280, 8, 8, (1, 1), 1, (0, 0)),
+    (1, 320, 2048, 8, 8, (1, 1), 1, (0, 0)),
+    (1, 384, 2048, 8, 8, (1, 1), 1, (0, 0)),
+    (1, 448, 2048, 8, 8, (1, 1), 1, (0, 0)),
+    (1, 192, 2048, 8, 8, (1, 1), 1, (0, 0)),
+)
+
+
+def inception_v3() -> list[ConvProblem]:
+    """The 94 convolutions of InceptionV3 at 299 x 299, 16 bit."""
+    layers = []
+    for times, filters, channels, extent, rows, kernel, stride, (
+        pad_rows,
+        pad_columns,
+    ) in INCEPTION_V3:
+        layer = conv(
+            filters,
+            channels,
+            (extent, extent),
+            kernel,
+            stride=(stride, stride),
+            padding=(pad_rows, pad_columns, pad_rows, pad_columns),
+        )
+        assert (layer.rows, layer.columns) == (rows, rows)
+        layers += [layer] * times
+    return layers
+
+
+def conv(
+    filters: int,
+    channels: int,
+    in_extent: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    dilation: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    groups: int = 1,
+    element_bytes: int = 2,
+    has_residual: bool = False,
+) -> ConvProblem:
+    rows, columns = (
+        (in_extent[a] + padding[a] + padding[a + 2] - (kernel[a] - 1) * dilation[a] - 1)
+        // stride[a]
+        + 1
+        for a in (0, 1)
+    )
+    return ConvProblem(
+        filters, channels, groups, rows, columns, *in_extent, kernel, stride, dilation, padding,
+        element_bytes, has_residual,
+    )  # fmt: skip
+
+
+def dense(filters: int, channels: int, element_bytes: int = 2) -> ConvProblem:
+    one = (1, 1)
+    return ConvProblem(
+        filters, channels, 1, 1, 1, 1, 1, one, one, one, (0, 0, 0, 0), element_bytes, is_dense=True
+    )
+
+
+def machine(
+    tles: int = 4,
+    tlts: int = 8,
+    memories: tuple[int, int, int, int] = (8192, 8192, 8192, 4096),
+    burst_bytes: int = 128,
+    setup_cycles: float = 16.0,
+    burst_cycles: float = 56.0,
+    dme_rate: float = 1.5,
+    cas_cycles: float = 14.0,
+    dram_rate: float = 17.0,
+    mac_setup: float = 8.0,
+) -> Machine:
+    """A machine in which everything that a plan's time depends on is set here."""
+    mb0, mb1, mb2, bias = memories
+    values = load_machine("nmp-4x8").model_dump()
+    values["name"] = "test"
+    values["cores"].update(tles=tles, tlts_per_tle=tlts)
+    values["mac"].update(datapath_bits=128, efficiency=0.75, setup_cycles=mac_setup)
+    values["memories"] = {
+        "mb0_bytes": mb0,
+        "mb1_bytes": mb1,
+        "mb2_bytes": mb2,
+        "bias_bytes": bias,
+    }
+    values["dme"].update(
+        setup_cycles=setup_cycles, burst_cycles=burst_cycles, bytes_per_cycle=dme_rate
+    )
+    values["dram"].update(burst_bytes=burst_bytes, cas_cycles=cas_cycles, bytes_per_cycle=dram_rate)
+    return machine_from_dict(values)
+
+
+@st.composite
+def convs(draw: st.DrawFn, largest: int = 7) -> ConvProblem:
+    """Small layers: grouped, depthwise, strided, dilated, padded, with residuals, and dense."""
+    if draw(st.integers(0, 7)) == 0:
+        return dense(
+            draw(st.integers(1, 40)), draw(st.integers(1, 40)), draw(st.sampled_from((1, 2)))
+        )
+    groups = draw(st.sampled_from((1, 1, 1, 2, 3, 6)))
+    kernel, stride, dilation, extent = (
+        (draw(st.integers(1, top)), draw(st.integers(1, top))) for top in (3, 3, 2, largest)
+    )
+    padding = tuple(draw(st.integers(0, 2)) for _ in range(4))
+    in_extent = []
+    for axis in (0, 1):
+        span = (kernel[axis] - 1) * dilation[axis] + 1
+        slack = draw(st.integers(0, stride[axis] - 1))
+        real = (extent[axis] - 1) * stride[axis] + span + slack
+        in_extent.append(max(1, real - padding[axis] - padding[axis + 2]))
+    return conv(
+        groups * draw(st.integers(1, 24 // groups)),
+        groups * draw(st.integers(1, 12 // groups)),
+        (in_extent[0], in_extent[1]),
+        kernel,
+        stride,
+        dilation,
+        padding,  # type: ignore[arg-type]
+        groups,
+        draw(st.sampled_from((1, 2))),
+        draw(st.booleans()),
+    )
+
+
+@st.composite
+def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
+    sizes = st.integers(8, largest // 8).map(lambda n: 8 * n)
+    return machine(
+        tles=draw(st.sampled_from((1, 2, 3, 4, 6))),
+        tlts=draw(st.integers(1, 4)),
+        memories=(draw(sizes), draw(sizes), draw(sizes), draw(st.sampled_from((64, 4096)))),
+        burst_bytes=draw(st.sampled_from((8, 32, 128))),
+        setup_cycles=draw(st.sampled_from((0.0, 16.0))),
+        burst_cycles=draw(st.sampled_from((0.0, 7.0, 56.0))),
+        dme_rate=draw(st.sampled_from((1.5, 8.0))),
+        cas_cycles=draw(st.sampled_from((0.0, 14.0, 60.0))),
+        dram_rate=draw(st.sampled_from((1.0, 17.0))),
+        mac_setup=draw(st.sampled_from((0.0, 8.0))),
+    )
+
+
+def limits() -> st.SearchStrategy[TileLimits]:
+    bound = st.none() | st.integers(1, 5)
+    return st.just(NO_LIMITS) | st.builds(TileLimits, bound, bound, bound, bound)
+
+
+def slices(split: str, tles: int) -> tuple[int, int] | None:
+    """(row slices, filter slices); None where KS&OFM does not exist."""
+    if tles == 1:
+        return (1, 1)
+    if split == "KS&OFM":
+        return (2, tles // 2) if tles in (4, 6, 8) else None
+    return (1, tles) if split == "KS" else (tles, 1)
+
+
+# --- Algorithms 1-4 ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The outcome of the plain search: everything a ConvPlan says, and its closed-form time."""
+
+    time: float = inf
+    plan: ConvPlan | None = None
+
+
+def brute_force(
+    p: ConvProblem,
+    mach: Machine,
+    limits: TileLimits = NO_LIMITS,
+    by_volume: bool = False,
+    splits: tuple[str, ...] = SPLITS,
+    schedules: tuple[str, ...] = SCHEDULES,
+) -> Choice:
+    """Every split, schedule and tile in the order of the paper's loops."""
+    best = Choice()
+    for split in splits:
+        cut = slices(split, mach.cores.tles)
+        if cut is None:
+            continue
+        for mode in ("multicast", "grouped") if p.groups > 1 else ("multicast",):
+            allowed = schedules
+            if mode == "grouped":
+                allowed = tuple(dict.fromkeys("OS" if q == "IS" else q for q in schedules))
+            for schedule in allowed:
+                found = _tilings(p, mach, limits, by_volume, cut, mode, schedule)
+                for time, tile in found:
+                    if time < best.time or (by_volume and time == best.time):
+                        plan = ConvPlan(mode, split, *cut, schedule, *tile)  # type: ignore[arg-type]
+                        best = Choice(time, plan)
+    return best
+
+
+def _tilings(p, mach, limits, by_volume, cut, mode, schedule):
+    """All (time, (T_M, T_N, T_R, T_C)) of Algorithm 3 that satisfy Equation 2 and the extras."""
+    grouped = mode == "grouped"
+    filters_each, channels = p.filters // p.groups, p.channels // p.groups
+    rows = ceil(p.rows / cut[0])
+    items = ceil((p.groups if grouped else filters_each) / cut[1])
+    per_tlt = ceil(items / mach.cores.tlts_per_tle)
+    biases = per_tlt * (filters_each if grouped else 1)
+    if biases * 4 > mach.memories.bias_bytes:
+        return
+    top_m, top_n, top_r, top_c = (
+        inf if bound is None else bound
+        for bound in (limits.max_tile_m, limits.max_tile_n, limits.max_tile_r, limits.max_tile_c)
+    )
+    for tile_r in range(1, rows + 1):
+        for tile_c in range(1, p.columns + 1):
+            for step in range(1, (per_tlt if grouped else channels) + 1):
+                if grouped:
+                    choices = [(step * filters_each, channels)]
+                else:
+                    wanted = (per_tlt,) if schedule == "IS" else range(per_tlt, 0, -1)
+                    choices = [(tile_m, step) for tile_m in wanted]
+                for tile_m, tile_n in choices:  # GetFilters: the most that fit
+                    if tile_m > top_m or tile_n > top_n or tile_r > top_r or tile_c > top_c:
+                        continue
+                    tile = (tile_m, tile_n, tile_r, tile_c)
+                    if fits(p, mach, mode, schedule, tile):
+                        one = _closed_form(p, mach, by_volume, cut, mode, schedule, tile)
+                        yield one * (1 if grouped else p.groups), tile
+                        break
+
+
+def fits(p, mach, mode, schedule, tile) -> bool:
+    """Equation 2, and the residual tile in MB0."""
+    tile_m, tile_n, tile_r, tile_c = tile
+    in_channels = tile_n
+    if mode == "grouped":
+        in_channels = tile_m // (p.filters // p.groups) * tile_n
+    w_channels = p.channels // p.groups if schedule == "WS" else tile_n
+    in_bytes = in_channels * p.in_tile_rows(tile_r) * p.in_tile_columns(tile_c) * p.element_bytes
+    w_bytes = tile_m * w_channels * p.kernel[0] * p.kernel[1] * p.element_bytes
+    out_bytes = tile_m * tile_r * tile_c * p.element_bytes
+    return (
+        in_bytes <= mach.memories.mb0_bytes
+        and w_bytes <= mach.memories.mb1_bytes
+        and out_bytes <= mach.memories.mb2_bytes
+        and (not p.has_residual or out_bytes <= mach.memories.mb0_bytes)
+    )
+
+
+def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
+    """Equations 3-9 with W tiles loaded by every TLT."""
+    tile_m, tile_n, tile_r, tile_c = tile
+    grouped = mode == "grouped"
+    filters_each, channels = p.filters // p.groups, p.channels // p.groups
+    all_items = p.groups if grouped else filters_each
+    tle_r, tle_w = ceil(p.rows / cut[0]), ceil(all_items / cut[1])
+    tles = ceil(p.rows / tle_r) * ceil(all_items / tle_w)
+    tlts = min(tle_w, mach.cores.tlts_per_tle)
+    per_tlt = ceil(tle_w / mach.cores.tlts_per_tle)
+    tiles_m = ceil(per_tlt / (tile_m // filters_each if grouped else tile_m))
+    tiles_rc = ceil(tle_r / tile_r) * ceil(p.columns / tile_c)
+    tiles_n = 1 if grouped else ceil(channels / tile_n)
+    burst, size = mach.dram.burst_bytes, p.element_bytes
+
+    in_channels = tile_m // filters_each * channels if grouped else tile_n
+    height = min(p.in_tile_rows(tile_r), p.in_rows)
+    width = min(p.in_tile_columns(tile_c), p.in_columns)
+    if p.in_rows == p.in_columns == p.rows == p.columns == 1 and p.in_tile_rows(1) == 1 == (
+        p.in_tile_columns(1)
+    ):
+        in_segments = [in_channels]
+    elif width == p.in_columns:
+        in_segments = [height * width] * in_channels
+    else:
+        in_segments = [width] * height * in_channels
+    if schedule == "WS" or tile_n == channels:
+        w_segments = [tile_m * channels * p.kernel[0] * p.kernel[1]]
+    else:
+        w_segments = [tile_n * p.kernel[0] * p.kernel[1]] * tile_m
+    if p.rows == p.columns == 1:
+        out_segments = [tile_m]
+    elif tile_c == p.columns:
+        out_segments = [tile_r * tile_c] * tile_m
+    else:
+        out_segments = [tile_c] * tile_r * tile_m
+
+    steps = tiles_m * tiles_rc * tiles_n
+    w_loads = tlts * (tiles_m if schedule == "WS" else steps)
+    transfers = bursts = volume = 0
+    for number, segments in (
+        (tlts * steps if grouped else steps, in_segments),
+        (w_loads, w_segments),
+        (tlts * tiles_m * tiles_rc * (2 if p.has_residual else 1), out_segments),
+    ):
+        transfers += number
+        bursts += number * sum(ceil(elements * size / burst) for elements in segments)
+        volume += number * sum(segments) * size
+    biases = per_tlt * (filters_each if grouped else 1) * 4
+    transfers += tlts
+    bursts += tlts * ceil(biases / burst)
+    volume += tlts * biases
+
+    rate = 16 // size
+    if p.is_dense:
+        units = tile_m * ceil(tile_n / rate)
+    else:
+        units = tile_m * tile_n * ceil(tile_r * tile_c * p.kernel[0] * p.kernel[1] / rate)
+    # The order of the sum is the planner's, so that equal times tie in both.
+    if by_volume:
+        transfers = bursts = 0
+    own = (
+        transfers * mach.dme.setup_cycles
+        + bursts * mach.dme.burst_cycles
+        + volume * (1.0 / mach.dme.bytes_per_cycle)
+        + steps * units * (1.0 / mach.mac.efficiency)
+        + steps * mach.mac.setup_cycles
+    )
+    shared = bursts * mach.dram.cas_cycles + volume * (1.0 / mach.dram.bytes_per_cycle)
+    return max(own, tles * shared)
+
+
+# --- a walk over all tiles -----------------------------------------------------------------
+
+
+@dataclass
+class Walked:
+    """What one TLE transfers and computes when a plan is walked tile by tile."""
+
+    loads: list[list[int]] = field(default_factory=list)
+    stores: list[list[int]] = field(default_factory=list)
+    in_bytes: int = 0
+    weight_bytes: int = 0
+    out_bytes: int = 0
+    mac_cycles: float = 0.0
+
+
+def _cut(total: int, size: int) -> list[range]:
+    return [range(at, min(at + size, total)) for at in range(0, total, size)]
+
+
+def _deal(items: list[int], parts: int) -> list[list[int]]:
+    """Contiguous runs of nearly equal length, longer ones first."""
+    runs = [len(items) // parts + (index < len(items) % parts) for index in range(parts)]
+    ends = [sum(runs[: index + 1]) for index in range(parts)]
+    return [items[end - run : end] for run, end in zip(runs, ends, strict=True)]
+
+
+def _segments(p_rows: range, p_columns: range, channels: int, width: int) -> list[int]:
+    """Lengths of the contiguous pieces of a tile, never joined across channels."""
+    if not p_rows or not p_columns:
+        return []
+    pieces: list[int] = []
+    last_end = None
+    for row in p_rows:
+        begin = row * width + p_columns[0]
+        if begin == last_end:
+            pieces[-1] += len(p_columns)
+        else:
+            pieces.append(len(p_columns))
+        last_end = begin + len(p_columns)
+    return pieces * channels
+
+
+def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
+    """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
+    grouped = plan.mode == "grouped"
+    items = p.groups if grouped else p.filters // p.groups
+    row_size, item_size = ceil(p.rows / plan.row_slices), ceil(items / plan.filter_slices)
+    walked = []
+    for row_slice in _cut(p.rows, row_size):
+        for item_slice in _cut(items, item_size):
+            walked.append(_walk_tle(p, plan, mach, row_slice, list(item_slice), grouped))
+    return walked
+
+
+def _walk_tle(p, plan, mach, row_slice, items, grouped) -> Walked:
+    filters_each = p.filters // p.groups if grouped else 1
+    channels = p.channels // p.groups
+    tile_items = plan.tile_m // filters_each
+    runs = [run for run in _deal(items, mach.cores.tlts_per_tle) if run]
+    done = Walked()
+    for run in runs:
+        done.loads.append([len(run) * filters_each * 4])
+        done.weight_bytes += len(run) * filters_each * 4
+    places = [
+        (range(row_slice.start + r.start, row_slice.start + r.stop), c)
+        for r in _cut(len(row_slice), plan.tile_r)
+        for c in _cut(p.columns, plan.tile_c)
+    ]
+    most = max(len(run) for run in runs)
+    for step in range(ceil(most / tile_items)):
+        tiles = [run[step * tile_items : (step + 1) * tile_items] for run in runs]
+        counts = [len(tile) * filters_each for tile in tiles if tile]
+        if plan.schedule == "WS":
+            for count in counts:
+                _load_weights(p, done, count, channels, channels)
+        for rows, columns in places:
+            seen = [
+                range(
+                    max(0, out[0] * p.stride[a] - p.padding[a]),
+                    min(
+                        (p.in_rows, p.in_columns)[a],
+                        out[-1] * p.stride[a]
+                        - p.padding[a]
+                        + (p.kernel[a] - 1) * p.dilation[a]
+                        + 1,
+                    ),
+                )
+                for a, out in enumerate((rows, columns))
+            ]
+            for part in _cut(channels, plan.tile_n):
+                if grouped:
+                    taken = [len(tile) * len(part) for tile in tiles if tile]
+                else:
+                    taken = [len(part)]
+                for number in taken:
+                    flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
+                    if flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1:
+                        pieces = [number] if seen[0] and seen[1] else []
+                    else:
+                        pieces = _segments(seen[0], seen[1], number, p.in_columns)
+                    if pieces:
+                        done.loads.append([n * p.element_bytes for n in pieces])
+                        done.in_bytes += sum(done.loads[-1])
+                if plan.schedule != "WS":
+                    for count in counts:
+                        _load_weights(p, done, count, len(part), channels)
+                done.mac_cycles += max(
+                    _mac_cycles(p, mach, count, len(part), len(rows) * len(columns))
+                    for count in counts
+                )
+            for count in counts:
+                if p.rows * p.columns == 1:
+                    pieces = [count]
+                else:
+                    pieces = _segments(rows, columns, count, p.columns)
+                lengths = [n * p.element_bytes for n in pieces]
+                done.stores.append(lengths)
+                done.out_bytes += sum(lengths)
+                if p.has_residual:
+                    done.loads.append(lengths)
+                    done.in_bytes += sum(lengths)
+    return done
+
+
+def _load_weights(p, done, filters, channels, all_channels) -> None:
+    one = channels * p.kernel[0] * p.kernel[1] * p.element_bytes
+    done.loads.append([filters * one] if channels == all_channels else [one] * filters)
+    done.weight_bytes += filters * one
+
+
+def _mac_cycles(p, mach, filters, channels, places) -> float:
+    rate = 16 // p.element_bytes
+    if p.is_dense:
+        units = filters * ceil(channels / rate)
+    else:
+        units = filters * channels * ceil(places * p.kernel[0] * p.kernel[1] / rate)
+    return units / mach.mac.efficiency + mach.mac.setup_cycles
+
+
+def engine_cycles(transfers: list[list[int]], mach: Machine) -> float:
+    return sum(
+        mach.dme.setup_cycles
+        + sum(ceil(length / mach.dram.burst_bytes) for length in lengths) * mach.dme.burst_cycles
+        + sum(lengths) / mach.dme.bytes_per_cycle
+        for lengths in transfers
+    )
+
+
+def dram_cycles(transfers: list[list[int]], mach: Machine) -> float:
+    return sum(
+        sum(ceil(length / mach.dram.burst_bytes) for length in lengths) * mach.dram.cas_cycles
+        + sum(lengths) / mach.dram.bytes_per_cycle
+        for lengths in transfers
+    )

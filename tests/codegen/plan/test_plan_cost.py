@@ -1,0 +1,166 @@
+"""The cost model: by hand, and against a walk over every tile."""
+
+from __future__ import annotations
+
+import plan_reference as reference
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from plan_reference import conv, dense, machine
+
+from tvm_npu.codegen.plan import TileLimits, planner, planner_names
+from tvm_npu.codegen.plan.cost import (
+    Traffic,
+    in_transfer,
+    mac_cycles,
+    out_transfer,
+    predict,
+    weight_transfer,
+)
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.tso import closed_form_cycles
+from tvm_npu.sim.machine import Machine
+
+NMP = machine()
+FIFTH = conv(192, 80, (73, 73), (3, 3))
+
+
+def test_in_tiles() -> None:
+    # Full width: 14 x 73 elements of 2 bytes are one piece of 2044 bytes, 16 bursts a channel.
+    assert in_transfer(FIFTH, 4, 14, 73, 128) == Traffic(1, 64, 8176)
+    # One column less: 14 pieces of 144 bytes, 2 bursts each.
+    assert in_transfer(FIFTH, 4, 14, 72, 128) == Traffic(1, 112, 8064)
+    assert in_transfer(FIFTH, 4, 0, 73, 128) == Traffic(0, 0, 0)
+    assert in_transfer(dense(10, 400), 100, 1, 1, 128) == Traffic(1, 2, 200)
+    # A padded 3x3 window over a 1x1 map is no vector: a piece a channel.
+    padded = conv(8, 16, (1, 1), (3, 3), padding=(1, 1, 1, 1))
+    assert in_transfer(padded, 16, 1, 1, 128) == Traffic(1, 16, 32)
+
+
+def test_weight_tiles() -> None:
+    assert weight_transfer(FIFTH, 6, 5, 128) == Traffic(1, 6, 540)
+    assert weight_transfer(FIFTH, 6, 80, 128) == Traffic(1, 68, 8640)
+    grouped = conv(32, 32, (8, 8), (3, 3), groups=32)
+    assert weight_transfer(grouped, 8, 1, 128) == Traffic(1, 2, 144)
+
+
+def test_out_tiles() -> None:
+    assert out_transfer(FIFTH, 4, 12, 71, 128) == Traffic(1, 4 * 14, 4 * 1704)
+    assert out_transfer(FIFTH, 4, 12, 70, 128) == Traffic(1, 4 * 12 * 2, 4 * 1680)
+    assert out_transfer(dense(10, 400), 10, 1, 1, 128) == Traffic(1, 1, 20)
+
+
+def test_times() -> None:
+    assert Traffic(2, 3, 300).engine_cycles(NMP) == 2 * 16 + 3 * 56 + 200
+    assert Traffic(2, 3, 340).dram_cycles(NMP) == 3 * 14 + 20
+    # Equation 7: 5 x 6 x ceil(639 * 9 / 8) at 0.75 of the peak, plus the start.
+    assert mac_cycles(FIFTH, 6, 5, 9, 71, NMP) == 30 * 719 / 0.75 + 8
+    assert mac_cycles(dense(10, 400), 10, 100, 1, 1, NMP) == 10 * 13 / 0.75 + 8
+    assert mac_cycles(FIFTH, 0, 5, 9, 71, NMP) == 0
+
+
+def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> None:
+    counted = predict(problem, plan, mach)
+    walked = reference.walk(problem, plan, mach)
+    repeats = problem.groups if plan.mode == "multicast" else 1
+    assert counted.in_bytes == repeats * sum(tle.in_bytes for tle in walked)
+    assert counted.weight_bytes == repeats * sum(tle.weight_bytes for tle in walked)
+    assert counted.out_bytes == repeats * sum(tle.out_bytes for tle in walked)
+    times = [
+        repeats
+        * (
+            reference.engine_cycles(tle.loads, mach)
+            + reference.engine_cycles(tle.stores, mach)
+            + tle.mac_cycles
+        )
+        for tle in walked
+    ]
+    dram = repeats * sum(reference.dram_cycles(tle.loads + tle.stores, mach) for tle in walked)
+    assert counted.cycles == pytest.approx(max(*times, dram), rel=1e-9)
+    parts = counted.mac_cycles + counted.load_cycles + counted.store_cycles
+    assert parts == pytest.approx(max(times), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", planner_names())
+@settings(max_examples=50, deadline=None)
+@given(problem=reference.convs(12), mach=reference.machines(2048), limits=reference.limits())
+def test_prediction_equals_a_walk(
+    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+) -> None:
+    plan = planner(name, limits).plan(problem, mach)
+    assume(isinstance(plan, ConvPlan))
+    assert isinstance(plan, ConvPlan)
+    assert plan.prediction == predict(problem, plan, mach)
+    check_against_walk(problem, plan, mach)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
+def test_prediction_of_any_plan_equals_a_walk(
+    data: st.DataObject, problem: ConvProblem, mach: Machine
+) -> None:
+    """Also plans that no search would choose: any slices, any tiles."""
+    channels = problem.channels // problem.groups
+    filters = problem.filters // problem.groups
+    mode = data.draw(
+        st.sampled_from(("multicast", "grouped") if problem.groups > 1 else ("multicast",))
+    )
+    schedule = data.draw(st.sampled_from(("OS", "WS")))
+    tile_n = channels
+    if mode == "grouped":
+        tile_m = filters * data.draw(st.integers(1, problem.groups))
+    else:
+        tile_m = data.draw(st.integers(1, filters))
+        tile_n = data.draw(st.integers(1, channels))
+    row_slices, filter_slices = data.draw(
+        st.sampled_from(((1, 1), (1, 4), (2, 2), (4, 1), (3, 2), (5, 1)))
+    )
+    plan = ConvPlan(
+        mode,
+        "KS",
+        row_slices,
+        filter_slices,
+        schedule,
+        tile_m,
+        tile_n,
+        data.draw(st.integers(1, -(-problem.rows // row_slices))),
+        data.draw(st.integers(1, problem.columns)),
+    )
+    check_against_walk(problem, plan, mach)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), mach=reference.machines())
+def test_closed_form_is_exact_where_all_divides(data: st.DataObject, mach: Machine) -> None:
+    """No padding and no ragged edge: the paper's equations and the exact count agree."""
+    small = st.integers(1, 3)
+    tile_m, tile_n, tile_r, tile_c = (data.draw(small) for _ in range(4))
+    split = data.draw(st.sampled_from(("KS", "OFM")))
+    cut = reference.slices(split, mach.cores.tles)
+    assert cut is not None
+    filters = tile_m * data.draw(small) * mach.cores.tlts_per_tle * cut[1]
+    rows, columns = tile_r * data.draw(small) * cut[0], tile_c * data.draw(small)
+    kernel = (data.draw(small), data.draw(small))
+    problem = conv(
+        filters,
+        tile_n * data.draw(small),
+        (rows + kernel[0] - 1, columns + kernel[1] - 1),
+        kernel,
+        has_residual=data.draw(st.booleans()),
+    )
+    schedule = data.draw(st.sampled_from(("OS", "WS")))
+    plan = ConvPlan("multicast", split, *cut, schedule, tile_m, tile_n, tile_r, tile_c)  # type: ignore[arg-type]
+    assert (problem.rows, problem.columns) == (rows, columns)
+    exact = predict(problem, plan, mach).cycles
+    assert closed_form_cycles(problem, plan, mach) == pytest.approx(exact, rel=1e-9)
+
+
+def test_dram_bounds_all_tles() -> None:
+    """A DRAM slower than one engine sets the time, however many TLEs there are."""
+    slow = machine(4, 2, (1024, 1024, 1024, 4096), burst_cycles=0.0, dme_rate=8.0, dram_rate=0.5)
+    problem = conv(32, 16, (20, 20), (1, 1))
+    plan = planner("tso").plan(problem, slow)
+    assert isinstance(plan, ConvPlan) and plan.prediction is not None
+    p = plan.prediction
+    assert p.cycles > p.mac_cycles + p.load_cycles + p.store_cycles
+    assert p.cycles >= (p.in_bytes + p.weight_bytes + p.out_bytes) / 0.5

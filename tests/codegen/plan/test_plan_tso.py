@@ -1,0 +1,275 @@
+"""TSO: equal to a plain search, and every answer fits the machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from math import ceil
+
+import plan_reference as reference
+import pytest
+from hypothesis import given, settings
+from plan_reference import conv, dense, machine
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan import TileLimits, plan_all, planner, planner_names
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.tso import closed_form_cycles
+from tvm_npu.sim.machine import Machine, load_machine
+
+FIFTH = conv(192, 80, (73, 73), (3, 3))
+"""InceptionV3's fifth convolution."""
+
+
+def answer(
+    name: str, problem: ConvProblem, machine: Machine, limits: TileLimits | None = None
+) -> ConvPlan:
+    plan = planner(name, limits or TileLimits()).plan(problem, machine)
+    assert isinstance(plan, ConvPlan), str(plan)
+    return plan
+
+
+def bare(plan: ConvPlan | Infeasible) -> ConvPlan | None:
+    return None if isinstance(plan, Infeasible) else replace(plan, prediction=None, planner="")
+
+
+@pytest.mark.parametrize("name", ["tso", "tso-noburst"])
+@settings(max_examples=200, deadline=None)
+@given(problem=reference.convs(), mach=reference.machines(), limits=reference.limits())
+def test_equals_brute_force(
+    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+) -> None:
+    best = reference.brute_force(problem, mach, limits, by_volume=name == "tso-noburst")
+    plan = planner(name, limits).plan(problem, mach)
+    assert bare(plan) == best.plan
+    if isinstance(plan, ConvPlan):
+        assert closed_form_cycles(problem, plan, mach, name == "tso-noburst") == best.time
+
+
+@pytest.mark.parametrize("tles", [1, 2, 4])
+@pytest.mark.parametrize("groups", [1, 4, 8])
+def test_equals_brute_force_on_larger_layers(tles: int, groups: int) -> None:
+    mach = machine(tles, 2, (1024, 512, 1024, 256), burst_bytes=32)
+    problem = conv(24, 16, (17, 19), (3, 3), stride=(1, 2), padding=(1, 0, 1, 2), groups=groups)
+    for name in ("tso", "tso-noburst"):
+        best = reference.brute_force(problem, mach, by_volume=name == "tso-noburst")
+        assert bare(answer(name, problem, mach)) == best.plan
+
+
+FIXED_SPLITS = {"fixed-ks": "KS", "fixed-ks-ofm": "KS&OFM", "fixed-ofm": "OFM"}
+FIXED_SCHEDULES = {"fixed-is": "IS", "fixed-os": "OS", "fixed-ws": "WS"}
+
+
+@pytest.mark.parametrize("name", [*FIXED_SPLITS, *FIXED_SCHEDULES])
+@settings(max_examples=40, deadline=None)
+@given(problem=reference.convs(5), mach=reference.machines())
+def test_fixed_planners_equal_restricted_brute_force(
+    name: str, problem: ConvProblem, mach: Machine
+) -> None:
+    splits, schedules = reference.SPLITS, reference.SCHEDULES
+    if name in FIXED_SPLITS:
+        splits = (FIXED_SPLITS[name],)
+    else:
+        schedules = (FIXED_SCHEDULES[name],)
+    best = reference.brute_force(problem, mach, splits=splits, schedules=schedules)
+    if best.plan is None:  # the restriction is lifted, first for schedules, then for splits
+        best = reference.brute_force(problem, mach, splits=splits)
+    if best.plan is None:
+        best = reference.brute_force(problem, mach)
+    assert bare(planner(name).plan(problem, mach)) == best.plan
+
+
+@pytest.mark.parametrize("name", planner_names())
+@settings(max_examples=60, deadline=None)
+@given(problem=reference.convs(24), mach=reference.machines(4096), limits=reference.limits())
+def test_every_plan_fits(
+    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+) -> None:
+    plan = planner(name, limits).plan(problem, mach)
+    if isinstance(plan, Infeasible):
+        assert plan.needed_bytes > plan.available_bytes
+        return
+    filters_each = problem.filters // problem.groups
+    channels = problem.channels // problem.groups
+    tile = (plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c)
+    assert reference.fits(problem, mach, plan.mode, plan.schedule, tile)
+    tops = (limits.max_tile_m, limits.max_tile_n, limits.max_tile_r, limits.max_tile_c)
+    for extent, top in zip(tile, tops, strict=True):
+        assert 1 <= extent <= (top or extent)
+    assert plan.tile_c <= problem.columns
+    assert plan.tile_r <= -(-problem.rows // plan.row_slices)
+    assert reference.slices(plan.split, mach.cores.tles) == (
+        plan.row_slices,
+        plan.filter_slices,
+    )
+    assert plan.row_slices * plan.filter_slices == mach.cores.tles
+    if plan.mode == "grouped":
+        assert problem.groups > 1 and plan.schedule in ("OS", "WS")
+        assert plan.tile_n == channels and plan.tile_m % filters_each == 0
+        most = ceil(ceil(problem.groups / plan.filter_slices) / mach.cores.tlts_per_tle)
+        most *= filters_each
+    else:
+        assert plan.tile_n <= channels
+        most = ceil(ceil(filters_each / plan.filter_slices) / mach.cores.tlts_per_tle)
+        assert plan.schedule != "IS" or plan.tile_m == most
+    assert plan.tile_m <= most
+    assert most * 4 <= mach.memories.bias_bytes
+    assert plan.planner == name and plan.prediction is not None
+    assert plan.prediction.cycles > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=reference.convs(5), mach=reference.machines(64))
+def test_infeasible_exactly_when_nothing_fits(problem: ConvProblem, mach: Machine) -> None:
+    plan = planner("tso").plan(problem, mach)
+    nothing = reference.brute_force(problem, mach).plan is None
+    assert isinstance(plan, Infeasible) == nothing
+
+
+def test_papers_example_spans_the_full_width() -> None:
+    """Bursts make the IN tile as wide as the IFM; volume alone does not."""
+    nmp = load_machine("nmp-4x8")
+    burst, volume = answer("tso", FIFTH, nmp), answer("tso-noburst", FIFTH, nmp)
+    assert burst.tile_c == 71 and FIFTH.in_tile_columns(burst.tile_c) == FIFTH.in_columns
+    assert volume.tile_c < 71
+    assert burst.prediction is not None and volume.prediction is not None
+    assert burst.prediction.cycles < 0.8 * volume.prediction.cycles
+
+
+@pytest.mark.parametrize("tles", [1, 2, 3, 4, 6])
+def test_more_tles_are_not_slower(tles: int) -> None:
+    nmp = load_machine("nmp-4x8")
+    plan = answer("tso", FIFTH, nmp.with_cores(tles))
+    alone = answer("tso", FIFTH, nmp.with_cores(1))
+    assert plan.row_slices * plan.filter_slices == tles
+    assert plan.prediction is not None and alone.prediction is not None
+    assert plan.prediction.cycles <= alone.prediction.cycles / tles * 1.25
+
+
+def test_fewer_rows_and_filters_than_tles() -> None:
+    nmp = load_machine("nmp-4x8")
+    problem = conv(2, 300, (2, 9), (1, 1))
+    for name, split in FIXED_SPLITS.items():
+        plan = answer(name, problem, nmp)
+        assert plan.split == split
+        assert plan.prediction is not None and plan.prediction.out_bytes == 2 * 2 * 9 * 2
+
+
+def test_fixed_strategies_are_never_faster_by_closed_form() -> None:
+    nmp = load_machine("nmp-4x8")
+    for problem in dict.fromkeys(reference.inception_v3()):
+        best = closed_form_cycles(problem, answer("tso", problem, nmp), nmp)
+        for name in (*FIXED_SPLITS, *FIXED_SCHEDULES, "tso-noburst"):
+            plan = answer(name, problem, nmp)
+            assert closed_form_cycles(problem, plan, nmp) >= best
+            if name in FIXED_SPLITS:
+                assert plan.split == FIXED_SPLITS[name]
+
+
+def test_ws_falls_back_where_one_filter_does_not_fit() -> None:
+    nmp = load_machine("nmp-4x8")
+    deep = conv(512, 512, (7, 7), (3, 3), padding=(1, 1, 1, 1))
+    assert 512 * 9 * 2 > nmp.memories.mb1_bytes
+    assert answer("fixed-ws", deep, nmp).schedule != "WS"
+    assert answer("fixed-ws", FIFTH, nmp).schedule == "WS"
+
+
+def test_depthwise_goes_to_whole_groups() -> None:
+    nmp = load_machine("nmp-4x8")
+    problem = conv(96, 96, (112, 112), (3, 3), (2, 2), padding=(1, 1, 1, 1), groups=96)
+    for name in planner_names():
+        assert answer(name, problem, nmp).mode == "grouped"
+
+
+def test_few_wide_groups_run_one_after_another() -> None:
+    """Two groups cannot feed four TLEs of eight TLTs."""
+    nmp = load_machine("nmp-4x8")
+    problem = conv(256, 96, (27, 27), (5, 5), padding=(2, 2, 2, 2), groups=2)
+    assert answer("tso", problem, nmp).mode == "multicast"
+
+
+INFEASIBLE = [
+    (
+        conv(4, 4, (9, 9), (9, 9)),
+        (64, 512, 64, 64),
+        "IN tile of one channel, 9x9, for a 9x9 convolution: the smallest tile needs 162 bytes "
+        "of MB0, which has 64; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
+    ),
+    (
+        conv(4, 4, (9, 9), (3, 3), dilation=(4, 4)),
+        (64, 512, 64, 64),
+        "IN tile of one channel, 9x9, for a 3x3 convolution: the smallest tile needs 162 bytes "
+        "of MB0, which has 64; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
+    ),
+    (
+        conv(4, 4, (9, 9), (9, 9)),
+        (512, 64, 64, 64),
+        "W tile of one channel of one filter for a 9x9 convolution: the smallest tile needs 162 "
+        "bytes of MB1, which has 64; use a smaller kernel, or raise memories.mb1_bytes",
+    ),
+    (
+        dense(130, 4),
+        (512, 512, 512, 64),
+        "biases of the 17 filters of one TLT (130 filters in all): the smallest tile needs 68 "
+        "bytes of the bias buffer, which has 64; use more TLEs or TLTs, or raise "
+        "memories.bias_bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize("problem, memories, message", INFEASIBLE)
+def test_infeasible_says_what_and_how_much(
+    problem: ConvProblem, memories: tuple[int, int, int, int], message: str
+) -> None:
+    mach = machine(4, 2, memories)
+    for name in planner_names():
+        plan = planner(name).plan(problem, mach)
+        assert isinstance(plan, Infeasible)
+        assert str(plan) == message
+
+
+def test_limits_force_small_tiles() -> None:
+    nmp = load_machine("nmp-4x8")
+    limits = TileLimits(max_tile_m=2, max_tile_n=3, max_tile_r=4, max_tile_c=5)
+    plan = answer("tso", FIFTH, nmp, limits)
+    assert plan.tile_m <= 2 and plan.tile_n <= 3 and plan.tile_r <= 4 and plan.tile_c <= 5
+    with pytest.raises(PlanningError, match="max_tile_r = 0; a tile limit must be >= 1"):
+        TileLimits(max_tile_r=0)
+
+
+def test_unknown_planner_names_the_known_ones() -> None:
+    with pytest.raises(PlanningError) as caught:
+        planner("tos")
+    assert "unknown planner 'tos'" in str(caught.value)
+    for name in planner_names():
+        assert name in str(caught.value)
+        assert planner(name).name == name
+
+
+def test_equal_layers_are_planned_once() -> None:
+    asked = []
+
+    class Counting:
+        name = "counting"
+
+        def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+            asked.append(problem)
+            return planner("tso").plan(problem, machine)
+
+    problems = reference.inception_v3()
+    plans = plan_all(problems, Counting(), load_machine("nmp-4x8"))
+    assert len(problems) == 94 and len(plans) == 94
+    assert len(asked) == len(set(problems)) == 43
+    by_problem = dict(zip(problems, plans, strict=True))
+    assert [by_problem[problem] for problem in problems] == list(plans)
+
+
+def test_inception_v3_is_planned_in_half_a_second() -> None:
+    nmp, problems, tso = load_machine("nmp-4x8"), reference.inception_v3(), planner("tso")
+    plan_all(problems, tso, nmp)
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        plan_all(problems, tso, nmp)
+        seconds.append(time.perf_counter() - begin)
+    assert min(seconds) <= 0.5
