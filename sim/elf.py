@@ -1,0 +1,140 @@
+"""Bare-metal RV32IM programs: ELF executables as what a simulated core can load and run."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError as _ToolsError
+from elftools.elf.elffile import ELFFile
+
+from tvm_npu.sim.errors import ElfError
+from tvm_npu.sim.machine import Machine
+
+_COMPRESSED, _FLOAT_ABI = 0x1, 0x6
+_EXECUTABLE = 0x1
+_HEADER_BYTES = 52
+_DAMAGE = (_ToolsError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
+           struct.error, OSError)  # fmt: skip
+"""What pyelftools raises on files whose tables point nowhere or hold nonsense."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Bytes to put at ``address``; up to ``memory_size`` bytes the rest is zero."""
+
+    address: int
+    data: bytes
+    memory_size: int
+
+    @property
+    def end(self) -> int:
+        return self.address + self.memory_size
+
+
+@dataclass(frozen=True)
+class ElfImage:
+    """An executable: where it starts and what must be in memory then. Segments do not overlap and
+    are sorted by address."""
+
+    entry: int
+    segments: tuple[Segment, ...]
+
+    def check_fits(self, machine: Machine) -> None:
+        """ElfError unless every segment lies inside the machine's DRAM."""
+        low = machine.dram.base_address
+        high = low + machine.dram.capacity_bytes
+        for segment in self.segments:
+            if segment.address < low or segment.end > high:
+                raise ElfError(
+                    f"ELF segment {segment.address:#x}..{segment.end:#x} is outside the DRAM of "
+                    f"{machine.name}, {low:#x}..{high:#x}; link the program to {low:#x}"
+                )
+
+
+def read_elf(source: str | os.PathLike[str] | bytes, machine: Machine | None = None) -> ElfImage:
+    """The image of a statically linked RV32 little-endian executable.
+
+    ``source`` is a path or the file's bytes; with ``machine`` the segments are checked against its
+    DRAM. Raises ElfError for an unreadable, truncated or damaged file, for another class, byte
+    order, machine, type or extension, and for segments that overlap or leave the address space.
+    """
+    if isinstance(source, bytes):
+        name, content = "ELF data", source
+    else:
+        name = str(source)
+        try:
+            content = Path(source).read_bytes()
+        except OSError as error:
+            raise ElfError(f"cannot read {name!r}: {error}") from error
+    try:
+        image = _read(content)
+        if machine is not None:
+            image.check_fits(machine)
+    except ElfError as error:
+        raise ElfError(f"{name}: {error}") from None
+    except _DAMAGE as error:
+        raise ElfError(f"{name}: damaged ELF file: {error}") from error
+    return image
+
+
+def _read(content: bytes) -> ElfImage:
+    if content[:4] != b"\x7fELF":
+        raise ElfError("not an ELF file: it does not start with 7f 45 4c 46")
+    if len(content) < _HEADER_BYTES:
+        raise ElfError(f"truncated: {len(content)} bytes, the header alone has {_HEADER_BYTES}")
+    if content[4] != 1:
+        raise ElfError(f"ELF class {content[4]}, expected 1 (32 bits)")
+    if content[5] != 1:
+        raise ElfError(f"ELF byte order {content[5]}, expected 1 (little-endian)")
+    elf = ELFFile(io.BytesIO(content))
+    header = elf.header
+    if header["e_machine"] != "EM_RISCV":
+        raise ElfError(f"built for machine {header['e_machine']}, expected EM_RISCV")
+    if header["e_type"] != "ET_EXEC":
+        raise ElfError(f"type {header['e_type']}, expected ET_EXEC (a linked executable)")
+    if header["e_flags"] & _COMPRESSED:
+        raise ElfError("built with compressed instructions; build with -march=rv32im")
+    if header["e_flags"] & _FLOAT_ABI:
+        raise ElfError("built for hardware floating point; build with -march=rv32im -mabi=ilp32")
+    segments = []
+    executable = []
+    for entry in elf.iter_segments():
+        if entry["p_type"] in ("PT_INTERP", "PT_DYNAMIC"):
+            raise ElfError("dynamically linked; link with -static")
+        if entry["p_type"] != "PT_LOAD" or not entry["p_memsz"]:
+            continue
+        segment = _load(content, entry["p_paddr"], entry["p_offset"], entry["p_filesz"],
+                        entry["p_memsz"])  # fmt: skip
+        segments.append(segment)
+        if entry["p_flags"] & _EXECUTABLE:
+            executable.append(segment)
+    segments.sort(key=lambda segment: segment.address)
+    for one, two in zip(segments, segments[1:], strict=False):
+        if one.end > two.address:
+            raise ElfError(
+                f"segments {one.address:#x}..{one.end:#x} and {two.address:#x}..{two.end:#x} overlap"
+            )
+    start = header["e_entry"]
+    if start % 4 or not any(s.address <= start and start + 4 <= s.end for s in executable):
+        raise ElfError(f"entry {start:#x} is no instruction address of an executable segment")
+    return ElfImage(start, tuple(segments))
+
+
+def _load(content: bytes, address: int, offset: int, file_size: int, memory_size: int) -> Segment:
+    if offset + file_size > len(content):
+        raise ElfError(
+            f"truncated: segment {address:#x} ends at byte {offset + file_size} of {len(content)}"
+        )
+    if file_size > memory_size:
+        raise ElfError(
+            f"segment {address:#x} has {file_size} bytes for a memory size of {memory_size}"
+        )
+    if address + memory_size > 1 << 32:
+        raise ElfError(
+            f"segment {address:#x} with {memory_size} bytes leaves the 32-bit address space"
+        )
+    return Segment(address, content[offset : offset + file_size], memory_size)
