@@ -116,7 +116,8 @@ def _read(content: bytes) -> ElfImage:
     for one, two in zip(segments, segments[1:], strict=False):
         if one.end > two.address:
             raise ElfError(
-                f"segments {one.address:#x}..{one.end:#x} and {two.address:#x}..{two.end:#x} overlap"
+                f"segments {one.address:#x}..{one.end:#x} and "
+                f"{two.address:#x}..{two.end:#x} overlap"
             )
     start = header["e_entry"]
     if start % 4 or not any(s.address <= start and start + 4 <= s.end for s in executable):
