@@ -1,0 +1,120 @@
+"""The fixed-point meaning once more, in Python integers and plain loops, to test the fast one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from tvm_npu.codegen.fixed import (
+    FixedChannelSlice,
+    FixedConcat,
+    FixedConv,
+    FixedElementwise,
+    FixedGraph,
+    FixedLayer,
+    FixedPad,
+    FixedPool,
+    FixedReshape,
+    Requantized,
+)
+from tvm_npu.codegen.graph import chw
+
+Index = tuple[int, ...]
+
+
+def finish(layer: Requantized, acc: int, element_bytes: int) -> int:
+    if layer.shift > 0:
+        acc = (acc + 2 ** (layer.shift - 1)) // 2**layer.shift
+    else:
+        acc = acc * 2**-layer.shift
+    limit = 2 ** (8 * element_bytes - 1)
+    acc = max(-limit, min(limit - 1, acc))
+    return max(layer.low, min(layer.high, acc))
+
+
+class SlowRun:
+    """Runs one image; ``largest_accumulator`` is the largest abs(acc) seen."""
+
+    def __init__(self, fixed: FixedGraph, inputs: dict[str, np.ndarray]) -> None:
+        self.fixed = fixed
+        self.largest_accumulator = 0
+        self.tensors = {name: value.astype(object) for name, value in inputs.items()}
+        for layer in fixed.layers:
+            self.tensors[layer.output] = self._layer(layer)
+
+    def _layer(self, layer: FixedLayer) -> np.ndarray:
+        shape = self.fixed.shapes[layer.output]
+        inputs = [self.tensors[tensor] for tensor in layer.inputs]
+        if isinstance(layer, FixedConcat):
+            return np.array([row for tensor in inputs for row in tensor], object).reshape(shape)
+        if isinstance(layer, FixedReshape):
+            return np.array(list(inputs[0].flat), object).reshape(shape)
+        if isinstance(layer, FixedChannelSlice):
+            return inputs[0][layer.begin : layer.begin + shape[0]]
+        out = np.zeros(chw(shape), object)
+        images = [tensor.reshape(chw(tensor.shape)) for tensor in inputs]
+        for index in np.ndindex(out.shape):
+            if isinstance(layer, FixedPad):
+                out[index] = self._pad(layer, images[0], index)
+                continue
+            assert isinstance(layer, Requantized)
+            acc = self._accumulate(layer, images, index)
+            self.largest_accumulator = max(self.largest_accumulator, abs(acc))
+            out[index] = finish(layer, acc, self.fixed.element_bytes)
+        return out.reshape(shape)
+
+    def _accumulate(self, layer: Requantized, images: list[np.ndarray], index: Index) -> int:
+        if isinstance(layer, FixedConv):
+            return self._conv(layer, images, index)
+        if isinstance(layer, FixedPool):
+            return self._pool(layer, images[0], index)
+        assert isinstance(layer, FixedElementwise)
+        a, b = int(images[0][index]), int(images[-1][index])
+        if layer.op == "add":
+            return a * 2**layer.shift_a + b * 2**layer.shift_b
+        return a * b if layer.op == "mul" else a
+
+    def _conv(self, layer: FixedConv, images: list[np.ndarray], index: Index) -> int:
+        m, row, column = index
+        filters, depth, kernel_h, kernel_w = layer.weight.shape
+        group = m // (filters // layer.groups)
+        acc = int(layer.bias[m])
+        for n, i, j in product(range(depth), range(kernel_h), range(kernel_w)):
+            r = row * layer.stride[0] - layer.padding[0] + i * layer.dilation[0]
+            c = column * layer.stride[1] - layer.padding[1] + j * layer.dilation[1]
+            if 0 <= r < images[0].shape[1] and 0 <= c < images[0].shape[2]:
+                acc += int(layer.weight[m, n, i, j]) * int(images[0][group * depth + n, r, c])
+        if len(images) > 1:
+            acc = acc * 2**layer.accumulator_shift + int(images[1][index]) * 2**layer.residual_shift
+        return acc
+
+    @staticmethod
+    def _window(layer: FixedPool, row: int, column: int) -> Iterator[tuple[int, int]]:
+        for i, j in product(range(layer.kernel[0]), range(layer.kernel[1])):
+            yield (
+                row * layer.stride[0] - layer.padding[0] + i,
+                column * layer.stride[1] - layer.padding[1] + j,
+            )
+
+    def _pool(self, layer: FixedPool, image: np.ndarray, index: Index) -> int:
+        channel, row, column = index
+        _, rows, columns = image.shape
+        positions = list(self._window(layer, row, column))
+        inside = [
+            int(image[channel, r, c]) for r, c in positions if 0 <= r < rows and 0 <= c < columns
+        ]
+        if layer.kind == "max":
+            return max(inside)
+        top, left, bottom, right = layer.counted_padding if layer.count_include_pad else [0] * 4
+        n = sum(-top <= r < rows + bottom and -left <= c < columns + right for r, c in positions)
+        return (2 * sum(inside) + n) // (2 * n)
+
+    @staticmethod
+    def _pad(layer: FixedPad, image: np.ndarray, index: Index) -> int:
+        scale = (1, *layer.stride)
+        at = tuple(i * s - b for i, s, b in zip(index, scale, layer.before, strict=True))
+        if all(0 <= i < extent for i, extent in zip(at, image.shape, strict=True)):
+            return int(image[at])
+        return layer.value
