@@ -16,7 +16,13 @@ class QuantizationError(CodegenError, ValueError):
 
 
 class PlanningError(CodegenError):
-    """A layer that no plan of the chosen planner fits; carries the typed infeasible result."""
+    """A layer that no plan of the chosen planner fits; carries the typed infeasible result
+    (`plan.problem.Infeasible`) and the layer's name where there are such."""
+
+    def __init__(self, message: str, layer: str | None = None, infeasible: object = None) -> None:
+        super().__init__(message)
+        self.layer = layer
+        self.infeasible = infeasible
 
 
 class ProgramError(CodegenError, ValueError):
@@ -25,6 +31,15 @@ class ProgramError(CodegenError, ValueError):
 
 class EmitError(CodegenError):
     """A plan that cannot be turned into instructions for the machine."""
+
+
+class CapacityError(EmitError):
+    """A program that needs more DRAM than the machine has."""
+
+    def __init__(self, message: str, needed_bytes: int, available_bytes: int) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+        self.available_bytes = available_bytes
 
 
 class InputError(CodegenError, ValueError):

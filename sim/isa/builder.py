@@ -33,10 +33,11 @@ REGISTERS: dict[str, int] = {
 
 @dataclass(frozen=True)
 class _Reference:
-    """An instruction whose ``imm`` is the distance to a label that may come later."""
+    """An instruction with the distance to a label, which may come later, in ``operand``."""
 
     instruction: Instruction
     operands: tuple[tuple[str, int], ...]
+    operand: str
     label: str
 
 
@@ -82,19 +83,20 @@ class CodeBuilder:
         self._labels[name] = self.position
 
     def emit(self, mnemonic: str, **operands: int | str) -> None:
-        """Appends one instruction. Registers are numbers or names; ``imm`` may be a label's
-        name: then it becomes the distance from this instruction to the label."""
+        """Appends one instruction. Registers are numbers or names; the distance of a branch or
+        jump may be a label's name."""
         instruction = self.isa.by_mnemonic.get(mnemonic)
         if instruction is None:
             raise IsaError(f"{self.isa.name} has no instruction {mnemonic!r}")
         numbers: dict[str, int] = {}
-        label = None
+        label: tuple[str, str] | None = None
         for name, value in operands.items():
             if isinstance(value, str):
-                if instruction.field(name).register:
+                operand = instruction.field(name)
+                if operand.register:
                     value = _register(mnemonic, name, value)
-                elif name == "imm":
-                    label, value = value, 0
+                elif operand.relative:
+                    label, value = (name, value), 0
                 else:
                     raise IsaError(f"{mnemonic}: operand {name} is {value!r}, expected a number")
             numbers[name] = value
@@ -102,7 +104,7 @@ class CodeBuilder:
         if label is None:
             self._items.append(word)
         else:
-            self._items.append(_Reference(instruction, tuple(numbers.items()), label))
+            self._items.append(_Reference(instruction, tuple(numbers.items()), *label))
 
     def word(self, value: int | str) -> None:
         """Appends a data word: a number, or a label's absolute address."""
@@ -156,7 +158,7 @@ class CodeBuilder:
     def _resolve(self, item: _Reference, position: int) -> int:
         distance = self._offset(item.label) - position
         try:
-            return item.instruction.encode(**{**dict(item.operands), "imm": distance})
+            return item.instruction.encode(**{**dict(item.operands), item.operand: distance})
         except IsaError as error:
             raise IsaError(f"label {item.label!r} is out of reach: {error}") from None
 

@@ -1,0 +1,32 @@
+"""From an NPU graph with calibration ranges to a Program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_npu.codegen.calibrate import Ranges
+from tvm_npu.codegen.fuse import fuse
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.nmp import compile_fixed
+from tvm_npu.codegen.plan import NO_LIMITS, TileLimits
+from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.quantize import quantize
+from tvm_npu.sim.machine import Machine, Precision
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What a user chooses; ``precision`` None takes the machine's default."""
+
+    precision: Precision | None = None
+    planner: str = "tso"
+    limits: TileLimits = NO_LIMITS
+
+
+def compile_graph(
+    graph: Graph, ranges: Ranges, machine: Machine, options: CompileOptions = CompileOptions()
+) -> Program:
+    """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
+    precision = options.precision or machine.default_precision
+    fixed = quantize(fuse(graph), ranges, precision)
+    return compile_fixed(fixed, machine, options.planner, options.limits)

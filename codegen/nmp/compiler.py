@@ -1,0 +1,387 @@
+"""FixedGraph -> Program: storage, plans, command trees, one code image for all cores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.errors import CapacityError, EmitError, PlanningError
+from tvm_npu.codegen.fixed import (
+    FixedConv,
+    FixedElementwise,
+    FixedGraph,
+    FixedLayer,
+    FixedPad,
+    FixedPool,
+)
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.nmp.commands import Affine, Assign, listing, when
+from tvm_npu.codegen.nmp.conventions import (
+    CORE,
+    PENDING_STORES,
+    TLT,
+    barrier,
+    free_in,
+    wait_in_free,
+    wait_store,
+)
+from tvm_npu.codegen.nmp.convolution import convolution
+from tvm_npu.codegen.nmp.layer import LayerCode, Operands
+from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
+from tvm_npu.codegen.nmp.lower import Lowered, Lowering
+from tvm_npu.codegen.nmp.parameters import Location
+from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
+from tvm_npu.codegen.nmp.windows import elementwise, flat_problem, window, window_problem
+from tvm_npu.codegen.plan import NO_LIMITS, Planner, TileLimits, planner
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.window import (
+    FlatPlan,
+    FlatProblem,
+    WindowPlan,
+    WindowProblem,
+    plan_flat,
+    plan_window,
+)
+from tvm_npu.codegen.program import (
+    DEBUG,
+    RELOCATION,
+    SEGMENTS,
+    WORD_BYTES,
+    LayerEntry,
+    Program,
+    Segment,
+    SegmentSize,
+    TensorSlot,
+)
+from tvm_npu.sim.machine import Machine
+
+Problem = ConvProblem | WindowProblem | FlatProblem
+Plan = ConvPlan | WindowPlan | FlatPlan
+MOST_LINE_WORDS = 511
+"""Words of a core's line that one layer can reach with the 12-bit offset of lw."""
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """A layer to execute, the question that it asks a planner, and the answer."""
+
+    layer: FixedLayer
+    problem: Problem
+    plan: Plan
+
+    @property
+    def predicted_cycles(self) -> float | None:
+        if isinstance(self.plan, ConvPlan):
+            return None if self.plan.prediction is None else self.plan.prediction.cycles
+        return self.plan.cycles
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Everything about a region before it becomes words."""
+
+    storage: Storage
+    layers: tuple[PlannedLayer, ...]
+    codes: tuple[LayerCode, ...]
+    constants: bytes
+    planner: str
+
+    def listing(self) -> str:
+        """The command level of all layers as text."""
+        text = ""
+        for planned, code in zip(self.layers, self.codes):
+            words = " ".join(variable.name for variable in code.parameters.variables)
+            text += f"{kind_of(planned.layer)} {planned.layer.name}: {planned.plan}\n"
+            text += f"  words: {words}\n{listing(code.nodes, '  ')}"
+        return text
+
+
+def compile_fixed(
+    fixed: FixedGraph,
+    machine: Machine,
+    planner_name: str = "tso",
+    limits: TileLimits = NO_LIMITS,
+) -> Program:
+    """Compiles a fixed-point graph for a machine.
+
+    Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
+    CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
+    machine cannot run.
+    """
+    generated = generate(fixed, machine, planner_name, limits)
+    return assemble(fixed, machine, generated)
+
+
+def generate(
+    fixed: FixedGraph,
+    machine: Machine,
+    planner_name: str = "tso",
+    limits: TileLimits = NO_LIMITS,
+) -> Generated:
+    """Storage, plans and command trees of all layers."""
+    if machine.isa != "nmp":
+        raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
+    storage = plan_storage(fixed)
+    planned = plan_layers(storage, fixed.element_bytes, machine, planner(planner_name, limits), limits)
+    constants = _Constants(fixed.element_bytes)
+    codes = []
+    for one in planned:
+        operands = constants.operands(one.layer, storage)
+        codes.append(_code(one, storage.shapes, machine, operands))
+    return Generated(storage, planned, tuple(codes), bytes(constants.data), planner_name)
+
+
+def plan_layers(
+    storage: Storage, element_bytes: int, machine: Machine, chosen: Planner, limits: TileLimits
+) -> tuple[PlannedLayer, ...]:
+    """A plan for every layer; equal problems are planned once."""
+    answers: dict[Problem, Plan | Infeasible] = {}
+    planned = []
+    for layer in storage.layers:
+        problem = problem_of(layer, storage.shapes, element_bytes)
+        if problem not in answers:
+            if isinstance(problem, ConvProblem):
+                answers[problem] = chosen.plan(problem, machine)
+            elif isinstance(problem, WindowProblem):
+                answers[problem] = _limited(plan_window(problem, machine), limits)
+            else:
+                answers[problem] = plan_flat(problem, machine)
+        answer = answers[problem]
+        if isinstance(answer, Infeasible):
+            raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
+        planned.append(PlannedLayer(layer, problem, answer))
+    return tuple(planned)
+
+
+def problem_of(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Problem:
+    """What a planner is asked for ``layer``."""
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    if isinstance(layer, FixedConv):
+        return conv_problem(layer, in_shape, out_shape, element_bytes)
+    if isinstance(layer, FixedPool | FixedPad):
+        return window_problem(layer, in_shape, out_shape, element_bytes)
+    if isinstance(layer, FixedElementwise):
+        return flat_problem(layer, out_shape, element_bytes)
+    raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
+
+
+def conv_problem(
+    layer: FixedConv, in_shape: Shape, out_shape: Shape, element_bytes: int
+) -> ConvProblem:
+    """A 1x1 convolution of a 1x1 map is a fully connected layer, whatever its stride."""
+    channels, in_rows, in_columns = chw(in_shape)
+    filters, rows, columns = chw(out_shape)
+    kernel = (layer.weight.shape[2], layer.weight.shape[3])
+    if layer.is_dense:
+        channels, in_rows, in_columns = channels * in_rows * in_columns, 1, 1
+        filters, rows, columns = filters * rows * columns, 1, 1
+    is_point = (in_rows, in_columns, *kernel, *layer.padding) == (1, 1, 1, 1, 0, 0, 0, 0)
+    return ConvProblem(
+        filters=filters,
+        channels=channels,
+        groups=layer.groups,
+        rows=rows,
+        columns=columns,
+        in_rows=in_rows,
+        in_columns=in_columns,
+        kernel=kernel,
+        stride=(1, 1) if is_point else layer.stride,
+        dilation=(1, 1) if kernel == (1, 1) else layer.dilation,
+        padding=layer.padding,
+        element_bytes=element_bytes,
+        has_residual=len(layer.inputs) > 1,
+        is_dense=layer.is_dense or (is_point and layer.groups == 1),
+    )
+
+
+def kind_of(layer: FixedLayer) -> str:
+    """The layer table's word for a layer."""
+    if isinstance(layer, FixedConv):
+        return "dense" if layer.is_dense else "conv"
+    if isinstance(layer, FixedPool):
+        return f"{layer.kind}_pool"
+    if isinstance(layer, FixedElementwise):
+        return layer.op
+    return "pad"
+
+
+def _limited(plan: WindowPlan | Infeasible, limits: TileLimits) -> WindowPlan | Infeasible:
+    if isinstance(plan, Infeasible):
+        return plan
+    return WindowPlan(
+        plan.row_slices,
+        plan.channel_slices,
+        min(plan.tile_channels, limits.max_tile_m or plan.tile_channels),
+        min(plan.tile_r, limits.max_tile_r or plan.tile_r),
+        min(plan.tile_c, limits.max_tile_c or plan.tile_c),
+        plan.cycles,
+    )
+
+
+def _code(
+    one: PlannedLayer, shapes: dict[str, Shape], machine: Machine, operands: Operands
+) -> LayerCode:
+    layer, problem, plan = one.layer, one.problem, one.plan
+    if isinstance(layer, FixedConv):
+        assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
+        return convolution(layer, problem, plan, machine, operands)
+    if isinstance(layer, FixedElementwise):
+        assert isinstance(problem, FlatProblem) and isinstance(plan, FlatPlan)
+        return elementwise(layer, problem, plan, machine, operands)
+    assert isinstance(layer, FixedPool | FixedPad)
+    assert isinstance(problem, WindowProblem) and isinstance(plan, WindowPlan)
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    return window(layer, in_shape, out_shape, problem, plan, machine, operands)
+
+
+class _Constants:
+    """Weights and biases, one after another, aligned."""
+
+    def __init__(self, element_bytes: int) -> None:
+        self.data = bytearray()
+        self.element_type = np.dtype("<i1" if element_bytes == 1 else "<i2")
+
+    def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
+        array = np.ascontiguousarray(values)
+        bounds = np.iinfo(dtype)
+        if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+            raise EmitError(
+                f"{what}: values {array.min()} .. {array.max()} do not fit {dtype.name}"
+            )
+        self.data.extend(bytes(-len(self.data) % ALIGNMENT_BYTES))
+        location = Location(Segment.CONSTANTS, len(self.data))
+        self.data.extend(array.astype(dtype).tobytes())
+        return location
+
+    def operands(self, layer: FixedLayer, storage: Storage) -> Operands:
+        def at(tensor: str) -> Location:
+            return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
+
+        weight = bias = None
+        if isinstance(layer, FixedConv):
+            name = f"layer {layer.name!r}"
+            weight = self.add(layer.weight, self.element_type, f"{name}, weights")
+            bias = self.add(layer.bias, np.dtype("<i4"), f"{name}, biases")
+        return Operands(tuple(at(tensor) for tensor in layer.inputs), at(layer.output), weight, bias)
+
+
+def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Program:
+    """Words, parameter table, relocations and tables of a generated region."""
+    lowered, ranges = _lower(machine, generated)
+    constants, parameter_offset, relocations = _parameter_table(machine, generated)
+    storage = generated.storage
+    entries = []
+    for one, (begin, end) in zip(generated.layers, ranges):
+        macs = one.problem.macs if isinstance(one.problem, ConvProblem) else 0
+        entries.append(
+            LayerEntry(
+                one.layer.name, kind_of(one.layer), one.layer.source, _plain(asdict(one.plan)),
+                one.predicted_cycles, macs, begin, end,
+            )
+        )  # fmt: skip
+
+    def slot(name: str, tensor: str) -> TensorSlot:
+        return TensorSlot(
+            name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
+            fixed.q_points[_original(fixed, storage, tensor)], fixed.element_bytes,
+            Segment.ACTIVATIONS, storage.offsets[tensor],
+        )  # fmt: skip
+
+    shown = {*fixed.inputs, *storage.outputs}
+    rest = [tensor for tensor in storage.offsets if tensor not in shown]
+    program = Program(
+        name=fixed.name,
+        machine=machine.model_dump(),
+        precision=fixed.precision,
+        planner=generated.planner,
+        inputs=tuple(slot(name, name) for name in fixed.inputs),
+        outputs=tuple(slot(*pair) for pair in zip(fixed.outputs, storage.outputs)),
+        intermediates=tuple(slot(tensor, tensor) for tensor in rest),
+        segments={
+            Segment.CODE: SegmentSize(WORD_BYTES * len(lowered.words), ALIGNMENT_BYTES),
+            Segment.CONSTANTS: SegmentSize(len(constants), ALIGNMENT_BYTES),
+            Segment.ACTIVATIONS: SegmentSize(storage.size_bytes, ALIGNMENT_BYTES),
+        },
+        parameter_offset=parameter_offset,
+        layers=tuple(entries),
+        scopes=tuple(dict(scope) for scope in lowered.scopes),
+        code=lowered.words,
+        constants=constants,
+        relocations=relocations,
+        debug=np.array(list(lowered.debug), DEBUG),
+    )
+    capacity = machine.dram.capacity_bytes
+    if program.size_bytes > capacity:
+        raise CapacityError(
+            f"program {fixed.name!r} needs {program.size_bytes} bytes of DRAM; machine "
+            f"{machine.name!r} has dram.capacity_bytes = {capacity}",
+            program.size_bytes,
+            capacity,
+        )
+    return program
+
+
+def _original(fixed: FixedGraph, storage: Storage, tensor: str) -> str:
+    """The tensor of the graph that ``tensor`` is, or is a copy of."""
+    while tensor not in fixed.q_points:
+        tensor = next(layer.inputs[0] for layer in storage.layers if layer.output == tensor)
+    return tensor
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of array libraries as plain ones, so that they can be written as JSON."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:
+    """The code image, and the byte range of every layer in it."""
+    lowering = Lowering()
+    lowering.keep_one()
+    lowering.bind(CORE, CORE_REGISTER)
+    tlts, cores = machine.cores.tlts_per_tle, machine.core_count
+    tlt = lowering.bind(TLT)
+    lowering.builder.li(tlt, tlts)
+    lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
+    line_words = sum(len(code.parameters.variables) for code in generated.codes)
+    lowering.find_line(line_words)
+    lowering.bind(PENDING_STORES)
+    lowering.run((Assign(PENDING_STORES, Affine()), *free_in()))
+    ranges = []
+    for index, (planned, code) in enumerate(zip(generated.layers, generated.codes)):
+        words = code.parameters.variables
+        if len(words) > MOST_LINE_WORDS:
+            raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
+        lowering.begin_layer(index)
+        begin = lowering.builder.position
+        last = index + 1 == len(generated.layers)
+        lowering.run_layer(tuple(words), (*code.nodes, *(() if last else barrier(cores))))
+        ranges.append((begin, lowering.builder.position))
+    lowering.begin_layer(-1)
+    lowering.run((*wait_store(), *when(TLT, "==", (wait_in_free(tlts),))))
+    lowering.exit()
+    return lowering.finish(), ranges
+
+
+def _parameter_table(machine: Machine, generated: Generated):  # type: ignore[no-untyped-def]
+    """(constants with the parameter table behind them, its offset, relocations)."""
+    data = bytearray(generated.constants)
+    data.extend(bytes(-len(data) % ALIGNMENT_BYTES))
+    offset = len(data)
+    columns = [words for code in generated.codes for words in code.parameters.words]
+    table = np.zeros((machine.core_count, len(columns)), np.uint32)
+    records = []
+    number = {segment: index for index, segment in enumerate(SEGMENTS)}
+    for core in range(machine.core_count):
+        for column, words in enumerate(columns):
+            word = words[core]
+            if isinstance(word, Location):
+                place = offset + WORD_BYTES * (core * len(columns) + column)
+                records.append((number[Segment.CONSTANTS], place, number[word.segment]))
+                word = word.offset
+            table[core, column] = word & 0xFFFF_FFFF
+    data.extend(table.astype("<u4").tobytes())
+    return bytes(data), offset, np.array(records, RELOCATION)

@@ -1,0 +1,509 @@
+"""Convolution and fully connected layers: a ConvPlan as a command tree.
+
+Mode "multicast" walks IN tiles that the whole TLE shares: TLT 0 waits until every TLT has freed
+its IN buffer and loads for all; each TLT loads its own W tile. Mode "grouped" gives every TLT
+whole groups, with IN tiles of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import FixedConv
+from tvm_npu.codegen.nmp.commands import (
+    Affine,
+    Compute,
+    Minimum,
+    Nodes,
+    Operand,
+    Transfer,
+    Variable,
+    loop,
+    registers,
+    when,
+)
+from tvm_npu.codegen.nmp.conventions import (
+    IN_ARRIVED,
+    MAC_DONE,
+    SECOND_ARRIVED,
+    STORE_DONE,
+    TLT,
+    W_ARRIVED,
+    activation,
+    box_transfer,
+    free_in,
+    out_registers,
+    run_transfer,
+    segments_transfer,
+    stored,
+    wait,
+    wait_in_free,
+    wait_store,
+)
+from tvm_npu.codegen.nmp.layer import LayerCode, Operands, finish, require_fit
+from tvm_npu.codegen.nmp.parameters import LayerParameters
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.sim.isa.xnmp import Initialise, MacRegister, Memory, VectorOp
+from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.streams import Stream
+
+BIAS_BYTES = 4
+
+
+@dataclass(frozen=True)
+class CoreShare:
+    """What one core works on. ``items`` are filters of a group (multicast) or groups (grouped);
+    ``most_items`` is the largest count among the TLTs of the TLE."""
+
+    first_row: int
+    rows: int
+    first_item: int
+    items: int
+    most_items: int
+
+
+def core_shares(plan: ConvPlan, rows: int, items: int, machine: Machine) -> list[CoreShare]:
+    """Rows and items of every core; TLEs that the plan does not use get nothing."""
+    tlts = machine.cores.tlts_per_tle
+    result = []
+    for core in range(machine.core_count):
+        tle, tlt = divmod(core, tlts)
+        row_slice, item_slice = divmod(tle, plan.filter_slices)
+        first_row, row_count = slice_of(rows, plan.row_slices, min(row_slice, plan.row_slices))
+        begin, count = slice_of(items, plan.filter_slices, item_slice)
+        if row_slice >= plan.row_slices or row_count == 0 or count == 0:
+            result.append(CoreShare(0, 0, 0, 0, 0))
+            continue
+        first, own = share(count, tlts, tlt)
+        most = share(count, tlts, 0)[1]
+        result.append(CoreShare(first_row, row_count, begin + first, own, most))
+    return result
+
+
+def convolution(
+    layer: FixedConv, problem: ConvProblem, plan: ConvPlan, machine: Machine, operands: Operands
+) -> LayerCode:
+    """The command tree of one layer. Raises EmitError for a plan that the machine cannot run."""
+    slices = plan.row_slices * plan.filter_slices
+    if slices > machine.cores.tles:
+        raise EmitError(
+            f"layer {layer.name!r}: the plan uses {slices} TLEs, the machine has "
+            f"{machine.cores.tles}"
+        )
+    if plan.mode == "grouped":
+        return _Grouped(layer, problem, plan, machine, operands).code()
+    return _Multicast(layer, problem, plan, machine, operands).code()
+
+
+class _Convolution:
+    """What both modes share: sizes, the tile's registers, the end of an OUT tile."""
+
+    def __init__(
+        self,
+        layer: FixedConv,
+        problem: ConvProblem,
+        plan: ConvPlan,
+        machine: Machine,
+        operands: Operands,
+    ) -> None:
+        self.layer, self.problem, self.plan, self.machine = layer, problem, plan, machine
+        self.size = problem.element_bytes
+        self.filters = problem.filters // problem.groups
+        self.channels = problem.channels // problem.groups
+        self.taps = problem.kernel[0] * problem.kernel[1]
+        self.filter_bytes = self.channels * self.taps * self.size
+        self.flat_in = problem.in_rows * problem.in_columns == 1 and problem.kernel == (1, 1)
+        self.flat_in = self.flat_in and problem.padding == (0, 0, 0, 0)
+        self.flat_out = problem.rows * problem.columns == 1
+        items = problem.groups if plan.mode == "grouped" else self.filters
+        self.shares = core_shares(plan, problem.rows, items, machine)
+        grouped = plan.mode == "grouped"
+        self.parameters = LayerParameters(
+            [(one.items if grouped else one.most_items) > 0 for one in self.shares]
+        )
+        if operands.weight is None or operands.bias is None:
+            raise EmitError(f"layer {layer.name!r}: no weights")
+        number, address = self.parameters.number, self.parameters.address
+        self.first_row = number("first_row", [one.first_row for one in self.shares])
+        self.rows = number("rows", [one.rows for one in self.shares])
+        self.first_item = number("first_item", [one.first_item for one in self.shares])
+        self.items = number("items", [one.items for one in self.shares])
+        self.most_items = self.items
+        if not grouped and any(one.items != one.most_items for one in self.shares):
+            self.most_items = number("most_items", [one.most_items for one in self.shares])
+        item_filters = self.filters if plan.mode == "grouped" else 1
+        self.in_address = address("in_address", operands.inputs[0])
+        weight, bias = operands.weight, operands.bias
+        self.w_address = address(
+            "w_address",
+            [weight.plus(s.first_item * item_filters * self.filter_bytes) for s in self.shares],
+        )
+        self.bias_address = address(
+            "bias_address",
+            [bias.plus(s.first_item * item_filters * BIAS_BYTES) for s in self.shares],
+        )
+        self.out_address = address("out_address", operands.output)
+        self.residual_address = None
+        if problem.has_residual:
+            self.residual_address = address("residual_address", operands.inputs[1])
+        self._require_fit(item_filters)
+
+    def _require_fit(self, item_filters: int) -> None:
+        problem, plan, name = self.problem, self.plan, self.layer.name
+        most = max((one.most_items for one in self.shares), default=0) * item_filters
+        tile_m = most if plan.schedule == "IS" else min(plan.tile_m, most)
+        groups = -(-tile_m // self.filters) if plan.mode == "grouped" else 1
+        in_rows = problem.in_tile_rows(min(plan.tile_r, problem.rows))
+        in_columns = problem.in_tile_columns(min(plan.tile_c, problem.columns))
+        in_bytes = groups * plan.tile_n * in_rows * in_columns * self.size
+        depth = self.channels if plan.schedule == "WS" else plan.tile_n
+        out_elements = tile_m * min(plan.tile_r, problem.rows) * min(plan.tile_c, problem.columns)
+        require_fit(name, "the IN tile", in_bytes, self.machine, "mb0")
+        require_fit(name, "the W tile", tile_m * depth * self.taps * self.size, self.machine, "mb1")
+        require_fit(name, "the OUT tile", out_elements * self.size, self.machine, "mb2")
+        require_fit(name, "the biases of one TLT", most * BIAS_BYTES, self.machine, "bias")
+        if problem.has_residual:
+            require_fit(name, "the residual tile", out_elements * self.size, self.machine, "mb0")
+
+    def in_extent(self, axis: int, extent: Affine) -> Affine:
+        """IFM rows (axis 0) or columns (1) under ``extent`` output positions (Equation 1)."""
+        problem = self.problem
+        span = (problem.kernel[axis] - 1) * problem.dilation[axis] + 1
+        return (extent - 1) * problem.stride[axis] + span
+
+    def in_start(self, axis: int, start: Affine) -> Affine:
+        return start * self.problem.stride[axis] - self.problem.padding[axis]
+
+    def load_in(
+        self,
+        mnemonic: str,
+        channel: Affine,
+        channels: Affine,
+        row: Affine,
+        rows: Affine,
+        column: Affine,
+        columns: Affine,
+    ) -> Transfer:
+        """The IN tile under OUT rows and columns; ``mnemonic`` nmp_load or nmp_mload."""
+        problem = self.problem
+        if self.flat_in:
+            return run_transfer(
+                mnemonic, Stream.IN, Memory.MB0, self.in_address + channel * self.size,
+                IN_ARRIVED, channels * self.size, self.size,
+            )  # fmt: skip
+        return box_transfer(
+            f"{mnemonic}3d", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED,
+            (problem.channels, problem.in_rows, problem.in_columns),
+            (channel, self.in_start(0, row), self.in_start(1, column)),
+            (channels, self.in_extent(0, rows), self.in_extent(1, columns)),
+            self.size, fill=0,
+        )  # fmt: skip
+
+    def out_transfer(
+        self,
+        load: bool,
+        filter_: Affine,
+        filters: Affine,
+        row: Affine,
+        rows: Affine,
+        column: Affine,
+        columns: Affine,
+    ) -> Transfer:
+        """The store of the OUT tile, or the load of the residual tile that is added to it."""
+        problem = self.problem
+        address = self.residual_address if load else self.out_address
+        assert address is not None
+        memory = Memory.MB0 if load else Memory.MB2
+        stream = Stream.RESIDUAL if load else Stream.OUT
+        semaphore = SECOND_ARRIVED if load else STORE_DONE
+        mnemonic = "nmp_load" if load else "nmp_store"
+        if self.flat_out:
+            return run_transfer(
+                mnemonic, stream, memory, address + filter_ * self.size, semaphore,
+                filters * self.size, self.size,
+            )  # fmt: skip
+        return box_transfer(
+            f"{mnemonic}3d", stream, memory, address, semaphore,
+            (problem.filters, problem.rows, problem.columns),
+            (filter_, row, column), (filters, rows, columns), self.size,
+            fill=0 if load else None,
+        )  # fmt: skip
+
+    def load_biases(self, address: Affine, filters: Affine) -> Nodes:
+        transfer = run_transfer(
+            "nmp_load", Stream.BIAS, Memory.BIAS, address, SECOND_ARRIVED,
+            filters * BIAS_BYTES, self.size,
+        )  # fmt: skip
+        return (transfer, wait(SECOND_ARRIVED))
+
+    def load_weights(self, address: Affine, filters: Affine, channels: Affine) -> Transfer:
+        """The W tile: one segment a filter, or one in all when it has all channels."""
+        segments: tuple[Operand, Operand, Operand]
+        if channels == Affine.of(self.channels):
+            segments = (1, filters * self.filter_bytes, 0)
+        else:
+            segments = (filters, channels * (self.taps * self.size), self.filter_bytes)
+        return segments_transfer(
+            "nmp_load", Stream.WEIGHT, Memory.MB1, address, W_ARRIVED, segments, self.size
+        )
+
+    def multiply(
+        self,
+        out: dict[MacRegister, Operand],
+        initialise: Initialise,
+        bias: Affine,
+        channels: Affine,
+        w_offset: Affine,
+        w_pitch: Affine,
+        groups: Affine,
+        rows: Affine,
+        columns: Affine,
+    ) -> Compute:
+        """nmp_conv2d or nmp_percept on the tiles in MB0 and MB1; ``bias`` is the index of the
+        tile's first bias in the bias buffer."""
+        problem = self.problem
+        values: dict[MacRegister, Operand] = {
+            **out,
+            MacRegister.IN_ADDRESS: 0,
+            MacRegister.IN_CHANNELS: channels,
+            MacRegister.W_ADDRESS: w_offset,
+            MacRegister.W_PITCH: w_pitch,
+            MacRegister.BIAS_ADDRESS: bias,
+        }
+        if problem.is_dense:
+            return Compute("nmp_percept", int(initialise), MAC_DONE, registers(values))
+        values |= {
+            MacRegister.IN_ROWS: self.in_extent(0, rows),
+            MacRegister.IN_COLUMNS: self.in_extent(1, columns),
+            MacRegister.KERNEL_ROWS: problem.kernel[0],
+            MacRegister.KERNEL_COLUMNS: problem.kernel[1],
+            MacRegister.STRIDE_ROWS: problem.stride[0],
+            MacRegister.STRIDE_COLUMNS: problem.stride[1],
+            MacRegister.DILATION_ROWS: problem.dilation[0],
+            MacRegister.DILATION_COLUMNS: problem.dilation[1],
+            MacRegister.GROUPS: groups,
+        }
+        return Compute("nmp_conv2d", int(initialise), MAC_DONE, registers(values))
+
+    def add_residual(self, out: dict[MacRegister, Operand], load: Transfer) -> Nodes:
+        values = {
+            **out,
+            MacRegister.IN_ADDRESS: 0,
+            MacRegister.SHIFT_A: self.layer.accumulator_shift,
+            MacRegister.SHIFT_B: self.layer.residual_shift,
+        }
+        add = Compute("nmp_veop", int(VectorOp.ACCUMULATE), MAC_DONE, registers(values))
+        return (load, wait(SECOND_ARRIVED), add, wait(MAC_DONE))
+
+    def requantize(self, out: dict[MacRegister, Operand]) -> Nodes:
+        layer = self.layer
+        return activation(out, layer.shift, layer.low, layer.high, self.size)
+
+
+class _Multicast(_Convolution):
+    """One tree for IS, OS and WS; with groups, the groups run one after another."""
+
+    def code(self) -> LayerCode:
+        return finish(self.parameters, loop("group", self.problem.groups, 1, self._group))
+
+    def _group(self, group: Affine, _: Affine) -> Nodes:
+        """One group as a convolution of its own."""
+        self.group = group
+        bias = self.bias_address + group * (self.filters * BIAS_BYTES)
+        return (*when(self.items, ">", self.load_biases(bias, self.items)), *self._schedule())
+
+    def _schedule(self) -> Nodes:
+        plan, problem = self.plan, self.problem
+        if plan.schedule == "WS":
+            return self._over_filters(self._keep_weights)
+        if plan.schedule == "OS":
+            def filters_inside(*place: Affine) -> Nodes:
+                return self._over_filters(lambda m, own: self._out_tile(m, own, *place))
+        else:
+            def filters_inside(*place: Affine) -> Nodes:
+                return self._out_tile(Affine(), self.items, *place)
+        return self._over_places(filters_inside)
+
+    def _over_filters(self, body) -> Nodes:  # type: ignore[no-untyped-def]
+        """Filter tiles; all TLTs of a TLE make as many turns, the last may be empty for some."""
+
+        def turn(m: Affine, extent: Affine) -> Nodes:
+            if self.items == self.most_items:
+                return body(m, extent)
+            if m.is_constant:
+                return body(m, self.items)
+            own = Variable("own_filters", 0, self.plan.tile_m)
+            return (Minimum(own, self.plan.tile_m, self.items - m), *body(m, Affine.of(own)))
+
+        return loop("filter", self.most_items, self.plan.tile_m, turn)
+
+    def _over_places(self, body) -> Nodes:  # type: ignore[no-untyped-def]
+        plan, problem = self.plan, self.problem
+        return loop(
+            "row", self.rows, plan.tile_r,
+            lambda r, rows: loop(
+                "column", problem.columns, plan.tile_c,
+                lambda c, columns: body(self.first_row + r, rows, c, columns),
+            ),
+        )  # fmt: skip
+
+    def _w_address(self, m: Affine, n: Affine) -> Affine:
+        group_bytes = self.filters * self.filter_bytes
+        address = self.w_address + self.group * group_bytes + m * self.filter_bytes
+        return address + n * (self.taps * self.size)
+
+    def _keep_weights(self, m: Affine, own: Affine) -> Nodes:
+        """WS: the weights of a filter tile are loaded once, then the OFM is walked."""
+        load = self.load_weights(self._w_address(m, Affine()), own, Affine.of(self.channels))
+        return (
+            *when(own, ">", (load, wait(W_ARRIVED))),
+            *self._over_places(lambda *place: self._out_tile(m, own, *place)),
+        )
+
+    def _out_tile(
+        self, m: Affine, own: Affine, row: Affine, rows: Affine, column: Affine, columns: Affine
+    ) -> Nodes:
+        """All channels of one OUT tile, then its end. ``own`` may be 0: a TLT without filters
+        still takes part in the multicasts."""
+        problem, size = self.problem, self.size
+        out = out_registers(own, rows, columns, size)
+        load_in_args = (row, rows, column, columns)
+        first_channel = self.group * self.channels
+        keeps_weights = self.plan.schedule == "WS"
+
+        def step(n: Affine, channels: Affine) -> Nodes:
+            tlts = self.machine.cores.tlts_per_tle
+            load = self.load_in("nmp_mload", first_channel + n, channels, *load_in_args)
+            if keeps_weights:
+                load_w: Nodes = ()
+                w_ready: Nodes = ()
+                offset = n * (self.taps * size)
+                pitch = Affine.of(self.channels * self.taps)
+            else:
+                load_w = (self.load_weights(self._w_address(m, n), own, channels),)
+                w_ready = (wait(W_ARRIVED),)
+                offset, pitch = Affine(), channels * self.taps
+
+            def multiply(initialise: Initialise) -> Compute:
+                return self.multiply(
+                    out, initialise, m, channels, offset, pitch, Affine.of(1), rows, columns
+                )
+
+            work = (
+                *w_ready,
+                *when(
+                    n, "==",
+                    (*wait_store(), multiply(Initialise.BIAS)),
+                    (multiply(Initialise.KEEP),),
+                ),
+                wait(MAC_DONE),
+            )  # fmt: skip
+            free = free_in()
+            if problem.has_residual:  # the residual tile still goes through MB0 after the last step
+                free = when(Affine.of(self.channels) - n - channels, ">", free)
+            return (
+                *when(TLT, "==", (wait_in_free(tlts), load)),
+                *when(own, ">", load_w),
+                wait(IN_ARRIVED),
+                *when(own, ">", work),
+                *free,
+            )
+
+        filter_ = self.group * self.filters + self.first_item + m
+        tile = (filter_, own, row, rows, column, columns)
+        end: Nodes = (
+            *self.requantize(out),
+            self.out_transfer(False, *tile),
+            *stored(),
+        )
+        steps = loop("channel", self.channels, self.plan.tile_n, step)
+        if not problem.has_residual:
+            return (*steps, *when(own, ">", end))
+        add = self.add_residual(out, self.out_transfer(True, *tile))
+        return (*steps, *when(own, ">", add), *free_in(), *when(own, ">", end))
+
+
+class _Grouped(_Convolution):
+    """Whole groups a TLT: OS loads IN and W for every tile, WS keeps the weights."""
+
+    def code(self) -> LayerCode:
+        plan = self.plan
+        if plan.tile_m % self.filters or plan.tile_n != self.channels or plan.schedule == "IS":
+            raise EmitError(
+                f"layer {self.layer.name!r}: a grouped plan needs tile_m a multiple of "
+                f"{self.filters}, tile_n = {self.channels} and schedule OS or WS; it has "
+                f"{plan.tile_m}, {plan.tile_n} and {plan.schedule}"
+            )
+        biases = self.load_biases(self.bias_address, self.items * self.filters)
+        groups = plan.tile_m // self.filters
+        if plan.schedule == "WS":
+            body = loop("group", self.items, groups, self._keep_weights)
+        else:
+            body = self._over_places(
+                lambda *place: loop(
+                    "group", self.items, groups,
+                    lambda g, count: self._out_tile(g, count, False, *place),
+                )
+            )  # fmt: skip
+        return finish(self.parameters, (*biases, *body))
+
+    def _over_places(self, body) -> Nodes:  # type: ignore[no-untyped-def]
+        plan = self.plan
+        return loop(
+            "row", self.rows, plan.tile_r,
+            lambda r, rows: loop(
+                "column", self.problem.columns, plan.tile_c,
+                lambda c, columns: body(self.first_row + r, rows, c, columns),
+            ),
+        )  # fmt: skip
+
+    def _load_weights(self, g: Affine, count: Affine) -> Transfer:
+        group_bytes = self.filters * self.filter_bytes
+        address = self.w_address + g * group_bytes
+        return self.load_weights(address, count * self.filters, Affine.of(self.channels))
+
+    def _keep_weights(self, g: Affine, count: Affine) -> Nodes:
+        return (
+            self._load_weights(g, count),
+            wait(W_ARRIVED),
+            *self._over_places(lambda *place: self._out_tile(g, count, True, *place)),
+        )
+
+    def _out_tile(
+        self,
+        g: Affine,
+        count: Affine,
+        has_weights: bool,
+        row: Affine,
+        rows: Affine,
+        column: Affine,
+        columns: Affine,
+    ) -> Nodes:
+        first = self.first_item + g
+        place = (row, rows, column, columns)
+        load_in = self.load_in("nmp_load", first * self.channels, count * self.channels, *place)
+        load_w: Nodes = () if has_weights else (self._load_weights(g, count),)
+        w_ready: Nodes = () if has_weights else (wait(W_ARRIVED),)
+        out = out_registers(count * self.filters, rows, columns, self.size)
+        multiply = self.multiply(
+            out, Initialise.BIAS, g * self.filters, Affine.of(self.channels), Affine(),
+            Affine.of(self.channels * self.taps), count, rows, columns,
+        )  # fmt: skip
+        tile = (first * self.filters, count * self.filters, *place)
+        residual: Nodes = ()
+        if self.problem.has_residual:
+            residual = self.add_residual(out, self.out_transfer(True, *tile))
+        return (
+            load_in,
+            *load_w,
+            wait(IN_ARRIVED),
+            *w_ready,
+            *wait_store(),
+            multiply,
+            wait(MAC_DONE),
+            *residual,
+            *self.requantize(out),
+            self.out_transfer(False, *tile),
+            *stored(),
+        )

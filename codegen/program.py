@@ -1,0 +1,433 @@
+"""The program file: code, constants, relocations and everything that explains them.
+
+Layout: a prologue of fixed size (magic, version, sizes, the header's SHA-256), the header as
+JSON, then the binary sections in the header's order, each with its length and SHA-256. Nothing in
+the file is executed when it is read, and no size is believed before it is checked against the
+bytes that are there. Equal programs have equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from math import prod
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine import Machine, machine_from_dict
+from tvm_npu.sim.streams import Stream
+
+MAGIC = b"TVMNPUP\n"
+FORMAT_VERSION = 1
+PROLOGUE = struct.Struct("<8sIIQ32s")
+"""Magic, format version, header bytes, total bytes, SHA-256 of the header."""
+LARGEST_HEADER_BYTES = 1 << 28
+SECTIONS = ("code", "constants", "relocations", "debug")
+WORD_BYTES = 4
+
+
+class Segment(str, Enum):
+    """Parts of a program that get a DRAM address of their own when it is loaded."""
+
+    CODE = "code"
+    CONSTANTS = "constants"
+    ACTIVATIONS = "activations"
+
+
+SEGMENTS = tuple(Segment)
+"""In the order in which they are placed and numbered in the relocation section."""
+
+RELOCATION = np.dtype([("segment", "<u4"), ("offset", "<u4"), ("target", "<u4")])
+DEBUG = np.dtype([("layer", "<i2"), ("stream", "<u2"), ("scope", "<u4")])
+
+Count = Annotated[int, Field(ge=0, le=1 << 40)]
+Text = Annotated[str, Field(max_length=1 << 16)]
+
+
+@dataclass(frozen=True)
+class TensorSlot:
+    """A tensor in memory: batch-free shape, Q-point and place."""
+
+    name: Text
+    shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
+    q_point: Annotated[int, Field(ge=-1024, le=1024)]
+    element_bytes: Literal[1, 2]
+    segment: Segment
+    offset: Count
+
+    @property
+    def size_bytes(self) -> int:
+        return prod(self.shape) * self.element_bytes
+
+
+@dataclass(frozen=True)
+class SegmentSize:
+    size_bytes: Count
+    alignment_bytes: Annotated[int, Field(ge=1, le=1 << 20)]
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """One row of the layer table. ``plan`` holds the fields of the plan's dataclass;
+    ``code_begin`` and ``code_end`` are byte offsets in the code."""
+
+    name: Text
+    kind: Text
+    source: tuple[Text, ...]
+    plan: dict[str, Any] | None
+    predicted_cycles: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    macs: Count
+    code_begin: Count
+    code_end: Count
+
+
+@dataclass(frozen=True)
+class InstructionOrigin:
+    """Where an instruction comes from: layer (None: the program's frame), stream of a DMA
+    instruction, and the registers that hold its tile's loop indices."""
+
+    layer: int | None
+    stream: Stream
+    tile: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A program placed at an address: what to write into DRAM before it runs."""
+
+    addresses: dict[Segment, int]
+    code: NDArray[np.uint32]
+    constants: bytes
+    entry_address: int
+    parameter_address: int
+    end_address: int
+
+    def address(self, slot: TensorSlot) -> int:
+        return self.addresses[slot.segment] + slot.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A compiled region for one machine.
+
+    ``relocations`` is a RELOCATION array: the 32-bit word at ``offset`` of segment number
+    ``segment`` is increased by the address of segment number ``target``. ``debug`` is a DEBUG
+    array with one entry an instruction (layer -1: frame), ``scopes`` the register tables that
+    its entries name.
+    """
+
+    name: str
+    machine: dict[str, Any]
+    precision: str
+    planner: str
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    intermediates: tuple[TensorSlot, ...]
+    segments: dict[Segment, SegmentSize]
+    parameter_offset: int
+    layers: tuple[LayerEntry, ...]
+    scopes: tuple[dict[str, int], ...]
+    code: NDArray[np.uint32] = field(repr=False)
+    constants: bytes = field(repr=False)
+    relocations: NDArray[Any] = field(repr=False)
+    debug: NDArray[Any] = field(repr=False)
+
+    def machine_description(self) -> Machine:
+        return machine_from_dict(dict(self.machine), origin=f"program {self.name}")
+
+    def origin(self, instruction: int) -> InstructionOrigin:
+        """Where instruction number ``instruction`` comes from."""
+        entry = self.debug[instruction]
+        layer = int(entry["layer"])
+        scope = self.scopes[int(entry["scope"])]
+        return InstructionOrigin(
+            None if layer < 0 else layer, Stream(int(entry["stream"])), dict(scope)
+        )
+
+    def placement(self, base_address: int) -> dict[Segment, int]:
+        """The address of every segment when the program starts at ``base_address``."""
+        addresses = {}
+        position = base_address
+        for segment in SEGMENTS:
+            size = self.segments[segment]
+            position = -(-position // size.alignment_bytes) * size.alignment_bytes
+            addresses[segment] = position
+            position += size.size_bytes
+        if not 0 <= base_address <= position <= 1 << 32:
+            raise ProgramError(
+                f"program {self.name!r} at {base_address:#x} would end at {position:#x}, outside "
+                "the 32-bit address space"
+            )
+        return addresses
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the program takes when it starts at an aligned address."""
+        alignment = max(size.alignment_bytes for size in self.segments.values())
+        last = SEGMENTS[-1]
+        return self.placement(alignment)[last] + self.segments[last].size_bytes - alignment
+
+    def image(self, base_address: int) -> Image:
+        """The program relocated to ``base_address``."""
+        addresses = self.placement(base_address)
+        code = self.code.astype("<u4")
+        constants = np.frombuffer(self.constants, "<u4").copy()
+        words = {Segment.CODE: code, Segment.CONSTANTS: constants}
+        for number, segment in enumerate(SEGMENTS):
+            if segment not in words:
+                continue
+            records = self.relocations[self.relocations["segment"] == number]
+            bases = np.array([addresses[target] for target in SEGMENTS], np.uint64)
+            added = bases[records["target"]].astype(np.uint32)
+            np.add.at(words[segment], records["offset"] // WORD_BYTES, added)
+        end = addresses[Segment.ACTIVATIONS] + self.segments[Segment.ACTIVATIONS].size_bytes
+        return Image(
+            addresses,
+            code.astype(np.uint32),
+            constants.tobytes(),
+            addresses[Segment.CODE],
+            addresses[Segment.CONSTANTS] + self.parameter_offset,
+            end,
+        )
+
+    def to_bytes(self) -> bytes:
+        check(self)
+        sections = {
+            "code": self.code.astype("<u4").tobytes(),
+            "constants": self.constants,
+            "relocations": self.relocations.astype(RELOCATION).tobytes(),
+            "debug": self.debug.astype(DEBUG).tobytes(),
+        }
+        header = {
+            "name": self.name,
+            "machine": self.machine,
+            "precision": self.precision,
+            "planner": self.planner,
+            "inputs": [asdict(slot) for slot in self.inputs],
+            "outputs": [asdict(slot) for slot in self.outputs],
+            "intermediates": [asdict(slot) for slot in self.intermediates],
+            "segments": {s.value: asdict(size) for s, size in self.segments.items()},
+            "parameter_offset": self.parameter_offset,
+            "layers": [asdict(layer) for layer in self.layers],
+            "scopes": list(self.scopes),
+            "sections": [
+                {
+                    "name": name,
+                    "size_bytes": len(sections[name]),
+                    "sha256": hashlib.sha256(sections[name]).hexdigest(),
+                }
+                for name in SECTIONS
+            ],
+        }
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
+        digest = hashlib.sha256(text).digest()
+        prologue = PROLOGUE.pack(MAGIC, FORMAT_VERSION, len(text), total, digest)
+        return b"".join((prologue, text, *(sections[name] for name in SECTIONS)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Program:
+        """Reads a program file; ProgramError says what is wrong with it."""
+        header, sections = _read(bytes(data))
+        relocations = np.frombuffer(sections["relocations"], RELOCATION)
+        debug = np.frombuffer(sections["debug"], DEBUG)
+        program = cls(
+            name=header.name,
+            machine=header.machine,
+            precision=header.precision,
+            planner=header.planner,
+            inputs=header.inputs,
+            outputs=header.outputs,
+            intermediates=header.intermediates,
+            segments=header.segments,
+            parameter_offset=header.parameter_offset,
+            layers=header.layers,
+            scopes=header.scopes,
+            code=np.frombuffer(sections["code"], "<u4").astype(np.uint32),
+            constants=sections["constants"],
+            relocations=relocations,
+            debug=debug,
+        )
+        check(program)
+        return program
+
+    def to_file(self, path: str | Path) -> None:
+        """Writes the program so that ``path`` never holds half of it."""
+        target = Path(path)
+        data = self.to_bytes()
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Program:
+        """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
+        return cls.from_bytes(Path(path).read_bytes())
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Section(_Part):
+    name: Text
+    size_bytes: Count
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Header(_Part):
+    name: Text
+    machine: dict[str, Any]
+    precision: Literal["int8", "int16"]
+    planner: Text
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    intermediates: tuple[TensorSlot, ...]
+    segments: dict[Segment, SegmentSize]
+    parameter_offset: Count
+    layers: tuple[LayerEntry, ...]
+    scopes: tuple[dict[Text, Annotated[int, Field(ge=0, le=31)]], ...]
+    sections: tuple[_Section, ...]
+
+
+_HEADER: TypeAdapter[_Header] = TypeAdapter(_Header)
+
+
+def _require(condition: bool, what: str, found: object, expected: object) -> None:
+    if not condition:
+        raise ProgramError(f"program file: {what} is {found}, expected {expected}")
+
+
+def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
+    """The validated header and the sections whose lengths and sums agree with it."""
+    start = data[: len(MAGIC)]
+    _require(start == MAGIC[: len(start)], "magic", start, MAGIC)
+    _require(len(data) >= PROLOGUE.size, "length", len(data), f"at least {PROLOGUE.size}")
+    _, version, header_bytes, total, digest = PROLOGUE.unpack_from(data)
+    _require(version == FORMAT_VERSION, "format version", version, FORMAT_VERSION)
+    _require(len(data) == total, "length", len(data), total)
+    rest = len(data) - PROLOGUE.size
+    most = min(rest, LARGEST_HEADER_BYTES)
+    _require(header_bytes <= most, "header length", header_bytes, f"at most {most}")
+    text = data[PROLOGUE.size : PROLOGUE.size + header_bytes]
+    found = hashlib.sha256(text).hexdigest()
+    _require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
+    try:
+        header = _HEADER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "header"
+        raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
+    names = tuple(section.name for section in header.sections)
+    _require(names == SECTIONS, "list of sections", names, SECTIONS)
+    size = sum(section.size_bytes for section in header.sections)
+    _require(size == rest - header_bytes, "size of all sections", size, rest - header_bytes)
+    sections = {}
+    position = PROLOGUE.size + header_bytes
+    for section in header.sections:
+        content = data[position : position + section.size_bytes]
+        found = hashlib.sha256(content).hexdigest()
+        _require(found == section.sha256, f"SHA-256 of {section.name}", found, section.sha256)
+        sections[section.name] = content
+        position += section.size_bytes
+    for name, unit in (
+        ("code", WORD_BYTES),
+        ("constants", WORD_BYTES),
+        ("relocations", RELOCATION.itemsize),
+        ("debug", DEBUG.itemsize),
+    ):
+        _require(
+            len(sections[name]) % unit == 0, f"length of {name}", len(sections[name]),
+            f"a multiple of {unit}",
+        )  # fmt: skip
+    return header, sections
+
+
+def check(program: Program) -> None:
+    """ProgramError when the parts of a program contradict each other."""
+    segments = program.segments
+    _require(set(segments) == set(SEGMENTS), "set of segments", sorted(segments), list(SEGMENTS))
+    try:
+        machine = program.machine_description()
+    except MachineError as error:
+        raise ProgramError(f"program file: {error}") from error
+    sizes = {Segment.CODE: WORD_BYTES * len(program.code), Segment.CONSTANTS: len(program.constants)}
+    for segment, actual in sizes.items():
+        declared = segments[segment].size_bytes
+        _require(declared == actual, f"size of segment {segment.value}", declared, actual)
+    _require(actual % WORD_BYTES == 0, "size of the constants", actual, "a multiple of 4")
+    limit = machine.dram.capacity_bytes
+    total = sum(size.size_bytes for size in segments.values())
+    _require(total <= limit, "memory of all segments", total, f"at most {limit}")
+    _require(
+        program.parameter_offset <= actual and program.parameter_offset % WORD_BYTES == 0,
+        "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {actual}",
+    )  # fmt: skip
+    element_bytes = 2 if program.precision == "int16" else 1
+    for slot in (*program.inputs, *program.outputs, *program.intermediates):
+        end = slot.offset + slot.size_bytes
+        room = segments[slot.segment].size_bytes
+        _require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
+        _require(
+            slot.element_bytes == element_bytes,
+            f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,
+        )  # fmt: skip
+    for layer in program.layers:
+        code = (layer.code_begin, layer.code_end)
+        inside = layer.code_begin <= layer.code_end <= sizes[Segment.CODE]
+        aligned = code[0] % WORD_BYTES == code[1] % WORD_BYTES == 0
+        _require(
+            inside and aligned, f"code of layer {layer.name!r}", code,
+            f"whole instructions within {sizes[Segment.CODE]} bytes",
+        )  # fmt: skip
+    _check_records(program, sizes)
+
+
+def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:
+    relocations, debug = program.relocations, program.debug
+    for name in ("segment", "target"):
+        worst = int(relocations[name].max(initial=0))
+        _require(worst < len(SEGMENTS), f"{name} of a relocation", worst, f"< {len(SEGMENTS)}")
+    for number, segment in enumerate(SEGMENTS):
+        offsets = relocations["offset"][relocations["segment"] == number].astype(np.int64)
+        room = sizes.get(segment, 0)
+        worst = int(offsets.max(initial=-WORD_BYTES))
+        _require(
+            worst + WORD_BYTES <= room, f"offset of a relocation in {segment.value}", worst,
+            f"below {room}",
+        )  # fmt: skip
+        _require(
+            not (offsets % WORD_BYTES).any(), f"a relocation in {segment.value}", "misaligned",
+            "a multiple of 4",
+        )  # fmt: skip
+    _require(len(debug) == len(program.code), "length of the debug map", len(debug),
+             len(program.code))  # fmt: skip
+    layer = int(debug["layer"].max(initial=-1)), int(debug["layer"].min(initial=-1))
+    _require(
+        layer[0] < len(program.layers) and layer[1] >= -1, "layers in the debug map", layer,
+        f"-1 .. {len(program.layers) - 1}",
+    )  # fmt: skip
+    scope = int(debug["scope"].max(initial=0))
+    _require(
+        scope < max(1, len(program.scopes)), "a scope in the debug map", scope,
+        f"< {len(program.scopes)}",
+    )  # fmt: skip
+    stream = int(debug["stream"].max(initial=0))
+    _require(stream < len(Stream), "a stream in the debug map", stream, f"< {len(Stream)}")
