@@ -20,19 +20,25 @@ IMM_J = Field(
 SHAMT = Field("shamt", ((24, 20, 0),), "imm")
 
 
+def _value(
+    name: str, match: int, fields: tuple[Field, ...], syntax: str, meaning: str
+) -> Instruction:
+    return Instruction(name, match, fields, syntax, meaning, f"rv_{name}", "value")
+
+
 def _r(name: str, funct7: int, funct3: int, meaning: str) -> Instruction:
     match = funct7 << 25 | funct3 << 12 | 0x33
-    return Instruction(name, match, (RD, RS1, RS2), "rd, rs1, rs2", meaning, f"rv_{name}")
+    return _value(name, match, (RD, RS1, RS2), "rd, rs1, rs2", meaning)
 
 
 def _i(name: str, funct3: int, meaning: str) -> Instruction:
     match = funct3 << 12 | 0x13
-    return Instruction(name, match, (RD, RS1, IMM_I), "rd, rs1, imm", meaning, f"rv_{name}")
+    return _value(name, match, (RD, RS1, IMM_I), "rd, rs1, imm", meaning)
 
 
 def _shift(name: str, funct7: int, funct3: int, meaning: str) -> Instruction:
     match = funct7 << 25 | funct3 << 12 | 0x13
-    return Instruction(name, match, (RD, RS1, SHAMT), "rd, rs1, shamt", meaning, f"rv_{name}")
+    return _value(name, match, (RD, RS1, SHAMT), "rd, rs1, shamt", meaning)
 
 
 def _load(name: str, funct3: int, meaning: str) -> Instruction:
@@ -51,16 +57,17 @@ def _store(name: str, funct3: int, meaning: str) -> Instruction:
 
 def _branch(name: str, funct3: int, meaning: str) -> Instruction:
     match = funct3 << 12 | 0x63
-    return Instruction(name, match, (RS1, RS2, IMM_B), "rs1, rs2, imm", meaning, f"rv_{name}")
+    fields = (RS1, RS2, IMM_B)
+    return Instruction(name, match, fields, "rs1, rs2, imm", meaning, f"rv_{name}", "branch")
 
 
 RV32IM: tuple[Instruction, ...] = (
-    Instruction("lui", 0x37, (RD, IMM_U), "rd, imm", "rd = imm << 12", "rv_lui"),
-    Instruction("auipc", 0x17, (RD, IMM_U), "rd, imm", "rd = pc + (imm << 12)", "rv_auipc"),
-    Instruction("jal", 0x6F, (RD, IMM_J), "rd, imm", "rd = pc + 4; pc += imm", "rv_jal"),
+    _value("lui", 0x37, (RD, IMM_U), "rd, imm", "rd = imm << 12"),
+    _value("auipc", 0x17, (RD, IMM_U), "rd, imm", "rd = pc + (imm << 12)"),
+    Instruction("jal", 0x6F, (RD, IMM_J), "rd, imm", "rd = pc + 4; pc += imm", "rv_jal", "jump"),
     Instruction(
         "jalr", 0x67, (RD, RS1, IMM_I), "rd, imm(rs1)", "rd = pc + 4; pc = (rs1 + imm) & ~1",
-        "rv_jalr",
+        "rv_jalr", "jump",
     ),
     _branch("beq", 0, "if rs1 == rs2: pc += imm"),
     _branch("bne", 1, "if rs1 != rs2: pc += imm"),

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,8 +104,11 @@ class Instruction:
     """One row of a table.
 
     ``match`` gives the constant bits, ``syntax`` the operands as written, with field names.
-    ``shared`` says that executing it can be seen by, or depends on, another core: the simulator
-    runs such instructions in global time order. ``execute`` names the semantic function.
+    ``execute`` names the semantic function, ``kind`` its form: "value" f(a, b, imm, pc) gives rd,
+    "branch" f(a, b, imm, pc) says whether pc += imm, "jump" f(a, b, imm, pc) gives the next pc and
+    links rd, "state" f(state, costs, core, row) does anything. ``shared`` says that executing it
+    can be seen by, or depends on, another core: the simulator runs such instructions in global
+    time order.
     """
 
     mnemonic: str
@@ -113,6 +117,7 @@ class Instruction:
     syntax: str
     meaning: str
     execute: str
+    kind: Literal["value", "branch", "jump", "state"] = "state"
     shared: bool = False
 
     @cached_property

@@ -8,10 +8,10 @@ chunks of a few bursts, first come, first served. Data arrives when the transfer
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tvm_npu.sim.isa.xnmp import DmaRegister
-from tvm_npu.sim.nmp.scalar import GO, IMM, RD, STOP, rs1, rs2, trap
+from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
 from tvm_npu.sim.nmp.semaphores import SEM, SUB, add_tlt
 from tvm_npu.sim.nmp.state import QUEUE_FULL, RUNNING, Costs, Descriptor, State
 from tvm_npu.sim.nmp.traps import TrapCode
@@ -46,24 +46,24 @@ LARGEST_EXTENT = 1 << 28
 CHUNK_BURSTS = 16
 
 
-@njit(inline="always")
+@device
 def nmp_dcfg(s: State, m: Costs, core: int, row: int) -> int:
     s.dma[core, s.decoded[row, RD]] = rs1(s, core, row)
     return GO
 
 
-@njit(inline="always")
+@device
 def nmp_dcfgi(s: State, m: Costs, core: int, row: int) -> int:
     s.dma[core, s.decoded[row, RD]] = s.decoded[row, IMM]
     return GO
 
 
-@njit(inline="always")
+@device
 def bursts_of(size: int, m: Costs) -> int:
     return (size + m.burst_bytes - 1) // m.burst_bytes
 
 
-@njit
+@device
 def box_traffic(r: np.ndarray, m: Costs) -> tuple[int, int, int, int]:  # type: ignore[type-arg]
     """(bursts, bytes, first and last byte touched relative to the tensor) of a box transfer.
 
@@ -85,7 +85,7 @@ def box_traffic(r: np.ndarray, m: Costs) -> tuple[int, int, int, int]:  # type: 
     return bursts, total, first, last
 
 
-@njit
+@device
 def bad_register(s: State, core: int, first: int, last: int, low: int, high: int) -> bool:
     for register in range(first, last + 1):
         value = s.dma[core, register]
@@ -95,7 +95,7 @@ def bad_register(s: State, core: int, first: int, last: int, low: int, high: int
     return False
 
 
-@njit
+@device
 def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     """Checks a DMA instruction and queues its descriptor at the TLE's engine."""
     tle = core // m.tlts
@@ -159,7 +159,7 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     return GO
 
 
-@njit
+@device
 def start(s: State, m: Costs, tle: int, now: float) -> None:
     """The engine takes up the descriptor at the head of its queue."""
     d = s.queue[tle, s.queue_head[tle]]
@@ -173,7 +173,7 @@ def start(s: State, m: Costs, tle: int, now: float) -> None:
         s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
 
 
-@njit
+@device
 def advance(s: State, m: Costs, tle: int) -> bool:
     """One event of an engine: move a chunk, or complete the transfer. False after a trap."""
     actor = m.cores + tle
@@ -208,7 +208,7 @@ def advance(s: State, m: Costs, tle: int) -> bool:
     return True
 
 
-@njit
+@device
 def complete(s: State, m: Costs, d: np.ndarray, now: float) -> bool:  # type: ignore[type-arg]
     """Moves the data of a finished transfer and signals the receivers."""
     core, kind = d[CORE], d[KIND]
@@ -264,7 +264,7 @@ def complete(s: State, m: Costs, d: np.ndarray, now: float) -> bool:  # type: ig
     return True
 
 
-@njit
+@device
 def load_segments(s: State, m: Costs, d: np.ndarray, target: np.ndarray) -> None:  # type: ignore[type-arg]
     size = d[REGISTERS + SEGMENT_BYTES]
     at = d[LOCAL]
@@ -275,7 +275,7 @@ def load_segments(s: State, m: Costs, d: np.ndarray, target: np.ndarray) -> None
         at += size
 
 
-@njit
+@device
 def load_box(s: State, m: Costs, d: np.ndarray, target: np.ndarray) -> None:  # type: ignore[type-arg]
     r = d[REGISTERS:]
     size = r[ELEMENT_BYTES]
@@ -303,7 +303,7 @@ def load_box(s: State, m: Costs, d: np.ndarray, target: np.ndarray) -> None:  # 
             at += row_bytes
 
 
-@njit
+@device
 def store_segments(s: State, m: Costs, d: np.ndarray) -> None:  # type: ignore[type-arg]
     r = d[REGISTERS:]
     size = r[ELEMENT_BYTES]
@@ -321,7 +321,7 @@ def store_segments(s: State, m: Costs, d: np.ndarray) -> None:  # type: ignore[t
         at += count
 
 
-@njit
+@device
 def store_box(s: State, m: Costs, d: np.ndarray) -> None:  # type: ignore[type-arg]
     r = d[REGISTERS:]
     size = r[ELEMENT_BYTES]
@@ -343,31 +343,31 @@ def store_box(s: State, m: Costs, d: np.ndarray) -> None:  # type: ignore[type-a
             at += r[BOX_COLUMNS]
 
 
-@njit
+@device
 def nmp_load(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, 0)
 
 
-@njit
+@device
 def nmp_load3d(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, BOX)
 
 
-@njit
+@device
 def nmp_mload(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, MULTICAST)
 
 
-@njit
+@device
 def nmp_mload3d(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, MULTICAST | BOX)
 
 
-@njit
+@device
 def nmp_store(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, STORES)
 
 
-@njit
+@device
 def nmp_store3d(s: State, m: Costs, core: int, row: int) -> int:
     return issue(s, m, core, row, STORES | BOX)

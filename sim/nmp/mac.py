@@ -9,10 +9,10 @@ tile share that buffer (`State.mb0_tag` says when the content is the same).
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from tvm_npu.sim.isa.xnmp import Initialise, MacRegister, PoolKind, VectorOp
-from tvm_npu.sim.nmp.scalar import GO, IMM, RD, STOP, rs1, trap
+from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, trap
 from tvm_npu.sim.nmp.semaphores import SEM, SUB, finish_mac
 from tvm_npu.sim.nmp.state import SCRATCH_ELEMENTS, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
@@ -61,19 +61,19 @@ LARGEST_EXTENT = 1 << 20
 LARGEST_SHIFT = 47
 
 
-@njit(inline="always")
+@device
 def nmp_mcfg(s: State, m: Costs, core: int, row: int) -> int:
     s.mac[core, s.decoded[row, RD]] = rs1(s, core, row)
     return GO
 
 
-@njit(inline="always")
+@device
 def nmp_mcfgi(s: State, m: Costs, core: int, row: int) -> int:
     s.mac[core, s.decoded[row, RD]] = s.decoded[row, IMM]
     return GO
 
 
-@njit
+@device
 def check_registers(s: State, core: int, first: int, last: int, low: int, high: int) -> bool:
     for register in range(first, last + 1):
         value = s.mac[core, register]
@@ -83,7 +83,7 @@ def check_registers(s: State, core: int, first: int, last: int, low: int, high: 
     return True
 
 
-@njit
+@device
 def fits(s: State, core: int, memory: int, begin: int, end: int, size: int) -> bool:
     if begin < 0 or end > size:
         trap(s, core, _TOO_LARGE, max(end, begin), size, 0, memory)
@@ -91,7 +91,7 @@ def fits(s: State, core: int, memory: int, begin: int, end: int, size: int) -> b
     return True
 
 
-@njit
+@device
 def begin_operation(s: State, core: int) -> None:
     """The unit works in order: a new operation waits for the one before."""
     if s.mac_sem[core] >= 0:
@@ -99,7 +99,7 @@ def begin_operation(s: State, core: int) -> None:
         finish_mac(s, core)
 
 
-@njit
+@device
 def end_operation(s: State, m: Costs, core: int, row: int, beats: float, macs: int) -> int:
     """Books ``beats`` uses of the datapath; completion signals the instruction's semaphore."""
     cycles = beats / m.efficiency + m.mac_setup
@@ -112,13 +112,13 @@ def end_operation(s: State, m: Costs, core: int, row: int, beats: float, macs: i
     return GO
 
 
-@njit(inline="always")
+@device
 def beats_of(elements: int, m: Costs, element_bytes: int) -> int:
     lanes = m.lanes_int16 * 2 // element_bytes
     return (elements + lanes - 1) // lanes
 
 
-@njit
+@device
 def tile_ok(s: State, m: Costs, core: int) -> bool:
     """IN and OUT tiles of a window operation have sane extents and lie inside MB0 and MB2."""
     r = s.mac[core]
@@ -140,14 +140,14 @@ def tile_ok(s: State, m: Costs, core: int) -> bool:
     return out_ok(s, m, core, r[OUT_CHANNELS] * r[OUT_ROWS] * r[OUT_COLUMNS])
 
 
-@njit
+@device
 def out_ok(s: State, m: Costs, core: int, elements: int) -> bool:
     size = s.mac[core, ELEMENT_BYTES]
     begin = s.mac[core, OUT_ADDRESS] * size
     return fits(s, core, MB2, begin, begin + elements * size, m.mb2_bytes)
 
 
-@njit
+@device
 def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
     """Operand of ``elements`` elements at IN_ADDRESS (MB0) or W_ADDRESS (MB1); notes the range
     read, which a DMA write must not touch before the operation is complete."""
@@ -164,7 +164,7 @@ def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
     return True
 
 
-@njit
+@device
 def load_weights(s: State, core: int, filters: int, depth: int) -> None:
     """MB1's filters as float64 [filters, depth] in the scratch."""
     pitch = s.mac[core, W_PITCH]
@@ -181,7 +181,7 @@ def load_weights(s: State, core: int, filters: int, depth: int) -> None:
                 s.weights[target + k] = s.mb1[core, base + k]
 
 
-@njit
+@device
 def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, end: int) -> None:
     """im2col of output positions begin..end of one group: float64 [depth, end - begin]."""
     r = s.mac[core]
@@ -221,7 +221,7 @@ def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, 
                     at += q1 - q0
 
 
-@njit
+@device
 def share_columns(s: State, core: int, tle: int) -> bool:
     """Whether the TLE's im2col buffer already holds this core's tile; claims it if not."""
     r, key = s.mac[core], s.column_key[tle]
@@ -240,7 +240,7 @@ def share_columns(s: State, core: int, tle: int) -> bool:
     return same
 
 
-@njit
+@device
 def accumulate(
     s: State, m: Costs, core: int, initialise: int, first: int, filters: int,
     positions: int, begin: int, count: int,
@@ -277,7 +277,7 @@ def accumulate(
     return True
 
 
-@njit
+@device
 def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -> None:
     """Products of one group with a single input channel, without im2col."""
     r = s.mac[core]
@@ -307,7 +307,7 @@ def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -
                             line[q] += weight * narrow[at + q * r[STRIDE_COLUMNS]]
 
 
-@njit
+@device
 def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     begin_operation(s, core)
     if not tile_ok(s, m, core):
@@ -358,7 +358,7 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     return end_operation(s, m, core, row, beats, depth * filters * positions)
 
 
-@njit
+@device
 def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
     begin_operation(s, core)
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
@@ -396,19 +396,19 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
     return end_operation(s, m, core, row, beats, depth * filters)
 
 
-@njit(inline="always")
+@device
 def element(s: State, core: int, memory: int, wide: bool, index: int) -> int:
     if memory == MB0:
         return np.int64(s.mb0_half[core, index]) if wide else np.int64(s.mb0[core, index])
     return np.int64(s.mb1_half[core, index]) if wide else np.int64(s.mb1[core, index])
 
 
-@njit
+@device
 def overlap(begin: int, length: int, low: int, high: int) -> int:
     return max(0, min(begin + length, high) - max(begin, low))
 
 
-@njit
+@device
 def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
     begin_operation(s, core)
     if not tile_ok(s, m, core):
@@ -453,7 +453,7 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
     return end_operation(s, m, core, row, beats, 0)
 
 
-@njit
+@device
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
     begin_operation(s, core)
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
@@ -494,7 +494,7 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
     return end_operation(s, m, core, row, beats_of(count, m, r[ELEMENT_BYTES]), 0)
 
 
-@njit
+@device
 def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
     begin_operation(s, core)
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):

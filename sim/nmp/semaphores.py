@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from numba import njit
-
-from tvm_npu.sim.nmp.scalar import GO, STOP, rs1, trap
+from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
 from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
 
@@ -14,7 +13,7 @@ TLT, TLE, GLOBAL = 0, 1, 2
 _SEMAPHORE = int(TrapCode.SEMAPHORE)
 
 
-@njit
+@device
 def wake(s: State, m: Costs, core: int, now: float) -> None:
     """Lets a waiting core go on, not before ``now``."""
     s.status[core] = RUNNING
@@ -26,7 +25,7 @@ def wake(s: State, m: Costs, core: int, now: float) -> None:
         s.time[core] = now
 
 
-@njit
+@device
 def add_tlt(s: State, m: Costs, core: int, sem: int, count: int, now: float) -> None:
     s.sem_tlt[core, sem] += count
     if s.status[core] == WAITING and s.wait_level[core] == TLT and s.wait_sem[core] == sem:
@@ -35,7 +34,7 @@ def add_tlt(s: State, m: Costs, core: int, sem: int, count: int, now: float) -> 
             wake(s, m, core, now)
 
 
-@njit
+@device
 def add_tle(s: State, m: Costs, tle: int, sem: int, count: int, now: float) -> None:
     s.sem_tle[tle, sem] += count
     for core in range(tle * m.tlts, (tle + 1) * m.tlts):
@@ -45,7 +44,7 @@ def add_tle(s: State, m: Costs, tle: int, sem: int, count: int, now: float) -> N
                 wake(s, m, core, now)
 
 
-@njit
+@device
 def add_global(s: State, m: Costs, sem: int, count: int, now: float) -> None:
     s.sem_global[sem] += count
     for core in range(m.cores):
@@ -55,7 +54,7 @@ def add_global(s: State, m: Costs, sem: int, count: int, now: float) -> None:
                 wake(s, m, core, now)
 
 
-@njit
+@device
 def finish_mac(s: State, core: int) -> None:
     """Takes note that the MAC unit's outstanding operation is complete."""
     if s.mac_sem[core] > 0:
@@ -63,7 +62,7 @@ def finish_mac(s: State, core: int) -> None:
     s.mac_sem[core] = -1
 
 
-@njit
+@device
 def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level > GLOBAL or count < 0:
@@ -78,7 +77,7 @@ def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
     return GO
 
 
-@njit
+@device
 def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level not in (TLE, GLOBAL) or count < 0:
@@ -93,7 +92,7 @@ def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
     return GO
 
 
-@njit
+@device
 def nmp_wait(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level > GLOBAL or count < 0:

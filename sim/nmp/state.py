@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core import types
+from numba.experimental import structref
 from numpy.typing import NDArray
 
 from tvm_npu.sim.isa.xnmp import CONFIG_REGISTERS
@@ -96,6 +98,21 @@ class State(NamedTuple):
     layer_bursts: Array  # int64 [L, S, 2]
     layer_dma_cycles: Array  # float64 [L, T]
     layer_end: Array  # float64 [L]: when the last core left the layer
+
+
+@structref.register
+class _SharedStateType(types.StructRef):
+    """Compiled code passes the state on as one pointer instead of some 500 array fields."""
+
+
+class SharedState(structref.StructRefProxy):
+    """The state inside compiled code; made from a `State` at the entry of a run."""
+
+    def __new__(cls, *fields: Any) -> Any:
+        return structref.StructRefProxy.__new__(cls, *fields)
+
+
+structref.define_proxy(SharedState, _SharedStateType, list(State._fields))
 
 
 class Costs(NamedTuple):

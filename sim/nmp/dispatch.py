@@ -1,0 +1,83 @@
+"""Instruction dispatch, generated from the ISA table.
+
+The table names a semantic function per instruction; this module writes the functions that pick
+one by operation number. `compile_cached` gives generated code a name that contains a digest of the
+simulator's sources, so that numba's on-disk cache can never serve code made from other sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp import core, dma, mac, scalar, semaphores
+from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.traps import TrapCode
+
+KINDS = ("value", "branch", "jump", "state")
+VALUE, BRANCH, JUMP, STATE = range(4)
+
+KIND_OF = np.array([KINDS.index(i.kind) for i in NMP_ISA.instructions], np.int64)
+"""By operation number: the form of the semantic function."""
+
+SHARED = np.array([instruction.shared for instruction in NMP_ISA.instructions])
+"""By operation number: runs in global time order."""
+
+SEMANTICS = {
+    name: function
+    for module in (scalar, core, semaphores, mac, dma)
+    for name, function in vars(module).items()
+    if name.startswith(("rv_", "nmp_"))
+}
+
+
+def source_digest() -> str:
+    """Digest of all sources that compiled simulator code is made from."""
+    folder = Path(__file__).resolve().parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted([*folder.glob("*.py"), *(folder.parent / "isa").glob("*.py")]):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def compile_cached(name: str, source: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """njit, cached on disk beside this module, of a function given as source text."""
+    unique = f"{name}_{source_digest()}"
+    namespace = {"__name__": __name__, **names}
+    text = source.replace(f"def {name}(", f"def {unique}(")
+    exec(compile(text, __file__, "exec"), namespace)
+    return numba.njit(cache=True, nogil=True)(namespace[unique])
+
+
+def _chain(name: str, parameters: str, kinds: tuple[str, ...], arguments: str, last: str) -> Any:
+    """A function that calls the semantic function of operation ``op``; LLVM makes it a table."""
+    lines = [f"def {name}({parameters}):"]
+    for number, instruction in enumerate(NMP_ISA.instructions):
+        if instruction.kind in kinds:
+            lines.append(f"    if op == {number}:")
+            lines.append(f"        return {instruction.execute}({arguments})")
+    lines.append(f"    return {last}")
+    namespace = {"__name__": __name__, **SEMANTICS, "illegal": illegal}
+    exec(compile("\n".join(lines), __file__, "exec"), namespace)
+    return device(namespace[name])
+
+
+@device
+def illegal(s: Any, costs: Any, who: int, row: int) -> int:
+    return core.trap(s, who, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+
+
+_ILLEGAL = int(TrapCode.ILLEGAL_INSTRUCTION)
+
+value_of = _chain("value_of", "op, a, b, imm, pc", ("value", "jump"), "a, b, imm, pc", "0")
+taken = _chain("taken", "op, a, b, imm, pc", ("branch",), "a, b, imm, pc", "False")
+execute = _chain(
+    "execute", "op, s, m, core, row", ("state",), "s, m, core, row", "illegal(s, m, core, row)"
+)

@@ -1,0 +1,139 @@
+"""The event loop: always the actor with the least time goes next.
+
+Actors are the cores and the DMA engines. A core runs ahead alone until it meets a shared
+instruction (one that others can see); it executes that only while it is the earliest actor. Ties
+go to the lower actor number, so a run is deterministic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.sim.nmp import dispatch, dma
+from tvm_npu.sim.nmp.core import STOP
+from tvm_npu.sim.nmp.scalar import LOW32
+from tvm_npu.sim.nmp.state import HALTED, RUNNING, SharedState, TrapSlot
+from tvm_npu.sim.nmp.traps import TrapCode
+
+_PC_OUTSIDE = int(TrapCode.PC_OUTSIDE_CODE)
+_DEADLOCK = int(TrapCode.DEADLOCK)
+_RUNAWAY = int(TrapCode.RUNAWAY)
+
+_SOURCE = '''
+def run_events(state, m, kinds, shared, budget):
+    """Runs until all cores have exited or one traps; at most ``budget`` instructions."""
+    s = SharedState(*state)
+    decoded, regs, pcs, status = state.decoded, state.regs, state.pc, state.status
+    time, queued, last_line = state.time, state.queue_count, state.last_line
+    cache_tags, layer_of, layer_end = state.cache_tags, state.layer_of, state.layer_end
+    layer_instructions, trapped = state.layer_instructions, state.trap
+    rows = len(decoded)
+    code_base = state.code_base[0]
+    executed = 0
+    while True:
+        actor, earliest, second = -1, INF, INF
+        alive = False
+        for k in range(m.cores):
+            if status[k] == RUNNING:
+                alive = True
+                if time[k] < earliest:
+                    second = earliest
+                    earliest, actor = time[k], k
+                elif time[k] < second:
+                    second = time[k]
+            elif status[k] != HALTED:
+                alive = True
+        for t in range(m.tles):
+            if queued[t] > 0:
+                k = m.cores + t
+                if time[k] < earliest:
+                    second = earliest
+                    earliest, actor = time[k], k
+                elif time[k] < second:
+                    second = time[k]
+        if actor < 0:
+            if alive:
+                trapped[CODE] = DEADLOCK
+            break
+        if actor >= m.cores:
+            if not advance(s, m, actor - m.cores):
+                break
+            continue
+        core = actor
+        tle = core // m.tlts
+        first = True
+        while True:
+            pc = pcs[core]
+            row = (pc - code_base) >> 2
+            if row < 0 or row >= rows or pc & 3:
+                trapped[CODE], trapped[CORE], trapped[PC] = PC_OUTSIDE, core, pc
+                trapped[B], trapped[C] = code_base, code_base + 4 * rows
+                break
+            op = decoded[row, 0]
+            if not first and op >= 0 and shared[op] and time[core] > second:
+                break
+            first = False
+            line = pc // m.line_bytes
+            if line != last_line[core]:
+                last_line[core] = line
+                slot = line % m.lines
+                if cache_tags[tle, slot] != line:
+                    cache_tags[tle, slot] = line
+                    time[core] += m.miss
+                    state.counters[1] += 1
+            pcs[core] = pc + 4
+            time[core] += m.instruction
+            executed += 1
+            layer = layer_of[row]
+            if layer >= 0:
+                layer_instructions[layer, core] += 1
+            stop = 0
+            kind = kinds[op] if op >= 0 else STATE
+            if kind == STATE:
+                stop = execute(op, s, m, core, row)
+            else:
+                a = np.int64(regs[core, decoded[row, 2]])
+                b = np.int64(regs[core, decoded[row, 3]])
+                imm = np.int64(decoded[row, 4])
+                if kind == BRANCH:
+                    if taken(op, a, b, imm, pc):
+                        pcs[core] = (pc + imm) & LOW32
+                else:
+                    value = value_of(op, a, b, imm, pc)
+                    if kind == JUMP:
+                        pcs[core] = value
+                        value = pc + 4
+                    rd = decoded[row, 1]
+                    if rd != 0:
+                        regs[core, rd] = np.int32(value & LOW32)
+            if layer >= 0 and time[core] > layer_end[layer]:
+                layer_end[layer] = time[core]
+            if stop == STOP or executed >= budget:
+                break
+        if trapped[CODE] != 0:
+            break
+        if executed >= budget:
+            trapped[CODE], trapped[CORE], trapped[PC] = RUNAWAY, core, pcs[core]
+            trapped[A] = executed
+            break
+    state.counters[0] += executed
+'''
+
+run_events = dispatch.compile_cached(
+    "run_events",
+    _SOURCE,
+    {
+        "np": np, "SharedState": SharedState, "LOW32": LOW32, "value_of": dispatch.value_of,
+        "taken": dispatch.taken, "BRANCH": dispatch.BRANCH, "JUMP": dispatch.JUMP,
+        "STATE": dispatch.STATE, "INF": np.inf, "RUNNING": RUNNING, "HALTED": HALTED, "STOP": STOP,
+        "CODE": TrapSlot.CODE, "CORE": TrapSlot.CORE, "PC": TrapSlot.PC, "A": TrapSlot.A,
+        "B": TrapSlot.B, "C": TrapSlot.C, "DEADLOCK": _DEADLOCK, "PC_OUTSIDE": _PC_OUTSIDE,
+        "RUNAWAY": _RUNAWAY, "advance": dma.advance, "execute": dispatch.execute,
+    },
+)  # fmt: skip
+
+
+def run(state: Any, costs: Any, budget: int) -> None:
+    run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)

@@ -1,0 +1,106 @@
+"""What a run cost, as Python objects: for the machine, per layer and per core."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.state import State
+from tvm_npu.sim.streams import Stream
+
+
+@dataclass(frozen=True)
+class LayerStatistics:
+    """One layer of one run. ``cycles`` is from the end of the layer before to its own end."""
+
+    name: str
+    cycles: float
+    macs: int
+    mac_utilization: float
+    loaded_bytes: dict[str, int]
+    stored_bytes: dict[str, int]
+    bursts: int
+    mac_cycles_per_core: tuple[float, ...]
+    wait_cycles_per_core: tuple[float, ...]
+    dma_cycles_per_tle: tuple[float, ...]
+    instructions: int
+    code_bytes: int
+
+
+@dataclass(frozen=True)
+class RunStatistics:
+    """One or more runs, summed. Cycles are zero when timing was off."""
+
+    machine: str
+    runs: int
+    cycles: float
+    time_us: float
+    macs: int
+    mac_utilization: float
+    loaded_bytes: dict[str, int]
+    stored_bytes: dict[str, int]
+    instructions: int
+    instruction_cache_misses: int
+    code_bytes: int
+    layers: tuple[LayerStatistics, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def _by_stream(counts: NDArray[np.int64]) -> dict[str, int]:
+    return {s.name.lower(): int(counts[s]) for s in Stream if counts[s]}
+
+
+def collect(
+    state: State, machine: Machine, layer_names: tuple[str, ...], element_bytes: int
+) -> RunStatistics:
+    """Statistics of the run that just ended in ``state``."""
+    peak = machine.macs_per_cycle(element_bytes) * machine.core_count
+
+    def utilization(macs: int, cycles: float) -> float:
+        return macs / (cycles * peak) if cycles > 0 else 0.0
+
+    layers = []
+    previous_end = 0.0
+    for index, name in enumerate(layer_names):
+        end = max(previous_end, float(state.layer_end[index]))
+        macs = int(state.layer_macs[index].sum())
+        layers.append(
+            LayerStatistics(
+                name=name,
+                cycles=end - previous_end,
+                macs=macs,
+                mac_utilization=utilization(macs, end - previous_end),
+                loaded_bytes=_by_stream(state.layer_bytes[index, :, 0]),
+                stored_bytes=_by_stream(state.layer_bytes[index, :, 1]),
+                bursts=int(state.layer_bursts[index].sum()),
+                mac_cycles_per_core=tuple(state.layer_mac_cycles[index].tolist()),
+                wait_cycles_per_core=tuple(state.layer_wait_cycles[index].tolist()),
+                dma_cycles_per_tle=tuple(state.layer_dma_cycles[index].tolist()),
+                instructions=int(state.layer_instructions[index].sum()),
+                code_bytes=4 * int(np.count_nonzero(state.layer_of == index)),
+            )
+        )
+        previous_end = end
+    cycles = float(state.time[: machine.core_count].max())
+    macs = int(state.layer_macs.sum())
+    return RunStatistics(
+        machine=machine.name,
+        runs=1,
+        cycles=cycles,
+        time_us=cycles / machine.frequency_mhz,
+        macs=macs,
+        mac_utilization=utilization(macs, cycles),
+        loaded_bytes=_by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
+        stored_bytes=_by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
+        instructions=int(state.counters[0]),
+        instruction_cache_misses=int(state.counters[1]),
+        code_bytes=4 * len(state.words),
+        layers=tuple(layers),
+    )
