@@ -368,7 +368,10 @@ def check(program: Program) -> None:
         machine = program.machine_description()
     except MachineError as error:
         raise ProgramError(f"program file: {error}") from error
-    sizes = {Segment.CODE: WORD_BYTES * len(program.code), Segment.CONSTANTS: len(program.constants)}
+    sizes = {
+        Segment.CODE: WORD_BYTES * len(program.code),
+        Segment.CONSTANTS: len(program.constants),
+    }
     for segment, actual in sizes.items():
         declared = segments[segment].size_bytes
         _require(declared == actual, f"size of segment {segment.value}", declared, actual)

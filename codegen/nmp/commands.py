@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Literal, Union
+from typing import Literal
 
 from tvm_npu.sim.isa.xnmp import DmaRegister, Level, MacRegister, Memory
 from tvm_npu.sim.streams import Stream
@@ -94,7 +94,7 @@ class Affine:
         return text[2:] if text.startswith("+ ") else "-" + text[2:]
 
 
-Operand = Union[Affine, Variable, int]
+Operand = Affine | Variable | int
 ONE = Affine(constant=1)
 
 
@@ -170,7 +170,7 @@ class Loop:
     body: tuple[Node, ...]
 
 
-Node = Union[Transfer, Compute, Semaphore, Assign, Minimum, If, Loop]
+Node = Transfer | Compute | Semaphore | Assign | Minimum | If | Loop
 Nodes = tuple[Node, ...]
 
 

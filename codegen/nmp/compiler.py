@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import CapacityError, EmitError, PlanningError
 from tvm_npu.codegen.fixed import (
@@ -91,7 +92,7 @@ class Generated:
     def listing(self) -> str:
         """The command level of all layers as text."""
         text = ""
-        for planned, code in zip(self.layers, self.codes):
+        for planned, code in zip(self.layers, self.codes, strict=True):
             words = " ".join(variable.name for variable in code.parameters.variables)
             text += f"{kind_of(planned.layer)} {planned.layer.name}: {planned.plan}\n"
             text += f"  words: {words}\n{listing(code.nodes, '  ')}"
@@ -124,7 +125,8 @@ def generate(
     if machine.isa != "nmp":
         raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
     storage = plan_storage(fixed)
-    planned = plan_layers(storage, fixed.element_bytes, machine, planner(planner_name, limits), limits)
+    chosen = planner(planner_name, limits)
+    planned = plan_layers(storage, fixed.element_bytes, machine, chosen, limits)
     constants = _Constants(fixed.element_bytes)
     codes = []
     for one in planned:
@@ -264,7 +266,8 @@ class _Constants:
             name = f"layer {layer.name!r}"
             weight = self.add(layer.weight, self.element_type, f"{name}, weights")
             bias = self.add(layer.bias, np.dtype("<i4"), f"{name}, biases")
-        return Operands(tuple(at(tensor) for tensor in layer.inputs), at(layer.output), weight, bias)
+        inputs = tuple(at(tensor) for tensor in layer.inputs)
+        return Operands(inputs, at(layer.output), weight, bias)
 
 
 def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Program:
@@ -273,7 +276,7 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
     constants, parameter_offset, relocations = _parameter_table(machine, generated)
     storage = generated.storage
     entries = []
-    for one, (begin, end) in zip(generated.layers, ranges):
+    for one, (begin, end) in zip(generated.layers, ranges, strict=True):
         macs = one.problem.macs if isinstance(one.problem, ConvProblem) else 0
         entries.append(
             LayerEntry(
@@ -297,7 +300,7 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
         precision=fixed.precision,
         planner=generated.planner,
         inputs=tuple(slot(name, name) for name in fixed.inputs),
-        outputs=tuple(slot(*pair) for pair in zip(fixed.outputs, storage.outputs)),
+        outputs=tuple(slot(*pair) for pair in zip(fixed.outputs, storage.outputs, strict=True)),
         intermediates=tuple(slot(tensor, tensor) for tensor in rest),
         segments={
             Segment.CODE: SegmentSize(WORD_BYTES * len(lowered.words), ALIGNMENT_BYTES),
@@ -351,7 +354,8 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
     lowering.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Affine()), *free_in()))
     ranges = []
-    for index, (planned, code) in enumerate(zip(generated.layers, generated.codes)):
+    pairs = zip(generated.layers, generated.codes, strict=True)
+    for index, (planned, code) in enumerate(pairs):
         words = code.parameters.variables
         if len(words) > MOST_LINE_WORDS:
             raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
@@ -366,7 +370,7 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
     return lowering.finish(), ranges
 
 
-def _parameter_table(machine: Machine, generated: Generated):  # type: ignore[no-untyped-def]
+def _parameter_table(machine: Machine, generated: Generated) -> tuple[bytes, int, NDArray[Any]]:
     """(constants with the parameter table behind them, its offset, relocations)."""
     data = bytearray(generated.constants)
     data.extend(bytes(-len(data) % ALIGNMENT_BYTES))

@@ -7,6 +7,7 @@ whole groups, with IN tiles of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
@@ -166,6 +167,17 @@ class _Convolution:
         if problem.has_residual:
             require_fit(name, "the residual tile", out_elements * self.size, self.machine, "mb0")
 
+    def over_places(self, body: Callable[[Affine, Affine, Affine, Affine], Nodes]) -> Nodes:
+        """Row and column tiles; ``body`` gets (row, rows, column, columns) of the OFM."""
+        plan = self.plan
+        return loop(
+            "row", self.rows, plan.tile_r,
+            lambda r, rows: loop(
+                "column", self.problem.columns, plan.tile_c,
+                lambda c, columns: body(self.first_row + r, rows, c, columns),
+            ),
+        )  # fmt: skip
+
     def in_extent(self, axis: int, extent: Affine) -> Affine:
         """IFM rows (axis 0) or columns (1) under ``extent`` output positions (Equation 1)."""
         problem = self.problem
@@ -314,18 +326,15 @@ class _Multicast(_Convolution):
         return (*when(self.items, ">", self.load_biases(bias, self.items)), *self._schedule())
 
     def _schedule(self) -> Nodes:
-        plan, problem = self.plan, self.problem
-        if plan.schedule == "WS":
+        if self.plan.schedule == "WS":
             return self._over_filters(self._keep_weights)
-        if plan.schedule == "OS":
-            def filters_inside(*place: Affine) -> Nodes:
-                return self._over_filters(lambda m, own: self._out_tile(m, own, *place))
-        else:
-            def filters_inside(*place: Affine) -> Nodes:
-                return self._out_tile(Affine(), self.items, *place)
-        return self._over_places(filters_inside)
+        if self.plan.schedule == "IS":
+            return self.over_places(lambda *place: self._out_tile(Affine(), self.items, *place))
+        return self.over_places(
+            lambda *place: self._over_filters(lambda m, own: self._out_tile(m, own, *place))
+        )
 
-    def _over_filters(self, body) -> Nodes:  # type: ignore[no-untyped-def]
+    def _over_filters(self, body: Callable[[Affine, Affine], Nodes]) -> Nodes:
         """Filter tiles; all TLTs of a TLE make as many turns, the last may be empty for some."""
 
         def turn(m: Affine, extent: Affine) -> Nodes:
@@ -338,16 +347,6 @@ class _Multicast(_Convolution):
 
         return loop("filter", self.most_items, self.plan.tile_m, turn)
 
-    def _over_places(self, body) -> Nodes:  # type: ignore[no-untyped-def]
-        plan, problem = self.plan, self.problem
-        return loop(
-            "row", self.rows, plan.tile_r,
-            lambda r, rows: loop(
-                "column", problem.columns, plan.tile_c,
-                lambda c, columns: body(self.first_row + r, rows, c, columns),
-            ),
-        )  # fmt: skip
-
     def _w_address(self, m: Affine, n: Affine) -> Affine:
         group_bytes = self.filters * self.filter_bytes
         address = self.w_address + self.group * group_bytes + m * self.filter_bytes
@@ -358,7 +357,7 @@ class _Multicast(_Convolution):
         load = self.load_weights(self._w_address(m, Affine()), own, Affine.of(self.channels))
         return (
             *when(own, ">", (load, wait(W_ARRIVED))),
-            *self._over_places(lambda *place: self._out_tile(m, own, *place)),
+            *self.over_places(lambda *place: self._out_tile(m, own, *place)),
         )
 
     def _out_tile(
@@ -440,23 +439,13 @@ class _Grouped(_Convolution):
         if plan.schedule == "WS":
             body = loop("group", self.items, groups, self._keep_weights)
         else:
-            body = self._over_places(
+            body = self.over_places(
                 lambda *place: loop(
                     "group", self.items, groups,
                     lambda g, count: self._out_tile(g, count, False, *place),
                 )
             )  # fmt: skip
         return finish(self.parameters, (*biases, *body))
-
-    def _over_places(self, body) -> Nodes:  # type: ignore[no-untyped-def]
-        plan = self.plan
-        return loop(
-            "row", self.rows, plan.tile_r,
-            lambda r, rows: loop(
-                "column", self.problem.columns, plan.tile_c,
-                lambda c, columns: body(self.first_row + r, rows, c, columns),
-            ),
-        )  # fmt: skip
 
     def _load_weights(self, g: Affine, count: Affine) -> Transfer:
         group_bytes = self.filters * self.filter_bytes
@@ -467,7 +456,7 @@ class _Grouped(_Convolution):
         return (
             self._load_weights(g, count),
             wait(W_ARRIVED),
-            *self._over_places(lambda *place: self._out_tile(g, count, True, *place)),
+            *self.over_places(lambda *place: self._out_tile(g, count, True, *place)),
         )
 
     def _out_tile(

@@ -33,9 +33,7 @@ def finish(parameters: LayerParameters, nodes: Nodes) -> LayerCode:
     return LayerCode(parameters, when(parameters.activity(), "!=", nodes))
 
 
-def require_fit(
-    layer: str, what: str, needed_bytes: int, machine: Machine, memory: str
-) -> None:
+def require_fit(layer: str, what: str, needed_bytes: int, machine: Machine, memory: str) -> None:
     """EmitError when a tile of a plan does not fit its memory."""
     available = getattr(machine.memories, f"{memory}_bytes")
     if needed_bytes > available:

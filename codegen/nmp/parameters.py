@@ -39,7 +39,7 @@ class LayerParameters:
 
     def number(self, name: str, values: Sequence[int]) -> Affine:
         """One number a core; a constant when all active cores have the same."""
-        seen = [value for value, active in zip(values, self.active) if active]
+        seen = [value for value, active in zip(values, self.active, strict=True) if active]
         if len(set(seen)) == 1:
             return Affine(constant=seen[0])
         variable = Variable(name, min(seen), max(seen), gcd(*seen))

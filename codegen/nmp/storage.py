@@ -8,7 +8,7 @@ their memory for the whole run; everything else shares by liveness, largest firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -120,7 +120,13 @@ def _source(fixed: FixedGraph, tensor: str) -> tuple[str, ...]:
     return next((layer.source for layer in fixed.layers if layer.output == tensor), ())
 
 
-def _place_outputs(fixed, places, copy):  # type: ignore[no-untyped-def]
+Copy = Callable[[str, str, int], str]
+"""(tensor, name of the copy, position of the layer before which it is made) -> tensor."""
+
+
+def _place_outputs(
+    fixed: FixedGraph, places: _Places, copy: Copy
+) -> tuple[tuple[str, ...], set[str]]:
     """(tensor of each output, buffers that outputs own): an output that lies in a graph input or
     in another output's buffer is copied."""
     outputs = []
@@ -139,7 +145,14 @@ def _place_outputs(fixed, places, copy):  # type: ignore[no-untyped-def]
     return tuple(outputs), set(owned)
 
 
-def _place_concat(fixed, layer, position, places, owned, copy):  # type: ignore[no-untyped-def]
+def _place_concat(
+    fixed: FixedGraph,
+    layer: FixedConcat,
+    position: int,
+    places: _Places,
+    owned: set[str],
+    copy: Copy,
+) -> tuple[str, ...]:
     """Puts the inputs of a concatenation into its buffer, or the concatenation into theirs.
 
     Returns the inputs, copies in place of those that could not be moved."""
@@ -148,7 +161,7 @@ def _place_concat(fixed, layer, position, places, owned, copy):  # type: ignore[
     buffer, begin = found[0]
     together = True
     expected = begin
-    for (other, offset), size in zip(found, sizes):
+    for (other, offset), size in zip(found, sizes, strict=True):
         together = together and other == buffer and offset == expected
         expected += size
     if together and layer.output not in places.parents and layer.output not in owned:
@@ -158,7 +171,7 @@ def _place_concat(fixed, layer, position, places, owned, copy):  # type: ignore[
     home, _ = places.find(layer.output)
     inputs = []
     at = 0
-    for index, (tensor, size) in enumerate(zip(layer.inputs, sizes)):
+    for index, (tensor, size) in enumerate(zip(layer.inputs, sizes, strict=True)):
         buffer, offset = places.find(tensor)
         movable = (
             buffer not in fixed.inputs

@@ -85,7 +85,7 @@ def window(
         part = share(problem.channels, plan.channel_slices, channel_slice)
         channels.append(part if core < busy else (0, 0))
     parameters = LayerParameters(
-        [own_rows[1] * part[1] > 0 for own_rows, part in zip(rows, channels)]
+        [own_rows[1] * part[1] > 0 for own_rows, part in zip(rows, channels, strict=True)]
     )
     first_row = parameters.number("first_row", [begin for begin, _ in rows])
     row_count = parameters.number("rows", [count for _, count in rows])
@@ -206,7 +206,7 @@ def elementwise(
             run_transfer(
                 "nmp_load", Stream.IN, memory, address + begin * size, semaphore, count * size, size
             )
-            for address, (memory, semaphore) in zip(addresses, arrive)
+            for address, (memory, semaphore) in zip(addresses, arrive, strict=True)
         )
         values: dict[MacRegister, Operand] = {
             **out,
