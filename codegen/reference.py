@@ -145,7 +145,7 @@ def _check_inputs(
         value = inputs[name]
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
-            raise InputError(f"input {name!r} has type {kind}; expected a {dtype} array")
+            raise InputError(f"input {name!r} has type {kind}; expected an array of {dtype}")
         if value.ndim < 1 or value.shape[1:] != shapes[name] or value.shape[0] < 1:
             raise InputError(
                 f"input {name!r} has shape {value.shape}; expected a batch >= 1 of {shapes[name]}"
