@@ -142,7 +142,7 @@ def _sizes(total: int) -> Iterator[int]:
 
 def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[WindowPlan]:
     full_width_fits = _most_channels(problem, machine, 1, problem.columns) > 0
-    widths = [problem.columns] if full_width_fits else list(_sizes(problem.columns))
+    widths = [problem.columns] if full_width_fits else _narrow_widths(problem)
     for row_slices in range(1, min(problem.rows, machine.core_count) + 1):
         channel_slices = min(problem.channels, machine.core_count // row_slices)
         rows = -(-problem.rows // row_slices)
@@ -166,6 +166,14 @@ def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[Win
                         (tile_channels, tile_r, tile_c),
                     ),
                 )
+
+
+def _narrow_widths(problem: WindowProblem) -> list[int]:
+    """T_C worth a look: the smallest for each number of tiles, and the smallest that reads the
+    IFM at full width, which makes one segment of an IN tile's rows."""
+    covers = -(-(problem.in_columns - problem.kernel[1]) // problem.stride[1]) + 1
+    widths = set(_sizes(problem.columns)) | {max(1, min(covers, problem.columns))}
+    return sorted(widths)
 
 
 def _most_channels(problem: WindowProblem, machine: Machine, tile_r: int, tile_c: int) -> int:

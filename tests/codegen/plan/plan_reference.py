@@ -194,6 +194,38 @@ def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
     )
 
 
+@st.composite
+def tight_layers(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
+    """A few TLTs with many filters and scratchpads of a few tiles, and maps that are little wider
+    than their windows: where T_M, T_R and T_C trade against each other."""
+    kernel, stride, pads = (
+        (draw(st.integers(low, 3)), draw(st.integers(low, 3))) for low in (1, 1, 0)
+    )
+    in_extent = (draw(st.integers(3, 11)), draw(st.integers(3, 11)))
+    groups = draw(st.sampled_from((1, 1, 1, 2, 4)))
+    filters = groups * draw(st.integers(1, 60 // groups))
+    problem = conv(
+        filters,
+        groups * draw(st.integers(1, 4)),
+        in_extent,
+        kernel,
+        stride,
+        padding=(*pads, *pads),
+        groups=groups,
+    )
+    sizes = st.integers(8, 36).map(lambda n: 8 * n)
+    mach = machine(
+        tles=draw(st.sampled_from((1, 2))),
+        tlts=draw(st.integers(1, 3)),
+        memories=(draw(sizes), draw(sizes), draw(sizes), 4096),
+        burst_bytes=draw(st.sampled_from((8, 16, 64))),
+        setup_cycles=draw(st.sampled_from((0.0, 1.0, 16.0))),
+        burst_cycles=draw(st.sampled_from((0.0, 7.0, 56.0))),
+        mac_setup=draw(st.sampled_from((0.0, 8.0))),
+    )
+    return problem, mach
+
+
 def limits() -> st.SearchStrategy[TileLimits]:
     bound = st.none() | st.integers(1, 5)
     return st.just(NO_LIMITS) | st.builds(TileLimits, bound, bound, bound, bound)

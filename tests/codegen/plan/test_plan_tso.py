@@ -8,7 +8,7 @@ from math import ceil
 
 import plan_reference as reference
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from plan_reference import conv, dense, machine
 
 from tvm_npu.codegen.errors import PlanningError
@@ -19,6 +19,9 @@ from tvm_npu.sim.machine import Machine, load_machine
 
 FIFTH = conv(192, 80, (73, 73), (3, 3))
 """InceptionV3's fifth convolution."""
+
+FIXED_SPLITS = {"fixed-ks": "KS", "fixed-ks-ofm": "KS&OFM", "fixed-ofm": "OFM"}
+FIXED_SCHEDULES = {"fixed-is": "IS", "fixed-os": "OS", "fixed-ws": "WS"}
 
 
 def answer(
@@ -34,8 +37,8 @@ def bare(plan: ConvPlan | Infeasible) -> ConvPlan | None:
 
 
 @pytest.mark.parametrize("name", ["tso", "tso-noburst"])
-@settings(max_examples=200, deadline=None)
-@given(problem=reference.convs(), mach=reference.machines(), limits=reference.limits())
+@settings(max_examples=500, deadline=None)
+@given(problem=reference.convs(9), mach=reference.machines(), limits=reference.limits())
 def test_equals_brute_force(
     name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
 ) -> None:
@@ -44,6 +47,18 @@ def test_equals_brute_force(
     assert bare(plan) == best.plan
     if isinstance(plan, ConvPlan):
         assert closed_form_cycles(problem, plan, mach, name == "tso-noburst") == best.time
+
+
+@pytest.mark.parametrize("name", ["tso", "tso-noburst", "fixed-os", "fixed-ws"])
+@settings(max_examples=300, deadline=None)
+@given(case=reference.tight_layers())
+def test_equals_brute_force_in_tight_memories(name: str, case: tuple[ConvProblem, Machine]) -> None:
+    problem, mach = case
+    schedules = (FIXED_SCHEDULES[name],) if name in FIXED_SCHEDULES else reference.SCHEDULES
+    by_volume = name == "tso-noburst"
+    best = reference.brute_force(problem, mach, by_volume=by_volume, schedules=schedules)
+    assume(best.plan is not None)
+    assert bare(planner(name).plan(problem, mach)) == best.plan
 
 
 @pytest.mark.parametrize("tles", [1, 2, 4])
@@ -56,13 +71,9 @@ def test_equals_brute_force_on_larger_layers(tles: int, groups: int) -> None:
         assert bare(answer(name, problem, mach)) == best.plan
 
 
-FIXED_SPLITS = {"fixed-ks": "KS", "fixed-ks-ofm": "KS&OFM", "fixed-ofm": "OFM"}
-FIXED_SCHEDULES = {"fixed-is": "IS", "fixed-os": "OS", "fixed-ws": "WS"}
-
-
 @pytest.mark.parametrize("name", [*FIXED_SPLITS, *FIXED_SCHEDULES])
-@settings(max_examples=40, deadline=None)
-@given(problem=reference.convs(5), mach=reference.machines())
+@settings(max_examples=200, deadline=None)
+@given(problem=reference.convs(7), mach=reference.machines())
 def test_fixed_planners_equal_restricted_brute_force(
     name: str, problem: ConvProblem, mach: Machine
 ) -> None:
