@@ -120,9 +120,7 @@ class Builder:
             return None
         return (*kernel, self.number(1, 2), self.number(1, 2))
 
-    def convolution(
-        self, x: str, shape: Shape, depthwise: bool, source: tuple[str, ...]
-    ) -> None:
+    def convolution(self, x: str, shape: Shape, depthwise: bool, source: tuple[str, ...]) -> None:
         dilation = self.number(1, 2)
         window = self.window(shape, dilation)
         if window is None:

@@ -255,9 +255,7 @@ def test_a_copy_keeps_input_and_output_apart() -> None:
 
 
 def test_output_copy_renames_the_tensor_for_other_readers() -> None:
-    after = fused(
-        conv("x", "a"), pool("a", "p"), activation("a", "y", NO_CLIP), outputs=("y", "p")
-    )
+    after = fused(conv("x", "a"), pool("a", "p"), activation("a", "y", NO_CLIP), outputs=("y", "p"))
     assert [(layer.inputs, layer.output) for layer in after.layers] == [
         (("x",), "y"),
         (("y",), "p"),

@@ -132,9 +132,7 @@ def test_ceil_mode_is_padding_that_does_not_count(kind: str) -> None:
     expected = onnx_run(kind, x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1)
     short = "max" if kind == "MaxPool" else "avg"
     layer = Pool("p", ("x",), "y", short, (3, 3), (2, 2), (0, 0, 1, 1))  # type: ignore[arg-type]
-    np.testing.assert_allclose(
-        single(layer, x, expected.shape[1:]), expected, rtol=1e-6, atol=1e-6
-    )
+    np.testing.assert_allclose(single(layer, x, expected.shape[1:]), expected, rtol=1e-6, atol=1e-6)
 
 
 @settings(max_examples=60, deadline=None)
