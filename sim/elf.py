@@ -7,6 +7,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from elftools.common.exceptions import ELFError as _ToolsError
 from elftools.elf.elffile import ELFFile
@@ -22,8 +23,7 @@ _DAMAGE = (_ToolsError, ValueError, KeyError, IndexError, TypeError, AttributeEr
 """What pyelftools raises on files whose tables point nowhere or hold nonsense."""
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """Bytes to put at ``address``; up to ``memory_size`` bytes the rest is zero."""
 
     address: int

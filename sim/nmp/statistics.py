@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -103,4 +103,52 @@ def collect(
         instruction_cache_misses=int(state.counters[1]),
         code_bytes=4 * len(state.words),
         layers=tuple(layers),
+    )
+
+
+def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
+
+
+def _pairs(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(x + y for x, y in zip(a, b))
+
+
+def _weighted(a: float, a_cycles: float, b: float, b_cycles: float) -> float:
+    total = a_cycles + b_cycles
+    return (a * a_cycles + b * b_cycles) / total if total > 0 else 0.0
+
+
+def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
+    """Two runs of one program, summed; utilization is weighted by cycles."""
+    layers = tuple(
+        replace(
+            one,
+            cycles=one.cycles + two.cycles,
+            macs=one.macs + two.macs,
+            mac_utilization=_weighted(
+                one.mac_utilization, one.cycles, two.mac_utilization, two.cycles
+            ),
+            loaded_bytes=_sum(one.loaded_bytes, two.loaded_bytes),
+            stored_bytes=_sum(one.stored_bytes, two.stored_bytes),
+            bursts=one.bursts + two.bursts,
+            mac_cycles_per_core=_pairs(one.mac_cycles_per_core, two.mac_cycles_per_core),
+            wait_cycles_per_core=_pairs(one.wait_cycles_per_core, two.wait_cycles_per_core),
+            dma_cycles_per_tle=_pairs(one.dma_cycles_per_tle, two.dma_cycles_per_tle),
+            instructions=one.instructions + two.instructions,
+        )
+        for one, two in zip(a.layers, b.layers)
+    )
+    return replace(
+        a,
+        runs=a.runs + b.runs,
+        cycles=a.cycles + b.cycles,
+        time_us=a.time_us + b.time_us,
+        macs=a.macs + b.macs,
+        mac_utilization=_weighted(a.mac_utilization, a.cycles, b.mac_utilization, b.cycles),
+        loaded_bytes=_sum(a.loaded_bytes, b.loaded_bytes),
+        stored_bytes=_sum(a.stored_bytes, b.stored_bytes),
+        instructions=a.instructions + b.instructions,
+        instruction_cache_misses=a.instruction_cache_misses + b.instruction_cache_misses,
+        layers=layers,
     )

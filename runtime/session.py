@@ -1,0 +1,167 @@
+"""A loaded program: quantizes what comes in, drives the simulator, dequantizes what comes out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.program import Program, Segment, TensorSlot
+from tvm_npu.codegen.reference import dequantize_tensor, quantize_tensor
+from tvm_npu.runtime.errors import RunError
+from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
+from tvm_npu.sim.nmp.statistics import RunStatistics, add
+
+Array = NDArray[np.generic]
+
+PARAMETER_REGISTER = 11
+"""a1: where every core finds the program's parameter table."""
+
+
+class Session:
+    """One program on one simulated machine; loads once, runs many.
+
+    Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
+    model off for faster runs; the values do not change.
+    """
+
+    def __init__(self, program: Program | bytes, *, timing: bool = True) -> None:
+        self.program = Program.from_bytes(program) if isinstance(program, bytes) else program
+        self.timing = timing
+        self.machine = self.program.machine_description()
+        base = self.machine.dram.base_address
+        self._image = self.program.image(base)
+        self._lock = threading.Lock()
+        self._total: RunStatistics | None = None
+        self._last: RunStatistics | None = None
+        debug = self.program.debug
+        element_bytes = (*self.program.outputs, *self.program.inputs)[0].element_bytes
+        self._simulator = Simulator(
+            self.machine,
+            self._image.code,
+            self._image.addresses[Segment.CODE],
+            self._image.end_address - base,
+            layer_names=[layer.name for layer in self.program.layers],
+            layer_of=debug["layer"].astype(np.int32),
+            stream_of=debug["stream"].astype(np.int8),
+            tile_registers=[self.program.scopes[int(scope)] for scope in debug["scope"]],
+            element_bytes=element_bytes,
+        )
+        self._simulator.write(
+            self._image.addresses[Segment.CONSTANTS],
+            np.frombuffer(self._image.constants, np.uint8),
+        )
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:
+        return cls(Program.from_file(path), timing=timing)
+
+    @property
+    def statistics(self) -> RunStatistics | None:
+        """Of the last `run` (its batch summed); None before the first."""
+        return self._last
+
+    @property
+    def total_statistics(self) -> RunStatistics | None:
+        """Of all runs so far, summed."""
+        return self._total
+
+    def run(self, inputs: Sequence[Array]) -> list[NDArray[np.float32]]:
+        """float arrays [B, *shape] in the program's input order -> float32 outputs [B, *shape]."""
+        slots = self.program.inputs
+        self._check_count(inputs)
+        fixed = [
+            quantize_tensor(np.asarray(array), slot.q_point, slot.element_bytes)
+            for array, slot in zip(inputs, slots)
+        ]
+        return [
+            dequantize_tensor(array, slot.q_point)
+            for array, slot in zip(self.run_fixed(fixed), self.program.outputs)
+        ]
+
+    def run_fixed(self, inputs: Sequence[Array]) -> list[Array]:
+        """Integers [B, *shape] at the inputs' Q-points -> integers at the outputs'.
+
+        Images of a batch run one after another; statistics are summed over them. Raises RunError
+        for wrong inputs and `sim.nmp.traps.Trap` when the simulated machine traps.
+        """
+        self._check_count(inputs)
+        arrays = [self._checked(a, slot) for a, slot in zip(inputs, self.program.inputs)]
+        batch = arrays[0].shape[0] if arrays else 1
+        if any(array.shape[0] != batch for array in arrays):
+            sizes = ", ".join(str(array.shape[0]) for array in arrays)
+            raise RunError(f"program {self.program.name!r}: inputs have batches of {sizes} images")
+        results = [
+            np.empty((batch, *slot.shape), _element_type(slot)) for slot in self.program.outputs
+        ]
+        with self._lock:
+            self._last = None
+            for image in range(batch):
+                for array, slot in zip(arrays, self.program.inputs):
+                    self._simulator.write(self._image.address(slot), array[image])
+                self._account(self._run_once())
+                for result, slot in zip(results, self.program.outputs):
+                    result[image] = self._read(slot)
+        return results
+
+    def _run_once(self) -> RunStatistics:
+        statistics, codes = self._simulator.run(
+            self._image.entry_address,
+            {PARAMETER_REGISTER: self._image.parameter_address},
+            timing=self.timing,
+            budget=DEFAULT_BUDGET,
+        )
+        failed = [core for core, code in enumerate(codes) if code]
+        if failed:
+            raise RunError(
+                f"program {self.program.name!r}: core {failed[0]} exited with {codes[failed[0]]}"
+            )
+        return statistics
+
+    def read_intermediate(self, name: str) -> Array:
+        """The last image's tensor ``name`` as it lies in DRAM now (it may have been reused)."""
+        for slot in (*self.program.inputs, *self.program.intermediates, *self.program.outputs):
+            if slot.name == name:
+                return self._read(slot)
+        raise RunError(f"program {self.program.name!r} has no tensor {name!r}")
+
+    def _read(self, slot: TensorSlot) -> Array:
+        begin = self._image.address(slot) - self.machine.dram.base_address
+        flat = self._simulator.dram[begin : begin + slot.size_bytes]
+        return flat.view(_element_type(slot)).reshape(slot.shape).copy()
+
+    def _account(self, run: RunStatistics) -> None:
+        layers = tuple(
+            replace(measured, name=entry.name)
+            for measured, entry in zip(run.layers, self.program.layers)
+        )
+        run = replace(run, layers=layers)
+        self._last = run if self._last is None else add(self._last, run)
+        self._total = run if self._total is None else add(self._total, run)
+
+    def _check_count(self, inputs: Sequence[Array]) -> None:
+        if len(inputs) != len(self.program.inputs):
+            raise RunError(
+                f"program {self.program.name!r} takes {len(self.program.inputs)} inputs, "
+                f"got {len(inputs)}"
+            )
+
+    def _checked(self, array: Array, slot: TensorSlot) -> Array:
+        array = np.asarray(array)
+        wanted = _element_type(slot)
+        if array.dtype != wanted:
+            raise RunError(f"input {slot.name!r} has type {array.dtype}, the program takes {wanted}")
+        if array.shape[1:] != slot.shape:
+            raise RunError(
+                f"input {slot.name!r} has shape {array.shape}, the program takes "
+                f"(batch, {', '.join(map(str, slot.shape))})"
+            )
+        return array
+
+
+def _element_type(slot: TensorSlot) -> np.dtype[np.generic]:
+    return np.dtype(np.int16 if slot.element_bytes == 2 else np.int8)
