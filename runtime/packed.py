@@ -1,0 +1,125 @@
+"""The packed function ``tvm_npu.run`` that compiled TVM modules call, and the open sessions.
+
+One session is opened for each program, by the digest that the compiled code passes along: equal
+programs share one, whatever module they came in. Knows nothing of TVM's IR; `Any` tensors are
+TVM's n-dimensional arrays, which convert with ``numpy()`` and ``copyfrom()``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.codegen.program import Program
+
+RUN = "tvm_npu.run"
+
+
+class _Open:
+    """A session, the regions that use it, and the lock under which it runs."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.symbols: list[str] = []
+        self.lock = threading.Lock()
+
+
+_open: dict[str, _Open] = {}
+_lock = threading.Lock()
+_last: list[Any] = []
+
+
+def register_packed() -> bool:
+    """Registers the packed function with TVM; False when TVM is not installed."""
+    if importlib.util.find_spec("tvm") is None:
+        return False
+    import tvm
+
+    register = getattr(tvm, "register_global_func", None) or tvm.register_func
+    register(RUN, run_packed, override=True)
+    return True
+
+
+def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: Any) -> None:
+    """Runs one region: float32 inputs, then float32 outputs, batch in front.
+
+    ``blob`` is the Program file as int8 [N], read only when ``digest`` (SHA-256) is new.
+    Raises ProgramError when the bytes do not have the digest.
+    """
+    opened = _session_for(str(symbol), str(digest), blob)
+    arrays = [tensor.numpy() for tensor in tensors[: int(input_count)]]
+    with opened.lock:
+        results = opened.session.run(arrays)
+        with _lock:
+            _last[:] = [opened.session]
+    for target, values in zip(tensors[int(input_count) :], results, strict=True):
+        target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
+
+
+def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
+    with _lock:
+        opened = _open.get(digest)
+        if opened is None:
+            from tvm_npu.runtime.session import Session
+
+            data = blob.numpy().tobytes()
+            found = hashlib.sha256(data).hexdigest()
+            if found != digest:
+                raise ProgramError(
+                    f"program of {symbol!r} has digest {found[:16]}..., the code that carries it "
+                    f"says {digest[:16]}...: the library was altered"
+                )
+            opened = _open[digest] = _Open(Session(Program.from_bytes(data)))
+        if symbol not in opened.symbols:
+            opened.symbols.append(symbol)
+        return opened
+
+
+def sessions() -> Mapping[str, Any]:
+    """Open sessions by region symbol, in order of first run. When regions of different models
+    share a symbol, each of them is ``symbol@`` and the first 8 digits of its program's digest."""
+    with _lock:
+        entries = [
+            (symbol, digest, opened.session)
+            for digest, opened in _open.items()
+            for symbol in opened.symbols
+        ]
+    counts: dict[str, int] = {}
+    for symbol, _, _ in entries:
+        counts[symbol] = counts.get(symbol, 0) + 1
+    return {
+        symbol if counts[symbol] == 1 else f"{symbol}@{digest[:8]}": found
+        for symbol, digest, found in entries
+    }
+
+
+def session(name: str) -> Any:
+    """One entry of `sessions`. Raises KeyError that lists the open ones."""
+    known = sessions()
+    if name not in known:
+        raise KeyError(f"no session {name!r} has run; open: {', '.join(known) or 'none'}")
+    return known[name]
+
+
+def statistics() -> Mapping[str, Any]:
+    """What every open session has counted, by the names of `sessions`."""
+    return {name: found.statistics for name, found in sessions().items()}
+
+
+def last_session() -> Any:
+    """The session that ran last, in any thread; None before the first run."""
+    with _lock:
+        return _last[0] if _last else None
+
+
+def clear_sessions() -> None:
+    """Closes all sessions and frees their memory; the next run opens them again."""
+    with _lock:
+        _open.clear()
+        _last.clear()

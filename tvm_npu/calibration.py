@@ -1,0 +1,156 @@
+"""Calibration data in the forms a user has it -> samples of whole model inputs, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.errors import CalibrationError
+
+Array = NDArray[Any]
+Sample = dict[str, Array]
+CalibrationData = "None | Array | Mapping[str, Array] | Iterable[Mapping[str, Array]] | str | Path"
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of the whole model; ``shape`` has the batch in front."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def samples_from(data: Any, inputs: tuple[InputSpec, ...]) -> Iterator[Sample]:
+    """Samples of exactly the model's batch, one dict of all inputs each.
+
+    ``data`` is an array (for a model with one input), a dict of arrays by input name, an iterable
+    of such dicts, or the path of an .npz file. An array has any whole number of batches in front.
+    Raises CalibrationError that names the input, what was found and what is wanted.
+    """
+    for number, mapping in enumerate(_mappings(data, inputs)):
+        yield from _batches(mapping, inputs, number)
+
+
+def synthetic(inputs: tuple[InputSpec, ...], seed: int, count: int = 4) -> Iterator[Sample]:
+    """``count`` samples: standard normal for float inputs, zeros for integer ones."""
+    generator = np.random.default_rng(seed)
+    for _ in range(count):
+        yield {
+            spec.name: (
+                generator.standard_normal(spec.shape).astype(spec.dtype)
+                if spec.dtype.startswith("float")
+                else np.zeros(spec.shape, spec.dtype)
+            )
+            for spec in inputs
+        }
+
+
+def _mappings(data: Any, inputs: tuple[InputSpec, ...]) -> Iterator[Mapping[str, Any]]:
+    if isinstance(data, str | Path):
+        yield _from_file(Path(data), inputs)
+    elif isinstance(data, np.ndarray):
+        if len(inputs) != 1:
+            names = ", ".join(repr(spec.name) for spec in inputs)
+            raise CalibrationError(
+                f"calibration is one array, but the model has {len(inputs)} inputs ({names}): "
+                "give a dict by input name"
+            )
+        yield {inputs[0].name: data}
+    elif isinstance(data, Mapping):
+        yield data
+    elif isinstance(data, Iterable):
+        empty = True
+        for number, item in enumerate(data):
+            empty = False
+            if isinstance(item, np.ndarray) and len(inputs) == 1:
+                item = {inputs[0].name: item}
+            if not isinstance(item, Mapping):
+                raise CalibrationError(
+                    f"calibration sample {number} is a {type(item).__name__}; expected a dict of "
+                    "arrays by input name"
+                )
+            yield item
+        if empty:
+            raise CalibrationError("calibration has no samples; at least 1 is needed")
+    else:
+        raise CalibrationError(
+            f"calibration is a {type(data).__name__}; expected an array, a dict of arrays, an "
+            "iterable of dicts or the path of an .npz file"
+        )
+
+
+def _from_file(path: Path, inputs: tuple[InputSpec, ...]) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CalibrationError(f"cannot read calibration file {str(path)!r}: {error}") from error
+    if isinstance(loaded, np.ndarray):
+        raise CalibrationError(f"calibration file {str(path)!r} is not an .npz file")
+    with loaded:
+        arrays = {name: loaded[name] for name in loaded.files}
+    if list(arrays) == ["arr_0"] and len(inputs) == 1:
+        return {inputs[0].name: arrays["arr_0"]}
+    return arrays
+
+
+def _batches(
+    mapping: Mapping[str, Any], inputs: tuple[InputSpec, ...], number: int
+) -> Iterator[Sample]:
+    wanted = [spec.name for spec in inputs]
+    missing = [name for name in wanted if name not in mapping]
+    unknown = [name for name in mapping if name not in wanted]
+    if missing or unknown:
+        raise CalibrationError(
+            f"calibration sample {number}: inputs missing: {missing}, unknown: {unknown}; the "
+            f"model has {wanted}"
+        )
+    arrays = {spec.name: _checked(np.asarray(mapping[spec.name]), spec) for spec in inputs}
+    counts = {
+        spec.name: arrays[spec.name].shape[0] // spec.shape[0] for spec in inputs if spec.shape
+    }
+    if len(set(counts.values())) > 1:
+        raise CalibrationError(f"calibration inputs hold different numbers of samples: {counts}")
+    for index in range(next(iter(counts.values()), 1)):
+        yield {
+            spec.name: (
+                arrays[spec.name][index * spec.shape[0] : (index + 1) * spec.shape[0]]
+                if spec.shape
+                else arrays[spec.name]
+            )
+            for spec in inputs
+        }
+
+
+def _checked(array: Array, spec: InputSpec) -> Array:
+    """``array`` at the input's type, whole batches of the input's shape, finite."""
+    shape, batch = array.shape, spec.shape[0] if spec.shape else 0
+    fits = len(shape) == len(spec.shape) and shape[1:] == spec.shape[1:]
+    if not fits or (batch and (shape[0] < 1 or shape[0] % batch)):
+        raise CalibrationError(
+            f"calibration input {spec.name!r} has shape {shape}; expected {spec.shape} or a "
+            f"multiple of it in the first extent"
+        )
+    if array.dtype.kind not in "fiub":
+        raise CalibrationError(
+            f"calibration input {spec.name!r} is {array.dtype}; expected numbers for {spec.dtype}"
+        )
+    if array.dtype.kind == "f" and not spec.dtype.startswith("float"):
+        raise CalibrationError(
+            f"calibration input {spec.name!r} is {array.dtype}; expected {spec.dtype}"
+        )
+    with np.errstate(over="ignore"):
+        converted = np.ascontiguousarray(array.astype(spec.dtype))
+    if converted.dtype.kind == "f":
+        bad = int(converted.size - np.count_nonzero(np.isfinite(converted)))
+        if bad:
+            raise CalibrationError(
+                f"calibration input {spec.name!r} has {bad} NaN or infinite values of "
+                f"{converted.size}; expected 0"
+            )
+    return converted

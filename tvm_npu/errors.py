@@ -1,0 +1,31 @@
+"""Errors and warnings of the doors: every message names the thing, the value and the limit."""
+
+from __future__ import annotations
+
+
+class NpuError(Exception):
+    """Base of everything that the doors raise on purpose."""
+
+
+class TargetError(NpuError, ValueError):
+    """A target, machine or option that does not exist or contradicts itself."""
+
+
+class PartitionError(NpuError, ValueError):
+    """A module that cannot be partitioned at all (not merely: runs on the CPU)."""
+
+
+class CalibrationError(NpuError, ValueError):
+    """Calibration data that does not fit the model's inputs."""
+
+
+class ImportRegionError(NpuError, ValueError):
+    """A region function that is not what partitioning makes."""
+
+
+class SyntheticCalibrationWarning(UserWarning):
+    """Ranges were taken from random input; accuracy on real data is unknown."""
+
+
+class NothingOffloadedWarning(UserWarning):
+    """No operator of the model runs on the NPU."""

@@ -1,0 +1,105 @@
+"""What a user can choose about a compilation; travels with each region as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan import NO_LIMITS, TileLimits, planner_names
+from tvm_npu.errors import TargetError
+from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine import (
+    ELEMENT_BYTES,
+    Machine,
+    Precision,
+    load_machine,
+    machine_from_dict,
+)
+
+DEFAULT_MACHINE = "nmp-4x8"
+DEFAULT_PLANNER = "tso"
+
+
+@dataclass(frozen=True)
+class NpuOptions:
+    """Machine and choices of one compilation.
+
+    ``percentile`` is the share of values (in percent) that calibration ranges keep, None for all;
+    ``seed`` feeds synthetic calibration; ``tile_limits`` are fields of the planner's TileLimits;
+    ``cpu_target`` is the TVM target string that the glue code around a region is compiled for.
+    """
+
+    machine: Machine
+    precision: Precision
+    planner: str = DEFAULT_PLANNER
+    percentile: float | None = None
+    seed: int = 0
+    tile_limits: dict[str, Any] | None = field(default=None, hash=False)
+    cpu_target: str = "llvm"
+
+    def __post_init__(self) -> None:
+        if self.precision not in ELEMENT_BYTES:
+            known = ", ".join(ELEMENT_BYTES)
+            raise TargetError(f"precision {self.precision!r}: must be one of {known}")
+        if self.planner not in planner_names():
+            known = ", ".join(planner_names())
+            raise TargetError(f"planner {self.planner!r}: must be one of {known}")
+        if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
+            raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise TargetError(f"seed {self.seed!r}: must be an integer of at least 0")
+        try:
+            self.limits  # noqa: B018
+        except (TypeError, PlanningError) as error:
+            raise TargetError(f"tile limits {self.tile_limits}: {error}") from error
+
+    @property
+    def limits(self) -> TileLimits:
+        return TileLimits(**self.tile_limits) if self.tile_limits else NO_LIMITS
+
+    @property
+    def element_bytes(self) -> int:
+        return ELEMENT_BYTES[self.precision]
+
+    def to_json(self) -> str:
+        values = {**asdict(self), "machine": self.machine.model_dump()}
+        return json.dumps(values, sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> NpuOptions:
+        values = json.loads(text)
+        machine = machine_from_dict(values.pop("machine"), origin="region options")
+        return NpuOptions(machine=machine, **values)
+
+
+def make_options(
+    machine: Machine | str | Path = DEFAULT_MACHINE,
+    *,
+    precision: Precision | None = None,
+    planner: str | None = None,
+    percentile: float | None = None,
+    seed: int | None = None,
+    tile_limits: dict[str, Any] | None = None,
+    cpu_target: str = "llvm",
+) -> NpuOptions:
+    """Options with the machine's defaults filled in.
+
+    Raises TargetError for an unknown machine or a value out of its range.
+    """
+    if not isinstance(machine, Machine):
+        try:
+            machine = load_machine(machine)
+        except MachineError as error:
+            raise TargetError(str(error)) from error
+    return NpuOptions(
+        machine=machine,
+        precision=machine.default_precision if precision is None else precision,
+        planner=DEFAULT_PLANNER if planner is None else planner,
+        percentile=percentile,
+        seed=0 if seed is None else seed,
+        tile_limits=tile_limits,
+        cpu_target=cpu_target,
+    )

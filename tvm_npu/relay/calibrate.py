@@ -1,0 +1,145 @@
+"""Ranges for every region of a partitioned module from samples of the whole model's inputs.
+
+A region that reads only model inputs runs as a float graph by itself. When CPU operators or
+other regions come before, the module is built once with every region replaced by a call back
+into Python that runs the float graph and notes the ranges: only the CPU operators are compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.codegen.calibrate import TensorRange, observe
+from tvm_npu.codegen.fuse import fuse
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.quantize import Ranges
+from tvm_npu.codegen.reference import stream_float
+from tvm_npu.errors import CalibrationError
+from tvm_npu.relay import operands as of
+from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
+from tvm_npu.relay.importer import import_region
+
+
+class _Observer:
+    """Ranges of one region, widened with every sample."""
+
+    def __init__(self, graph: Graph, percentile: float | None) -> None:
+        self.graph = graph
+        self.percentile = percentile
+        self.ranges: dict[str, TensorRange] = {}
+
+    def run(self, arrays: list[Any]) -> list[Any]:
+        """Outputs of the float graph for one sample of its inputs."""
+        feed = dict(zip(self.graph.inputs, arrays, strict=True))
+        outputs: dict[str, Any] = {}
+        with np.errstate(over="ignore", invalid="ignore"):
+            for tensor, values in stream_float(self.graph, feed):
+                entry = observe(values, tensor, self.percentile)
+                known = self.ranges.get(tensor)
+                self.ranges[tensor] = entry if known is None else known.merge(entry)
+                if tensor in self.graph.outputs:
+                    outputs[tensor] = values
+        return [outputs[tensor] for tensor in self.graph.outputs]
+
+
+_runs: dict[str, dict[str, _Observer]] = {}
+_numbers = itertools.count()
+_lock = threading.Lock()
+
+
+@tvm.register_func(CALIBRATE, override=True)
+def _calibrate(symbol: str, run: str, input_count: int, *tensors: Any) -> None:
+    observer = _runs[run][symbol]
+    inputs, outputs = tensors[:input_count], tensors[input_count:]
+    for target, values in zip(outputs, observer.run([t.numpy() for t in inputs]), strict=True):
+        target.copyfrom(np.ascontiguousarray(values, np.float32))
+
+
+def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
+    """The model's inputs. Raises CalibrationError for one without a static shape."""
+    specs = []
+    for var in main.params:
+        shape = of.static_shape(var.checked_type) if of.is_tensor(var) else None
+        if shape is None:
+            raise CalibrationError(
+                f"input {var.name_hint!r} is {var.checked_type}; calibration needs static shapes"
+            )
+        specs.append(InputSpec(var.name_hint, shape, str(var.checked_type.dtype)))
+    return tuple(specs)
+
+
+def region_ranges(
+    mod: tvm.IRModule, samples: Iterable[Sample], percentile: float | None
+) -> dict[str, Ranges]:
+    """Ranges by region symbol. Raises CalibrationError or codegen's QuantizationError."""
+    calls = region_calls(mod)
+    observers = {
+        symbol: _Observer(fuse(import_region(mod[symbol], symbol)), percentile) for symbol in calls
+    }
+    if all(isinstance(arg, relay.Var) for call in calls.values() for arg in call.args):
+        for sample in samples:
+            for symbol, call in calls.items():
+                observers[symbol].run([sample[arg.name_hint] for arg in call.args])
+    else:
+        _run_model(mod, calls, observers, samples)
+    if any(not observer.ranges for observer in observers.values()):
+        raise CalibrationError("calibration has no samples; at least 1 is needed")
+    return {symbol: Ranges(observer.ranges) for symbol, observer in observers.items()}
+
+
+def region_calls(mod: tvm.IRModule) -> dict[str, relay.Call]:
+    """The call of every NPU region in main, by symbol, in execution order."""
+    return {
+        expr.op.name_hint: expr
+        for expr in of.post_order(mod["main"].body)
+        if isinstance(expr, relay.Call)
+        and isinstance(expr.op, relay.GlobalVar)
+        and is_region(mod[expr.op])
+    }
+
+
+def is_region(function: Any) -> bool:
+    attrs = getattr(function, "attrs", None)
+    return attrs is not None and "Compiler" in attrs and str(attrs["Compiler"]) == "npu"
+
+
+def _run_model(
+    mod: tvm.IRModule,
+    calls: Mapping[str, relay.Call],
+    observers: dict[str, _Observer],
+    samples: Iterable[Sample],
+) -> None:
+    """Runs what the regions need of main, with the regions as call-backs."""
+    with _lock:
+        run = f"run{next(_numbers)}"
+    functions = dict(mod.functions.items())
+    for symbol in calls:
+        variable = mod.get_global_var(symbol)
+        functions[variable] = mod[symbol].with_attr(CALIBRATION_ATTR, run)
+    results = [
+        relay.TupleGetItem(call, 0) if isinstance(call.checked_type, relay.TupleType) else call
+        for call in calls.values()
+    ]
+    main = relay.Function(mod["main"].params, relay.Tuple(results))
+    functions[mod.get_global_var("main")] = main
+    needed = relay.transform.InferType()(tvm.IRModule(functions, mod.type_definitions))
+    _runs[run] = observers
+    try:
+        with tvm.transform.PassContext(opt_level=2):
+            library = relay.build(needed, target="llvm")
+        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        for sample in samples:
+            for name, values in sample.items():
+                executor.set_input(name, values)
+            executor.run()
+    finally:
+        del _runs[run]

@@ -1,0 +1,145 @@
+"""Which operators run on the NPU, which stay on the CPU, and the rule that kept them there."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why one operator stays on the CPU: the rule's text, what was found, what is allowed."""
+
+    source: str
+    operator: str
+    rule: str
+    value: str
+    limit: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operator} {self.source!r} stays on the CPU: {self.rule} "
+            f"(found: {self.value}; allowed: {self.limit})"
+        )
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """One region: its symbol, its operators as (source, operator), its tensors, its MACs."""
+
+    symbol: str
+    operators: tuple[tuple[str, str], ...]
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    macs: int
+
+
+@dataclass(frozen=True)
+class PartitionReport:
+    """The split of one model. ``macs`` count one run of the whole model, all images included."""
+
+    machine: str
+    precision: str
+    planner: str
+    regions: tuple[RegionReport, ...]
+    refusals: tuple[Refusal, ...]
+    total_macs: int
+
+    @property
+    def npu_macs(self) -> int:
+        return sum(region.macs for region in self.regions)
+
+    @property
+    def mac_share(self) -> float:
+        """Share of the model's multiply-accumulates that run on the NPU; 0 for a model without."""
+        return self.npu_macs / self.total_macs if self.total_macs else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "npu_macs": self.npu_macs, "mac_share": self.mac_share}
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> PartitionReport:
+        values = json.loads(text)
+        return PartitionReport(
+            machine=values["machine"],
+            precision=values["precision"],
+            planner=values["planner"],
+            regions=tuple(
+                RegionReport(
+                    symbol=region["symbol"],
+                    operators=tuple((source, name) for source, name in region["operators"]),
+                    inputs=tuple(tuple(shape) for shape in region["inputs"]),
+                    outputs=tuple(tuple(shape) for shape in region["outputs"]),
+                    macs=region["macs"],
+                )
+                for region in values["regions"]
+            ),
+            refusals=tuple(Refusal(**refusal) for refusal in values["refusals"]),
+            total_macs=values["total_macs"],
+        )
+
+    def split_table(self) -> Table:
+        """Regions and the CPU: operators, tensors, multiply-accumulates."""
+        table = Table(title=f"split for {self.machine}, {self.precision}, {self.planner}")
+        for heading in ("part", "operators", "inputs", "outputs"):
+            table.add_column(heading)
+        table.add_column("MACs", justify="right")
+        for region in self.regions:
+            table.add_row(
+                Text(region.symbol),
+                _counted([name for _, name in region.operators]),
+                _shapes(region.inputs),
+                _shapes(region.outputs),
+                f"{region.macs:,}",
+            )
+        table.add_row(
+            "CPU",
+            _counted([refusal.operator for refusal in self.refusals]),
+            "",
+            "",
+            f"{self.total_macs - self.npu_macs:,}",
+        )
+        return table
+
+    def why_not_table(self) -> Table:
+        """One row for each operator that stays on the CPU."""
+        table = Table(title="why not on the NPU")
+        for heading in ("source", "operator", "rule", "found", "allowed"):
+            table.add_column(heading, overflow="fold")
+        for refusal in self.refusals:
+            table.add_row(*(Text(str(cell)) for cell in asdict(refusal).values()))
+        return table
+
+    def __str__(self) -> str:
+        out = io.StringIO()
+        console = Console(file=out, width=120, color_system=None)
+        console.print(self.split_table())
+        if self.refusals:
+            console.print(self.why_not_table())
+        console.print(
+            f"{len(self.regions)} region(s), {self.mac_share:.1%} of {self.total_macs:,} MACs "
+            "on the NPU"
+        )
+        return out.getvalue()
+
+
+def _counted(names: list[str]) -> str:
+    """``["a", "b", "a"]`` -> ``"2 a, 1 b"``, most frequent first."""
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count} {name}" for name, count in ordered)
+
+
+def _shapes(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return ", ".join("x".join(map(str, shape)) for shape in shapes)
