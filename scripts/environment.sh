@@ -112,9 +112,11 @@ ensure_environment() {
         echo "Installing tvm-npu[$extras] into .venv (some minutes and 1 GB the first time) ..."
         rm -f "$VENV/installed"
         mkdir -p "$UNFINISHED"
-        if ! "$VENV_PYTHON" -m pip install -qq --no-input --disable-pip-version-check \
-            --log "$VENV/pip.log" -e "$ROOT[$extras]"; then
-            fail "The installation failed; $VENV/pip.log says why. Run this again to start over."
+        # pip's own words go to a file: they name package indexes, which is nobody's business.
+        if ! "$VENV_PYTHON" -m pip install --no-input --disable-pip-version-check \
+            --progress-bar off -e "$ROOT[$extras]" >"$VENV/pip.log" 2>&1; then
+            grep -E '^ERROR' "$VENV/pip.log" | sed -E 's#[a-z]+://[^ ]*#...#g' >&2 || true
+            fail "The installation failed; $VENV/pip.log says more. Run this again to start over."
         fi
         echo "$wanted" >"$VENV/installed"
     fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from tvm_npu.sim.elf import ElfImage, read_elf
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.machine import load_machine, machine_from_dict
+from tvm_npu.sim.nmp.simulator import run_elf
+from tvm_npu.sim.nmp.traps import Trap
 
 DATA = Path(__file__).parent / "data"
 PROGRAMS = ("checksum", "muldiv", "memory")
@@ -114,3 +117,47 @@ def test_damage_is_an_elf_error_or_an_image(length: int, edits: list[tuple[int, 
     assert isinstance(image, ElfImage)
     for segment in image.segments:
         assert len(segment.data) <= segment.memory_size <= (1 << 32) - segment.address
+
+
+def fibonacci_checksum() -> int:
+    """What tests/sim/data/checksum.c computes."""
+    values = [0, 1]
+    while len(values) < 64:
+        values.append((values[-1] + values[-2]) % (1 << 32))
+    values.sort(reverse=True)
+    return zlib.crc32(struct.pack("<64I", *values)) & 0x7FFF_FFFF
+
+
+@pytest.mark.parametrize(
+    ("name", "exit_code"), [("checksum", fibonacci_checksum()), ("muldiv", 0), ("memory", 0)]
+)
+def test_programs_run(name: str, exit_code: int) -> None:
+    machine = load_machine("nmp-4x8")
+    code, _ = run_elf(read_elf(DATA / f"{name}.elf", machine), machine)
+    assert code == exit_code
+
+
+def test_a_program_that_meets_an_illegal_word_traps() -> None:
+    machine = load_machine("nmp-4x8")
+    content = bytearray(MEMORY)
+    code_offset = struct.unpack_from("<I", content, PROGRAM_HEADER + 4)[0]
+    content[code_offset : code_offset + 4] = b"\xff\xff\xff\xff"
+    with pytest.raises(Trap, match=r"\.word 0xffffffff"):
+        run_elf(read_elf(bytes(content), machine), machine)
+
+
+def test_a_wrong_multiplier_would_be_noticed() -> None:
+    """muldiv.elf with every mulhu turned into mulhsu must fail at check 4."""
+    machine = load_machine("nmp-4x8")
+    content = bytearray((DATA / "muldiv.elf").read_bytes())
+    changed = 0
+    for offset in range(PROGRAM_HEADER + 64, len(content) - 3, 4):
+        word = int.from_bytes(content[offset : offset + 4], "little")
+        decoded = NMP_ISA.decode(word)
+        if decoded is not None and decoded[0].mnemonic == "mulhu":
+            word = NMP_ISA.encode("mulhsu", **decoded[1])
+            content[offset : offset + 4] = word.to_bytes(4, "little")
+            changed += 1
+    assert changed
+    code, _ = run_elf(read_elf(bytes(content), machine), machine)
+    assert code == 4
