@@ -27,8 +27,8 @@ from tvm_npu.codegen.graph import (
 
 CLIPS = (Clip(0.0, np.inf), Clip(0.0, 6.0), Clip(-0.5, 0.75), Clip(-np.inf, 0.25))
 OPS = (
-    "conv", "depthwise", "pool", "add", "mul", "concat", "affine", "clip", "copy", "pad", "slice",
-    "reshape", "dense",
+    "conv", "conv", "conv", "depthwise", "pool", "add", "add", "add", "mul", "concat", "affine",
+    "affine", "clip", "copy", "pad", "slice", "reshape", "dense",
 )  # fmt: skip
 
 
@@ -80,8 +80,8 @@ class Builder:
         elif op == "pool":
             self.pooling(x, shape, source)
         elif op in ("add", "mul"):
-            other = self.pick(shape=shape)
-            assert other is not None
+            same = [t for t, s in self.shapes.items() if s == shape and t != x][-4:]
+            other = self.draw(st.sampled_from(same)) if same else x
             clip = self.draw(st.sampled_from((Clip(), *CLIPS)))
             pair = Elementwise(*self.head(x, other), op, clip, source=source)  # type: ignore
             self.append(pair, shape)
@@ -135,8 +135,13 @@ class Builder:
             filters, depth, kernel_h, kernel_w, fan_in=depth * kernel_h * kernel_w
         )
         padding = tuple(self.number(-1 if min(shape[1:]) > 4 else 0, 2) for _ in range(4))
-        if self.number(0, 1):
+        style = self.number(0, 3)
+        if style == 0:
             padding = (0, 0, 0, 0)
+        elif style > 1:
+            padding, weight = self.same_shape(shape, groups, dilation)
+            filters, _, kernel_h, kernel_w = weight.shape
+            stride_h = stride_w = 1
         rows = output_extent(shape[1], kernel_h, stride_h, dilation, padding[0] + padding[2])
         columns = output_extent(shape[2], kernel_w, stride_w, dilation, padding[1] + padding[3])
         clip = self.draw(st.sampled_from((Clip(), Clip(), CLIPS[0])))
@@ -147,6 +152,16 @@ class Builder:
             ),
             (filters, rows, columns),
         )  # fmt: skip
+
+    def same_shape(
+        self, shape: Shape, groups: int, dilation: int
+    ) -> tuple[tuple[int, ...], np.ndarray]:
+        """Padding and weight of a convolution whose output can be added to its input."""
+        half = self.number(0, 1)
+        groups = groups if shape[0] % groups == 0 else 1
+        depth, kernel = shape[0] // groups, 2 * half + 1
+        weight = self.constants(shape[0], depth, kernel, kernel, fan_in=depth * kernel * kernel)
+        return (half * dilation,) * 4, weight
 
     def pooling(self, x: str, shape: Shape, source: tuple[str, ...]) -> None:
         window = self.window(shape, 1)
@@ -183,16 +198,20 @@ class Builder:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_layers: int = 8) -> Graph:
-    """A graph of one or two inputs, up to ``max_layers`` layers and one to three outputs."""
+def graphs(draw: st.DrawFn, max_layers: int = 10) -> Graph:
+    """A graph of one or two inputs, up to ``max_layers`` layers and some outputs."""
     shape = (draw(st.integers(1, 4)), draw(st.integers(3, 6)), draw(st.integers(3, 6)))
     inputs = ["x0", "x1"][: draw(st.integers(1, 2))]
     generator = np.random.default_rng(draw(st.integers(0, 2**16)))
     builder = Builder(draw, generator, {name: shape for name in inputs})
-    for op in draw(st.lists(st.sampled_from(OPS), min_size=1, max_size=max_layers)):
+    for op in draw(st.lists(st.sampled_from(OPS), min_size=2, max_size=max_layers)):
         builder.add_layer(op)
     made = [layer.output for layer in builder.layers] or inputs
-    extra = draw(st.lists(st.sampled_from(made), max_size=2))
+    read = {tensor for layer in builder.layers for tensor in layer.inputs}
+    if draw(st.booleans()):
+        extra = [tensor for tensor in made if tensor not in read]
+    else:
+        extra = draw(st.lists(st.sampled_from(made), max_size=2))
     outputs = dict.fromkeys([made[-1], *extra])
     return Graph(tuple(builder.layers), builder.shapes, tuple(inputs), tuple(outputs))
 

@@ -94,7 +94,7 @@ def kinds(any_graph: Graph) -> list[str]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(graphs(max_layers=10))
+@given(graphs(max_layers=14))
 def test_fusing_keeps_values_names_and_sources(before: Graph) -> None:
     after = fuse(before)
     assert_same(before, after)

@@ -165,8 +165,7 @@ def test_a_large_bias_lowers_the_weight_q_point() -> None:
 def test_weights_leave_room_in_the_accumulator() -> None:
     weight = np.full((1, 2**18, 1, 1), 0.99, np.float32)
     layer = Conv2d("c", ("x",), "y", weight, np.zeros(1, np.float32))
-    shapes = {"x": (2**18, 1, 1), "y": (1, 1, 1)}
-    fixed = fixed_point([layer], {"x": 0.9, "y": 0.9}, **shapes)
+    fixed = fixed_point([layer], {"x": 0.9, "y": 0.9}, x=(2**18, 1, 1), y=(1, 1, 1))
     (made,) = fixed.layers
     assert isinstance(made, FixedConv)
     assert made.weight_q_point == 13

@@ -17,7 +17,7 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
-from tvm_npu.codegen.graph import Affine, output_extent
+from tvm_npu.codegen.graph import Affine, Shape, output_extent
 from tvm_npu.codegen.kernels import convolve
 from tvm_npu.codegen.reference import (
     ELEMENT_TYPE,
@@ -101,7 +101,7 @@ class Case:
         low = self.data.draw(st.sampled_from((smallest, 0, -5)))
         return {"shift": shift, "low": low, "high": self.number(max(low, 0), largest)}
 
-    def check(self, layer: FixedLayer, shapes: dict[str, tuple[int, ...]]) -> None:
+    def check(self, layer: FixedLayer, shapes: dict[str, Shape]) -> None:
         names = tuple(name for name in shapes if name != "y")
         fixed = FixedGraph(
             (layer,), shapes, names, ("y",), dict.fromkeys(shapes, 0), self.element_bytes
@@ -126,7 +126,10 @@ def test_convolution(data: st.DataObject) -> None:
     columns = output_extent(7, kernel[1], stride[1], dilation[1], padding[1] + padding[3])
     if rows < 1 or columns < 1:
         return
-    shapes = {"x": (groups * depth, 6, 7), "y": (groups * per_group, rows, columns)}
+    shapes: dict[str, Shape] = {
+        "x": (groups * depth, 6, 7),
+        "y": (groups * per_group, rows, columns),
+    }
     shifts = {}
     if case.number(0, 1):
         shapes["r"] = shapes["y"]
@@ -175,7 +178,7 @@ def test_pooling(data: st.DataObject) -> None:
 def test_elementwise(data: st.DataObject) -> None:
     case = Case(data)
     op = data.draw(st.sampled_from(("add", "mul", "copy")))
-    shapes = {"x": (3, 2, 4), "z": (3, 2, 4), "y": (3, 2, 4)}
+    shapes: dict[str, Shape] = {"x": (3, 2, 4), "z": (3, 2, 4), "y": (3, 2, 4)}
     if op == "copy":
         del shapes["z"]
     a, b = case.number(0, 9), case.number(0, 9)

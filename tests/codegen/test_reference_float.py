@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import onnx
@@ -37,7 +38,7 @@ def constants(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def onnx_run(op: str, x: np.ndarray, *weights: np.ndarray, **attributes: object) -> np.ndarray:
+def onnx_run(op: str, x: np.ndarray, *weights: np.ndarray, **attributes: Any) -> np.ndarray:
     names = [f"w{i}" for i in range(len(weights))]
     node = helper.make_node(op, ["x", *names], ["y"], **attributes)
     info = helper.make_tensor_value_info
