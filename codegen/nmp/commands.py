@@ -186,7 +186,8 @@ def loop(name: str, end: Operand, step: int, body: Callable[[Affine, Affine], No
         return (Loop(index, None, total, step, body(Affine.of(index), Affine.of(step))),)
     extent = Variable(f"{name}_extent", 1, step)
     nodes = body(Affine.of(index), Affine.of(extent))
-    return (Loop(index, extent, total, step, nodes),)
+    used = any(extent in value.variables for node in walk(nodes) for value in operands(node))
+    return (Loop(index, extent if used else None, total, step, nodes),)
 
 
 def when(
@@ -233,6 +234,23 @@ def walk(nodes: Nodes) -> Iterator[Node]:
         elif isinstance(node, If):
             yield from walk(node.then)
             yield from walk(node.otherwise)
+
+
+def operands(node: Node) -> Iterator[Affine]:
+    """The expressions that a command itself (not its body) reads."""
+    if isinstance(node, Transfer | Compute):
+        yield from (value for _, value in node.registers)
+        if isinstance(node, Transfer):
+            yield node.address
+            yield node.offset
+    elif isinstance(node, Semaphore):
+        yield node.count
+    elif isinstance(node, Assign | Minimum):
+        yield node.value
+    elif isinstance(node, If):
+        yield node.condition
+    else:
+        yield node.end
 
 
 def assigned(nodes: Nodes) -> frozenset[Variable]:

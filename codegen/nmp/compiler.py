@@ -94,7 +94,13 @@ class Generated:
         text = ""
         for planned, code in zip(self.layers, self.codes, strict=True):
             words = " ".join(variable.name for variable in code.parameters.variables)
-            text += f"{kind_of(planned.layer)} {planned.layer.name}: {planned.plan}\n"
+            choices = {
+                name: value
+                for name, value in asdict(planned.plan).items()
+                if name not in ("prediction", "cycles", "planner")
+            }
+            plan = ", ".join(f"{name} {value}" for name, value in choices.items())
+            text += f"{kind_of(planned.layer)} {planned.layer.name}: {plan}\n"
             text += f"  words: {words}\n{listing(code.nodes, '  ')}"
         return text
 
@@ -102,10 +108,11 @@ class Generated:
 def compile_fixed(
     fixed: FixedGraph,
     machine: Machine,
-    planner_name: str = "tso",
+    planner_name: str | Planner = "tso",
     limits: TileLimits = NO_LIMITS,
 ) -> Program:
-    """Compiles a fixed-point graph for a machine.
+    """Compiles a fixed-point graph for a machine; the planner is one by name or one of the
+    caller's own (which ``limits`` does not change).
 
     Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
     CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
@@ -118,21 +125,21 @@ def compile_fixed(
 def generate(
     fixed: FixedGraph,
     machine: Machine,
-    planner_name: str = "tso",
+    planner_name: str | Planner = "tso",
     limits: TileLimits = NO_LIMITS,
 ) -> Generated:
     """Storage, plans and command trees of all layers."""
     if machine.isa != "nmp":
         raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
     storage = plan_storage(fixed)
-    chosen = planner(planner_name, limits)
+    chosen = planner(planner_name, limits) if isinstance(planner_name, str) else planner_name
     planned = plan_layers(storage, fixed.element_bytes, machine, chosen, limits)
     constants = _Constants(fixed.element_bytes)
     codes = []
     for one in planned:
         operands = constants.operands(one.layer, storage)
         codes.append(_code(one, storage.shapes, machine, operands))
-    return Generated(storage, planned, tuple(codes), bytes(constants.data), planner_name)
+    return Generated(storage, planned, tuple(codes), bytes(constants.data), chosen.name)
 
 
 def plan_layers(

@@ -61,7 +61,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     extents = tuple(draw(st.integers(1, 11)) for _ in range(2))
     padding = tuple(draw(st.integers(-1, 2)) for _ in range(4))
     padding = tuple(
-        max(amount, span[axis % 2] - extents[axis % 2], -(extents[axis % 2] - 1) // 2)
+        max(amount, span[axis % 2] - extents[axis % 2], -((extents[axis % 2] - 1) // 2))
         for axis, amount in enumerate(padding)
     )
     rows = output_extent(extents[0], kernel[0], stride[0], dilation[0], padding[0] + padding[2])
@@ -130,8 +130,8 @@ def pools(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
 @st.composite
 def pads(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     shape = (draw(st.integers(1, 9)), draw(st.integers(1, 9)), draw(st.integers(1, 9)))
-    before = tuple(draw(st.integers(-(extent - 1) // 2, 3)) for extent in shape)
-    after = tuple(draw(st.integers(-(extent - 1) // 2, 3)) for extent in shape)
+    before = tuple(draw(st.integers(-((extent - 1) // 2), 3)) for extent in shape)
+    after = tuple(draw(st.integers(-((extent - 1) // 2), 3)) for extent in shape)
     stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     low, high = element_range(element_bytes)
     full = tuple(sum(axis) for axis in zip(shape, before, after, strict=True))

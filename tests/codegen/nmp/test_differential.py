@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
+
 from tests.codegen.nmp.fixed_layers import SEEDS, layers, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
