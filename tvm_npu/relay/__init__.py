@@ -19,6 +19,7 @@ from tvm_npu.relay.partition import split_main
 from tvm_npu.relay.rules import Context, rule_table
 from tvm_npu.report import PartitionReport
 from tvm_npu.targets import options_from_target, register_tags
+from tvm_npu.tvm_environment import prepare
 
 __all__ = [
     "explain",
@@ -32,6 +33,7 @@ __all__ = [
 
 REPORT_ATTR = "npu.report"
 
+prepare()
 register_tags()
 
 

@@ -62,3 +62,13 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
     digest = hashlib.sha256(program).hexdigest()
     cpu_target = NpuOptions.from_json(_attribute(function, OPTIONS_ATTR)).cpu_target
     return packed_caller(symbol, RUN, [symbol, digest], program, inputs, outputs, cpu_target)
+
+
+@tvm.register_func("relay.ext.npu.constant_updater", override=True)
+def region_parameters(function: relay.Function, symbol: str) -> dict[str, tvm.nd.NDArray]:
+    """Parameters that TVM would have to keep for a region: none, a Program holds its weights.
+
+    Without this hook TVM adds every float weight to the library a second time, and the AOT
+    executor, which has no input of that name, cannot be created.
+    """
+    return {}

@@ -25,38 +25,48 @@ def packed_caller(
     It calls ``packed(*strings, len(inputs), [blob as int8 [N],] *inputs, *outputs)``; an empty
     blob is left out.
     """
-    buffers = [
-        tir.decl_buffer(shape, "float32", name=f"tensor{number}")
-        for number, shape in enumerate((*inputs, *outputs))
+    shapes = (*inputs, *outputs)
+    handles = [tir.Var(f"tensor{number}", "handle") for number in range(len(shapes))]
+    tensors = [
+        _array(_field(handle, _DATA, "handle"), shape, "float32", _field(handle, _OFFSET, "uint64"))
+        for handle, shape in zip(handles, shapes, strict=True)
     ]
     arguments = [tir.StringImm(text) for text in strings]
     arguments.append(tir.IntImm("int32", len(inputs)))
-    constant = tir.decl_buffer((max(len(blob), 1),), "int8", name="program")
     if blob:
-        arguments.append(_array(constant))
-    body: tir.Stmt = tir.Evaluate(
-        tir.call_packed(packed, *arguments, *(_array(buffer) for buffer in buffers))
-    )
+        constant = tir.Var("program", tvm.ir.PointerType(tvm.ir.PrimType("int8")))
+        arguments.append(_array(constant, (len(blob),), "int8", tir.const(0, "uint64")))
+    body: tir.Stmt = tir.Evaluate(tir.call_packed(packed, *arguments, *tensors))
     if blob:
         data = tvm.nd.array(np.frombuffer(blob, np.int8))
-        body = tir.AllocateConst(constant.data, "int8", [len(blob)], data, body)
-    handles = [tir.Var(f"handle{number}", "handle") for number in range(len(buffers))]
-    function = tir.PrimFunc(
-        handles, body, buffer_map=dict(zip(handles, buffers, strict=True))
-    ).with_attr({"global_symbol": symbol, "tir.noalias": True})
+        body = tir.AllocateConst(constant, "int8", [len(blob)], data, body)
+    for key, value in (("device_type", tvm.cpu().device_type), ("device_id", 0)):
+        body = tir.AttrStmt(tir.StringImm("device"), key, tir.IntImm("int32", value), body)
+    function = tir.PrimFunc(handles, body).with_attr({"global_symbol": symbol, "tir.noalias": True})
     return tvm.build(tvm.IRModule({symbol: function}), target=tvm.target.Target(cpu_target))
 
 
-def _array(buffer: tir.Buffer) -> tir.PrimExpr:
-    """The buffer as a DLTensor on the stack."""
-    shape = tir.call_intrin("handle", "tir.tvm_stack_make_shape", *buffer.shape)
+_DATA, _OFFSET = 1, 8
+"""Fields of a DLTensor as `tir.tvm_struct_get` numbers them: data, byte_offset."""
+
+
+def _field(handle: tir.Var, field: int, dtype: str) -> tir.PrimExpr:
+    return tir.call_intrin(dtype, "tir.tvm_struct_get", handle, 0, field)
+
+
+def _array(
+    data: tir.PrimExpr, shape: TensorShape, dtype: str, byte_offset: tir.PrimExpr
+) -> tir.PrimExpr:
+    """A DLTensor of a known shape on the stack. The AOT executor hands over tensors without
+    their shapes, so the compiled shapes are used and the caller's are not looked at."""
+    size = tir.const(max(tvm.DataType(dtype).bits // 8, 1), "uint64")
     return tir.call_intrin(
         "handle",
         "tir.tvm_stack_make_array",
-        buffer.data,
-        shape,
+        data,
+        tir.call_intrin("handle", "tir.tvm_stack_make_shape", *shape),
         0,
-        len(buffer.shape),
-        tir.const(0, buffer.dtype),
-        0,
+        len(shape),
+        tir.const(0, dtype),
+        tir.truncdiv(byte_offset, size),
     )

@@ -186,9 +186,8 @@ def _arithmetic(b: _Builder, call: relay.Call) -> None:
     name, shape = of.op_name(call), of.shape_of(call)
     left, right = (isinstance(arg, relay.Constant) for arg in call.args)
     if not left and not right:
-        op = {"add": "add", "multiply": "mul"}[name]
         common = b.common(call, b.input(call, 0), b.input(call, 1))
-        b.layers.append(g.Elementwise(**common, op=op))
+        b.layers.append(g.Elementwise(**common, op="add" if name == "add" else "mul"))
         return
     tensor = b.input(call, 1 if left else 0)
     value = _per_channel(call.args[0 if left else 1], shape)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 from tvm import relay
@@ -438,7 +439,7 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
     return (*TYPES, *weights, *SHAPES, *RULES[name])
 
 
-def _types(call: relay.Call) -> list[object]:
+def _types(call: relay.Call) -> list[Any]:
     args = [type_ for arg in call.args for type_ in of.tensor_types(arg.checked_type)]
     return args + of.tensor_types(call.checked_type)
 
