@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.calibrate import Ranges
+from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.nmp import compile_fixed
@@ -23,10 +24,16 @@ class CompileOptions:
     limits: TileLimits = NO_LIMITS
 
 
+def fixed_graph(
+    graph: Graph, ranges: Ranges, machine: Machine, options: CompileOptions = CompileOptions()
+) -> FixedGraph:
+    """fuse -> quantize: the integers that the program of `compile_graph` computes."""
+    return quantize(fuse(graph), ranges, options.precision or machine.default_precision)
+
+
 def compile_graph(
     graph: Graph, ranges: Ranges, machine: Machine, options: CompileOptions = CompileOptions()
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
-    precision = options.precision or machine.default_precision
-    fixed = quantize(fuse(graph), ranges, precision)
+    fixed = fixed_graph(graph, ranges, machine, options)
     return compile_fixed(fixed, machine, options.planner, options.limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,12 +26,14 @@ class Session:
     """One program on one simulated machine; loads once, runs many.
 
     Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
-    model off for faster runs; the values do not change.
+    model off for faster runs; the values do not change. ``observer``, when set, is called after
+    every `run_fixed` with its inputs and outputs (integers).
     """
 
     def __init__(self, program: Program | bytes, *, timing: bool = True) -> None:
         self.program = Program.from_bytes(program) if isinstance(program, bytes) else program
         self.timing = timing
+        self.observer: Callable[[list[Array], list[Array]], None] | None = None
         self.machine = self.program.machine_description()
         base = self.machine.dram.base_address
         self._image = self.program.image(base)
@@ -106,6 +108,8 @@ class Session:
                 self._account(self._run_once())
                 for result, slot in zip(results, self.program.outputs):
                     result[image] = self._read(slot)
+        if self.observer is not None:
+            self.observer(arrays, results)
         return results
 
     def _run_once(self) -> RunStatistics:

@@ -9,10 +9,11 @@ from typing import Any
 import tvm
 
 from tvm_npu.calibration import samples_from, synthetic
+from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay.calibrate import input_specs, is_region, region_ranges
-from tvm_npu.relay.codegen import OPTIONS_ATTR, RANGES_ATTR, region_program
+from tvm_npu.relay.codegen import OPTIONS_ATTR, RANGES_ATTR, region_fixed_graph, region_program
 from tvm_npu.relay.importer import import_region
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.partition import split_main
@@ -26,6 +27,7 @@ __all__ = [
     "import_region",
     "partition_for_npu",
     "partition_report",
+    "region_fixed_graphs",
     "region_functions",
     "region_programs",
     "rule_table",
@@ -128,6 +130,11 @@ def region_functions(mod: tvm.IRModule) -> dict[str, Any]:
     """The NPU regions of a partitioned module by symbol."""
     names = sorted(var.name_hint for var in mod.get_global_vars())
     return {name: mod[name] for name in names if is_region(mod[name])}
+
+
+def region_fixed_graphs(mod: tvm.IRModule) -> dict[str, FixedGraph]:
+    """Every region as the fixed-point graph that its program computes."""
+    return {name: region_fixed_graph(region) for name, region in region_functions(mod).items()}
 
 
 def region_programs(mod: tvm.IRModule) -> dict[str, bytes]:

@@ -7,7 +7,9 @@ import hashlib
 import tvm
 from tvm import relay
 
-from tvm_npu.codegen.compile import CompileOptions, compile_graph
+from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
+from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.quantize import Ranges
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.options import NpuOptions
@@ -15,6 +17,7 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.embed import packed_caller
 from tvm_npu.relay.importer import import_region
 from tvm_npu.runtime.packed import RUN
+from tvm_npu.sim.machine import Machine
 
 OPTIONS_ATTR = "npu.options"
 RANGES_ATTR = "npu.ranges"
@@ -28,12 +31,21 @@ def region_program(function: relay.Function) -> bytes:
 
     Raises ImportRegionError for another function and what `compile_graph` raises.
     """
+    return compile_graph(*_compilation(function)).to_bytes()
+
+
+def region_fixed_graph(function: relay.Function) -> FixedGraph:
+    """The fixed-point graph that `region_program` compiles; raises as that does."""
+    return fixed_graph(*_compilation(function))
+
+
+def _compilation(function: relay.Function) -> tuple[Graph, Ranges, Machine, CompileOptions]:
     symbol = str(function.attrs["global_symbol"])
     options = NpuOptions.from_json(_attribute(function, OPTIONS_ATTR))
     ranges = Ranges.from_json(_attribute(function, RANGES_ATTR))
     graph = import_region(function, symbol)
     chosen = CompileOptions(options.precision, options.planner, options.limits)
-    return compile_graph(graph, ranges, options.machine, chosen).to_bytes()
+    return graph, ranges, options.machine, chosen
 
 
 def _attribute(function: relay.Function, key: str) -> str:
