@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx
 import tvm
 from numpy.typing import NDArray
@@ -15,15 +14,17 @@ from tvm.contrib import graph_executor
 
 from tvm_npu.relay import explain, partition_for_npu
 from tvm_npu.report import PartitionReport
+from tvm_npu.targets import TAG_PREFIX
 
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A compiled model on TVM's graph executor; ``report`` says what runs where."""
+    """A compiled model on TVM's graph executor; ``report`` says what runs where, None when the
+    whole model was built for the CPU."""
 
     library: Any
-    report: PartitionReport
     executor: Any
+    report: PartitionReport | None
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """All outputs for inputs by name."""
@@ -42,13 +43,23 @@ def build_onnx(
 ) -> BuiltModel:
     """Imports, partitions and builds ``model``.
 
-    ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; ``shapes`` sets
-    inputs' shapes that the model leaves open.
+    ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; without a target
+    the model stays as it is, float32 on the CPU. ``shapes`` sets inputs' shapes that the model
+    leaves open.
     """
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     mod, params = relay.frontend.from_onnx(model, given or None)
-    mod = partition_for_npu(mod, params, target, calibration, **options)
-    report = explain(mod)
+    report = None
+    if target is not None:
+        mod = partition_for_npu(mod, params, target, calibration, **options)
+        params, report = None, explain(mod)
     with tvm.transform.PassContext(opt_level=opt_level):
-        library = relay.build(mod, target=_cpu(target))
-    return BuiltModel(library, report, graph_executor.GraphModule(library["default"](tvm.cpu())))
+        library = relay.build(mod, target=_build_target(target), params=params)
+    return BuiltModel(library, graph_executor.GraphModule(library["default"](tvm.cpu())), report)
+
+
+def _build_target(target: Any) -> Any:
+    """What ``relay.build`` gets: tags and Targets as they are; a machine alone says nothing about
+    the CPU."""
+    is_tag = isinstance(target, str) and target.startswith(TAG_PREFIX)
+    return target if is_tag or isinstance(target, tvm.target.Target) else "llvm"

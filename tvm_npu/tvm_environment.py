@@ -1,0 +1,41 @@
+"""What TVM 0.19 needs around it on today's systems; imports nothing of TVM."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+import types
+
+
+def prepare() -> None:
+    """Call before TVM's Relay is used; calling it again changes nothing.
+
+    Without ``TOPHUB_LOCATION`` every build would try to download tuning logs.
+    """
+    os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+    restore_onnx_mapping()
+
+
+def restore_onnx_mapping() -> None:
+    """Puts `onnx.mapping` back, which onnx 1.19 removed and Relay's ONNX frontend imports."""
+    if "onnx.mapping" in sys.modules or not _mapping_is_gone():
+        return
+    import onnx
+
+    mapping = types.ModuleType("onnx.mapping", "Element types of ONNX as NumPy types.")
+    mapping.TENSOR_TYPE_TO_NP_TYPE = {  # type: ignore[attr-defined]
+        kind: onnx.helper.tensor_dtype_to_np_dtype(kind)
+        for kind in onnx.helper.get_all_tensor_dtypes()
+    }
+    sys.modules["onnx.mapping"] = mapping
+    onnx.mapping = mapping  # type: ignore[attr-defined]
+
+
+def _mapping_is_gone() -> bool:
+    try:
+        version = importlib.metadata.version("onnx")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    major, minor = (int(part) for part in version.split(".")[:2])
+    return (major, minor) >= (1, 19)
