@@ -12,6 +12,11 @@ def annotated_code(program: Program) -> str:
     """Disassembly with a comment wherever the layer, the tile's registers or the stream change.
 
     The text assembles back to the same words."""
+    return disassemble_code(program.code, comments=code_comments(program))
+
+
+def code_comments(program: Program) -> dict[int, str]:
+    """Where layer, tile registers or stream change: instruction number -> lines of text."""
     comments: dict[int, str] = {}
     layer: int | None = -1
     tile: dict[str, int] = {}
@@ -29,7 +34,7 @@ def annotated_code(program: Program) -> str:
             lines.append(f"stream {origin.stream.name}")
         if lines:
             comments[index] = "\n".join(lines)
-    return disassemble_code(program.code, comments=comments)
+    return comments
 
 
 def _title(program: Program, index: int) -> str:

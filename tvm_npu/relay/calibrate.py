@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tvm
@@ -27,6 +27,14 @@ from tvm_npu.errors import CalibrationError
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
 from tvm_npu.relay.importer import import_region
+
+
+class RegionRunner(Protocol):
+    """Computes a region in `run_regions`."""
+
+    def run(self, arrays: list[Any], /) -> Sequence[Any]:
+        """float32 inputs [B, *shape] in the region's order -> its outputs."""
+        ...
 
 
 class _Observer:
@@ -51,16 +59,16 @@ class _Observer:
         return [outputs[tensor] for tensor in self.graph.outputs]
 
 
-_runs: dict[str, dict[str, _Observer]] = {}
+_runs: dict[str, Mapping[str, RegionRunner]] = {}
 _numbers = itertools.count()
 _lock = threading.Lock()
 
 
 @tvm.register_func(CALIBRATE, override=True)
 def _calibrate(symbol: str, run: str, input_count: int, *tensors: Any) -> None:
-    observer = _runs[run][symbol]
+    runner = _runs[run][symbol]
     inputs, outputs = tensors[:input_count], tensors[input_count:]
-    for target, values in zip(outputs, observer.run([t.numpy() for t in inputs]), strict=True):
+    for target, values in zip(outputs, runner.run([t.numpy() for t in inputs]), strict=True):
         target.copyfrom(np.ascontiguousarray(values, np.float32))
 
 
@@ -85,15 +93,26 @@ def region_ranges(
     observers = {
         symbol: _Observer(fuse(import_region(mod[symbol], symbol)), percentile) for symbol in calls
     }
-    if all(isinstance(arg, relay.Var) for call in calls.values() for arg in call.args):
-        for sample in samples:
-            for symbol, call in calls.items():
-                observers[symbol].run([sample[arg.name_hint] for arg in call.args])
-    else:
-        _run_model(mod, calls, observers, samples)
+    run_regions(mod, observers, samples)
     if any(not observer.ranges for observer in observers.values()):
         raise CalibrationError("calibration has no samples; at least 1 is needed")
     return {symbol: Ranges(observer.ranges) for symbol, observer in observers.items()}
+
+
+def run_regions(
+    mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
+) -> None:
+    """Hands every region's inputs to its runner (by symbol), once for each sample.
+
+    Of main only what comes before a region is computed; TVM compiles it for the CPU.
+    """
+    calls = region_calls(mod)
+    if all(isinstance(arg, relay.Var) for call in calls.values() for arg in call.args):
+        for sample in samples:
+            for symbol, call in calls.items():
+                runners[symbol].run([sample[arg.name_hint] for arg in call.args])
+    else:
+        _run_model(mod, calls, runners, samples)
 
 
 def region_calls(mod: tvm.IRModule) -> dict[str, relay.Call]:
@@ -115,7 +134,7 @@ def is_region(function: Any) -> bool:
 def _run_model(
     mod: tvm.IRModule,
     calls: Mapping[str, relay.Call],
-    observers: dict[str, _Observer],
+    runners: Mapping[str, RegionRunner],
     samples: Iterable[Sample],
 ) -> None:
     """Runs what the regions need of main, with the regions as call-backs."""
@@ -132,7 +151,7 @@ def _run_model(
     main = relay.Function(mod["main"].params, relay.Tuple(results))
     functions[mod.get_global_var("main")] = main
     needed = relay.transform.InferType()(tvm.IRModule(functions, mod.type_definitions))
-    _runs[run] = observers
+    _runs[run] = runners
     try:
         with tvm.transform.PassContext(opt_level=2):
             library = relay.build(needed, target="llvm")
