@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = arguments(argv)
     console = Console()
     # TVM's advice to tune schedules is of no use here.
-    logging.getLogger("te_compiler").setLevel(logging.ERROR)
+    logging.getLogger("autotvm").setLevel(logging.ERROR)
     images, labels = load_digits()
     images, labels = images[: chosen.images], labels[: chosen.images]
     model = load_digits_lenet()

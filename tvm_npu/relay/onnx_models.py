@@ -13,6 +13,7 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_npu.relay import explain, partition_for_npu
+from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.report import PartitionReport
 from tvm_npu.targets import TAG_PREFIX
 
@@ -48,7 +49,7 @@ def build_onnx(
     leaves open.
     """
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = relay.frontend.from_onnx(model, given or None)
+    mod, params = from_onnx(model, given or None)
     report = None
     if target is not None:
         mod = partition_for_npu(mod, params, target, calibration, **options)
