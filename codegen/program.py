@@ -375,19 +375,24 @@ def check(program: Program) -> None:
     for segment, actual in sizes.items():
         declared = segments[segment].size_bytes
         _require(declared == actual, f"size of segment {segment.value}", declared, actual)
-    _require(actual % WORD_BYTES == 0, "size of the constants", actual, "a multiple of 4")
+    constants = sizes[Segment.CONSTANTS]
+    _require(constants % WORD_BYTES == 0, "size of the constants", constants, "a multiple of 4")
     limit = machine.dram.capacity_bytes
     total = sum(size.size_bytes for size in segments.values())
     _require(total <= limit, "memory of all segments", total, f"at most {limit}")
     _require(
-        program.parameter_offset <= actual and program.parameter_offset % WORD_BYTES == 0,
-        "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {actual}",
+        program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
+        "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
     )  # fmt: skip
     element_bytes = 2 if program.precision == "int16" else 1
     for slot in (*program.inputs, *program.outputs, *program.intermediates):
         end = slot.offset + slot.size_bytes
         room = segments[slot.segment].size_bytes
         _require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
+        _require(
+            slot.offset % slot.element_bytes == 0,
+            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.element_bytes}",
+        )  # fmt: skip
         _require(
             slot.element_bytes == element_bytes,
             f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,

@@ -75,8 +75,8 @@ class PlannedLayer:
     @property
     def predicted_cycles(self) -> float | None:
         if isinstance(self.plan, ConvPlan):
-            return None if self.plan.prediction is None else self.plan.prediction.cycles
-        return self.plan.cycles
+            return None if self.plan.prediction is None else float(self.plan.prediction.cycles)
+        return float(self.plan.cycles)
 
 
 @dataclass(frozen=True)

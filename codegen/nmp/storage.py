@@ -156,14 +156,13 @@ def _place_concat(
     """Puts the inputs of a concatenation into its buffer, or the concatenation into theirs.
 
     Returns the inputs, copies in place of those that could not be moved."""
-    found = [places.find(tensor) for tensor in layer.inputs]
-    sizes = [places.sizes[tensor] for tensor in layer.inputs]
-    buffer, begin = found[0]
+    leaves = _leaves(fixed, layer)
+    buffer, begin = places.find(leaves[0])
     together = True
     expected = begin
-    for (other, offset), size in zip(found, sizes, strict=True):
-        together = together and other == buffer and offset == expected
-        expected += size
+    for leaf in leaves:
+        together = together and places.find(leaf) == (buffer, expected)
+        expected += places.sizes[leaf]
     if together and layer.output not in places.parents and layer.output not in owned:
         places.parents[layer.output] = (buffer, begin)
         return layer.inputs
@@ -171,7 +170,8 @@ def _place_concat(
     home, _ = places.find(layer.output)
     inputs = []
     at = 0
-    for index, (tensor, size) in enumerate(zip(layer.inputs, sizes, strict=True)):
+    for index, tensor in enumerate(layer.inputs):
+        size = places.sizes[tensor]
         buffer, offset = places.find(tensor)
         movable = (
             buffer not in fixed.inputs
@@ -186,6 +186,20 @@ def _place_concat(
         inputs.append(tensor)
         at += size
     return tuple(inputs)
+
+
+def _leaves(fixed: FixedGraph, layer: FixedConcat) -> list[str]:
+    """The tensors that a concatenation consists of, seen through the concatenations it reads."""
+    made = {one.output: one for one in fixed.layers if isinstance(one, FixedConcat)}
+    leaves: list[str] = []
+    waiting = list(reversed(layer.inputs))
+    while waiting:
+        tensor = waiting.pop()
+        if tensor in made:
+            waiting += reversed(made[tensor].inputs)
+        else:
+            leaves.append(tensor)
+    return leaves
 
 
 def _lifetimes(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
-
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
