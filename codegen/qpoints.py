@@ -28,7 +28,7 @@ from tvm_npu.codegen.reference import element_limits
 
 MIN_Q_POINT = -24
 MAX_Q_POINT = 30
-RESIDUAL_HEADROOM_BITS = 15
+RESIDUAL_HEADROOM_BITS = 12
 """A residual's Q-point may exceed its sum's by this much; finer digits could not show there."""
 
 

@@ -187,6 +187,12 @@ def _convolution(layer: Conv2d | Dense, q: dict[str, int], element_bytes: int) -
         bias_fits = -BIAS_LIMIT <= bias.min() and bias.max() < BIAS_LIMIT
         if bias_fits and bound < ACCUMULATOR_LIMIT and shift <= MAX_SHIFT:
             break
+        if bound >= ACCUMULATOR_LIMIT and acc_shift > 0:
+            # Coarser weights would be shifted back by just as much.
+            raise QuantizationError(
+                f"layer {layer.name!r}: the accumulator (bound {bound}) cannot stay below "
+                f"{ACCUMULATOR_LIMIT} with the residual {layer.inputs[1]!r} at Q-point {q_residual}"
+            )
         weight_q -= 1
         if weight_q < MIN_WEIGHT_Q_POINT:
             raise QuantizationError(

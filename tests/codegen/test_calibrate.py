@@ -44,6 +44,11 @@ def test_merging_equals_calibrating_with_all_samples() -> None:
     merged = calibrate(relu(), [sample(1)]).merge(calibrate(relu(), [sample(2, batch=3)]))
     together = calibrate(relu(), [sample(1), sample(2, batch=3)])
     assert merged == together
+    both = observe(np.concatenate([sample(1)["x"], sample(2, batch=3)["x"]]), "x")
+    for octave, expected in zip(merged["x"].octaves, both.octaves, strict=True):
+        assert (octave.exponent, octave.count) == (expected.exponent, expected.count)
+        assert octave.magnitude_sum == pytest.approx(expected.magnitude_sum)
+        assert octave.square_sum == pytest.approx(expected.square_sum)
     other = Ranges.from_bounds({"z": (-1, 1), "x": (-99, 0)})
     assert merged.merge(other)["x"].low == -99 and "z" in merged.merge(other)
 

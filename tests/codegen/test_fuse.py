@@ -200,6 +200,9 @@ def test_clips_compose() -> None:
     after = fused(pool("x", "a"), activation("a", "b", Clip(-1, 1)), activation("b", "y", RELU))
     (layer,) = after.layers
     assert isinstance(layer, Pool) and layer.clip == Clip(0.0, 1.0)
+    apart = Clip(0.5, 2.0), Clip(-1.0, 0.25)
+    (layer,) = fused(activation("x", "a", apart[0]), activation("a", "y", apart[1])).layers
+    assert isinstance(layer, Elementwise) and layer.clip == Clip(0.25, 0.25)
 
 
 def test_padding_moves_into_the_convolution() -> None:
@@ -231,6 +234,12 @@ def test_strided_shortcut_with_channel_padding_is_one_pad() -> None:
     take = Pad("s", ("x",), "a", (0, 0, 0), (0, 0, 0), (2, 2), source=("a",))
     widen = Pad("w", ("a",), "y", (2, 0, 0), (1, 0, 0), source=("y",))
     assert kinds(fused(take, widen, a=(4, 3, 3), y=(7, 3, 3))) == ["Pad"]
+
+
+def test_filled_rows_do_not_merge_with_channel_padding() -> None:
+    fill = Pad("f", ("x",), "a", (0, 1, 0), (0, 0, 0), value=0.5, source=("a",))
+    widen = Pad("w", ("a",), "y", (1, 0, 0), (0, 0, 0), source=("y",))
+    assert kinds(fused(fill, widen, a=(4, 7, 6), y=(5, 7, 6))) == ["Pad", "Pad"]
 
 
 def test_identities_vanish() -> None:

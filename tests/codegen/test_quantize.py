@@ -27,7 +27,12 @@ from tvm_npu.codegen.graph import (
     Pool,
     Reshape,
 )
-from tvm_npu.codegen.qpoints import MAX_Q_POINT, largest_q_point, tied_tensors
+from tvm_npu.codegen.qpoints import (
+    MAX_Q_POINT,
+    RESIDUAL_HEADROOM_BITS,
+    largest_q_point,
+    tied_tensors,
+)
 from tvm_npu.codegen.quantize import (
     ACCUMULATOR_LIMIT,
     MAX_SHIFT,
@@ -136,7 +141,13 @@ def test_a_residual_finer_than_the_products() -> None:
 
 def test_a_negligible_residual_is_no_finer_than_the_sum_can_show() -> None:
     fixed = fixed_point([conv(("x", "r"), "y")], {"x": 3e4, "r": 1e-8, "y": 3e4})
-    assert fixed.q_points == {"x": 0, "r": 15, "y": 0}
+    assert fixed.q_points == {"x": 0, "r": RESIDUAL_HEADROOM_BITS, "y": 0}
+
+
+def test_a_sum_that_no_weight_q_point_can_bound() -> None:
+    layers: list[Layer] = [conv(("x", "r"), "y", largest=2.0**17)]
+    with pytest.raises(QuantizationError, match="'conv_y': .* below 70368744177664 .* 'r' at Q-p"):
+        fixed_point(layers, {"x": 3e4, "r": 0.9, "y": 1.0})
 
 
 @pytest.mark.parametrize(("precision", "bits"), [("int16", 16), ("int8", 8)])
@@ -184,6 +195,7 @@ def test_clip_bounds_round_and_stay_ordered() -> None:
     assert bounds(Clip(0.0, np.inf), 6.0) == (0, 127)
     assert bounds(Clip(0.0, 6.0), 6.0) == (0, 96)
     assert bounds(Clip(-0.03125, 0.03125), 6.0) == (0, 1)
+    assert bounds(Clip(2.0, 1.0), 6.0) == (16, 16)
     assert bounds(Clip(50.0, 60.0), 6.0) == (127, 127)
     assert bounds(Clip(-np.inf, -50.0), 6.0) == (-128, -128)
     assert bounds(Clip(), 6.0) == (-128, 127)
