@@ -195,7 +195,9 @@ def _judge(case: Case, inputs: Inputs, outputs: list[Array], folder: Path) -> di
 
 def _detect(outputs: list[Array]) -> list[list[Detection]]:
     scores, offsets = outputs
-    return [list(detections(s, ultraface_boxes(o))) for s, o in zip(scores, offsets)]
+    return [
+        list(detections(s[None], ultraface_boxes(o[None]))) for s, o in zip(scores, offsets)
+    ]
 
 
 def _sqnr_db(wanted: Array, found: Array) -> float:
