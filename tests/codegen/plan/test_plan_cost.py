@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import plan_reference as reference
 import pytest
 from hypothesis import assume, given, settings
@@ -102,10 +104,10 @@ def test_prediction_of_any_plan_equals_a_walk(
     """Also plans that no search would choose: any slices, any tiles."""
     channels = problem.channels // problem.groups
     filters = problem.filters // problem.groups
-    mode = data.draw(
+    mode: Any = data.draw(
         st.sampled_from(("multicast", "grouped") if problem.groups > 1 else ("multicast",))
     )
-    schedule = data.draw(st.sampled_from(("OS", "WS")))
+    schedule: Any = data.draw(st.sampled_from(("OS", "WS")))
     tile_n = channels
     if mode == "grouped":
         tile_m = filters * data.draw(st.integers(1, problem.groups))

@@ -37,7 +37,7 @@ def bare(plan: ConvPlan | Infeasible) -> ConvPlan | None:
 
 
 @pytest.mark.parametrize("name", ["tso", "tso-noburst"])
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problem=reference.convs(9), mach=reference.machines(), limits=reference.limits())
 def test_equals_brute_force(
     name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
@@ -50,7 +50,7 @@ def test_equals_brute_force(
 
 
 @pytest.mark.parametrize("name", ["tso", "tso-noburst", "fixed-os", "fixed-ws"])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(case=reference.tight_layers())
 def test_equals_brute_force_in_tight_memories(name: str, case: tuple[ConvProblem, Machine]) -> None:
     problem, mach = case
@@ -58,6 +58,40 @@ def test_equals_brute_force_in_tight_memories(name: str, case: tuple[ConvProblem
     by_volume = name == "tso-noburst"
     best = reference.brute_force(problem, mach, by_volume=by_volume, schedules=schedules)
     assume(best.plan is not None)
+    assert bare(planner(name).plan(problem, mach)) == best.plan
+
+
+PRUNING = [
+    # A wider tile with a smaller T_M, equally many tiles across.
+    ("fixed-ws", conv(7, 1, (3, 9), (1, 1)), (64, 64, 64), 16),
+    # A wider tile, equally many across, that reads the whole width of the IFM.
+    ("tso", conv(1, 1, (3, 7), (3, 1), padding=(0, 2, 0, 2)), (64, 64, 64), 64),
+    ("tso", conv(4, 4, (3, 7), (3, 1), padding=(0, 2, 0, 2), groups=4), (64, 64, 64), 64),
+    # A higher tile with a smaller T_M, equally many tiles down.
+    (
+        "fixed-ws",
+        conv(6, 1, (4, 4), (2, 3), (1, 3), padding=(1, 1, 1, 1)),
+        (64, 64, 64),
+        8,
+    ),
+    # A deeper tile with a smaller T_M, equally many tiles deep.
+    (
+        "fixed-os",
+        conv(13, 4, (3, 5), (2, 1), (2, 2), padding=(0, 2, 0, 2)),
+        (112, 64, 64),
+        64,
+    ),
+]
+
+
+@pytest.mark.parametrize("name, problem, memories, burst_bytes", PRUNING)
+def test_pruning_keeps_the_winner(
+    name: str, problem: ConvProblem, memories: tuple[int, int, int], burst_bytes: int
+) -> None:
+    """Layers whose best tile a coarser pruning would pass over."""
+    mach = machine(1, 1, (*memories, 64), burst_bytes, 0.0, 0.0, mac_setup=0.0)
+    schedules = (FIXED_SCHEDULES[name],) if name in FIXED_SCHEDULES else reference.SCHEDULES
+    best = reference.brute_force(problem, mach, schedules=schedules)
     assert bare(planner(name).plan(problem, mach)) == best.plan
 
 
@@ -72,12 +106,13 @@ def test_equals_brute_force_on_larger_layers(tles: int, groups: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*FIXED_SPLITS, *FIXED_SCHEDULES])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(problem=reference.convs(7), mach=reference.machines())
 def test_fixed_planners_equal_restricted_brute_force(
     name: str, problem: ConvProblem, mach: Machine
 ) -> None:
-    splits, schedules = reference.SPLITS, reference.SCHEDULES
+    splits: tuple[str, ...] = reference.SPLITS
+    schedules: tuple[str, ...] = reference.SCHEDULES
     if name in FIXED_SPLITS:
         splits = (FIXED_SPLITS[name],)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 
 import plan_reference as reference
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plan_reference import machine
 
@@ -66,6 +66,10 @@ def fits(p: WindowProblem, m: Machine, tile: tuple[int, int, int]) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(problem=windows(), mach=reference.machines(256))
+@example(  # four columns read the IFM's whole width and need no more tiles than three
+    problem=WindowProblem(1, 1, 5, 5, 11, (5, 5), (1, 2), 2),
+    mach=machine(1, 1, (120, 64, 64, 64)),
+)
 def test_window_plan_fits_and_is_the_fastest(problem: WindowProblem, mach: Machine) -> None:
     plan = plan_window(problem, mach)
     if isinstance(plan, Infeasible):
