@@ -47,7 +47,7 @@ def with_explicit_padding(model: Any, shape: dict[str, tuple[int, ...]] | None =
         extents = (shape or {}).get(graph_input.name)
         if extents is not None:
             dims = graph_input.type.tensor_type.shape.dim
-            for dim, extent in zip(dims, extents):
+            for dim, extent in zip(dims, extents, strict=False):
                 dim.dim_value = int(extent)
     shapes = _known_shapes(onnx.shape_inference.infer_shapes(model).graph)
     for node in model.graph.node:
@@ -88,7 +88,7 @@ def _pads(node: Any, mode: str, shapes: dict[str, tuple[int, ...]]) -> list[int]
     strides = attributes.get("strides") or (1,) * len(kernel)
     dilations = attributes.get("dilations") or (1,) * len(kernel)
     begins, ends = [], []
-    for extent, size, stride, dilation in zip(spatial, kernel, strides, dilations):
+    for extent, size, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
         window = (size - 1) * dilation + 1
         total = max((-(-extent // stride) - 1) * stride + window - extent, 0)
         if mode == "VALID":

@@ -275,10 +275,9 @@ def nonzero_divisor(call: relay.Call, context: Context) -> Violation | None:
 
 def scalar_bound(call: relay.Call, context: Context) -> Violation | None:
     """A maximum or minimum compares with one constant number."""
-    for arg in call.args:
-        values = of.constant(arg)
-        if values is not None and (values.size == 1 or np.all(values == values.flat[0])):
-            other = next(item for item in call.args if item is not arg)
+    for number, other in ((0, call.args[1]), (1, call.args[0])):
+        values = of.constant(call.args[number])
+        if values is not None and np.all(values == values.flat[0]):
             if not isinstance(other, relay.Constant) and of.shape_of(other) == of.shape_of(call):
                 return None
     return Violation("two tensors", "a tensor and a number")

@@ -1,0 +1,85 @@
+"""What the Relay tests share: small modules, stock TVM's answer, the float meaning of regions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+os.environ.setdefault("TOPHUB_LOCATION", "NONE")
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_npu.codegen.reference import run_float
+from tvm_npu.relay.importer import import_region
+from tvm_npu.relay.normalize import normalize
+from tvm_npu.relay.partition import Split, split_main
+from tvm_npu.relay.rules import Context
+from tvm_npu.sim.machine import load_machine
+
+Array = NDArray[Any]
+
+
+def var(name: str, shape: Sequence[Any], dtype: str = "float32") -> relay.Var:
+    return relay.var(name, shape=tuple(shape), dtype=dtype)
+
+
+def const(values: Any, dtype: str = "float32") -> relay.Constant:
+    return relay.const(np.asarray(values, dtype))
+
+
+def randoms(seed: int, *shape: int) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def module(body: Any) -> tvm.IRModule:
+    """A module whose main computes ``body`` of its free variables."""
+    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+
+
+def split(mod: tvm.IRModule, machine: str = "nmp-4x8", element_bytes: int = 2) -> Split:
+    return split_main(normalize(mod, None), Context(load_machine(machine), element_bytes))
+
+
+def stock(mod: tvm.IRModule, inputs: Sequence[Array], target: Any = "llvm") -> list[Array]:
+    """All outputs of TVM's graph executor."""
+    with tvm.transform.PassContext(opt_level=3):
+        library = relay.build(mod, target=target)
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    for number, values in enumerate(inputs):
+        executor.set_input(number, values)
+    executor.run()
+    return [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
+
+
+def float_region(found: Split, inputs: Sequence[Array]) -> list[Array]:
+    """The float meaning of a module that is one region and nothing else."""
+    assert len(found.regions) == 1 and not found.refusals, found.refusals
+    function = found.mod[found.regions[0].symbol]
+    graph = import_region(function)
+    tensors = run_float(graph, dict(zip(graph.inputs, inputs, strict=True)))
+    return [tensors[name] for name in graph.outputs]
+
+
+def small_cnn(
+    seed: int = 0, batch: int = 1, channels: int = 8, with_lrn: bool = False
+) -> tvm.IRModule:
+    """Convolution, ReLU, (LRN,) pooling, residual block, dense, softmax; input ``x``
+    [batch, 3, 12, 12], output [batch, 5]."""
+    x = var("x", (batch, 3, 12, 12))
+    weight = const(randoms(seed, channels, 3, 3, 3) * 0.3)
+    y = relay.nn.conv2d(x, weight, padding=(1, 1), channels=channels, kernel_size=(3, 3))
+    y = relay.nn.relu(relay.nn.bias_add(y, const(randoms(seed + 1, channels) * 0.1)))
+    if with_lrn:
+        y = relay.nn.lrn(y, size=5)
+    y = relay.nn.max_pool2d(y, (2, 2), (2, 2))
+    weight = const(randoms(seed + 2, channels, channels, 3, 3) * 0.1)
+    z = relay.nn.conv2d(y, weight, padding=(1, 1), channels=channels, kernel_size=(3, 3))
+    y = relay.nn.relu(relay.add(z, y))
+    y = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(y))
+    y = relay.nn.dense(y, const(randoms(seed + 3, 5, channels)))
+    return module(relay.nn.softmax(relay.add(y, const(randoms(seed + 4, 5)))))
