@@ -1,0 +1,158 @@
+"""The pages tell the truth: their Python runs, their links exist, their tables match the code."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from tvm_npu.codegen import program
+from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TABLE_ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text("utf-8")
+
+
+def with_python() -> list[str]:
+    return [page for page in PAGES if PYTHON_BLOCK.search(read(page))]
+
+
+def test_readme_and_usage_have_python() -> None:
+    assert {"README.md", "docs/usage.md"} <= set(with_python())
+
+
+@pytest.mark.parametrize("page", with_python())
+def test_python_runs(page: str) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    blocks = PYTHON_BLOCK.findall(read(page))
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(blocks)],
+        cwd=ROOT, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert result.returncode == 0, f"{page}:\n{result.stderr}"
+    if page == "README.md":
+        read_digit, written = re.search(r"read (\d) written (\d)", result.stdout).groups()  # type: ignore[union-attr]
+        assert read_digit == written
+        assert re.search(r"main_0: [\d,]+ cycles, [\d.]+ us", result.stdout)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_paths_exist(page: str) -> None:
+    text = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (ROOT / page).parent.joinpath(target).is_file(), target
+    folders = "codegen|docs|runtime|scripts|sim|tests|tvm_npu"
+    for path in re.findall(rf"`((?:{folders})/[\w./-]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def rows(page: str) -> list[list[str]]:
+    """Cells of all tables, without heads' rulers."""
+    found = []
+    for row in TABLE_ROW.findall(read(page)):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)]
+        if not set("".join(cells)) <= {"-"}:
+            found.append(cells)
+    return found
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    result = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            result.update(flat(value, f"{prefix}{key}."))
+        else:
+            result[prefix + key] = value
+    return result
+
+
+def declared(model: type[BaseModel], prefix: str = "") -> list[str]:
+    keys = []
+    for key, info in model.model_fields.items():
+        inner = info.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += declared(inner, f"{prefix}{key}.")
+        else:
+            keys.append(prefix + key)
+    return keys
+
+
+def machine_rows() -> dict[str, list[str]]:
+    return {cells[0].strip("`"): cells[1:] for cells in rows("docs/machine-file.md")[1:]}
+
+
+def test_machine_keys_are_those_of_the_model() -> None:
+    assert list(machine_rows()) == declared(Machine)
+
+
+def test_machine_values_are_those_of_the_file() -> None:
+    values = flat(load_machine("nmp-4x8").model_dump())
+    for key, (shown, *_) in machine_rows().items():
+        if key != "description":
+            actual = values[key]
+            assert shown == (f"{actual:g}" if isinstance(actual, float) else str(actual)), key
+
+
+def test_machine_bounds_are_those_of_the_model() -> None:
+    """A number range in the table is accepted at its ends and refused beyond them."""
+    checked = 0
+    for key, (_, allowed, _) in machine_rows().items():
+        ends = re.match(r"(\d+) to (\d+)(?:, multiples of (\d+))?$", allowed)
+        if ends is None or key.startswith("dram."):
+            continue
+        low, high, step = (int(text or 1) for text in ends.groups())
+        for value, good in ((low, True), (high, True), (low - step, False), (high + step, False)):
+            assert accepts(key, value) == good, f"{key} = {value}"
+        if step > 1:
+            assert not accepts(key, low + 1), key
+        checked += 1
+    assert checked >= 10
+
+
+def accepts(key: str, value: int) -> bool:
+    values = load_machine("nmp-4x8").model_dump()
+    *parents, last = key.split(".")
+    part = values
+    for parent in parents:
+        part = part[parent]
+    part[last] = value
+    try:
+        machine_from_dict(values)
+    except ValueError:
+        return False
+    return True
+
+
+def test_program_format_is_the_codes() -> None:
+    text = read("docs/program-format.md")
+    cells = {row[0].replace("`", "") for row in rows("docs/program-format.md")}
+    keys = {name for cell in cells for name in cell.split(", ")}
+    assert set(program._Header.model_fields) <= keys
+    assert set(program.SECTIONS) <= keys
+    assert [row[0] for row in rows("docs/program-format.md")[1:6]] == ["8", "4", "4", "8", "32"]
+    assert program.PROLOGUE.size == 8 + 4 + 4 + 8 + 32
+    assert f"format version: {program.FORMAT_VERSION}" in text
+    assert program.MAGIC == b"TVMNPUP\n" and "`TVMNPUP` and a newline" in text
+    assert f"{program.RELOCATION.itemsize} bytes each" in text
+    assert f"{program.DEBUG.itemsize} bytes an instruction" in text
+    assert [segment.value for segment in program.SEGMENTS] == ["code", "constants", "activations"]
+
+
+def test_rules_page_is_up_to_date() -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    from tvm_npu.relay.document import rules_document
+
+    assert read("docs/rules.md") == rules_document(), (
+        "run: python -m tvm_npu.relay.document docs/rules.md"
+    )

@@ -1,0 +1,35 @@
+"""The table of rules as a page: `python -m tvm_npu.relay.document docs/rules.md`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tvm_npu.relay.rules import rule_table
+
+_INTRODUCTION = """\
+# What the NPU takes
+
+Made by `python -m tvm_npu.relay.document` from the docstrings of `tvm_npu/relay/rules.py`; they are
+also what a user reads when a rule refuses an operator.
+
+An operator that is listed here and keeps its rules runs on the NPU; everything else stays on the
+CPU, and `explain(mod)` says for each which rule kept it there, what was found and what is allowed.
+
+"""
+
+
+def rules_document() -> str:
+    """Markdown: one row an operator."""
+    lines = ["| operator | rules |", "| --- | --- |"]
+    for operator, rules in rule_table():
+        shown = operator if operator == "every operator" else f"`{operator}`"
+        lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
+    return _INTRODUCTION + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(rules_document(), "utf-8")
+    else:
+        sys.stdout.write(rules_document())
