@@ -12,6 +12,7 @@ import math
 
 from tvm_npu.codegen.calibrate import Octave, Ranges, TensorRange
 from tvm_npu.codegen.errors import QuantizationError
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import (
     ChannelSlice,
     Concat,
@@ -24,7 +25,6 @@ from tvm_npu.codegen.graph import (
     Pool,
     Reshape,
 )
-from tvm_npu.codegen.reference import element_limits
 
 MIN_Q_POINT = -24
 MAX_Q_POINT = 30

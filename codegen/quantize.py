@@ -31,6 +31,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
     FixedReshape,
 )
+from tvm_npu.codegen.fixed_point import element_limits, quantize_tensor
 from tvm_npu.codegen.graph import (
     ChannelSlice,
     Clip,
@@ -46,7 +47,6 @@ from tvm_npu.codegen.graph import (
     Reshape,
 )
 from tvm_npu.codegen.qpoints import MAX_Q_POINT, assign_q_points, largest_q_point
-from tvm_npu.codegen.reference import element_limits, quantize_tensor
 
 __all__ = [
     "Octave", "Ranges", "TensorRange", "calibrate", "quantize", "synthetic_samples",

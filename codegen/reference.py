@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import GraphError, InputError, QuantizationError
+from tvm_npu.codegen.errors import GraphError, InputError
 from tvm_npu.codegen.fixed import (
     FixedChannelSlice,
     FixedConcat,
@@ -24,6 +24,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
     FixedReshape,
 )
+from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
 from tvm_npu.codegen.graph import (
     Affine,
     ChannelSlice,
@@ -43,15 +44,8 @@ from tvm_npu.codegen.graph import (
 from tvm_npu.codegen.kernels import convolve, pad_spatial, pad_tensor, window_counts, windows
 
 Array = NDArray[Any]
-ELEMENT_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16)}
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
-
-
-def element_limits(element_bytes: int) -> tuple[int, int]:
-    """Smallest and largest integer of an element type."""
-    half = 1 << (8 * element_bytes - 1)
-    return -half, half - 1
 
 
 def requantize(acc: Array, shift: int, low: int, high: int, element_bytes: int) -> Array:
@@ -71,21 +65,6 @@ def requantize(acc: Array, shift: int, low: int, high: int, element_bytes: int) 
         acc = np.clip(acc, smallest, largest) << min(-shift, 46)
     acc = np.clip(acc, smallest, largest)
     return np.clip(acc, low, high).astype(ELEMENT_TYPE[element_bytes])
-
-
-def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
-    """``saturate(floor(x * 2**q_point + 1/2))`` at the element type; QuantizationError on NaN."""
-    values = np.asarray(x, dtype=np.float64)
-    if np.isnan(values).any():
-        raise QuantizationError(f"cannot quantize {np.isnan(values).sum()} NaN values")
-    smallest, largest = element_limits(element_bytes)
-    scaled = np.floor(np.ldexp(values, q_point) + 0.5)
-    return np.clip(scaled, smallest, largest).astype(ELEMENT_TYPE[element_bytes])
-
-
-def dequantize_tensor(q: Array, q_point: int) -> NDArray[np.float32]:
-    """``q * 2**-q_point`` as float32, exact for int16 and int8."""
-    return np.ldexp(np.asarray(q, dtype=np.float32), -q_point)
 
 
 def run_float(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:

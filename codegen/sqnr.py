@@ -10,14 +10,9 @@ import numpy as np
 
 from tvm_npu.codegen.errors import GraphError, InputError
 from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.fixed_point import dequantize_tensor, element_limits, quantize_tensor
 from tvm_npu.codegen.graph import FloatArray, Graph
-from tvm_npu.codegen.reference import (
-    dequantize_tensor,
-    element_limits,
-    quantize_tensor,
-    run_fixed,
-    stream_float,
-)
+from tvm_npu.codegen.reference import run_fixed, stream_float
 
 
 @dataclass(frozen=True)

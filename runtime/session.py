@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.program import Program, Segment, TensorSlot
-from tvm_npu.codegen.reference import dequantize_tensor, quantize_tensor
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
 from tvm_npu.sim.nmp.statistics import RunStatistics, add

@@ -29,9 +29,7 @@ ALLOWED = {
         "tvm_npu.sim",
         "tvm_npu.codegen.program",
         "tvm_npu.codegen.errors",
-        # Rounding and saturation are stated once, in the reference.
-        "tvm_npu.codegen.reference.quantize_tensor",
-        "tvm_npu.codegen.reference.dequantize_tensor",
+        "tvm_npu.codegen.fixed_point",
     ),
     "tvm_npu": ("tvm_npu",),
 }

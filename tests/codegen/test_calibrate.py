@@ -12,10 +12,10 @@ from hypothesis.extra import numpy as hnp
 
 from tvm_npu.codegen.calibrate import Ranges, calibrate, observe, synthetic_samples
 from tvm_npu.codegen.errors import InputError, QuantizationError
+from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.graph import RELU, Conv2d, Elementwise, Graph
 from tvm_npu.codegen.qpoints import range_q_point, squared_error
 from tvm_npu.codegen.quantize import weight_q_point
-from tvm_npu.codegen.reference import dequantize_tensor, quantize_tensor
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 

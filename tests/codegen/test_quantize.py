@@ -11,6 +11,7 @@ from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.slow_fixed import SlowRun
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedGraph, FixedPad, FixedPool
+from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import (
     NO_CLIP,
@@ -41,7 +42,7 @@ from tvm_npu.codegen.quantize import (
     calibrate,
     quantize,
 )
-from tvm_npu.codegen.reference import dequantize_tensor, quantize_tensor, run_fixed, run_float
+from tvm_npu.codegen.reference import run_fixed, run_float
 
 PLANE = (2, 4, 4)
 

@@ -17,17 +17,15 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
-from tvm_npu.codegen.graph import Affine, Shape, output_extent
-from tvm_npu.codegen.kernels import convolve
-from tvm_npu.codegen.reference import (
+from tvm_npu.codegen.fixed_point import (
     ELEMENT_TYPE,
-    _product_type,
     dequantize_tensor,
     element_limits,
     quantize_tensor,
-    requantize,
-    run_fixed,
 )
+from tvm_npu.codegen.graph import Affine, Shape, output_extent
+from tvm_npu.codegen.kernels import convolve
+from tvm_npu.codegen.reference import _product_type, requantize, run_fixed
 
 ELEMENT_BYTES = st.sampled_from((1, 2))
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from tvm_npu.codegen.errors import GraphError, InputError
+from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import RELU, Affine, Conv2d, Elementwise, Graph, Pool
 from tvm_npu.codegen.quantize import Ranges, calibrate, quantize
-from tvm_npu.codegen.reference import dequantize_tensor, quantize_tensor, run_fixed, run_float
+from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.codegen.sqnr import layer_sqnr
 
 SHAPE = (4, 8, 8)

@@ -13,12 +13,13 @@ from tests.codegen.random_graphs import graphs, random_inputs
 from tvm_npu.codegen.calibrate import calibrate
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.nmp import compile_fixed, generate
 from tvm_npu.codegen.plan import TileLimits
 from tvm_npu.codegen.quantize import quantize
-from tvm_npu.codegen.reference import quantize_tensor, run_fixed
+from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.machine import Machine
 
 PLANNERS = ("tso", "fixed-is", "fixed-os", "fixed-ws", "fixed-ks", "fixed-ofm", "fixed-ks-ofm")
