@@ -11,12 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import struct
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from enum import Enum
-from math import prod
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,97 +22,28 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.sim.errors import MachineError
+from tvm_npu.codegen.program_check import check, require
+from tvm_npu.codegen.program_parts import (
+    DEBUG,
+    FORMAT_VERSION,
+    LARGEST_HEADER_BYTES,
+    MAGIC,
+    PROLOGUE,
+    RELOCATION,
+    SECTIONS,
+    SEGMENTS,
+    WORD_BYTES,
+    Count,
+    Image,
+    InstructionOrigin,
+    LayerEntry,
+    Segment,
+    SegmentSize,
+    TensorSlot,
+    Text,
+)
 from tvm_npu.sim.machine import Machine, machine_from_dict
 from tvm_npu.sim.streams import Stream
-
-MAGIC = b"TVMNPUP\n"
-FORMAT_VERSION = 1
-PROLOGUE = struct.Struct("<8sIIQ32s")
-"""Magic, format version, header bytes, total bytes, SHA-256 of the header."""
-LARGEST_HEADER_BYTES = 1 << 28
-SECTIONS = ("code", "constants", "relocations", "debug")
-WORD_BYTES = 4
-
-
-class Segment(str, Enum):
-    """Parts of a program that get a DRAM address of their own when it is loaded."""
-
-    CODE = "code"
-    CONSTANTS = "constants"
-    ACTIVATIONS = "activations"
-
-
-SEGMENTS = tuple(Segment)
-"""In the order in which they are placed and numbered in the relocation section."""
-
-RELOCATION = np.dtype([("segment", "<u4"), ("offset", "<u4"), ("target", "<u4")])
-DEBUG = np.dtype([("layer", "<i2"), ("stream", "<u2"), ("scope", "<u4")])
-
-Count = Annotated[int, Field(ge=0, le=1 << 40)]
-Text = Annotated[str, Field(max_length=1 << 16)]
-
-
-@dataclass(frozen=True)
-class TensorSlot:
-    """A tensor in memory: batch-free shape, Q-point and place."""
-
-    name: Text
-    shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
-    q_point: Annotated[int, Field(ge=-1024, le=1024)]
-    element_bytes: Literal[1, 2]
-    segment: Segment
-    offset: Count
-
-    @property
-    def size_bytes(self) -> int:
-        return prod(self.shape) * self.element_bytes
-
-
-@dataclass(frozen=True)
-class SegmentSize:
-    size_bytes: Count
-    alignment_bytes: Annotated[int, Field(ge=1, le=1 << 20)]
-
-
-@dataclass(frozen=True)
-class LayerEntry:
-    """One row of the layer table. ``plan`` holds the fields of the plan's dataclass;
-    ``code_begin`` and ``code_end`` are byte offsets in the code."""
-
-    name: Text
-    kind: Text
-    source: tuple[Text, ...]
-    plan: dict[str, Any] | None
-    predicted_cycles: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-    macs: Count
-    code_begin: Count
-    code_end: Count
-
-
-@dataclass(frozen=True)
-class InstructionOrigin:
-    """Where an instruction comes from: layer (None: the program's frame), stream of a DMA
-    instruction, and the registers that hold its tile's loop indices."""
-
-    layer: int | None
-    stream: Stream
-    tile: dict[str, int]
-
-
-@dataclass(frozen=True)
-class Image:
-    """A program placed at an address: what to write into DRAM before it runs."""
-
-    addresses: dict[Segment, int]
-    code: NDArray[np.uint32]
-    constants: bytes
-    entry_address: int
-    parameter_address: int
-    end_address: int
-
-    def address(self, slot: TensorSlot) -> int:
-        return self.addresses[slot.segment] + slot.offset
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,25 +238,20 @@ class _Header(_Part):
 _HEADER: TypeAdapter[_Header] = TypeAdapter(_Header)
 
 
-def _require(condition: bool, what: str, found: object, expected: object) -> None:
-    if not condition:
-        raise ProgramError(f"program file: {what} is {found}, expected {expected}")
-
-
 def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
     """The validated header and the sections whose lengths and sums agree with it."""
     start = data[: len(MAGIC)]
-    _require(start == MAGIC[: len(start)], "magic", start, MAGIC)
-    _require(len(data) >= PROLOGUE.size, "length", len(data), f"at least {PROLOGUE.size}")
+    require(start == MAGIC[: len(start)], "magic", start, MAGIC)
+    require(len(data) >= PROLOGUE.size, "length", len(data), f"at least {PROLOGUE.size}")
     _, version, header_bytes, total, digest = PROLOGUE.unpack_from(data)
-    _require(version == FORMAT_VERSION, "format version", version, FORMAT_VERSION)
-    _require(len(data) == total, "length", len(data), total)
+    require(version == FORMAT_VERSION, "format version", version, FORMAT_VERSION)
+    require(len(data) == total, "length", len(data), total)
     rest = len(data) - PROLOGUE.size
     most = min(rest, LARGEST_HEADER_BYTES)
-    _require(header_bytes <= most, "header length", header_bytes, f"at most {most}")
+    require(header_bytes <= most, "header length", header_bytes, f"at most {most}")
     text = data[PROLOGUE.size : PROLOGUE.size + header_bytes]
     found = hashlib.sha256(text).hexdigest()
-    _require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
+    require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
     try:
         header = _HEADER.validate_json(text, strict=True)
     except ValidationError as error:
@@ -336,15 +259,15 @@ def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
         key = ".".join(str(part) for part in first["loc"]) or "header"
         raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
     names = tuple(section.name for section in header.sections)
-    _require(names == SECTIONS, "list of sections", names, SECTIONS)
+    require(names == SECTIONS, "list of sections", names, SECTIONS)
     size = sum(section.size_bytes for section in header.sections)
-    _require(size == rest - header_bytes, "size of all sections", size, rest - header_bytes)
+    require(size == rest - header_bytes, "size of all sections", size, rest - header_bytes)
     sections = {}
     position = PROLOGUE.size + header_bytes
     for section in header.sections:
         content = data[position : position + section.size_bytes]
         found = hashlib.sha256(content).hexdigest()
-        _require(found == section.sha256, f"SHA-256 of {section.name}", found, section.sha256)
+        require(found == section.sha256, f"SHA-256 of {section.name}", found, section.sha256)
         sections[section.name] = content
         position += section.size_bytes
     for name, unit in (
@@ -353,89 +276,8 @@ def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
         ("relocations", RELOCATION.itemsize),
         ("debug", DEBUG.itemsize),
     ):
-        _require(
+        require(
             len(sections[name]) % unit == 0, f"length of {name}", len(sections[name]),
             f"a multiple of {unit}",
         )  # fmt: skip
     return header, sections
-
-
-def check(program: Program) -> None:
-    """ProgramError when the parts of a program contradict each other."""
-    segments = program.segments
-    _require(set(segments) == set(SEGMENTS), "set of segments", sorted(segments), list(SEGMENTS))
-    try:
-        machine = program.machine_description()
-    except MachineError as error:
-        raise ProgramError(f"program file: {error}") from error
-    sizes = {
-        Segment.CODE: WORD_BYTES * len(program.code),
-        Segment.CONSTANTS: len(program.constants),
-    }
-    for segment, actual in sizes.items():
-        declared = segments[segment].size_bytes
-        _require(declared == actual, f"size of segment {segment.value}", declared, actual)
-    constants = sizes[Segment.CONSTANTS]
-    _require(constants % WORD_BYTES == 0, "size of the constants", constants, "a multiple of 4")
-    limit = machine.dram.capacity_bytes
-    total = sum(size.size_bytes for size in segments.values())
-    _require(total <= limit, "memory of all segments", total, f"at most {limit}")
-    _require(
-        program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
-        "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
-    )  # fmt: skip
-    element_bytes = 2 if program.precision == "int16" else 1
-    for slot in (*program.inputs, *program.outputs, *program.intermediates):
-        end = slot.offset + slot.size_bytes
-        room = segments[slot.segment].size_bytes
-        _require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
-        _require(
-            slot.offset % slot.element_bytes == 0,
-            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.element_bytes}",
-        )  # fmt: skip
-        _require(
-            slot.element_bytes == element_bytes,
-            f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,
-        )  # fmt: skip
-    for layer in program.layers:
-        code = (layer.code_begin, layer.code_end)
-        inside = layer.code_begin <= layer.code_end <= sizes[Segment.CODE]
-        aligned = code[0] % WORD_BYTES == code[1] % WORD_BYTES == 0
-        _require(
-            inside and aligned, f"code of layer {layer.name!r}", code,
-            f"whole instructions within {sizes[Segment.CODE]} bytes",
-        )  # fmt: skip
-    _check_records(program, sizes)
-
-
-def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:
-    relocations, debug = program.relocations, program.debug
-    for name in ("segment", "target"):
-        worst = int(relocations[name].max(initial=0))
-        _require(worst < len(SEGMENTS), f"{name} of a relocation", worst, f"< {len(SEGMENTS)}")
-    for number, segment in enumerate(SEGMENTS):
-        offsets = relocations["offset"][relocations["segment"] == number].astype(np.int64)
-        room = sizes.get(segment, 0)
-        worst = int(offsets.max(initial=-WORD_BYTES))
-        _require(
-            worst + WORD_BYTES <= room, f"offset of a relocation in {segment.value}", worst,
-            f"below {room}",
-        )  # fmt: skip
-        _require(
-            not (offsets % WORD_BYTES).any(), f"a relocation in {segment.value}", "misaligned",
-            "a multiple of 4",
-        )  # fmt: skip
-    _require(len(debug) == len(program.code), "length of the debug map", len(debug),
-             len(program.code))  # fmt: skip
-    layer = int(debug["layer"].max(initial=-1)), int(debug["layer"].min(initial=-1))
-    _require(
-        layer[0] < len(program.layers) and layer[1] >= -1, "layers in the debug map", layer,
-        f"-1 .. {len(program.layers) - 1}",
-    )  # fmt: skip
-    scope = int(debug["scope"].max(initial=0))
-    _require(
-        scope < max(1, len(program.scopes)), "a scope in the debug map", scope,
-        f"< {len(program.scopes)}",
-    )  # fmt: skip
-    stream = int(debug["stream"].max(initial=0))
-    _require(stream < len(Stream), "a stream in the debug map", stream, f"< {len(Stream)}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import CapacityError, EmitError, PlanningError
+from tvm_npu.codegen.errors import CapacityError, EmitError
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -17,7 +17,7 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
-from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.nmp.commands import Affine, Assign, listing, when
 from tvm_npu.codegen.nmp.conventions import (
     CORE,
@@ -33,17 +33,16 @@ from tvm_npu.codegen.nmp.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.parameters import Location
+from tvm_npu.codegen.nmp.planning import PlannedLayer, kind_of, plan_layers
 from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
-from tvm_npu.codegen.nmp.windows import elementwise, flat_problem, window, window_problem
+from tvm_npu.codegen.nmp.windows import elementwise, window
 from tvm_npu.codegen.plan import NO_LIMITS, Planner, TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.plan.window import (
     FlatPlan,
     FlatProblem,
     WindowPlan,
     WindowProblem,
-    plan_flat,
-    plan_window,
 )
 from tvm_npu.codegen.program import (
     DEBUG,
@@ -58,25 +57,8 @@ from tvm_npu.codegen.program import (
 )
 from tvm_npu.sim.machine import Machine
 
-Problem = ConvProblem | WindowProblem | FlatProblem
-Plan = ConvPlan | WindowPlan | FlatPlan
 MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
-
-
-@dataclass(frozen=True)
-class PlannedLayer:
-    """A layer to execute, the question that it asks a planner, and the answer."""
-
-    layer: FixedLayer
-    problem: Problem
-    plan: Plan
-
-    @property
-    def predicted_cycles(self) -> float | None:
-        if isinstance(self.plan, ConvPlan):
-            return None if self.plan.prediction is None else float(self.plan.prediction.cycles)
-        return float(self.plan.cycles)
 
 
 @dataclass(frozen=True)
@@ -140,93 +122,6 @@ def generate(
         operands = constants.operands(one.layer, storage)
         codes.append(_code(one, storage.shapes, machine, operands))
     return Generated(storage, planned, tuple(codes), bytes(constants.data), chosen.name)
-
-
-def plan_layers(
-    storage: Storage, element_bytes: int, machine: Machine, chosen: Planner, limits: TileLimits
-) -> tuple[PlannedLayer, ...]:
-    """A plan for every layer; equal problems are planned once."""
-    answers: dict[Problem, Plan | Infeasible] = {}
-    planned = []
-    for layer in storage.layers:
-        problem = problem_of(layer, storage.shapes, element_bytes)
-        if problem not in answers:
-            if isinstance(problem, ConvProblem):
-                answers[problem] = chosen.plan(problem, machine)
-            elif isinstance(problem, WindowProblem):
-                answers[problem] = _limited(plan_window(problem, machine), limits)
-            else:
-                answers[problem] = plan_flat(problem, machine)
-        answer = answers[problem]
-        if isinstance(answer, Infeasible):
-            raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
-        planned.append(PlannedLayer(layer, problem, answer))
-    return tuple(planned)
-
-
-def problem_of(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Problem:
-    """What a planner is asked for ``layer``."""
-    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
-    if isinstance(layer, FixedConv):
-        return conv_problem(layer, in_shape, out_shape, element_bytes)
-    if isinstance(layer, FixedPool | FixedPad):
-        return window_problem(layer, in_shape, out_shape, element_bytes)
-    if isinstance(layer, FixedElementwise):
-        return flat_problem(layer, out_shape, element_bytes)
-    raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
-
-
-def conv_problem(
-    layer: FixedConv, in_shape: Shape, out_shape: Shape, element_bytes: int
-) -> ConvProblem:
-    """A 1x1 convolution of a 1x1 map is a fully connected layer, whatever its stride."""
-    channels, in_rows, in_columns = chw(in_shape)
-    filters, rows, columns = chw(out_shape)
-    kernel = (layer.weight.shape[2], layer.weight.shape[3])
-    if layer.is_dense:
-        channels, in_rows, in_columns = channels * in_rows * in_columns, 1, 1
-        filters, rows, columns = filters * rows * columns, 1, 1
-    is_point = (in_rows, in_columns, *kernel, *layer.padding) == (1, 1, 1, 1, 0, 0, 0, 0)
-    return ConvProblem(
-        filters=filters,
-        channels=channels,
-        groups=layer.groups,
-        rows=rows,
-        columns=columns,
-        in_rows=in_rows,
-        in_columns=in_columns,
-        kernel=kernel,
-        stride=(1, 1) if is_point else layer.stride,
-        dilation=(1, 1) if kernel == (1, 1) else layer.dilation,
-        padding=layer.padding,
-        element_bytes=element_bytes,
-        has_residual=len(layer.inputs) > 1,
-        is_dense=layer.is_dense or (is_point and layer.groups == 1),
-    )
-
-
-def kind_of(layer: FixedLayer) -> str:
-    """The layer table's word for a layer."""
-    if isinstance(layer, FixedConv):
-        return "dense" if layer.is_dense else "conv"
-    if isinstance(layer, FixedPool):
-        return f"{layer.kind}_pool"
-    if isinstance(layer, FixedElementwise):
-        return layer.op
-    return "pad"
-
-
-def _limited(plan: WindowPlan | Infeasible, limits: TileLimits) -> WindowPlan | Infeasible:
-    if isinstance(plan, Infeasible):
-        return plan
-    return WindowPlan(
-        plan.row_slices,
-        plan.channel_slices,
-        min(plan.tile_channels, limits.max_tile_m or plan.tile_channels),
-        min(plan.tile_r, limits.max_tile_r or plan.tile_r),
-        min(plan.tile_c, limits.max_tile_c or plan.tile_c),
-        plan.cycles,
-    )
 
 
 def _code(
