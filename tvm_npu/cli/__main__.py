@@ -1,0 +1,9 @@
+"""``python -m tvm_npu.cli``."""
+
+from __future__ import annotations
+
+import sys
+
+from tvm_npu.cli.entry import main
+
+sys.exit(main())

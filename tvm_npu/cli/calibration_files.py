@@ -1,0 +1,157 @@
+"""Calibration data from a folder or a file: .npy, .npz and .png -> samples of model inputs.
+
+| file | holds |
+|---|---|
+| .npz | arrays by input name (a single unnamed array for a model with one input) |
+| .npy | the array of the model's one input |
+| .png | one image for the model's one input: values 0..255 as float, no other scaling |
+
+Arrays have any whole number of batches in front; for a model of batch 1 the batch axis may be
+missing. A PNG must have exactly the input's rows and columns; grey or colour follows the input's
+channels (1 or 3; NCHW, or NHWC when that is what the input looks like). Folders are read in the
+order of their file names; sub-folders and other files are left out.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.calibration import InputSpec, Sample, samples_from
+from tvm_npu.errors import CalibrationError
+
+Array = NDArray[Any]
+Inputs = tuple[InputSpec, ...]
+
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, MemoryError, SyntaxError, NotImplementedError,
+           RuntimeError, zipfile.BadZipFile, zlib.error)  # fmt: skip
+"""What NumPy, zipfile and Pillow raise on files that are damaged or not what they are called."""
+
+
+@dataclass(frozen=True)
+class CalibrationFiles:
+    """Samples read file by file, every time that they are iterated; checked as they are read."""
+
+    files: tuple[Path, ...]
+    inputs: Inputs
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Raises CalibrationError that names the file, what is wrong and what is wanted."""
+        for path in self.files:
+            try:
+                arrays = _READERS[path.suffix.lower()](path, self.inputs)
+                yield from samples_from(arrays, self.inputs)
+            except CalibrationError as error:
+                raise CalibrationError(f"{str(path)!r}: {error}") from error
+            except _DAMAGE as error:
+                reason = str(error) or type(error).__name__
+                raise CalibrationError(f"cannot read {str(path)!r}: {reason}") from error
+
+
+def calibration_files(path: Path) -> tuple[Path, ...]:
+    """The files at ``path``. Raises CalibrationError when it is nothing that can be read."""
+    kinds = ", ".join(_READERS)
+    if path.is_dir():
+        entries = sorted(entry for entry in path.iterdir() if entry.is_file())
+        files = tuple(entry for entry in entries if entry.suffix.lower() in _READERS)
+        if not files:
+            others = f"; it holds {len(entries)} other files" if entries else "; it is empty"
+            raise CalibrationError(f"no {kinds} file in folder {str(path)!r}{others}")
+        return files
+    if not path.exists():
+        raise CalibrationError(f"there is no calibration folder or file {str(path)!r}")
+    if path.suffix.lower() not in _READERS:
+        raise CalibrationError(f"{str(path)!r} is neither a folder nor a file of kind {kinds}")
+    return (path,)
+
+
+def _npy(path: Path, inputs: Inputs) -> dict[str, Array]:
+    spec = _only(inputs, ".npy")
+    array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray):
+        raise CalibrationError("not a .npy file, whatever its name says")
+    return {spec.name: _with_batch(array, spec)}
+
+
+def _npz(path: Path, inputs: Inputs) -> dict[str, Array]:
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        raise CalibrationError("not a .npz file, whatever its name says")
+    with loaded:
+        arrays = {name: loaded[name] for name in loaded.files}
+    if list(arrays) == ["arr_0"] and len(inputs) == 1:
+        arrays = {inputs[0].name: arrays["arr_0"]}
+    specs = {spec.name: spec for spec in inputs}
+    return {
+        name: _with_batch(array, specs[name]) if name in specs else array
+        for name, array in arrays.items()
+    }
+
+
+def _png(path: Path, inputs: Inputs) -> dict[str, Array]:
+    from PIL import Image
+
+    spec = _only(inputs, ".png")
+    layout = _image_layout(spec)
+    if layout is None:
+        raise CalibrationError(
+            f"input {spec.name!r} has shape {spec.shape}; an image needs batch 1 and 1 or 3 "
+            "channels"
+        )
+    channels, rows, columns, channels_first = layout
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            if image.size != (columns, rows):
+                raise CalibrationError(
+                    f"the image has {image.size[1]} rows and {image.size[0]} columns; input "
+                    f"{spec.name!r} takes {rows} rows and {columns} columns"
+                )
+            if image.mode.startswith(("I", "F")):
+                raise CalibrationError("the image has 16 bits a channel; 8 are supported")
+            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"), np.float32)
+    except Image.DecompressionBombError as error:
+        raise CalibrationError(str(error)) from error
+    pixels = pixels.reshape(rows, columns, channels)
+    if channels_first:
+        pixels = pixels.transpose(2, 0, 1)
+    return {spec.name: np.ascontiguousarray(pixels[None], np.dtype(spec.dtype))}
+
+
+def _image_layout(spec: InputSpec) -> tuple[int, int, int, bool] | None:
+    """(channels, rows, columns, channels first?) of an input that one image fits."""
+    if len(spec.shape) != 4 or spec.shape[0] != 1:
+        return None
+    _, first, second, third = spec.shape
+    if first in (1, 3):
+        return first, second, third, True
+    return (third, first, second, False) if third in (1, 3) else None
+
+
+def _with_batch(array: Array, spec: InputSpec) -> Array:
+    """``array``, with a batch axis when only that is missing."""
+    one_image = spec.shape[:1] == (1,) and array.shape == spec.shape[1:]
+    return array[None] if one_image else array
+
+
+def _only(inputs: Inputs, kind: str) -> InputSpec:
+    if len(inputs) != 1:
+        names = ", ".join(repr(spec.name) for spec in inputs)
+        raise CalibrationError(
+            f"a {kind} file feeds one input, but the model has {len(inputs)} ({names}): use .npz "
+            "files with an array for each"
+        )
+    return inputs[0]
+
+
+_READERS: dict[str, Callable[[Path, Inputs], dict[str, Array]]] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".png": _png,
+}

@@ -1,0 +1,80 @@
+"""``tvm-npu compile``: one program file for each NPU region of a model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import write_bytes
+from tvm_npu.cli.model_job import (
+    PARTITION_STEPS,
+    add_model_arguments,
+    compiled,
+    load_and_partition,
+)
+from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.terminal import Terminal
+
+SUMMARY = "compile a model's NPU regions to program files"
+DESCRIPTION = """\
+Imports an ONNX model into TVM and writes every NPU region as a program file, DIR/<region>.npu:
+code, constants, memory map and debug map, for 'tvm-npu disasm' and tvm_npu.runtime.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu compile lenet.onnx -o programs/
+  tvm-npu compile lenet.onnx -o programs/ --planner fixed-ws --calibration digits.npz
+  tvm-npu disasm programs/tvmgen_default_npu_main_0.npu
+"""
+SUFFIX = ".npu"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="DIR",
+        help="folder for the program files; made when it is not there",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    folder = args.output
+    if folder.exists() and not folder.is_dir():
+        raise CliError(f"cannot write into {str(folder)!r}: it is no folder")
+    rows = []
+    with terminal.steps() as steps:
+        job = load_and_partition(args, terminal, steps)
+        from tvm_npu.codegen.program import Program
+
+        steps.expect(PARTITION_STEPS + len(job.partitioned.symbols))
+        for symbol, content in compiled(job, steps):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                reason = error.strerror or error
+                raise CliError(f"cannot make folder {str(folder)!r}: {reason}") from error
+            path = folder / f"{symbol}{SUFFIX}"
+            write_bytes(path, content)
+            program = Program.from_bytes(content)
+            predicted = sum(layer.predicted_cycles or 0.0 for layer in program.layers)
+            rows.append(
+                (
+                    str(path),
+                    f"{len(program.layers):,}",
+                    f"{len(content):,}",
+                    f"{4 * len(program.code):,}",
+                    f"{len(program.constants):,}",
+                    f"{predicted:,.0f}",
+                )
+            )
+    headings = ("program", "layers", "file\nbytes", "code\nbytes", "constants\nbytes",
+                "predicted\ncycles")  # fmt: skip
+    columns = [
+        Column(heading, tuple(row[index] for row in rows), name=index == 0)
+        for index, heading in enumerate(headings)
+    ]
+    # A path must be whole to be of use: too narrow a terminal wraps the lines instead.
+    console = terminal.out
+    console.print(make_table(columns, max(console.width, 10_000)), soft_wrap=True)
+    return 0

@@ -1,0 +1,116 @@
+"""``tvm-npu disasm``: a program file, or the programs in a compiled library, as assembly."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import read_bytes
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.codegen.nmp.annotate import code_comments
+from tvm_npu.codegen.program import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
+from tvm_npu.sim.isa.disassembler import disassemble_code
+
+SUMMARY = "show a compiled program as assembly"
+DESCRIPTION = """\
+Shows a program as assembly, at the addresses at which it is run, with labels, a heading for each
+layer, and comments that say which stream an instruction moves and where tile indices are kept.
+PROGRAM is a file of 'tvm-npu compile', or a library that TVM's export_library wrote (all programs
+in it are shown). The text assembles back to the same words.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu disasm programs/tvmgen_default_npu_main_0.npu
+  tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
+  tvm-npu disasm lenet.so
+"""
+_ELF = b"\x7fELF"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("program", type=Path, metavar="PROGRAM.npu|MODEL.so")
+    parser.add_argument("--layer", metavar="NAME", help="only this layer")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    content = read_bytes(args.program, "program")
+    if content.startswith(_ELF):
+        programs = programs_in(content)
+        if not programs:
+            raise CliError(f"{str(args.program)!r} holds no NPU program")
+    else:
+        try:
+            programs = [Program.from_bytes(content)]
+        except ProgramError as error:
+            raise CliError(f"{str(args.program)!r}: {error}") from error
+    texts = [listing(program, args.layer) for program in programs]
+    found = [text for text in texts if text is not None]
+    if not found:
+        names = dict.fromkeys(layer.name for program in programs for layer in program.layers)
+        raise CliError(f"no layer {args.layer!r}; the layers are {', '.join(names)}")
+    terminal.out.file.write("\n".join(found))
+    return 0
+
+
+def programs_in(library: bytes) -> list[Program]:
+    """The whole and sound programs that lie anywhere in ``library``, in their order there."""
+    programs = []
+    position = library.find(MAGIC)
+    while position >= 0:
+        following = position + 1
+        prologue = library[position : position + PROLOGUE.size]
+        if len(prologue) == PROLOGUE.size:
+            total = PROLOGUE.unpack(prologue)[3]
+            try:
+                programs.append(Program.from_bytes(library[position : position + total]))
+                following = position + total
+            except ProgramError:
+                pass  # the magic alone, as in this code's own constants
+        position = library.find(MAGIC, following)
+    return programs
+
+
+def listing(program: Program, layer: str | None = None) -> str | None:
+    """Assembly of ``program``, or of one layer; None when it has no such layer."""
+    base = program.machine_description().dram.base_address
+    image = program.image(base)
+    parts = [(0, len(image.code))]
+    if layer is not None:
+        parts = [
+            (entry.code_begin // WORD_BYTES, entry.code_end // WORD_BYTES)
+            for entry in program.layers
+            if entry.name == layer
+        ]
+        if not parts:
+            return None
+    comments = code_comments(program)
+    start = image.addresses[Segment.CODE]
+    texts = [_heading(program, image.addresses)]
+    for begin, end in parts:
+        inside = {at - begin: text for at, text in comments.items() if begin <= at < end}
+        code = image.code[begin:end]
+        texts.append(disassemble_code(code, start + WORD_BYTES * begin, inside))
+    return "\n".join(texts)
+
+
+def _heading(program: Program, addresses: dict[Segment, int]) -> str:
+    lines = [
+        f"program {program.name}: {program.machine['name']}, {program.precision}, planner "
+        f"{program.planner}"
+    ]
+    for segment, address in addresses.items():
+        size = program.segments[segment].size_bytes
+        lines.append(f"{segment.value:<11} {address:#010x}, {size:,} bytes")
+    for what, slots in (("input", program.inputs), ("output", program.outputs)):
+        lines += [f"{what} {_slot(slot, addresses)}" for slot in slots]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _slot(slot: TensorSlot, addresses: dict[Segment, int]) -> str:
+    shape = "x".join(map(str, slot.shape))
+    return (
+        f"{slot.name}: {shape} int{8 * slot.element_bytes}, Q-point {slot.q_point}, at "
+        f"{addresses[slot.segment] + slot.offset:#010x}"
+    )

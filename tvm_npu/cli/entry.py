@@ -1,0 +1,118 @@
+"""Reads the command line, runs one command, turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from types import ModuleType
+
+from tvm_npu import __version__
+from tvm_npu.cli import (
+    compile_command,
+    disasm_command,
+    elf_command,
+    machines_command,
+    planners_command,
+    profile_command,
+)
+from tvm_npu.cli.errors import UsageError
+from tvm_npu.cli.terminal import one_line, open_terminal
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+
+COMMANDS: dict[str, ModuleType] = {
+    "profile": profile_command,
+    "compile": compile_command,
+    "disasm": disasm_command,
+    "run-elf": elf_command,
+    "machines": machines_command,
+    "planners": planners_command,
+}
+EPILOG = """\
+exit codes: 0 done; 1 the job failed (a file, model, machine or data that does not work);
+2 the command line is wrong
+
+examples:
+  tvm-npu profile lenet.onnx
+  tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu compile lenet.onnx -o programs/
+  tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
+  tvm-npu machines nmp-4x8
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs ``argv`` (default: the process's arguments); returns the exit code."""
+    parser = make_parser()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as stop:  # argparse: after --help, --version or a usage error
+        return int(stop.code or OK)
+    terminal = open_terminal()
+    debug = getattr(args, "debug", False)
+    try:
+        with terminal.warnings_as_notes(everybody=debug):
+            code: int = COMMANDS[args.command].run(args, terminal)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"tvm-npu {args.command}: error: {one_line(str(error))}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; nothing may be flushed into the pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        print(f"tvm-npu {args.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        print(f"tvm-npu {args.command}: error: {explained(error)}", file=sys.stderr)
+        return FAILED
+
+
+def explained(error: Exception) -> str:
+    """One line about an error. The project's own say it themselves."""
+    text = one_line(str(error))
+    modules = {base.__module__.split(".")[0] for base in type(error).__mro__}
+    if "tvm_npu" in modules:
+        return text
+    if isinstance(error, ModuleNotFoundError) and error.name in ("tvm", "onnx"):
+        return f"this needs {error.name}: pip install 'tvm-npu[relay]'"
+    if isinstance(error, MemoryError):
+        return f"out of memory {text}".rstrip()
+    return f"{type(error).__name__}: {text} (unexpected; --debug shows where)"
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tvm-npu",
+        description="CNNs on a simulated NPU, by way of TVM.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"tvm-npu {__version__}")
+    common = argparse.ArgumentParser(add_help=False)
+    for place in (parser, common):
+        place.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS,
+            help="show tracebacks and the warnings of libraries",
+        )  # fmt: skip
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", title="commands"
+    )
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=module.SUMMARY,
+            description=module.DESCRIPTION,
+            epilog=module.EXAMPLES,
+            parents=[common],
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+    return parser

@@ -1,0 +1,62 @@
+"""Result files: whole or not there at all, and known to be writable before long work begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.cli.errors import CliError
+
+
+def check_writable(path: Path) -> None:
+    """CliError when ``path`` cannot become a file: better before the work than after it."""
+    if path.is_dir():
+        raise CliError(f"cannot write {str(path)!r}: it is a folder")
+    parent = Path(os.path.realpath(path)).parent
+    if not parent.is_dir():
+        raise CliError(f"cannot write {str(path)!r}: there is no folder {str(parent)!r}")
+    if not os.access(path if path.exists() else parent, os.W_OK):
+        raise CliError(f"cannot write {str(path)!r}: permission denied")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """A temporary file beside ``path``, then a rename; straight into pipes and devices."""
+    check_writable(path)
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file():
+            target.write_bytes(data)
+            return
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise CliError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Indented, keys in the given order; NaN is refused, since JSON has none."""
+    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
+    write_bytes(path, text.encode() + b"\n")
+
+
+def read_bytes(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CliError(f"cannot read {what} {str(path)!r}: {error.strerror or error}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

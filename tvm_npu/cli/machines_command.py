@@ -1,0 +1,80 @@
+"""``tvm-npu machines``: the built-in machines, or all keys of one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.sim.machine import ELEMENT_BYTES, Machine, load_machine, machine_names
+
+SUMMARY = "list the built-in machines, or show one"
+DESCRIPTION = """\
+Without NAME: a table of the machines that come with the package. With NAME, or a machine file:
+all its keys, checked, as they stand in a machine file.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu machines
+  tvm-npu machines nmp-4x8
+  tvm-npu machines my-npu.toml --json my-npu.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME|FILE")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same there, too")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.json is not None:
+        check_writable(args.json)
+    content: Any
+    if args.name is None:
+        machines = [load_machine(name) for name in machine_names()]
+        content = {"machines": [machine.model_dump() for machine in machines]}
+        _print_table(machines, terminal)
+    else:
+        content = load_machine(args.name).model_dump()
+        _print_keys(content, terminal)
+    if args.json is not None:
+        write_json(args.json, content)
+    return 0
+
+
+def _print_table(machines: list[Machine], terminal: Terminal) -> None:
+    columns = [
+        Column("name", tuple(machine.name for machine in machines), name=True),
+        Column("isa", tuple(machine.isa for machine in machines), name=True),
+        Column("cores", tuple(str(machine.core_count) for machine in machines)),
+        Column("MHz", tuple(f"{machine.frequency_mhz:g}" for machine in machines)),
+        *(
+            Column(
+                f"{precision}\nMACs/cycle",
+                tuple(f"{m.core_count * m.macs_per_cycle(size):,}" for m in machines),
+            )
+            for precision, size in ELEMENT_BYTES.items()
+        ),
+        Column("description", tuple(machine.description for machine in machines), prose=True),
+    ]
+    terminal.out.print(make_table(columns, terminal.out.width))
+
+
+def _print_keys(values: Mapping[str, Any], terminal: Terminal) -> None:
+    pairs = list(_flat(values))
+    width = max(len(key) for key, _ in pairs)
+    for key, value in pairs:
+        terminal.out.print(f"{key:<{width}}  {value}", soft_wrap=True)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """``{"mac": {"bits": 8}}`` -> ``("mac.bits", 8)``; addresses as hexadecimal numbers."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", hex(value) if key.endswith("_address") else value

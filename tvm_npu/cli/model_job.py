@@ -1,0 +1,123 @@
+"""What `profile` and `compile` share: their options, and ONNX file -> partitioned model."""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
+from tvm_npu.cli.terminal import Steps, Terminal
+from tvm_npu.codegen.plan import planner_names
+from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
+from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, make_options
+from tvm_npu.sim.machine import ELEMENT_BYTES
+
+if TYPE_CHECKING:
+    from tvm_npu.relay.onnx_steps import PartitionedModel
+
+PARTITION_STEPS = 2
+"""Steps of progress in `load_and_partition`."""
+
+
+@dataclass(frozen=True)
+class ModelJob:
+    """A partitioned model and what it was made with; ``calibration`` None: random input."""
+
+    path: Path
+    options: NpuOptions
+    inputs: tuple[InputSpec, ...]
+    calibration: Iterable[Sample] | None
+    partitioned: PartitionedModel
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument(
+        "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
+        help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
+    )
+    parser.add_argument(
+        "--planner", choices=planner_names(), default=DEFAULT_PLANNER, metavar="NAME",
+        help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--calibration", type=Path, metavar="DIR|NPZ",
+        help="inputs from which number ranges are taken: a folder of .npy, .npz and .png files, "
+        "or one such file; .npz files hold arrays by input name, PNG images must have the "
+        "input's rows and columns and are fed as 0..255 float. Without it: random input",
+    )  # fmt: skip
+    parser.add_argument(
+        "--percentile", type=float, metavar="P",
+        help="share of calibration values that ranges keep, above 0 up to 100 (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of random input (default: 0)"
+    )
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
+        help="shape of an input that the model leaves open; once for each such input",
+    )  # fmt: skip
+
+
+def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Steps) -> ModelJob:
+    """Raises CliError when no operator runs on the NPU, and the typed errors of the door."""
+    shapes = parse_shapes(args.shape)
+    options = make_options(
+        args.machine,
+        precision=args.precision,
+        planner=args.planner,
+        percentile=args.percentile,
+        seed=args.seed,
+    )
+    files = None if args.calibration is None else calibration_files(args.calibration)
+    steps.begin("reading the model")
+    model = read_onnx(args.model)
+    known, notes = input_shapes(model, shapes)
+    for note in notes:
+        terminal.note(note)
+    steps.begin("importing the model into TVM")
+    from tvm_npu.relay.onnx_steps import import_onnx
+
+    imported = import_onnx(model, known)
+    del model
+    steps.done()
+    calibration = None if files is None else CalibrationFiles(files, imported.inputs)
+    if calibration is None:
+        terminal.note(
+            f"no --calibration: number ranges come from random input (standard normal, seed "
+            f"{options.seed}); accuracy on real data is unknown"
+        )
+    steps.begin("partitioning and calibrating")
+    with warnings.catch_warnings():
+        for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
+            warnings.simplefilter("ignore", said_here)
+        partitioned = imported.partition(options, calibration)
+    steps.done()
+    report = partitioned.report
+    if not report.regions:
+        if report.refusals:
+            terminal.out.print(report.why_not_table())
+        raise CliError(
+            f"no operator of {str(args.model)!r} runs on the NPU: {len(report.refusals)} stay on "
+            "the CPU"
+        )
+    return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
+
+
+def compiled(job: ModelJob, steps: Steps) -> Iterator[tuple[str, bytes]]:
+    """(symbol, Program file) of every region, in execution order; one step each."""
+    symbols = job.partitioned.symbols
+    for number, symbol in enumerate(symbols, 1):
+        steps.begin(f"planning and compiling region {number} of {len(symbols)}")
+        yield symbol, job.partitioned.program(symbol)
+        steps.done()

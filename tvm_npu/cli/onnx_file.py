@@ -1,0 +1,130 @@
+"""ONNX files and the shapes of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.cli.errors import CliError, UsageError
+from tvm_npu.cli.files import read_bytes
+
+Shape = tuple[int, ...]
+LARGEST_EXTENT = 1 << 31
+
+
+def parse_shapes(texts: list[str]) -> dict[str, Shape]:
+    """``["image=1,3,224,224"]`` -> ``{"image": (1, 3, 224, 224)}``. Raises UsageError."""
+    shapes: dict[str, Shape] = {}
+    for text in texts:
+        name, equals, extents = text.rpartition("=")
+        try:
+            shape = tuple(int(extent) for extent in extents.split(","))
+        except ValueError:
+            shape = ()
+        if not (name and equals and shape and all(0 < n < LARGEST_EXTENT for n in shape)):
+            raise UsageError(
+                f"argument --shape: {text!r} is not NAME=EXTENT,EXTENT,... with positive extents, "
+                "for example image=1,3,224,224"
+            )
+        if name in shapes:
+            raise UsageError(f"argument --shape: input {name!r} is given twice")
+        shapes[name] = shape
+    return shapes
+
+
+def read_onnx(path: Path) -> Any:
+    """The model in ``path`` (an onnx.ModelProto, with its external data). Raises CliError."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    content = read_bytes(path, "model")
+    try:
+        model = onnx.load_model_from_string(content)
+    except (DecodeError, ValueError) as error:
+        raise CliError(f"{str(path)!r} is not an ONNX model: {error}") from error
+    # Protocol buffers read many a foreign file as a message of unknown fields.
+    if not (model.graph.node and model.graph.output and model.opset_import):
+        raise CliError(
+            f"{str(path)!r} is not an ONNX model: {len(content)} bytes with "
+            f"{len(model.graph.node)} operators and {len(model.graph.output)} outputs"
+        )
+    try:
+        onnx.load_external_data_for_model(model, str(path.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise CliError(f"cannot read the weights beside {str(path)!r}: {error}") from error
+    return model
+
+
+def input_shapes(model: Any, given: Mapping[str, Shape]) -> tuple[dict[str, Shape], list[str]]:
+    """(shape of every input, notes for the user). An open batch extent is taken as 1.
+
+    Raises CliError for open extents that ``given`` does not fill and for shapes that contradict
+    the model.
+    """
+    weights = {tensor.name for tensor in model.graph.initializer}
+    inputs = [value for value in model.graph.input if value.name not in weights]
+    names = [value.name for value in inputs]
+    for name in given:
+        if name not in names:
+            raise CliError(f"--shape {name}: the model has no such input; it has {_listed(names)}")
+    shapes, notes = {}, []
+    for value in inputs:
+        declared = _declared(value)
+        shape = given.get(value.name)
+        if shape is None:
+            shape, filled = _with_batch(value.name, declared)
+            if filled:
+                notes.append(
+                    f"the batch extent of input {value.name!r} is open: taken as 1 "
+                    f"(--shape {value.name}=... sets it)"
+                )
+        elif declared is not None:
+            _check_given(value.name, shape, declared)
+        shapes[value.name] = shape
+    return shapes, notes
+
+
+Declared = tuple[int | str, ...]
+
+
+def _declared(value: Any) -> Declared | None:
+    """Extents as the model states them: numbers, or the name of an open one; None: no rank."""
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise CliError(f"input {value.name!r} is a {kind}; only tensors are supported")
+    if not value.type.tensor_type.HasField("shape"):
+        return None
+    return tuple(
+        int(dim.dim_value) if dim.dim_value > 0 else (dim.dim_param or "?")
+        for dim in value.type.tensor_type.shape.dim
+    )
+
+
+def _with_batch(name: str, declared: Declared | None) -> tuple[Shape, bool]:
+    if declared is not None:
+        filled = tuple(
+            1 if position == 0 and isinstance(extent, str) else extent
+            for position, extent in enumerate(declared)
+        )
+        shape = tuple(extent for extent in filled if isinstance(extent, int))
+        if len(shape) == len(filled):
+            return shape, filled != declared
+    known = "no shape" if declared is None else f"the open shape ({_listed(declared)})"
+    raise CliError(f"input {name!r} has {known}; set it with --shape {name}=1,3,224,224 (say)")
+
+
+def _check_given(name: str, shape: Shape, declared: Declared) -> None:
+    fits = len(shape) == len(declared) and all(
+        isinstance(wanted, str) or wanted == extent
+        for extent, wanted in zip(shape, declared, strict=True)
+    )
+    if not fits:
+        raise CliError(
+            f"--shape {name}={','.join(map(str, shape))} contradicts the model, which says "
+            f"({_listed(declared)})"
+        )
+
+
+def _listed(items: Any) -> str:
+    return ", ".join(map(str, items))

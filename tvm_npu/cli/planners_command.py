@@ -1,0 +1,51 @@
+"""``tvm-npu planners``: the names that ``--planner`` takes."""
+
+from __future__ import annotations
+
+import argparse
+
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.codegen.plan import planner, planner_names
+
+SUMMARY = "list the planners"
+DESCRIPTION = """\
+The planners that decide how a layer is cut into tiles and spread over cores, as --planner takes
+them.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu planners
+  tvm-npu profile lenet.onnx --planner fixed-ws
+"""
+
+SUMMARIES = {
+    "tso": "tensor slicing optimization: every split, schedule and tile, DRAM bursts counted",
+    "tso-noburst": "the same search by bytes alone",
+    "fixed-ks": "tso with filters spread over all TLEs",
+    "fixed-ks-ofm": "tso with filters and output rows spread over TLEs",
+    "fixed-ofm": "tso with output rows spread over all TLEs",
+    "fixed-is": "tso with the input-stationary schedule only",
+    "fixed-os": "tso with the output-stationary schedule only",
+    "fixed-ws": "tso with the weight-stationary schedule only",
+}
+
+
+def summary(name: str) -> str:
+    """One line about a planner: from the table, else the first line of its class's docstring."""
+    known = SUMMARIES.get(name)
+    if known is not None:
+        return known
+    documented = (type(planner(name)).__doc__ or "").strip()
+    return documented.split("\n")[0]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    names = planner_names()
+    width = max(map(len, names))
+    for name in names:
+        terminal.out.print(f"{name:<{width}}  {summary(name)}", soft_wrap=True)
+    return 0

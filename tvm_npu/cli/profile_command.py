@@ -1,0 +1,129 @@
+"""``tvm-npu profile``: where a model's cycles and bytes go, layer by layer."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable, Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_npu.calibration import Sample, synthetic
+from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.model_job import (
+    PARTITION_STEPS,
+    ModelJob,
+    add_model_arguments,
+    compiled,
+    load_and_partition,
+)
+from tvm_npu.cli.terminal import Steps, Terminal
+
+if TYPE_CHECKING:
+    from tvm_npu.cli.profile import Profile
+
+SUMMARY = "run a model on the simulated NPU and show what every layer costs"
+DESCRIPTION = """\
+Imports an ONNX model into TVM, compiles its NPU regions and runs inferences on the simulator.
+Shows a row for each layer, totals, and what stays on the CPU and why.
+
+Input is the calibration data, in order, or random when there is none. Figures are those of one
+inference (its whole batch), averaged over the runs.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu profile lenet.onnx
+  tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu profile open.onnx --shape image=1,3,224,224 --machine my-npu.toml --no-timing
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_arguments(parser)
+    parser.add_argument(
+        "--runs", type=_positive, default=1, metavar="N", help="inferences (default: 1)"
+    )
+    parser.add_argument(
+        "--no-timing", dest="timing", action="store_false",
+        help="values, MACs and bytes only: faster, no cycles",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.json is not None:
+        check_writable(args.json)
+    seconds: dict[str, float] = {}
+    with terminal.steps() as steps:
+        begin = time.perf_counter()
+        job = load_and_partition(args, terminal, steps)
+        seconds["import_and_partition"] = time.perf_counter() - begin
+        regions = len(job.partitioned.report.regions)
+        steps.expect(PARTITION_STEPS + regions + args.runs)
+        profile = _profile(job, args, steps, seconds)
+    from tvm_npu.cli.profile_tables import print_profile
+
+    print_profile(profile, terminal.out)
+    if args.json is not None:
+        write_json(args.json, profile.to_dict())
+    return 0
+
+
+def _profile(
+    job: ModelJob, args: argparse.Namespace, steps: Steps, seconds: dict[str, float]
+) -> Profile:
+    from tvm_npu.cli.profile import Profile, RegionRun, layer_rows, totals
+    from tvm_npu.codegen.program import Program
+
+    begin = time.perf_counter()
+    runs = [
+        RegionRun(symbol, Program.from_bytes(content), args.timing)
+        for symbol, content in compiled(job, steps)
+    ]
+    seconds["compile"] = time.perf_counter() - begin
+    begin = time.perf_counter()
+    samples = _announced(islice(_samples(job), args.runs), args.runs, steps)
+    job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
+    seconds["simulate"] = time.perf_counter() - begin
+    rows = [row for run in runs for row in layer_rows(run)]
+    random = f"random (standard normal, seed {job.options.seed})"
+    return Profile(
+        model=str(job.path),
+        machine=job.options.machine.name,
+        frequency_mhz=job.options.machine.frequency_mhz,
+        precision=job.options.precision,
+        planner=job.options.planner,
+        timing=args.timing,
+        runs=args.runs,
+        images_per_run=runs[0].runs[0].runs,
+        input=random if job.calibration is None else "the calibration data",
+        calibration=random if job.calibration is None else str(args.calibration),
+        layers=tuple(rows),
+        totals=totals(runs, rows),
+        report=job.partitioned.report,
+        host_seconds=seconds,
+    )
+
+
+def _samples(job: ModelJob) -> Iterator[Sample]:
+    """Inputs without end: calibration samples over and over, or random ones."""
+    if job.calibration is not None:
+        return cycle(job.calibration)
+    return cycle(synthetic(job.inputs, job.options.seed))
+
+
+def _announced(samples: Iterable[Sample], count: int, steps: Steps) -> Iterator[Sample]:
+    """``samples``; the bar moves as they are taken."""
+    for number, sample in enumerate(samples, 1):
+        first = ": the first ever compiles the simulator" if number == 1 else ""
+        steps.begin(f"simulating inference {number} of {count}{first}")
+        yield sample
+        steps.done()
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value

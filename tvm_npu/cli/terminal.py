@@ -1,0 +1,90 @@
+"""What the commands write to: tables on stdout, notes and progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+WIDTH_OF_A_FILE = 160
+"""Columns when stdout is no terminal and COLUMNS is not set: every table fits unshortened."""
+
+
+@dataclass(frozen=True)
+class Terminal:
+    """``out`` for results, ``err`` for everything about the way there."""
+
+    out: Console
+    err: Console
+
+    def note(self, text: str) -> None:
+        self.err.print(f"note: {one_line(text)}", soft_wrap=True)
+
+    @contextmanager
+    def steps(self, total: int | None = None) -> Iterator[Steps]:
+        """A progress bar while the block runs; nothing at all unless stderr is a terminal."""
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TimeElapsedColumn(),
+            console=self.err,
+            transient=True,
+            disable=not self.err.is_terminal,
+        ) as progress:
+            yield Steps(progress, total)
+
+    @contextmanager
+    def warnings_as_notes(self, everybody: bool) -> Iterator[None]:
+        """The project's warnings become notes; those of libraries show up only if asked for."""
+        with warnings.catch_warnings():
+            show = warnings.showwarning
+            # The project's warnings say something about this model; none may be lost to "once".
+            warnings.simplefilter("always")
+
+            def as_note(
+                message: Warning | str, category: type[Warning], *rest: Any, **named: Any
+            ) -> None:
+                if category.__module__.split(".")[0] == "tvm_npu":
+                    self.note(str(message))
+                elif everybody:
+                    show(message, category, *rest, **named)
+
+            warnings.showwarning = as_note
+            yield
+
+
+class Steps:
+    """A bar with a known number of steps once `expect` has said it."""
+
+    def __init__(self, progress: Progress, total: int | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=total)
+
+    def expect(self, total: int) -> None:
+        self._progress.update(self._task, total=total)
+
+    def begin(self, text: str) -> None:
+        self._progress.update(self._task, description=text, refresh=True)
+
+    def done(self) -> None:
+        self._progress.advance(self._task)
+
+
+def open_terminal() -> Terminal:
+    """Consoles on the process's streams. Names of layers are text, never markup."""
+    width = None
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
+        width = WIDTH_OF_A_FILE
+    plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
+    return Terminal(Console(width=width, **plain), Console(stderr=True, **plain))
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
