@@ -45,9 +45,11 @@ def split(mod: tvm.IRModule, machine: str = "nmp-4x8", element_bytes: int = 2) -
     return split_main(normalize(mod, None), Context(load_machine(machine), element_bytes))
 
 
-def stock(mod: tvm.IRModule, inputs: Sequence[Array], target: Any = "llvm") -> list[Array]:
+def stock(
+    mod: tvm.IRModule, inputs: Sequence[Array], target: Any = "llvm", opt_level: int = 3
+) -> list[Array]:
     """All outputs of TVM's graph executor."""
-    with tvm.transform.PassContext(opt_level=3):
+    with tvm.transform.PassContext(opt_level=opt_level):
         library = relay.build(mod, target=target)
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     for number, values in enumerate(inputs):

@@ -44,7 +44,10 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         mod = relay.transform.DynamicToStatic()(mod)
         mod = relay.transform.InferType()(mod)
     if _contains(mod, _is_channels_last):
+        mod = relay.transform.CanonicalizeOps()(mod)  # ConvertLayout leaves bias_add behind
+        mod = relay.transform.InferType()(mod)
         mod = relay.transform.ConvertLayout(_CHANNELS_LAST)(mod)
+        mod = relay.transform.InferType()(mod)
     if _contains(mod, _is_constant_call):
         mod = relay.transform.FoldConstant()(mod)
     mod["main"] = rewrite_calls(mod["main"], _drop_identity)

@@ -439,7 +439,8 @@ def _rules_of(name: str) -> tuple[Rule, ...]:
 
 
 def _types(call: relay.Call) -> list[Any]:
-    args = [type_ for arg in call.args for type_ in of.tensor_types(arg.checked_type)]
+    tensors = list(call.args)[:1] if of.op_name(call) == "nn.pad" else call.args  # fill: any type
+    args = [type_ for arg in tensors for type_ in of.tensor_types(arg.checked_type)]
     return args + of.tensor_types(call.checked_type)
 
 

@@ -1,0 +1,273 @@
+"""Every refusal: which rule, what was found, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm.relay", exc_type=ImportError)
+from tvm import relay  # noqa: E402
+
+from tests.relay.relay_cases import const, module, randoms, split, var  # noqa: E402
+from tvm_npu.relay import rule_table, rules  # noqa: E402
+from tvm_npu.relay.importer import _HANDLERS  # noqa: E402
+
+pytestmark = pytest.mark.relay
+
+ANY = relay.Any()
+
+
+def x(*shape: Any, dtype: str = "float32") -> Any:
+    return var("x", shape or (1, 4, 8, 8), dtype)
+
+
+def conv(data: Any, weight: Any = None, size: int = 3, **attrs: Any) -> Any:
+    if weight is None:
+        weight = const(randoms(0, 4, 4, size, size))
+    return relay.nn.conv2d(data, weight, channels=4, kernel_size=(size, size), **attrs)
+
+
+def nan_weight() -> Any:
+    values = randoms(0, 4, 4, 3, 3)
+    values[1, 2, 0, 0] = np.nan
+    values[0, 0, 0, 0] = np.inf
+    return const(values)
+
+
+CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
+    "unknown operator": (lambda: relay.tanh(x()), "has instructions for", "tanh", "the table"),
+    "leaky relu": (
+        lambda: relay.nn.leaky_relu(x(), 0.1),
+        "has instructions for",
+        "nn.leaky_relu",
+        "the table",
+    ),
+    "dynamic": (
+        lambda: relay.nn.relu(x(ANY, 4, 8, 8)),
+        "static shape",
+        "Tensor[(?, 4, 8, 8), float32]",
+        "no unknown",
+    ),
+    "float64": (
+        lambda: conv(x(dtype="float64"), const(randoms(0, 4, 4, 3, 3), "float64")),
+        "float32",
+        "float64",
+        "float32",
+    ),
+    "int8": (lambda: relay.nn.relu(x(dtype="int8")), "float32", "int8", "float32"),
+    "zero extent": (
+        lambda: relay.nn.relu(x(1, 0, 8, 8)),
+        "at least 1",
+        "(1, 0, 8, 8)",
+        "at least 1",
+    ),
+    "long extent": (
+        lambda: relay.nn.relu(x(1, 1, 1, 70000)),
+        "at most 65535",
+        "70000",
+        "at most 65535",
+    ),
+    "too large": (
+        lambda: relay.nn.relu(x(1, 4096, 300, 600)),
+        "DRAM",
+        "2949120000 bytes",
+        "1073741824 bytes",
+    ),
+    "rank 3": (lambda: relay.nn.relu(x(1, 4, 8)), "rank 4", "rank 3, (1, 4, 8)", "rank 4 or 2"),
+    "rank 1": (lambda: relay.nn.relu(x(4)), "rank 4", "rank 1, (4,)", "rank 4 or 2"),
+    "batch changes": (
+        lambda: relay.reshape(x(2, 4, 8, 8), (4, 128)),
+        "batch",
+        "(2, 4, 8, 8), (4, 128)",
+        "one first extent",
+    ),
+    "batch is cut": (
+        lambda: relay.strided_slice(x(2, 4, 8, 8), [0], [1], axes=[0]),
+        "batch",
+        "(2, 4, 8, 8), (1, 4, 8, 8)",
+        "one first extent",
+    ),
+    "variable weight": (
+        lambda: conv(x(), var("w", (4, 4, 3, 3))),
+        "is a constant",
+        "operand 1 (w) is only known at run time",
+        "a constant",
+    ),
+    "constant data": (
+        lambda: conv(const(randoms(0, 1, 4, 8, 8)), var("w", (4, 4, 3, 3))),
+        "data operand",
+        "a constant",
+        "run-time",
+    ),
+    "nan weight": (lambda: conv(x(), nan_weight()), "neither NaN", "2 of 144", "0 values"),
+    "kernel too large for MB0": (
+        lambda: conv(x(1, 4, 80, 80), size=65),
+        "fits MB0",
+        "window 65x65 = 8450 bytes",
+        "8192 bytes of MB0",
+    ),
+    "dilated window too large": (
+        lambda: conv(x(1, 4, 80, 80), dilation=(33, 33)),
+        "fits MB0",
+        "window 67x67 = 8978 bytes",
+        "8192 bytes of MB0",
+    ),
+    "negative padding": (
+        lambda: conv(x(), padding=(-1, 0)),
+        "not negative",
+        "(-1, 0, -1, 0)",
+        "at least 0",
+    ),
+    "kernel layout": (
+        lambda: relay.nn.conv2d(
+            x(),
+            const(randoms(0, 3, 3, 4, 4)),
+            channels=4,
+            kernel_size=(3, 3),
+            kernel_layout="HWIO",
+        ),
+        "Layouts are NCHW",
+        "weight layout HWIO",
+        "OIHW",
+    ),
+    "pool window too large": (
+        lambda: relay.nn.global_avg_pool2d(x(1, 4, 65, 65)),
+        "fits MB0",
+        "window 65x65 = 8450 bytes",
+        "8192 bytes of MB0",
+    ),
+    "dilated pool": (
+        lambda: relay.nn.max_pool2d(x(), (2, 2), dilation=(2, 2)),
+        "not dilated",
+        "dilation (2, 2)",
+        "(1, 1)",
+    ),
+    "window in the padding": (
+        lambda: relay.nn.avg_pool2d(x(), (2, 2), (2, 2), padding=(2, 2)),
+        "at least one element",
+        "kernel (2, 2)",
+        "no window",
+    ),
+    "adaptive pool": (
+        lambda: relay.nn.adaptive_avg_pool2d(x(), (2, 2)),
+        "to 1x1",
+        "output 2x2",
+        "1x1",
+    ),
+    "mean over channels": (
+        lambda: relay.mean(x(), axis=1, keepdims=True),
+        "rows and columns",
+        "axes [1]",
+        "(2, 3)",
+    ),
+    "concatenate over rows": (
+        lambda: relay.concatenate([x(), x()], axis=2),
+        "along the channels",
+        "axis 2",
+        "axis 1",
+    ),
+    "concatenate a constant": (
+        lambda: relay.concatenate([x(), const(randoms(0, 1, 4, 8, 8))], axis=1),
+        "run-time tensors",
+        "field 1 is a constant",
+        "run-time",
+    ),
+    "broadcast": (
+        lambda: relay.multiply(x(), var("gate", (1, 4, 1, 1))),
+        "two tensors of one shape",
+        "(1, 4, 1, 1) broadcast",
+        "equal",
+    ),
+    "constant per element": (
+        lambda: relay.add(x(), const(randoms(0, 8, 8))),
+        "constant per channel",
+        "constant (8, 8)",
+        "one value per channel",
+    ),
+    "difference of tensors": (
+        lambda: relay.subtract(x(), var("y", (1, 4, 8, 8))),
+        "constant second operand",
+        "two run-time tensors",
+        "one constant",
+    ),
+    "division by zero": (
+        lambda: relay.divide(x(), const(0.0)),
+        "finite reciprocal",
+        "1 values",
+        "0 values",
+    ),
+    "maximum of tensors": (
+        lambda: relay.maximum(x(), var("y", (1, 4, 8, 8))),
+        "one constant number",
+        "two tensors",
+        "a number",
+    ),
+    "clip upside down": (lambda: relay.clip(x(), 2.0, 1.0), "lower bound", "clip(2, 1)", "low"),
+    "reflected padding": (
+        lambda: relay.nn.pad(x(), ((0, 0), (0, 0), (1, 1), (1, 1)), pad_mode="reflect"),
+        "one finite constant",
+        "mode reflect",
+        "constant",
+    ),
+    "channel stride": (
+        lambda: relay.strided_slice(x(), [0], [4], strides=[2], axes=[1]),
+        "contiguous",
+        "step 2 over the channels",
+        "1",
+    ),
+    "backwards": (
+        lambda: relay.strided_slice(x(), [7], [0], strides=[-1], axes=[2]),
+        "forward",
+        "step -1 on axis 2",
+        "at least 1",
+    ),
+    "control flow": (
+        lambda: relay.If(var("c", (), "bool"), relay.nn.relu(x()), x()),
+        "control flow",
+        "If",
+        "operator calls",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refusal(case: str) -> None:
+    make, rule, value, limit = CASES[case]
+    found = split(module(make()))
+    assert found.regions == ()
+    (refusal,) = found.refusals
+    assert rule in refusal.rule and value in refusal.value and limit in refusal.limit, refusal
+    for part in (refusal.rule, refusal.value, refusal.limit, "stays on the CPU"):
+        assert part in str(refusal)
+
+
+def test_variance_must_be_positive() -> None:
+    ones = const(np.ones(4))
+    y = relay.nn.batch_norm(x(), ones, ones, ones, const(-np.ones(4)))[0]
+    (refusal,) = split(module(y)).refusals
+    assert "variance" in refusal.rule and refusal.value == "-0.99999"
+
+
+def test_running_statistics_are_not_the_npu_s() -> None:
+    ones = const(np.ones(4))
+    y = relay.nn.batch_norm(x(), ones, ones, ones, ones)
+    (refusal,) = split(module(relay.Tuple([y[0], y[1]]))).refusals
+    assert refusal.value == "running statistics"
+
+
+def test_limits_come_from_the_machine_and_the_precision() -> None:
+    mod = module(conv(x(1, 4, 80, 80), size=65))
+    assert split(mod, element_bytes=2).regions == ()
+    assert len(split(mod, element_bytes=1).regions) == 1
+
+
+def test_each_rule_has_a_text_and_each_operator_an_importer() -> None:
+    assert set(rules.RULES) == set(_HANDLERS)
+    assert rules.LAYOUT_ONLY < set(rules.RULES) and rules.WEIGHTED < set(rules.RULES)
+    table = dict(rule_table())
+    assert set(table) == {"every operator", *rules.RULES}
+    assert all(text.endswith(".") for texts in table.values() for text in texts)
+    assert all(len(set(texts)) == len(texts) for texts in table.values())
