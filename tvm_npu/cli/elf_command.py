@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import read_bytes
+from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.machine import load_machine
@@ -32,22 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
-        "--budget", type=_positive, default=100_000_000, metavar="N",
+        "--budget", type=positive, default=100_000_000, metavar="N",
         help="instructions after which the program counts as runaway (default: 100,000,000)",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     machine = load_machine(args.machine)
-    content = read_bytes(args.file, "ELF file")
     from tvm_npu.sim.elf import read_elf
-    from tvm_npu.sim.errors import ElfError
     from tvm_npu.sim.nmp.simulator import run_elf
 
-    try:
-        image = read_elf(content, machine)
-    except ElfError as error:
-        raise CliError(f"{str(args.file)!r}: {error}") from error
+    image = read_elf(args.file, machine)
     with terminal.steps() as steps:
         steps.begin("simulating: the first run ever compiles the simulator")
         code, statistics = run_elf(image, machine, budget=args.budget)
@@ -57,10 +51,3 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         soft_wrap=True,
     )
     return 0
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value

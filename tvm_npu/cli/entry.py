@@ -22,6 +22,8 @@ from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.terminal import one_line, open_terminal
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+LONGEST_SURPRISE = 300
+"""Characters of an error that nobody meant a user to read."""
 
 COMMANDS: dict[str, ModuleType] = {
     "profile": profile_command,
@@ -85,6 +87,8 @@ def explained(error: Exception) -> str:
         return f"this needs {error.name}: pip install 'tvm-npu[relay]'"
     if isinstance(error, MemoryError):
         return f"out of memory {text}".rstrip()
+    if len(text) > LONGEST_SURPRISE:
+        text = text[: LONGEST_SURPRISE - 1] + "…"
     return f"{type(error).__name__}: {text} (unexpected; --debug shows where)"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.cli.arguments import non_negative, percentile
 from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
@@ -57,11 +58,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "input's rows and columns and are fed as 0..255 float. Without it: random input",
     )  # fmt: skip
     parser.add_argument(
-        "--percentile", type=float, metavar="P",
+        "--percentile", type=percentile, metavar="P",
         help="share of calibration values that ranges keep, above 0 up to 100 (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of random input (default: 0)"
+        "--seed", type=non_negative, default=0, metavar="N", help="of random input (default: 0)"
     )
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
@@ -106,10 +107,12 @@ def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Step
     report = partitioned.report
     if not report.regions:
         if report.refusals:
-            terminal.out.print(report.why_not_table())
+            from tvm_npu.cli.profile_tables import print_refusals
+
+            print_refusals(report.refusals, terminal.out)
         raise CliError(
-            f"no operator of {str(args.model)!r} runs on the NPU: {len(report.refusals)} stay on "
-            "the CPU"
+            f"no operator of {str(args.model)!r} runs on the NPU (operators left on the CPU: "
+            f"{len(report.refusals)})"
         )
     return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
 

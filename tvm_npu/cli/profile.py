@@ -73,7 +73,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class Profile:
-    """``input`` and ``calibration`` say in words where the values came from."""
+    """``calibration`` is where ranges and input came from; None: random, from ``seed``."""
 
     model: str
     machine: str
@@ -83,8 +83,8 @@ class Profile:
     timing: bool
     runs: int
     images_per_run: int
-    input: str
-    calibration: str
+    calibration: str | None
+    seed: int
     layers: tuple[LayerRow, ...]
     totals: Totals
     report: PartitionReport

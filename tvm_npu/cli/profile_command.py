@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.calibration import Sample, synthetic
+from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
@@ -42,7 +43,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.add_argument(
-        "--runs", type=_positive, default=1, metavar="N", help="inferences (default: 1)"
+        "--runs", type=positive, default=1, metavar="N", help="inferences (default: 1)"
     )
     parser.add_argument(
         "--no-timing", dest="timing", action="store_false",
@@ -87,7 +88,6 @@ def _profile(
     job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
     seconds["simulate"] = time.perf_counter() - begin
     rows = [row for run in runs for row in layer_rows(run)]
-    random = f"random (standard normal, seed {job.options.seed})"
     return Profile(
         model=str(job.path),
         machine=job.options.machine.name,
@@ -97,8 +97,8 @@ def _profile(
         timing=args.timing,
         runs=args.runs,
         images_per_run=runs[0].runs[0].runs,
-        input=random if job.calibration is None else "the calibration data",
-        calibration=random if job.calibration is None else str(args.calibration),
+        calibration=None if args.calibration is None else str(args.calibration),
+        seed=job.options.seed,
         layers=tuple(rows),
         totals=totals(runs, rows),
         report=job.partitioned.report,
@@ -120,10 +120,3 @@ def _announced(samples: Iterable[Sample], count: int, steps: Steps) -> Iterator[
         steps.begin(f"simulating inference {number} of {count}{first}")
         yield sample
         steps.done()
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is below 1")
-    return value

@@ -14,17 +14,20 @@ from tvm_npu.cli.tables import Column, fitted_widths, make_table, natural_width
 from tvm_npu.report import Refusal
 
 UNKNOWN = "-"
+LISTED_NAMES = 8
+"""Operators that one line names; JSON has all."""
 READABLE_NAME = 20
 """Characters below which a layer's name is not shortened for the sake of another column."""
 
 
 def print_profile(profile: Profile, console: Console) -> None:
-    images = f", {profile.images_per_run} images each" if profile.images_per_run > 1 else ""
+    images = f" of {profile.images_per_run} images" if profile.images_per_run > 1 else ""
     console.print(
         f"{profile.model} on {profile.machine} ({profile.precision}, {profile.planner}): "
         f"{profile.runs} inference{'s' if profile.runs > 1 else ''}{images}"
     )
-    console.print(f"input: {profile.input}; number ranges: {profile.calibration}\n")
+    random = f"random (standard normal, seed {profile.seed})"
+    console.print(f"input and number ranges: {profile.calibration or random}\n")
     for table in _layer_tables(profile, console.width):
         console.print(table)
         console.print()
@@ -132,8 +135,8 @@ def _print_split(profile: Profile, console: Console) -> None:
     cpu_macs = report.total_macs - report.npu_macs
     operators = sum(len(region.operators) for region in report.regions)
     console.print(
-        f"NPU: {percent(report.mac_share)} of the MACs ({count(report.npu_macs)}), {operators} "
-        f"operators in {_plural(len(report.regions), 'region')}"
+        f"NPU: {percent(report.mac_share)} of the MACs ({count(report.npu_macs)}), "
+        f"{_plural(operators, 'operator')} in {_plural(len(report.regions), 'region')}"
     )
     console.print(
         f"CPU: {percent(1 - report.mac_share if report.total_macs else 0.0)} of the MACs "
@@ -145,16 +148,23 @@ def _print_split(profile: Profile, console: Console) -> None:
 
 
 def print_refusals(refusals: Sequence[Refusal], console: Console) -> None:
-    """Why operators stay on the CPU: equal reasons together, each with its operators' names."""
-    reasons: dict[tuple[str, str, str, str], list[str]] = {}
+    """Why operators stay on the CPU: by rule, then by operator and what was found."""
+    rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for item in refusals:
-        key = (item.operator, item.rule, item.value, item.limit)
-        reasons.setdefault(key, []).append(item.source)
+        found = rules.setdefault((item.rule, item.limit), {})
+        found.setdefault((item.operator, item.value), []).append(item.source or UNKNOWN)
     console.print("why not on the NPU:")
-    for (operator, rule, value, limit), sources in reasons.items():
-        times = f"{len(sources)} x " if len(sources) > 1 else ""
-        console.print(f"  {times}{operator}: {rule} (found: {value}; allowed: {limit})")
-        console.print(f"      {', '.join(source or UNKNOWN for source in sources)}")
+    for (rule, limit), operators in rules.items():
+        console.print(f"  {rule} Allowed: {limit}.")
+        for (operator, value), sources in operators.items():
+            found_text = "" if value == operator else f" ({value})"
+            console.print(f"    {operator}{found_text}: {_some(sources)}")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - LISTED_NAMES
+    listed = ", ".join(names[:LISTED_NAMES])
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def _plural(number: int, noun: str) -> str:
