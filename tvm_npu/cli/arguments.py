@@ -1,0 +1,36 @@
+"""Number types for argparse, with its own wording of what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def positive(text: str) -> int:
+    """An integer of at least 1."""
+    return _at_least(text, 1)
+
+
+def non_negative(text: str) -> int:
+    """An integer of at least 0."""
+    return _at_least(text, 0)
+
+
+def percentile(text: str) -> float:
+    """A number above 0 and at most 100."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= 100.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0 and at most 100")
+    return value
+
+
+def _at_least(text: str, least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text!r} is no integer of at least {least}")
+    return value
