@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.commands import (
     ONE,
     Affine,
@@ -158,7 +159,7 @@ def activation(
     out: dict[MacRegister, Operand], shift: int, low: int, high: int, element_bytes: int
 ) -> Nodes:
     """Requantizes the OUT tile in place and waits for it."""
-    smallest, largest = element_range(element_bytes)
+    smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
         MacRegister.SHIFT: min(max(shift, LEAST_SHIFT), MOST_SHIFT),
@@ -166,8 +167,3 @@ def activation(
         MacRegister.HIGH: min(max(high, smallest), largest),
     }
     return (Compute("nmp_activation", None, MAC_DONE, registers(values)), wait(MAC_DONE))
-
-
-def element_range(element_bytes: int) -> tuple[int, int]:
-    half = 1 << (8 * element_bytes - 1)
-    return -half, half - 1

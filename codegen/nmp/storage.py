@@ -20,8 +20,8 @@ from tvm_npu.codegen.fixed import (
     FixedLayer,
     FixedReshape,
 )
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import chw
-from tvm_npu.codegen.nmp.conventions import element_range
 
 ALIGNMENT_BYTES = 128
 LAYOUT_ONLY = (FixedReshape, FixedChannelSlice, FixedConcat)
@@ -83,7 +83,7 @@ def plan_storage(fixed: FixedGraph) -> Storage:
         """A copy of ``tensor`` under a new name, made before layer ``position``."""
         while name in shapes:
             name += "'"
-        low, high = element_range(fixed.element_bytes)
+        low, high = element_limits(fixed.element_bytes)
         made = FixedElementwise(
             name, (tensor,), name, source=_source(fixed, tensor), shift=0, low=low, high=high,
             op="copy",

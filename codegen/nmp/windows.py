@@ -6,6 +6,7 @@ from math import prod
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed import FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.commands import Affine, Compute, Nodes, Operand, loop, registers
 from tvm_npu.codegen.nmp.conventions import (
@@ -15,7 +16,6 @@ from tvm_npu.codegen.nmp.conventions import (
     STORE_DONE,
     activation,
     box_transfer,
-    element_range,
     out_registers,
     run_transfer,
     stored,
@@ -58,7 +58,7 @@ def window(
 ) -> LayerCode:
     """A pool, or a pad as a maximum over 1x1 windows of a box that sticks out of the tensor."""
     size = problem.element_bytes
-    smallest, largest = element_range(size)
+    smallest, largest = element_limits(size)
     in_tensor, out_tensor = chw(in_shape), chw(out_shape)
     if isinstance(layer, FixedPool):
         before = (0, layer.padding[0], layer.padding[1])

@@ -15,8 +15,8 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape, output_extent
-from tvm_npu.codegen.nmp.conventions import element_range
 
 SEEDS = st.integers(0, 2**31)
 
@@ -32,7 +32,7 @@ def fixed_graph(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int)
 def random_tensors(fixed: FixedGraph, seed: int) -> dict[str, np.ndarray]:
     """Inputs without a batch over the whole range of the element type."""
     generator = np.random.default_rng(seed)
-    low, high = element_range(fixed.element_bytes)
+    low, high = element_limits(fixed.element_bytes)
     dtype = np.int8 if fixed.element_bytes == 1 else np.int16
     return {
         name: generator.integers(low, high + 1, fixed.shapes[name]).astype(dtype)
@@ -42,7 +42,7 @@ def random_tensors(fixed: FixedGraph, seed: int) -> dict[str, np.ndarray]:
 
 @st.composite
 def requantizing(draw: st.DrawFn, element_bytes: int, least: int = 0) -> dict[str, int]:
-    low, high = element_range(element_bytes)
+    low, high = element_limits(element_bytes)
     bounds = draw(st.sampled_from(((low, high), (0, high), (0, high // 3), (low // 2, -1))))
     return {"shift": draw(st.integers(least, 12)), "low": bounds[0], "high": bounds[1]}
 
@@ -67,7 +67,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     rows = output_extent(extents[0], kernel[0], stride[0], dilation[0], padding[0] + padding[2])
     columns = output_extent(extents[1], kernel[1], stride[1], dilation[1], padding[1] + padding[3])
     generator = np.random.default_rng(draw(SEEDS))
-    low, high = element_range(element_bytes)
+    low, high = element_limits(element_bytes)
     dtype = np.int8 if element_bytes == 1 else np.int16
     weight = generator.integers(low, high + 1, (filters, channels // groups, *kernel))
     has_residual = draw(st.integers(0, 2)) == 0
@@ -90,7 +90,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
 def dense_layers(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     channels, filters = draw(st.integers(1, 200)), draw(st.integers(1, 40))
     generator = np.random.default_rng(draw(SEEDS))
-    low, high = element_range(element_bytes)
+    low, high = element_limits(element_bytes)
     dtype = np.int8 if element_bytes == 1 else np.int16
     has_residual = draw(st.booleans())
     layer = FixedConv(
@@ -115,7 +115,7 @@ def pools(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     padding = (counted[0], counted[1], max(counted[2], end), max(counted[3], end))
     rows = output_extent(extents[0], kernel[0], stride[0], 1, padding[0] + padding[2])
     columns = output_extent(extents[1], kernel[1], stride[1], 1, padding[1] + padding[3])
-    low, high = element_range(element_bytes)
+    low, high = element_limits(element_bytes)
     bounds = draw(st.sampled_from(((low, high), (0, high), (-3, 5))))
     layer = FixedPool(
         "layer", ("x",), "y", shift=0, low=bounds[0], high=bounds[1],
@@ -133,7 +133,7 @@ def pads(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     before = tuple(draw(st.integers(-((extent - 1) // 2), 3)) for extent in shape)
     after = tuple(draw(st.integers(-((extent - 1) // 2), 3)) for extent in shape)
     stride = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-    low, high = element_range(element_bytes)
+    low, high = element_limits(element_bytes)
     full = tuple(sum(axis) for axis in zip(shape, before, after, strict=True))
     layer = FixedPad(
         "layer", ("x",), "y", before=before, after=after, stride=stride,  # type: ignore[arg-type]
