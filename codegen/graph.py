@@ -27,7 +27,7 @@ Padding = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Clip:
-    """Bounds of a fused or stand-alone activation: ReLU is ``Clip(0, inf)``, ReLU6 ``Clip(0, 6)``."""
+    """Bounds of an activation: ReLU is ``Clip(0, inf)``, ReLU6 ``Clip(0, 6)``."""
 
     low: float = -np.inf
     high: float = np.inf

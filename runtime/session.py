@@ -78,11 +78,11 @@ class Session:
         self._check_count(inputs)
         fixed = [
             quantize_tensor(np.asarray(array), slot.q_point, slot.element_bytes)
-            for array, slot in zip(inputs, slots)
+            for array, slot in zip(inputs, slots, strict=True)
         ]
         return [
             dequantize_tensor(array, slot.q_point)
-            for array, slot in zip(self.run_fixed(fixed), self.program.outputs)
+            for array, slot in zip(self.run_fixed(fixed), self.program.outputs, strict=True)
         ]
 
     def run_fixed(self, inputs: Sequence[Array]) -> list[Array]:
@@ -92,7 +92,7 @@ class Session:
         for wrong inputs and `sim.nmp.traps.Trap` when the simulated machine traps.
         """
         self._check_count(inputs)
-        arrays = [self._checked(a, slot) for a, slot in zip(inputs, self.program.inputs)]
+        arrays = [self._checked(a, slot) for a, slot in zip(inputs, self.program.inputs, strict=True)]
         batch = arrays[0].shape[0] if arrays else 1
         if any(array.shape[0] != batch for array in arrays):
             sizes = ", ".join(str(array.shape[0]) for array in arrays)
@@ -103,10 +103,10 @@ class Session:
         with self._lock:
             self._last = None
             for image in range(batch):
-                for array, slot in zip(arrays, self.program.inputs):
+                for array, slot in zip(arrays, self.program.inputs, strict=True):
                     self._simulator.write(self._image.address(slot), array[image])
                 self._account(self._run_once())
-                for result, slot in zip(results, self.program.outputs):
+                for result, slot in zip(results, self.program.outputs, strict=True):
                     result[image] = self._read(slot)
         if self.observer is not None:
             self.observer(arrays, results)
@@ -141,7 +141,7 @@ class Session:
     def _account(self, run: RunStatistics) -> None:
         layers = tuple(
             replace(measured, name=entry.name)
-            for measured, entry in zip(run.layers, self.program.layers)
+            for measured, entry in zip(run.layers, self.program.layers, strict=True)
         )
         run = replace(run, layers=layers)
         self._last = run if self._last is None else add(self._last, run)
@@ -158,7 +158,9 @@ class Session:
         array = np.asarray(array)
         wanted = _element_type(slot)
         if array.dtype != wanted:
-            raise RunError(f"input {slot.name!r} has type {array.dtype}, the program takes {wanted}")
+            raise RunError(
+                f"input {slot.name!r} has type {array.dtype}, the program takes {wanted}"
+            )
         if array.shape[1:] != slot.shape:
             raise RunError(
                 f"input {slot.name!r} has shape {array.shape}, the program takes "

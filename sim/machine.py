@@ -133,7 +133,8 @@ class Machine(_Part):
 def machine_names() -> tuple[str, ...]:
     """Names of the machines that come with the package."""
     folder = resources.files("tvm_npu.sim") / "machines"
-    return tuple(sorted(f.name[: -len(".toml")] for f in folder.iterdir() if f.name[-5:] == ".toml"))
+    files = (item.name for item in folder.iterdir())
+    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
 
 
 @lru_cache(maxsize=64)

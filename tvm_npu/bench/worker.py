@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import time
 from pathlib import Path
@@ -12,17 +11,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-import tvm
 from numpy.typing import NDArray
-from tvm import relay
-from tvm.contrib import graph_executor
 
 import tvm_npu.runtime as npu_runtime
 from tvm_npu.bench.cases import Case, Inputs, cases
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
-from tvm_npu.relay import partition_for_npu, partition_report, region_fixed_graphs
+from tvm_npu.relay import region_fixed_graphs
+from tvm_npu.relay.onnx_models import BuiltModel, build_onnx
 from tvm_npu.sim.machine import load_machine
 
 Array = NDArray[Any]
@@ -32,76 +29,61 @@ LARGEST_CHECKED = 20
 """Images whose region outputs are compared with the reference, bit by bit."""
 
 
-def _load(case: Case) -> tuple[tvm.IRModule, dict[str, Any], str, Inputs]:
-    model = case.model()
+def _input_name(model: onnx.ModelProto) -> str:
     weights = {item.name for item in model.graph.initializer}
-    name = next(item.name for item in model.graph.input if item.name not in weights)
-    mod, params = relay.frontend.from_onnx(model, freeze_params=True)
-    del model
-    return mod, params, name, case.inputs()
+    return str(next(item.name for item in model.graph.input if item.name not in weights))
 
 
-def _infer(library: Any, input_name: str, images: Array) -> list[Array]:
+def _infer(built: BuiltModel, input_name: str, images: Array) -> list[Array]:
     """Every output for every image, [N, ...] each."""
-    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
-    outputs: list[list[Array]] = [[] for _ in range(executor.get_num_outputs())]
-    for image in images:
-        executor.set_input(input_name, image[None])
-        executor.run()
-        for index, collected in enumerate(outputs):
-            collected.append(executor.get_output(index).numpy()[0].copy())
-    return [np.stack(collected) for collected in outputs]
+    answers = [built.run({input_name: image[None]}) for image in images]
+    return [np.concatenate(outputs) for outputs in zip(*answers, strict=True)]
 
 
 def measure_stock(case: Case, folder: Path) -> dict[str, Any]:
     """Stock TVM for the CPU: build time, and the float outputs for all images."""
-    mod, params, input_name, inputs = _load(case)
-    begin = time.perf_counter()
-    with tvm.transform.PassContext(opt_level=3):
-        library = relay.build(mod, target="llvm", params=params)
-    seconds = time.perf_counter() - begin
-    outputs = _infer(library, input_name, inputs.images)
+    model = case.model()
+    built = build_onnx(model, target=None)
+    outputs = _infer(built, _input_name(model), case.inputs().images)
     np.savez(folder / f"{case.name}.npz", *outputs)
-    return {"stock_compile_s": seconds}
+    return {"stock_compile_s": built.compile_s}
 
 
 def measure_npu(
     case: Case, folder: Path, precision: str, tles: int | None, small_tiles: bool
 ) -> dict[str, Any]:
     """The same through the NPU: all figures of one row."""
-    mod, params, input_name, inputs = _load(case)
+    model, inputs = case.model(), case.inputs()
+    input_name = _input_name(model)
     machine = load_machine("nmp-4x8")
     if tles is not None:
         machine = machine.with_cores(tles)
-    begin = time.perf_counter()
-    partitioned = partition_for_npu(
-        mod,
-        params,
-        target=machine,
-        calibration={input_name: inputs.calibration},
+    built = build_onnx(
+        model,
+        machine,
+        {input_name: inputs.calibration},
         precision=precision,
         tile_limits=SMALL_TILES if small_tiles else None,
     )
-    with tvm.transform.PassContext(opt_level=3):
-        library = relay.build(partitioned, target="npu/nmp-4x8")
-    compile_s = time.perf_counter() - begin
-    report = partition_report(partitioned)
+    del model
+    report = built.report
+    assert report is not None and built.partitioned is not None
 
-    _infer(library, input_name, inputs.images[:1])
+    _infer(built, input_name, inputs.images[:1])
     sessions = npu_runtime.sessions()
-    simulate_s, cycles = _one_inference(sessions, library, input_name, inputs.images[:1])
+    simulate_s, cycles = _one_inference(sessions, built, input_name, inputs.images[:1])
     mismatches = _mismatches(
-        region_fixed_graphs(partitioned), sessions, library, input_name, inputs.images
+        region_fixed_graphs(built.partitioned), sessions, built, input_name, inputs.images
     )
     for session in sessions.values():
         session.timing = len(inputs.images) == 1
-    outputs = _infer(library, input_name, inputs.images)
+    outputs = _infer(built, input_name, inputs.images)
     return {
         "bit_mismatches": mismatches,
         "npu_mac_share": report.mac_share,
         "regions": len(report.regions),
         **_judge(case, inputs, outputs, folder),
-        "compile_s": compile_s,
+        "compile_s": built.compile_s,
         "simulate_s": simulate_s,
         "cycles": cycles,
         "code_bytes": sum(s.statistics.code_bytes for s in sessions.values()),
@@ -111,7 +93,7 @@ def measure_npu(
 
 
 def _one_inference(
-    sessions: Any, library: Any, input_name: str, image: Array
+    sessions: Any, built: BuiltModel, input_name: str, image: Array
 ) -> tuple[float, float]:
     """(seconds in the simulator, cycles) of one warm inference, values and timing together."""
     spent = 0.0
@@ -131,14 +113,14 @@ def _one_inference(
     for name, session in sessions.items():
         originals[name] = session.run
         session.run = timed(session.run)
-    _infer(library, input_name, image)
+    _infer(built, input_name, image)
     for name, session in sessions.items():
         session.run = originals[name]
     return spent, sum(session.statistics.cycles for session in sessions.values())
 
 
 def _mismatches(
-    graphs: dict[str, FixedGraph], sessions: Any, library: Any, input_name: str, images: Array
+    graphs: dict[str, FixedGraph], sessions: Any, built: BuiltModel, input_name: str, images: Array
 ) -> int:
     """Elements of region outputs that differ from the reference, over the checked images."""
     count = 0
@@ -146,8 +128,8 @@ def _mismatches(
     def observer(graph: FixedGraph) -> Any:
         def compare(arrays: list[Array], results: list[Array]) -> None:
             nonlocal count
-            wanted = run_fixed(graph, dict(zip(graph.inputs, arrays)))
-            for name, result in zip(graph.outputs, results):
+            wanted = run_fixed(graph, dict(zip(graph.inputs, arrays, strict=True)))
+            for name, result in zip(graph.outputs, results, strict=True):
                 count += int(np.count_nonzero(wanted[name] != result))
 
         return compare
@@ -157,7 +139,7 @@ def _mismatches(
     for name, session in sessions.items():
         session.observer = observer(graphs[name])
     step = max(1, len(images) // LARGEST_CHECKED)
-    _infer(library, input_name, images[::step][:LARGEST_CHECKED])
+    _infer(built, input_name, images[::step][:LARGEST_CHECKED])
     for session in sessions.values():
         session.observer = None
     return count
@@ -173,7 +155,7 @@ def _judge(case: Case, inputs: Inputs, outputs: list[Array], folder: Path) -> di
         return result
     with np.load(path) as stored:
         floats = [stored[name] for name in stored.files]
-    result["sqnr_db"] = min(_sqnr_db(f, n) for f, n in zip(floats, outputs))
+    result["sqnr_db"] = min(_sqnr_db(f, n) for f, n in zip(floats, outputs, strict=True))
     if case.judge == "class":
         answers = [np.argmax(o[0].reshape(len(o[0]), -1), axis=1) for o in (floats, outputs)]
         result["agreement"] = float(np.mean(answers[0] == answers[1]))
@@ -183,7 +165,8 @@ def _judge(case: Case, inputs: Inputs, outputs: list[Array], folder: Path) -> di
     elif case.judge == "detection":
         found = [_detect(o) for o in (floats, outputs)]
         same = [
-            len(a) == len(b) == matched(a, b, minimum_iou=0.9) for a, b in zip(found[0], found[1])
+            len(a) == len(b) == matched(a, b, minimum_iou=0.9)
+            for a, b in zip(found[0], found[1], strict=True)
         ]
         result["agreement"] = float(np.mean(same))
         if inputs.labels is not None:
@@ -196,7 +179,8 @@ def _judge(case: Case, inputs: Inputs, outputs: list[Array], folder: Path) -> di
 def _detect(outputs: list[Array]) -> list[list[Detection]]:
     scores, offsets = outputs
     return [
-        list(detections(s[None], ultraface_boxes(o[None]))) for s, o in zip(scores, offsets)
+        list(detections(s[None], ultraface_boxes(o[None])))
+        for s, o in zip(scores, offsets, strict=True)
     ]
 
 
@@ -215,14 +199,11 @@ def main() -> None:
     parser.add_argument("--tles", type=int)
     parser.add_argument("--small-tiles", action="store_true")
     options = parser.parse_args()
-    os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     case = cases()[options.case]
     if options.mode == "stock":
         figures = measure_stock(case, options.folder)
     else:
-        figures = measure_npu(
-            case, options.folder, options.mode, options.tles, options.small_tiles
-        )
+        figures = measure_npu(case, options.folder, options.mode, options.tles, options.small_tiles)
     options.result.write_text(json.dumps(figures))
 
 

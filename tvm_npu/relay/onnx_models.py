@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +21,15 @@ from tvm_npu.targets import TAG_PREFIX
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A compiled model on TVM's graph executor; ``report`` says what runs where, None when the
-    whole model was built for the CPU."""
+    """A compiled model on TVM's graph executor. ``partitioned`` is the module with its regions and
+    ``report`` says what runs where; both None when the whole model was built for the CPU.
+    ``compile_s`` is the time from the imported module to the library, in seconds."""
 
     library: Any
     executor: Any
     report: PartitionReport | None
+    partitioned: tvm.IRModule | None
+    compile_s: float
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """All outputs for inputs by name."""
@@ -50,13 +54,17 @@ def build_onnx(
     """
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     mod, params = from_onnx(model, given or None)
-    report = None
+    begin = time.perf_counter()
+    partitioned = None
     if target is not None:
-        mod = partition_for_npu(mod, params, target, calibration, **options)
-        params, report = None, explain(mod)
+        mod = partitioned = partition_for_npu(mod, params, target, calibration, **options)
+        params = None
     with tvm.transform.PassContext(opt_level=opt_level):
         library = relay.build(mod, target=_build_target(target), params=params)
-    return BuiltModel(library, graph_executor.GraphModule(library["default"](tvm.cpu())), report)
+    compile_s = time.perf_counter() - begin
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    report = None if partitioned is None else explain(partitioned)
+    return BuiltModel(library, executor, report, partitioned, compile_s)
 
 
 def _build_target(target: Any) -> Any:
