@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from tvm_npu.runtime.packed import (
     clear_sessions,
+    find_session,
     last_session,
     register_packed,
-    session,
     sessions,
     statistics,
 )
 
-__all__ = ["clear_sessions", "last_session", "session", "sessions", "statistics"]
+__all__ = ["clear_sessions", "find_session", "last_session", "sessions", "statistics"]
 
 register_packed()

@@ -99,7 +99,7 @@ def sessions() -> Mapping[str, Any]:
     }
 
 
-def session(name: str) -> Any:
+def find_session(name: str) -> Any:
     """One entry of `sessions`. Raises KeyError that lists the open ones."""
     known = sessions()
     if name not in known:

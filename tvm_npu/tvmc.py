@@ -79,21 +79,24 @@ def take_npu_options(target: str) -> tuple[str, dict[str, str]]:
     An npu part in last place gets ``llvm`` behind it. Raises TargetError for words that are not
     ``-name=value``.
     """
-    parts, found = [], {}
-    for part in _split_outside_quotes(target):
-        words = shlex.split(part)
-        if not words or words[0] != "npu":
-            parts.append(part)
+    parts = _split_outside_quotes(target)
+    found: dict[str, str] = {}
+    for index, part in enumerate(parts):
+        if part.split()[:1] != ["npu"]:
             continue
+        try:
+            words = shlex.split(part)
+        except ValueError as error:
+            raise TargetError(f"target npu: {part.strip()!r}: {error}") from error
         for word in words[1:]:
             name, equals, value = word.lstrip("-").partition("=")
             if not word.startswith("-") or not equals or not name:
                 raise TargetError(f"target npu: {word!r} is not of the form -name=value")
             found[name] = value
-        parts.append("npu")
-    if parts and parts[-1] == "npu":
-        parts.append("llvm")
-    return ", ".join(part.strip() for part in parts), found
+        parts[index] = "npu"
+    if parts[-1] == "npu":
+        parts.append(" llvm")
+    return ",".join(parts), found
 
 
 def _split_outside_quotes(text: str) -> list[str]:

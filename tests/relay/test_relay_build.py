@@ -151,7 +151,7 @@ def test_json_round_trip_builds_the_same(partitioned: Any, answer: Any) -> None:
 def test_npu_target_without_partitioning_is_the_cpu() -> None:
     mod = small_cnn()
     np.testing.assert_allclose(
-        stock(mod, [X], TARGET)[0], stock(mod, [X], "llvm")[0], rtol=1e-5, atol=1e-6
+        stock(mod, [X], TARGET, 1)[0], stock(mod, [X], "llvm", 1)[0], rtol=1e-5, atol=1e-6
     )
 
 
@@ -176,10 +176,10 @@ def test_two_models_in_one_process_keep_their_sessions(answer: Any, built: Any) 
     names = list(runtime.sessions())
     assert len(names) == 3 and "tvmgen_default_npu_main_1" in names
     assert sum(name.startswith("tvmgen_default_npu_main_0@") for name in names) == 2
-    assert runtime.last_session() is runtime.session("tvmgen_default_npu_main_1")
+    assert runtime.last_session() is runtime.find_session("tvmgen_default_npu_main_1")
     assert set(runtime.statistics()) == set(names) and all(runtime.statistics().values())
     with pytest.raises(KeyError, match="no session 'x' has run; open: tvmgen"):
-        runtime.session("x")
+        runtime.find_session("x")
 
 
 def test_threads_get_their_own_answers(built: Any) -> None:
