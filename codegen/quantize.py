@@ -129,7 +129,7 @@ def _round_saturate(layer: Layer, value: float, q_point: int, element_bytes: int
     """A constant of ``layer`` at a Q-point; infinities become the type's limits."""
     if math.isnan(value):
         raise QuantizationError(f"layer {layer.name!r} has the constant {value}")
-    return int(quantize_tensor(np.float64(value), q_point, element_bytes))
+    return int(quantize_tensor(np.array(value), q_point, element_bytes))
 
 
 def _bounds(layer: Layer, clip: Clip, q_point: int, element_bytes: int) -> tuple[int, int]:

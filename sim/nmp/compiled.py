@@ -13,7 +13,5 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def device(function: Function) -> Function:
     """njit for functions that only compiled code calls: no wrappers, which halves the first
     compilation of the simulator."""
-    decorate = numba.njit(
-        no_cpython_wrapper=True, no_cfunc_wrapper=True, error_model="numpy"
-    )
-    return decorate(function)  # type: ignore[no-any-return]
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+    return numba.njit(**options)(function)  # type: ignore[call-overload, no-any-return]

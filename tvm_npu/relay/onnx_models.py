@@ -58,7 +58,7 @@ def build_onnx(
     partitioned = None
     if target is not None:
         mod = partitioned = partition_for_npu(mod, params, target, calibration, **options)
-        params = None
+        params = {}
     with tvm.transform.PassContext(opt_level=opt_level):
         library = relay.build(mod, target=_build_target(target), params=params)
     compile_s = time.perf_counter() - begin
