@@ -1,0 +1,125 @@
+"""Calibration folders: what each kind of file holds, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tvm_npu.calibration import InputSpec
+from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.errors import CalibrationError
+
+GREY = (InputSpec("x", (1, 1, 4, 5), "float32"),)
+COLOUR = (InputSpec("x", (1, 3, 4, 5), "float32"),)
+CHANNELS_LAST = (InputSpec("x", (1, 4, 5, 3), "float32"),)
+TWO = (*GREY, InputSpec("y", (1, 2), "float32"))
+
+
+def samples(path: Path, inputs: tuple[InputSpec, ...]) -> list[dict[str, np.ndarray]]:
+    return list(CalibrationFiles(calibration_files(path), inputs))
+
+
+def test_a_folder_is_read_in_order_of_names(tmp_path: Path) -> None:
+    np.save(tmp_path / "b.npy", np.full((2, 1, 4, 5), 2.0))
+    np.save(tmp_path / "a.npy", np.full((1, 4, 5), 1.0))
+    np.savez(tmp_path / "c.npz", x=np.full((1, 1, 4, 5), 3.0))
+    np.savez(tmp_path / "D.NPZ", np.full((1, 1, 4, 5), 0.5))
+    (tmp_path / "readme.txt").write_text("left out")
+    (tmp_path / "folder.npy").mkdir()
+    found = samples(tmp_path, GREY)
+    assert [float(sample["x"][0, 0, 0, 0]) for sample in found] == [0.5, 1.0, 2.0, 2.0, 3.0]
+    assert all(s["x"].shape == (1, 1, 4, 5) and s["x"].dtype == np.float32 for s in found)
+
+
+def test_samples_can_be_read_again(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((3, 1, 4, 5)))
+    files = CalibrationFiles(calibration_files(tmp_path), GREY)
+    assert len(list(files)) == len(list(files)) == 3
+
+
+def test_images_are_0_to_255_in_the_inputs_layout(tmp_path: Path) -> None:
+    pixels = np.arange(60, dtype=np.uint8).reshape(4, 5, 3) * 4
+    path = tmp_path / "a.png"
+    Image.fromarray(pixels).save(path)
+    (first,) = samples(path, COLOUR)
+    np.testing.assert_array_equal(first["x"][0], pixels.transpose(2, 0, 1))
+    (last,) = samples(path, CHANNELS_LAST)
+    np.testing.assert_array_equal(last["x"][0], pixels)
+    Image.fromarray(pixels[:, :, 0]).save(path)
+    (grey,) = samples(path, GREY)
+    np.testing.assert_array_equal(grey["x"][0, 0], pixels[:, :, 0])
+    assert grey["x"].max() == pixels[:, :, 0].max()
+
+
+def test_several_inputs_take_npz(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((1, 1, 4, 5)), y=np.zeros(2))
+    (sample,) = samples(tmp_path, TWO)
+    assert sample["y"].shape == (1, 2)
+    np.save(tmp_path / "b.npy", np.ones((1, 1, 4, 5)))
+    with pytest.raises(CalibrationError, match=r"b\.npy.*feeds one input, but the model has 2"):
+        samples(tmp_path, TWO)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.npz", b"PK\x03\x04 not really", "cannot read"),
+        ("a.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'", "cannot read"),
+        ("a.npy", b"", "cannot read"),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + bytes(20), "cannot read"),
+        ("a.png", b"JFIF", "cannot read"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CalibrationError, match=rf"{message} .*{name}"):
+        samples(tmp_path, GREY)
+
+
+def test_truncated_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (4, 5), np.uint8)).save(path)
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(CalibrationError, match=r"a\.png"):
+        samples(path, GREY)
+    path = tmp_path / "b.npz"
+    np.savez_compressed(path, x=np.random.default_rng(0).random((1, 1, 4, 5)))
+    content = bytearray(path.read_bytes())
+    content[90:110] = bytes(20)
+    path.write_bytes(content)
+    with pytest.raises(CalibrationError, match=r"b\.npz"):
+        samples(path, GREY)
+
+
+def test_files_that_are_something_else(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(3))
+    (tmp_path / "a.npy").rename(tmp_path / "a.npz")
+    with pytest.raises(CalibrationError, match="not a .npz file, whatever its name says"):
+        samples(tmp_path, GREY)
+    np.save(tmp_path / "a.npz.npy", np.array([object()]), allow_pickle=True)
+    (tmp_path / "a.npz").unlink()
+    with pytest.raises(CalibrationError, match="allow_pickle"):
+        samples(tmp_path, GREY)
+
+
+def test_images_of_the_wrong_size_or_depth(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.fromarray(np.zeros((5, 4), np.uint8)).save(path)
+    with pytest.raises(CalibrationError, match="5 rows and 4 columns; input 'x' takes 4 rows"):
+        samples(path, GREY)
+    Image.fromarray(np.zeros((4, 5), np.uint16)).save(path)
+    with pytest.raises(CalibrationError, match="16 bits a channel"):
+        samples(path, GREY)
+    flat = (InputSpec("x", (1, 20), "float32"),)
+    with pytest.raises(CalibrationError, match=r"shape \(1, 20\); an image needs"):
+        samples(path, flat)
+
+
+def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"x")
+    with pytest.raises(CalibrationError, match="neither a folder nor a file of kind .npy"):
+        calibration_files(path)

@@ -1,0 +1,158 @@
+"""`tvm-npu profile`: the figures are the simulator's, the table and the JSON say the same."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm.relay", exc_type=ImportError)
+
+from tvm_npu.runtime.session import Session  # noqa: E402
+
+pytestmark = pytest.mark.relay
+
+LENET_MACS = 16 * 9 * 64 + 32 * 16 * 9 * 16 + 128 * 64 + 64 * 10
+
+
+def profiled(run, tmp_path: Path, *arguments: object):  # type: ignore[no-untyped-def]
+    """(stdout, stderr, JSON) of a profile that must succeed."""
+    target = tmp_path / "profile.json"
+    code, out, err = run("profile", *arguments, "--json", target)
+    assert code == 0, err
+    return out, err, json.loads(target.read_text())
+
+
+def test_figures_are_those_of_the_simulator(run, tmp_path, lenet, digits_npz, lenet_program):
+    _, _, found = profiled(run, tmp_path, lenet, "--calibration", digits_npz)
+    session = Session.from_file(lenet_program)
+    with np.load(digits_npz) as arrays:
+        session.run([arrays["image"][:1]])
+    wanted = session.statistics
+    assert [layer["name"] for layer in found["layers"]] == [of.name for of in wanted.layers]
+    for layer, measured, entry in zip(
+        found["layers"], wanted.layers, session.program.layers, strict=True
+    ):
+        assert layer["cycles"] == measured.cycles > 0
+        assert layer["time_us"] == measured.cycles / found["frequency_mhz"]
+        assert layer["macs"] == measured.macs
+        assert layer["mac_utilization"] == measured.mac_utilization
+        assert layer["loaded_bytes"] == measured.loaded_bytes
+        assert layer["stored_bytes"] == measured.stored_bytes
+        assert layer["predicted_cycles"] == entry.predicted_cycles
+        assert layer["code_bytes"] == measured.code_bytes
+    totals = found["totals"]
+    assert totals["cycles"] == wanted.cycles
+    assert totals["macs"] == LENET_MACS == sum(layer["macs"] for layer in found["layers"])
+    assert totals["loaded_bytes"] == wanted.loaded_bytes
+    assert totals["code_bytes"] == wanted.code_bytes
+    assert found["calibration"] == str(digits_npz)
+
+
+def test_table_and_json_say_the_same(run, tmp_path, lenet, digits_npz):
+    out, _, found = profiled(run, tmp_path, lenet, "--calibration", digits_npz)
+    for layer in found["layers"]:
+        (line,) = [text for text in out.splitlines() if text.startswith(layer["name"] + " ")]
+        numbers = re.findall(r"(?<= )[\d,.]+(?= |$)", line)
+        wanted = [f"{layer['macs']:,}", f"{layer['cycles']:,.0f}", f"{layer['time_us']:,.1f}"]
+        assert numbers[:3] == wanted
+        assert numbers[-1] == f"{layer['code_bytes']:,}"
+        assert f"{layer['loaded_bytes']['in']:,}" in numbers
+        assert ", ".join(layer["source"]) in line
+    assert f"one inference: {found['totals']['cycles']:,.0f} cycles" in out
+    assert f"NPU: 100.0 % of the MACs ({LENET_MACS:,})" in out
+
+
+def test_without_timing_only_cycles_are_missing(run, tmp_path, lenet):
+    with_out, _, with_timing = profiled(run, tmp_path, lenet)
+    without_out, err, without = profiled(run, tmp_path, lenet, "--no-timing")
+    assert "random input" in err
+    for one, other in zip(with_timing["layers"], without["layers"], strict=True):
+        assert other["cycles"] is other["time_us"] is other["mac_utilization"] is None
+        for key in ("macs", "loaded_bytes", "stored_bytes", "code_bytes", "predicted_cycles"):
+            assert one[key] == other[key]
+    assert without["totals"]["cycles"] is None
+    assert " us " in with_out and " us " not in without_out
+
+
+def test_runs_are_counted_and_averaged(run, tmp_path, lenet, digits_npz):
+    out, _, found = profiled(run, tmp_path, lenet, "--calibration", digits_npz, "--runs", 5)
+    _, _, single = profiled(run, tmp_path, lenet, "--calibration", digits_npz)
+    per_run = found["totals"]["cycles_per_run"]
+    assert len(per_run) == 5 and "5 inferences" in out
+    assert found["totals"]["cycles"] == pytest.approx(sum(per_run) / 5)
+    assert found["totals"]["macs"] == single["totals"]["macs"]
+
+
+def test_seed_and_precision_reach_the_compiler(run, tmp_path, lenet):
+    _, err, found = profiled(run, tmp_path, lenet, "--seed", 3, "--precision", "int8")
+    assert "seed 3" in err
+    assert (found["precision"], found["seed"], found["calibration"]) == ("int8", 3, None)
+    _, _, wide = profiled(run, tmp_path, lenet)
+    narrow_in, wide_in = (of["layers"][0]["stored_bytes"]["out"] for of in (found, wide))
+    assert 2 * narrow_in == wide_in
+
+
+def test_regions_around_operators_of_the_cpu(run, tmp_path, make_onnx: Callable[..., Path]) -> None:
+    model = make_onnx(["Softmax", "Conv", "LRN", "Conv", "Relu"])
+    out, _, found = profiled(run, tmp_path, model)
+    assert [layer["name"] for layer in found["layers"]] == ["conv1", "conv3"]
+    assert len({layer["region"] for layer in found["layers"]}) == 2
+    split = found["split"]
+    assert [item["operator"] for item in split["cpu_operators"]] == ["nn.softmax", "nn.lrn"]
+    assert split["npu_macs"] == 4 * 3 * 9 * 36 + 4 * 4 * 9 * 16
+    assert split["npu_mac_share"] == 1.0
+    assert re.search(r"^ *region +layer", out, re.M) and "nn.lrn: lrn2" in out
+    assert "2 operators" in out.split("CPU:")[1].splitlines()[0]
+
+
+def test_open_and_given_shapes(run, tmp_path, make_onnx: Callable[..., Path]) -> None:
+    model = make_onnx(["Conv"], ("N", 3, "H", "W"))
+    _, _, found = profiled(run, tmp_path, model, "--shape", "x=2,3,9,10")
+    assert found["images_per_run"] == 2
+    assert found["layers"][0]["macs"] == 2 * 4 * 3 * 9 * 7 * 8
+    _, err, found = profiled(run, tmp_path, make_onnx(["Conv"], ("N", 3, 8, 8)))
+    assert "batch extent of input 'x' is open: taken as 1" in err
+    assert found["images_per_run"] == 1
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_tables_fit_the_terminal(run, tmp_path, lenet, monkeypatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out, _, found = profiled(run, tmp_path, lenet)
+    assert max(map(len, out.splitlines())) <= width
+    assert "…" not in out.replace(str(lenet), "")
+    assert ("bytes moved" in out) == (width < 105)
+    for layer in found["layers"]:
+        for figure in (layer["macs"], layer["loaded_bytes"]["in"], layer["stored_bytes"]["out"]):
+            assert re.search(rf"^{layer['name']} .*(?<= ){figure:,}( |$)", out, re.M)
+
+
+def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
+    from tvm_npu.sim.machine import load_machine
+
+    code, text, _ = run("machines", "nmp-4x8")
+    assert code == 0
+    lines, section = [], ""
+    for key, value in (line.split(None, 1) for line in text.splitlines()):
+        group, _, name = key.rpartition(".")
+        if group != section:
+            lines.append(f"[{group}]")
+            section = group
+        value = value.strip()
+        is_text = (group, name) in {("", "name"), ("", "isa"), ("", "description")}
+        quoted = is_text or name == "default_precision"
+        value = {"tles": "1"}.get(name, value)
+        lines.append(f'{name} = "{value}"' if quoted else f"{name} = {value}")
+    path = tmp_path / "one.toml"
+    path.write_text("\n".join(lines).replace("nmp-4x8", "one-tle"))
+    assert load_machine(path).cores.tles == 1
+    _, _, found = profiled(run, tmp_path, lenet, "--machine", path)
+    _, _, built_in = profiled(run, tmp_path, lenet)
+    assert found["machine"] == "one-tle"
+    assert found["totals"]["macs"] == built_in["totals"]["macs"]
+    assert found["totals"]["cycles"] != built_in["totals"]["cycles"]

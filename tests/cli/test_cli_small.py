@@ -1,0 +1,127 @@
+"""run-elf, machines, planners, result files, and tables that fit."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import write_bytes, write_json
+from tvm_npu.cli.planners_command import SUMMARIES
+from tvm_npu.cli.tables import Column, make_table, natural_width, shortened
+from tvm_npu.codegen.plan import planner_names
+from tvm_npu.sim.elf import read_elf
+from tvm_npu.sim.machine import load_machine, machine_names
+from tvm_npu.sim.nmp.simulator import run_elf
+
+ELF = Path(__file__).parents[1] / "sim" / "data" / "checksum.elf"
+
+
+def test_run_elf(run) -> None:  # type: ignore[no-untyped-def]
+    machine = load_machine("nmp-4x8")
+    wanted, statistics = run_elf(read_elf(ELF, machine), machine)
+    code, out, _ = run("run-elf", ELF)
+    assert code == 0
+    assert out.startswith(f"exit code {wanted}, {statistics.cycles:,.0f} cycles (")
+    assert f"{statistics.instructions:,} instructions" in out
+    code, _, err = run("run-elf", ELF, "--budget", 1000)
+    assert code == 1 and "still running after" in err
+
+
+def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    target = tmp_path / "machines.json"
+    code, out, _ = run("machines", "--json", target)
+    assert code == 0
+    listed = json.loads(target.read_text())["machines"]
+    assert [machine["name"] for machine in listed] == list(machine_names())
+    for name in machine_names():
+        assert f"\n{name} " in out
+        code, out_one, _ = run("machines", name, "--json", target)
+        values = load_machine(name).model_dump()
+        assert code == 0 and json.loads(target.read_text()) == values
+        for group, inner in values.items():
+            keys = [f"{group}.{key}" for key in inner] if isinstance(inner, dict) else [group]
+            assert all(any(line.split()[0] == key for line in out_one.splitlines()) for key in keys)
+
+
+def test_planners(run) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = run("planners")
+    lines = out.splitlines()
+    assert code == 0
+    assert [line.split()[0] for line in lines] == list(planner_names())
+    assert all(len(line.split()) > 4 for line in lines), "every planner is explained"
+    assert set(SUMMARIES) <= set(planner_names())
+
+
+def test_files_are_whole_and_readable(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    link = tmp_path / "link.json"
+    link.symlink_to(path)
+    write_json(link, {"ü": 1.5, "none": None})
+    assert link.is_symlink() and json.loads(path.read_text()) == {"ü": 1.5, "none": None}
+    with pytest.raises(ValueError):
+        write_json(path, {"x": float("nan")})
+    assert json.loads(path.read_text())["ü"] == 1.5
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "link.json"]
+    mask = os.umask(0o027)
+    try:
+        write_bytes(path, b"x")
+    finally:
+        os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_bytes(pipe, b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(CliError, match="there is no folder"):
+        write_bytes(tmp_path / "no" / "x", b"")
+
+
+names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
+
+
+@given(st.lists(st.tuples(names, names, st.integers(0, 10**12)), min_size=1, max_size=6),
+       st.integers(50, 200))  # fmt: skip
+def test_tables_keep_numbers_whole_and_fit(rows: list[tuple[str, str, int]], width: int) -> None:
+    columns = [
+        Column("layer", tuple(row[0] for row in rows), name=True, total="total"),
+        Column("source", tuple(row[1] for row in rows), name=True),
+        Column("MACs", tuple(f"{row[2]:,}" for row in rows), total="1"),
+    ]
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(make_table(columns, width))
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= width
+    shown = lines[2:-2]
+    assert len(shown) == len(rows)
+    for line, (name, source, number) in zip(shown, rows, strict=True):
+        assert line.rstrip().endswith(f" {number:,}") or line.rstrip() == f"{number:,}"
+        if natural_width(columns) <= width:
+            assert line.startswith(name) and source in line
+
+
+@given(names, st.integers(3, 50))
+def test_shortened_names_keep_both_ends(text: str, width: int) -> None:
+    short = shortened(text, width)
+    assert len(short) == min(len(text), width)
+    if len(text) > width:
+        head, tail = short.split("…")[0], short.rpartition("…")[2]
+        assert text.startswith(head) and text.endswith(tail)
+    else:
+        assert short == text
