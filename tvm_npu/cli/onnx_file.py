@@ -36,12 +36,11 @@ def parse_shapes(texts: list[str]) -> dict[str, Shape]:
 def read_onnx(path: Path) -> Any:
     """The model in ``path`` (an onnx.ModelProto, with its external data). Raises CliError."""
     import onnx
-    from google.protobuf.message import DecodeError
 
     content = read_bytes(path, "model")
     try:
         model = onnx.load_model_from_string(content)
-    except (DecodeError, ValueError) as error:
+    except Exception as error:  # protobuf's own error types differ between its backends
         raise CliError(f"{str(path)!r} is not an ONNX model: {error}") from error
     # Protocol buffers read many a foreign file as a message of unknown fields.
     if not (model.graph.node and model.graph.output and model.opset_import):
