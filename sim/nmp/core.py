@@ -134,6 +134,7 @@ def store(s: State, m: Costs, core: int, row: int, size: int) -> int:
     elif memory == 1:
         s.tag_counter[0] += 1
         s.mb0_tag[core] = s.tag_counter[0]
+        s.mb0_span[core, 0], s.mb0_span[core, 1] = 0, m.mb0_bytes
     return GO
 
 
@@ -186,6 +187,8 @@ def rv_fence(s: State, m: Costs, core: int, row: int) -> int:
 def rv_ecall(s: State, m: Costs, core: int, row: int) -> int:
     if s.regs[core, 17] != EXIT_CALL:
         return trap(s, core, _UNKNOWN_ECALL, np.int64(s.regs[core, 17]), 0, 0, 0)
+    if s.mac_sem[core] >= 0:
+        s.time[core] = max(s.time[core], s.mac_done[core])
     s.exit_code[core] = s.regs[core, 10]
     s.status[core] = HALTED
     return STOP

@@ -12,14 +12,17 @@ import numpy as np
 from tvm_npu.sim.isa.xnmp import DmaRegister
 from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
-from tvm_npu.sim.nmp.semaphores import SEM, SUB, add_tlt
-from tvm_npu.sim.nmp.state import QUEUE_FULL, RUNNING, Costs, Descriptor, State
+from tvm_npu.sim.nmp.hazards import BOX, MULTICAST, STORES, transfer_clashes
+from tvm_npu.sim.nmp.semaphores import SEM, SUB, add_tlt, wake
+from tvm_npu.sim.nmp.state import QUEUE_FULL, Costs, Descriptor, State
 from tvm_npu.sim.nmp.traps import TrapCode
 
 _TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
 _DRAM = int(TrapCode.DRAM_ACCESS)
 _BAD = int(TrapCode.BAD_CONFIGURATION)
-_HAZARD = int(TrapCode.HAZARD)
+_MISALIGNED = int(TrapCode.MISALIGNED_ACCESS)
+_WRONG_MEMORY = int(TrapCode.WRONG_MEMORY)
+_SEMAPHORE = int(TrapCode.SEMAPHORE)
 
 CHANNELS, ROWS, COLUMNS = (
     int(DmaRegister.CHANNELS), int(DmaRegister.ROWS), int(DmaRegister.COLUMNS),
@@ -34,12 +37,9 @@ SEGMENT_BYTES = int(DmaRegister.SEGMENT_BYTES)
 SEGMENT_STRIDE = int(DmaRegister.SEGMENT_STRIDE)
 
 KIND, MEMORY, CORE, D_SEM = Descriptor.KIND, Descriptor.MEMORY, Descriptor.CORE, Descriptor.SEM
-ADDRESS, LOCAL = Descriptor.ADDRESS, Descriptor.LOCAL
+ADDRESS, LOCAL, SPAN = Descriptor.ADDRESS, Descriptor.LOCAL, Descriptor.SPAN
 BURSTS, BYTES, LAYER = Descriptor.BURSTS, Descriptor.BYTES, Descriptor.LAYER
 STREAM, PC, REGISTERS = Descriptor.STREAM, Descriptor.PC, Descriptor.REGISTERS
-
-BOX, STORES, MULTICAST = 1, 2, 4
-"""Bits of a descriptor's kind."""
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
 LARGEST_EXTENT = 1 << 28
@@ -103,6 +103,8 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
         s.status[core] = QUEUE_FULL
         s.pc[core] -= 4
         return STOP
+    if s.decoded[row, SEM] >= m.semaphores:
+        return trap(s, core, _SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
     r = s.dma[core]
     memory = s.decoded[row, SUB]
     address, local = rs1(s, core, row) & 0xFFFF_FFFF, rs2(s, core, row)
@@ -117,7 +119,7 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
         bursts, total, first, last = box_traffic(r, m)
         elements = r[BOX_CHANNELS] * r[BOX_ROWS] * r[BOX_COLUMNS]
         local_bytes = elements * size
-        aligned = (address | r[CHANNEL_STRIDE] | r[ROW_STRIDE]) % size == 0
+        even_first, even_last = CHANNEL_STRIDE, ROW_STRIDE
     else:
         if bad_register(s, core, SEGMENTS, SEGMENT_STRIDE, 0, LARGEST_EXTENT):
             return STOP
@@ -130,12 +132,15 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
             bursts = bursts_of(total, m)
         else:
             bursts = r[SEGMENTS] * bursts_of(r[SEGMENT_BYTES], m)
-        aligned = (address | r[SEGMENT_BYTES] | r[SEGMENT_STRIDE]) % size == 0
-    if not aligned:
-        return trap(s, core, _BAD, address, 0, ELEMENT_BYTES, 0)
+        even_first, even_last = SEGMENT_BYTES, SEGMENT_STRIDE
+    if address % size:
+        return trap(s, core, _MISALIGNED, address, size, 0, 0)
+    for register in range(even_first, even_last + 1):
+        if r[register] % size:
+            return trap(s, core, _BAD, r[register], 0, register, 0)
     stores = kind & STORES != 0
     if stores != (memory == MB2):
-        return trap(s, core, _BAD, memory, 0, 0, 0)
+        return trap(s, core, _WRONG_MEMORY, 0, 0, 0, memory)
     limit = m.mb0_bytes
     if memory == MB1:
         limit = m.mb1_bytes
@@ -143,14 +148,17 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
         limit, local = m.mb2_bytes, local * size
     elif memory == BIAS:
         limit = m.bias_bytes
-    if local < 0 or local % size or local + local_bytes > limit:
-        return trap(s, core, _TOO_LARGE, local + local_bytes, limit, 0, memory)
+    if local < 0 or local + local_bytes > limit:
+        return trap(s, core, _TOO_LARGE, local, local + local_bytes, limit, memory)
+    if local % size:
+        return trap(s, core, _MISALIGNED, local, size, 0, 0)
     begin, end = address + first, address + last
     if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
         return trap(s, core, _DRAM, begin, end, 0, 0)
     d = s.queue[tle, (s.queue_head[tle] + s.queue_count[tle]) % m.queue_depth]
     d[KIND], d[MEMORY], d[CORE], d[D_SEM] = kind, memory, core, s.decoded[row, SEM]
-    d[ADDRESS], d[LOCAL], d[BURSTS], d[BYTES] = address, local, bursts, total
+    d[ADDRESS], d[LOCAL], d[SPAN] = address, local, local_bytes
+    d[BURSTS], d[BYTES] = bursts, total
     d[LAYER], d[STREAM], d[PC] = s.layer_of[row], s.stream_of[row], s.pc[core] - 4
     d[REGISTERS : REGISTERS + len(r)] = r
     s.queue_count[tle] += 1
@@ -166,11 +174,10 @@ def start(s: State, m: Costs, tle: int, now: float) -> None:
     s.left_bursts[tle] = d[BURSTS]
     s.left_bytes[tle] = d[BYTES]
     s.time[m.cores + tle] = now + m.dme_setup
-    if d[LAYER] >= 0:
-        direction = 1 if d[KIND] & STORES else 0
-        s.layer_bytes[d[LAYER], d[STREAM], direction] += d[BYTES]
-        s.layer_bursts[d[LAYER], d[STREAM], direction] += d[BURSTS]
-        s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
+    direction = 1 if d[KIND] & STORES else 0
+    s.layer_bytes[d[LAYER], d[STREAM], direction] += d[BYTES]
+    s.layer_bursts[d[LAYER], d[STREAM], direction] += d[BURSTS]
+    s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
 
 
 @device
@@ -189,18 +196,17 @@ def advance(s: State, m: Costs, tle: int) -> bool:
         busy = max(occupied, bursts * m.dme_burst + size / m.dme_rate)
         s.time[actor] = begin + busy
         layer = s.queue[tle, s.queue_head[tle], LAYER]
-        if layer >= 0:
-            s.layer_dma_cycles[layer, tle] += begin + busy - now
+        s.layer_dma_cycles[layer, tle] += begin + busy - now
         return True
     d = s.queue[tle, s.queue_head[tle]]
     if not complete(s, m, d, now):
         return False
+    s.layer_end[d[LAYER]] = max(s.layer_end[d[LAYER]], now)
     s.queue_head[tle] = (s.queue_head[tle] + 1) % m.queue_depth
     s.queue_count[tle] -= 1
     for core in range(tle * m.tlts, (tle + 1) * m.tlts):
         if s.status[core] == QUEUE_FULL:
-            s.status[core] = RUNNING
-            s.time[core] = max(s.time[core], now)
+            wake(s, m, core, now)
     if s.queue_count[tle] > 0:
         start(s, m, tle, now)
     else:
@@ -213,7 +219,11 @@ def complete(s: State, m: Costs, d: np.ndarray, now: float) -> bool:  # type: ig
     """Moves the data of a finished transfer and signals the receivers."""
     core, kind = d[CORE], d[KIND]
     if kind & STORES:
-        if kind & BOX:
+        if transfer_clashes(s, d, core, now):
+            return False
+        if d[BYTES] == 0:
+            pass
+        elif kind & BOX:
             store_box(s, m, d)
         else:
             store_segments(s, m, d)
@@ -224,29 +234,20 @@ def complete(s: State, m: Costs, d: np.ndarray, now: float) -> bool:  # type: ig
     if kind & MULTICAST:
         first = core // m.tlts * m.tlts
         last = first + m.tlts
-    if kind & BOX:
-        size = d[REGISTERS + BOX_CHANNELS] * d[REGISTERS + BOX_ROWS] * d[REGISTERS + BOX_COLUMNS]
-        size *= d[REGISTERS + ELEMENT_BYTES]
-    else:
-        size = d[BYTES]
-    memory, local = d[MEMORY], d[LOCAL]
-    s.tag_counter[0] += 1
+    memory, local, size = d[MEMORY], d[LOCAL], d[SPAN]
+    if memory == MB0 and size > 0:
+        note_content(s, m, first, last, local, local + size)
     for receiver in range(first, last):
-        busy = m.timed and s.mac_sem[receiver] >= 0 and s.mac_done[receiver] > now
-        if busy and memory <= MB1 and size > 0:
-            low, high = s.mac_reads[receiver, 2 * memory], s.mac_reads[receiver, 2 * memory + 1]
-            if local < high and low < local + size:
-                s.pc[receiver] = d[PC] + 4
-                trap(s, receiver, _HAZARD, 0, 0, 0, memory)
-                return False
+        if transfer_clashes(s, d, receiver, now):
+            return False
         target = s.mb0[receiver]
         if memory == MB1:
             target = s.mb1[receiver]
         elif memory == BIAS:
             target = s.bias[receiver]
-        else:
-            s.mb0_tag[receiver] = s.tag_counter[0]
-        if receiver == first:
+        if size == 0:
+            pass
+        elif receiver == first:
             if kind & BOX:
                 load_box(s, m, d, target)
             else:
@@ -262,6 +263,24 @@ def complete(s: State, m: Costs, d: np.ndarray, now: float) -> bool:  # type: ig
         for receiver in range(first, last):
             add_tlt(s, m, receiver, d[D_SEM], 1, now)
     return True
+
+
+@device
+def note_content(s: State, m: Costs, first: int, last: int, begin: int, end: int) -> None:
+    """MB0 of these cores gets new content: the same for all in begin..end, and in what was the
+    same before when that touches it. With one core all of MB0 is the same."""
+    tags, spans = s.mb0_tag[first:last], s.mb0_span[first:last]
+    joins = begin <= spans[0, 1] and spans[0, 0] <= end
+    for k in range(1, last - first):
+        joins = joins and tags[k] == tags[0]
+    if last - first == 1:
+        begin, end = 0, m.mb0_bytes
+    elif joins:
+        begin, end = min(begin, spans[0, 0]), max(end, spans[0, 1])
+    s.tag_counter[0] += 1
+    tags[:] = s.tag_counter[0]
+    spans[:, 0] = begin
+    spans[:, 1] = end
 
 
 @device

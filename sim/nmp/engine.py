@@ -1,8 +1,8 @@
 """The event loop: always the actor with the least time goes next.
 
 Actors are the cores and the DMA engines. A core runs ahead alone until it meets a shared
-instruction (one that others can see); it executes that only while it is the earliest actor. Ties
-go to the lower actor number, so a run is deterministic.
+instruction (one that others can see); it executes that only while it is the earliest, and then
+looks anew who is. Ties go to the lower actor number, so a run is deterministic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from tvm_npu.sim.nmp import dispatch, dma
 from tvm_npu.sim.nmp.core import STOP
 from tvm_npu.sim.nmp.scalar import LOW32
-from tvm_npu.sim.nmp.state import HALTED, RUNNING, SharedState, TrapSlot
+from tvm_npu.sim.nmp.state import HALTED, QUEUE_FULL, RUNNING, SharedState, TrapSlot
 from tvm_npu.sim.nmp.traps import TrapCode
 
 _PC_OUTSIDE = int(TrapCode.PC_OUTSIDE_CODE)
@@ -28,7 +28,7 @@ def run_events(state, m, kinds, shared, budget):
     decoded, regs, pcs, status = state.decoded, state.regs, state.pc, state.status
     time, queued, last_line = state.time, state.queue_count, state.last_line
     cache_tags, layer_of, layer_end = state.cache_tags, state.layer_of, state.layer_end
-    layer_instructions, trapped = state.layer_instructions, state.trap
+    layer_instructions, trapped, last_pc = state.layer_instructions, state.trap, state.last_pc
     rows = len(decoded)
     code_base = state.code_base[0]
     executed = 0
@@ -64,15 +64,16 @@ def run_events(state, m, kinds, shared, budget):
         core = actor
         tle = core // m.tlts
         first = True
+        came_from = last_pc[core]
         while True:
             pc = pcs[core]
             row = (pc - code_base) >> 2
             if row < 0 or row >= rows or pc & 3:
                 trapped[CODE], trapped[CORE], trapped[PC] = PC_OUTSIDE, core, pc
-                trapped[B], trapped[C] = code_base, code_base + 4 * rows
+                trapped[A], trapped[B], trapped[C] = came_from, code_base, code_base + 4 * rows
                 break
             op = decoded[row, 0]
-            if not first and op >= 0 and shared[op] and time[core] > second:
+            if not first and op >= 0 and shared[op] and time[core] >= second:
                 break
             first = False
             line = pc // m.line_bytes
@@ -86,13 +87,17 @@ def run_events(state, m, kinds, shared, budget):
             pcs[core] = pc + 4
             time[core] += m.instruction
             executed += 1
+            came_from = pc
             layer = layer_of[row]
-            if layer >= 0:
-                layer_instructions[layer, core] += 1
+            layer_instructions[layer, core] += 1
             stop = 0
             kind = kinds[op] if op >= 0 else STATE
             if kind == STATE:
                 stop = execute(op, s, m, core, row)
+                if stop == STOP and status[core] == QUEUE_FULL:  # executes when there is room
+                    time[core] -= m.instruction
+                    executed -= 1
+                    layer_instructions[layer, core] -= 1
             else:
                 a = np.int64(regs[core, decoded[row, 2]])
                 b = np.int64(regs[core, decoded[row, 3]])
@@ -108,10 +113,11 @@ def run_events(state, m, kinds, shared, budget):
                     rd = decoded[row, 1]
                     if rd != 0:
                         regs[core, rd] = np.int32(value & LOW32)
-            if layer >= 0 and time[core] > layer_end[layer]:
+            if time[core] > layer_end[layer]:
                 layer_end[layer] = time[core]
-            if stop == STOP or executed >= budget:
+            if stop == STOP or executed >= budget or (op >= 0 and shared[op]):
                 break
+        last_pc[core] = came_from
         if trapped[CODE] != 0:
             break
         if executed >= budget:
@@ -128,6 +134,7 @@ run_events = dispatch.compile_cached(
         "np": np, "SharedState": SharedState, "LOW32": LOW32, "value_of": dispatch.value_of,
         "taken": dispatch.taken, "BRANCH": dispatch.BRANCH, "JUMP": dispatch.JUMP,
         "STATE": dispatch.STATE, "INF": np.inf, "RUNNING": RUNNING, "HALTED": HALTED, "STOP": STOP,
+        "QUEUE_FULL": QUEUE_FULL,
         "CODE": TrapSlot.CODE, "CORE": TrapSlot.CORE, "PC": TrapSlot.PC, "A": TrapSlot.A,
         "B": TrapSlot.B, "C": TrapSlot.C, "DEADLOCK": _DEADLOCK, "PC_OUTSIDE": _PC_OUTSIDE,
         "RUNAWAY": _RUNAWAY, "advance": dma.advance, "execute": dispatch.execute,

@@ -13,6 +13,7 @@ import numpy as np
 from tvm_npu.sim.isa.xnmp import Initialise, MacRegister, PoolKind, VectorOp
 from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, trap
+from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.semaphores import SEM, SUB, finish_mac
 from tvm_npu.sim.nmp.state import SCRATCH_ELEMENTS, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
@@ -20,6 +21,8 @@ from tvm_npu.sim.nmp.traps import TrapCode
 _TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
 _OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
 _BAD = int(TrapCode.BAD_CONFIGURATION)
+_SEMAPHORE = int(TrapCode.SEMAPHORE)
+_ILLEGAL = int(TrapCode.ILLEGAL_INSTRUCTION)
 
 IN_ADDRESS = int(MacRegister.IN_ADDRESS)
 IN_CHANNELS = int(MacRegister.IN_CHANNELS)
@@ -58,6 +61,7 @@ COPY, ADD, MULTIPLY = int(VectorOp.COPY), int(VectorOp.ADD), int(VectorOp.MULTIP
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
 LARGEST_EXTENT = 1 << 20
+LARGEST_TILE = 1 << 32
 LARGEST_SHIFT = 47
 
 
@@ -84,19 +88,25 @@ def check_registers(s: State, core: int, first: int, last: int, low: int, high: 
 
 
 @device
-def fits(s: State, core: int, memory: int, begin: int, end: int, size: int) -> bool:
+def fits(s: State, m: Costs, core: int, memory: int, begin: int, end: int, size: int) -> bool:
+    """Bytes begin..end lie in ``memory``, of ``size`` bytes, and no transfer is using them."""
     if begin < 0 or end > size:
-        trap(s, core, _TOO_LARGE, max(end, begin), size, 0, memory)
+        trap(s, core, _TOO_LARGE, begin, end, size, memory)
         return False
-    return True
+    return use_range(s, m, core, memory, begin, end)
 
 
 @device
-def begin_operation(s: State, core: int) -> None:
+def begin_operation(s: State, m: Costs, core: int, row: int) -> bool:
     """The unit works in order: a new operation waits for the one before."""
+    if s.decoded[row, SEM] >= m.semaphores:
+        trap(s, core, _SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
+        return False
     if s.mac_sem[core] >= 0:
         s.time[core] = max(s.time[core], s.mac_done[core])
         finish_mac(s, core)
+    free_ranges(s, core)
+    return True
 
 
 @device
@@ -106,9 +116,8 @@ def end_operation(s: State, m: Costs, core: int, row: int, beats: float, macs: i
     s.mac_done[core] = s.time[core] + cycles
     s.mac_sem[core] = s.decoded[row, SEM]
     layer = s.layer_of[row]
-    if layer >= 0:
-        s.layer_macs[layer, core] += macs
-        s.layer_mac_cycles[layer, core] += cycles
+    s.layer_macs[layer, core] += macs
+    s.layer_mac_cycles[layer, core] += cycles
     return GO
 
 
@@ -144,24 +153,34 @@ def tile_ok(s: State, m: Costs, core: int) -> bool:
 def out_ok(s: State, m: Costs, core: int, elements: int) -> bool:
     size = s.mac[core, ELEMENT_BYTES]
     begin = s.mac[core, OUT_ADDRESS] * size
-    return fits(s, core, MB2, begin, begin + elements * size, m.mb2_bytes)
+    return fits(s, m, core, MB2, begin, begin + elements * size, m.mb2_bytes)
 
 
 @device
 def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
-    """Operand of ``elements`` elements at IN_ADDRESS (MB0) or W_ADDRESS (MB1); notes the range
-    read, which a DMA write must not touch before the operation is complete."""
+    """Operand of ``elements`` elements at IN_ADDRESS (MB0) or W_ADDRESS (MB1)."""
     size = s.mac[core, ELEMENT_BYTES]
     begin = s.mac[core, IN_ADDRESS if memory == MB0 else W_ADDRESS]
     if begin % size:
         trap(s, core, _BAD, begin, 0, IN_ADDRESS if memory == MB0 else W_ADDRESS, 0)
         return False
     end = begin + elements * size
-    if not fits(s, core, memory, begin, end, m.mb0_bytes if memory == MB0 else m.mb1_bytes):
+    return fits(s, m, core, memory, begin, end, m.mb0_bytes if memory == MB0 else m.mb1_bytes)
+
+
+@device
+def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initialise: int) -> bool:
+    """Filters of ``depth`` elements in MB1, not one in another, and their biases if used."""
+    pitch = s.mac[core, W_PITCH]
+    if pitch < 0 or (filters > 1 and pitch < depth):
+        trap(s, core, _BAD, pitch, 0, W_PITCH, 0)
         return False
-    s.mac_reads[core, 2 * memory] = begin
-    s.mac_reads[core, 2 * memory + 1] = end
-    return True
+    if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
+        return False
+    begin = s.mac[core, BIAS_ADDRESS] * 4
+    return initialise != WITH_BIAS or fits(
+        s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes
+    )
 
 
 @device
@@ -225,6 +244,10 @@ def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, 
 def share_columns(s: State, core: int, tle: int) -> bool:
     """Whether the TLE's im2col buffer already holds this core's tile; claims it if not."""
     r, key = s.mac[core], s.column_key[tle]
+    used, known = s.mac_ranges[core], s.mb0_span[core]
+    if used[2 * MB0] < known[0] or used[2 * MB0 + 1] > known[1]:
+        key[0] = 0
+        return False
     same = key[0] == s.mb0_tag[core] and key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
     same = same and key[3] == r[OUT_ROWS] and key[4] == r[OUT_COLUMNS]
     packed_in = (r[IN_CHANNELS] << 40) + (r[IN_ROWS] << 20) + r[IN_COLUMNS]
@@ -309,8 +332,9 @@ def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -
 
 @device
 def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
-    begin_operation(s, core)
-    if not tile_ok(s, m, core):
+    if not begin_operation(s, m, core, row) or not tile_ok(s, m, core):
+        return STOP
+    if not check_registers(s, core, GROUPS, GROUPS, 1, LARGEST_EXTENT):
         return STOP
     r = s.mac[core]
     groups, filters = r[GROUPS], r[OUT_CHANNELS]
@@ -318,15 +342,14 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
         return trap(s, core, _BAD, groups, filters, GROUPS, 0)
     taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
     depth = r[IN_CHANNELS] * taps
-    if not in_ok(s, m, core, MB0, groups * r[IN_CHANNELS] * r[IN_ROWS] * r[IN_COLUMNS]):
-        return STOP
-    if r[W_PITCH] < 0 or not in_ok(s, m, core, MB1, (filters - 1) * r[W_PITCH] + depth):
-        return trap(s, core, _BAD, r[W_PITCH], 0, W_PITCH, 0)
+    group_elements = min(r[IN_CHANNELS] * r[IN_ROWS] * r[IN_COLUMNS], LARGEST_TILE)
     initialise = s.decoded[row, SUB]
-    if initialise == WITH_BIAS:
-        begin = r[BIAS_ADDRESS] * 4
-        if not fits(s, core, BIAS, begin, begin + filters * 4, m.bias_bytes):
-            return STOP
+    if initialise > WITH_BIAS:
+        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+    if not in_ok(s, m, core, MB0, groups * group_elements):
+        return STOP
+    if not filters_ok(s, m, core, filters, depth, initialise):
+        return STOP
     positions = r[OUT_ROWS] * r[OUT_COLUMNS]
     load_weights(s, core, filters, depth)
     per_group = filters // groups
@@ -360,7 +383,8 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
-    begin_operation(s, core)
+    if not begin_operation(s, m, core, row):
+        return STOP
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
         return STOP
     r = s.mac[core]
@@ -370,13 +394,11 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
         return trap(s, core, _BAD, r[register], 0, register, 0)
     if not in_ok(s, m, core, MB0, depth) or not out_ok(s, m, core, filters):
         return STOP
-    if r[W_PITCH] < 0 or not in_ok(s, m, core, MB1, (filters - 1) * r[W_PITCH] + depth):
-        return trap(s, core, _BAD, r[W_PITCH], 0, W_PITCH, 0)
     initialise = s.decoded[row, SUB]
-    if initialise == WITH_BIAS:
-        begin = r[BIAS_ADDRESS] * 4
-        if not fits(s, core, BIAS, begin, begin + filters * 4, m.bias_bytes):
-            return STOP
+    if initialise > WITH_BIAS:
+        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+    if not filters_ok(s, m, core, filters, depth, initialise):
+        return STOP
     wide = r[ELEMENT_BYTES] == 2
     at_x = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
     at_w = r[W_ADDRESS] // 2 if wide else r[W_ADDRESS]
@@ -410,13 +432,18 @@ def overlap(begin: int, length: int, low: int, high: int) -> int:
 
 @device
 def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
-    begin_operation(s, core)
+    if not begin_operation(s, m, core, row):
+        return STOP
+    if not check_registers(s, core, DILATION_ROWS, DILATION_COLUMNS, 1, 1):
+        return STOP
     if not tile_ok(s, m, core):
         return STOP
     r = s.mac[core]
     channels = r[OUT_CHANNELS]
     if not in_ok(s, m, core, MB0, channels * r[IN_ROWS] * r[IN_COLUMNS]):
         return STOP
+    if s.decoded[row, SUB] > AVERAGE:
+        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
     average = s.decoded[row, SUB] == AVERAGE
     wide = r[ELEMENT_BYTES] == 2
     base = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
@@ -455,7 +482,8 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
-    begin_operation(s, core)
+    if not begin_operation(s, m, core, row):
+        return STOP
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
         return STOP
     if not check_registers(s, core, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT):
@@ -496,7 +524,8 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
-    begin_operation(s, core)
+    if not begin_operation(s, m, core, row):
+        return STOP
     if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
         return STOP
     if not check_registers(s, core, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT):

@@ -15,13 +15,13 @@ _SEMAPHORE = int(TrapCode.SEMAPHORE)
 
 @device
 def wake(s: State, m: Costs, core: int, now: float) -> None:
-    """Lets a waiting core go on, not before ``now``."""
+    """Lets a blocked core go on, not before ``now``; the time counts for the layer of the
+    instruction that blocked."""
+    pc = s.pc[core] - 4 if s.status[core] == WAITING else s.pc[core]
     s.status[core] = RUNNING
     if now > s.time[core]:
-        row = (s.pc[core] - s.code_base[0]) >> 2
-        layer = s.layer_of[row] if 0 <= row < len(s.layer_of) else -1
-        if layer >= 0:
-            s.layer_wait_cycles[layer, core] += now - s.time[core]
+        layer = s.layer_of[(pc - s.code_base[0]) >> 2]
+        s.layer_wait_cycles[layer, core] += now - s.time[core]
         s.time[core] = now
 
 
@@ -65,8 +65,8 @@ def finish_mac(s: State, core: int) -> None:
 @device
 def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
-    if level > GLOBAL or count < 0:
-        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    if level > GLOBAL or count < 0 or sem >= m.semaphores:
+        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     if level == TLT:
         s.sem_tlt[core, sem] += count
@@ -80,8 +80,8 @@ def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
 @device
 def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
-    if level not in (TLE, GLOBAL) or count < 0:
-        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    if level not in (TLE, GLOBAL) or count < 0 or sem >= m.semaphores:
+        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     first, last = 0, m.cores
     if level == TLE:
@@ -95,11 +95,11 @@ def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
 @device
 def nmp_wait(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
-    if level > GLOBAL or count < 0:
-        return trap(s, core, _SEMAPHORE, level, count, 0, 0)
+    if level > GLOBAL or count < 0 or sem >= m.semaphores:
+        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     if level == TLT:
-        if s.mac_sem[core] == sem and s.sem_tlt[core, sem] < count:
+        if s.mac_sem[core] == sem and sem > 0 and s.sem_tlt[core, sem] < count:
             s.time[core] = max(s.time[core], s.mac_done[core])
         if s.mac_sem[core] >= 0 and s.mac_done[core] <= s.time[core]:
             finish_mac(s, core)

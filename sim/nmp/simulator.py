@@ -7,24 +7,62 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  the BLAS behind compiled np.dot; _blas must see it
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from tvm_npu.sim.elf import ElfImage
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.isa.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp import engine
-from tvm_npu.sim.nmp.state import RUNNING, TrapSlot, make_costs, make_state, reset_for_run
+from tvm_npu.sim.nmp.state import (
+    RUNNING,
+    WAITING,
+    TrapSlot,
+    make_costs,
+    make_state,
+    reset_for_run,
+)
 from tvm_npu.sim.nmp.statistics import RunStatistics, collect
 from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, Trap, TrapCode, Waiter
+from tvm_npu.sim.streams import Stream
 
 DEFAULT_BUDGET = 2_000_000_000
 """Instructions of all cores together before a run counts as runaway."""
 
+CORE_REGISTER = 10
+"""a0: the core's own number when a run starts."""
+
 _LEVELS = ("TLT", "TLE", "global")
-_blas = ThreadpoolController()
+_TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store")
+
+
+class _SerialBlas:
+    """One BLAS thread while any simulator runs: tiles are too small for more. The setting is the
+    process's, so the last one out restores it."""
+
+    def __init__(self) -> None:
+        self._controller = ThreadpoolController()
+        self._lock = threading.Lock()
+        self._running = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._running == 0:
+                self._limit = self._controller.limit(limits=1)
+            self._running += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._running -= 1
+            if self._running == 0:
+                self._limit.restore_original_limits()
+
+
+_blas = _SerialBlas()
 
 
 class Simulator:
@@ -55,8 +93,12 @@ class Simulator:
                 f"{machine.dram.capacity_bytes}"
             )
         base = machine.dram.base_address
-        if code_address < base or code_address + code.nbytes > base + dram_bytes:
-            raise SimError(f"code at {code_address:#x} ({code.nbytes} bytes) is outside the image")
+        end = code_address + 4 * len(code)
+        if code_address < base or end > base + dram_bytes or code_address % 4:
+            raise SimError(
+                f"code at {code_address:#x}..{end:#x} does not lie, aligned to 4 bytes, in the "
+                f"image at {base:#x}..{base + dram_bytes:#x}"
+            )
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self._tile_registers = tuple(tile_registers)
@@ -65,15 +107,23 @@ class Simulator:
         words = np.ascontiguousarray(code, np.uint32)
         count = len(words)
         self._dram_bytes = dram_bytes
+        layers = np.full(count, -1) if layer_of is None else np.asarray(layer_of, np.int32)
+        streams = np.zeros(count) if stream_of is None else np.asarray(stream_of, np.int8)
+        for name, array, low, high in (
+            ("layer_of", layers, -1, len(self.layer_names)),
+            ("stream_of", streams, 0, len(Stream)),
+        ):
+            if array.shape != (count,) or not ((array >= low) & (array < high)).all():
+                raise SimError(f"{name} needs {count} numbers from {low} to {high - 1}")
         self._state = make_state(
             machine,
             NMP_ISA.decode_array(words),
             words,
             code_address,
             dram_bytes,
-            np.full(count, -1, np.int32) if layer_of is None else np.asarray(layer_of, np.int32),
-            np.zeros(count, np.int8) if stream_of is None else np.asarray(stream_of, np.int8),
-            max(1, len(self.layer_names)),
+            layers.astype(np.int32),
+            streams.astype(np.int8),
+            len(self.layer_names),
         )
         self.write(code_address, words.view(np.uint8))
 
@@ -108,16 +158,23 @@ class Simulator:
         statistics and the exit codes. Raises Trap when a core traps, blocks for ever or does not
         end within ``budget`` instructions. Values do not depend on ``timing``.
         """
-        with self._lock, _blas.limit(limits=1):
+        started = self.machine.core_count if cores is None else cores
+        if not 1 <= started <= self.machine.core_count:
+            raise SimError(f"{started} cores to start; {self.machine.name} has "
+                           f"{self.machine.core_count}")  # fmt: skip
+        for register in arguments or {}:
+            if not 1 <= register <= 31 or register == CORE_REGISTER:
+                raise SimError(f"register {register} cannot hold an argument; 1 to 31 can, "
+                               f"except {CORE_REGISTER}")  # fmt: skip
+        with self._lock, _blas:
             state = self._state
-            started = self.machine.core_count if cores is None else cores
             reset_for_run(state)
             state.time[self.machine.core_count :] = np.inf
             state.pc[:started] = entry
             state.status[:started] = RUNNING
             for register, value in (arguments or {}).items():
                 state.regs[:started, register] = np.int64(value).astype(np.int32)
-            state.regs[:started, 10] = np.arange(started)
+            state.regs[:started, CORE_REGISTER] = np.arange(started)
             engine.run(state, make_costs(self.machine, self._dram_bytes, timing), budget)
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
@@ -125,8 +182,8 @@ class Simulator:
             return statistics, state.exit_code[:started].tolist()
 
     def _row(self, pc: int) -> int | None:
-        row = (pc - int(self._state.code_base[0])) >> 2
-        return row if 0 <= row < len(self._state.words) else None
+        row, rest = divmod(pc - int(self._state.code_base[0]), 4)
+        return row if 0 <= row < len(self._state.words) and not rest else None
 
     def _trap(self) -> Trap:
         record = self._state.trap
@@ -134,31 +191,48 @@ class Simulator:
         if code == TrapCode.DEADLOCK:
             waiters = self._waiters()
             first = waiters[0]
-            return Trap(code, first.core, first.pc, "deadlock", waiters=waiters)
+            trap = Trap(code, first.core, first.pc, "deadlock", waiters=waiters)
+            return self._placed(trap, first.pc)
         core, pc = int(record[TrapSlot.CORE]), int(record[TrapSlot.PC])
-        detail = DETAIL_FORMATS[code].format(
-            a=int(record[TrapSlot.A]),
-            b=int(record[TrapSlot.B]),
-            c=int(record[TrapSlot.C]),
+        a, b, c = (int(record[slot]) for slot in (TrapSlot.A, TrapSlot.B, TrapSlot.C))
+        trap = self._placed(Trap(code, core, pc, ""), pc)
+        trap.detail = DETAIL_FORMATS[code].format(
+            a=a,
+            b=b,
+            c=c,
             memory=MEMORY_NAMES[int(record[TrapSlot.MEMORY])],
+            register=_register(trap.instruction, c),
+            semaphores=self.machine.dme.semaphores,
         )
-        trap = Trap(code, core, pc, detail)
+        if code == TrapCode.PC_OUTSIDE_CODE and a >= 0:
+            origin = self._placed(trap, a)
+            trap.detail += f", reached from {a:#x} ({origin.instruction})"
+            trap.instruction = ""
+        elif code == TrapCode.HAZARD and b >= 0:
+            other = self._placed(Trap(code, core, b, ""), b)
+            trap.detail += f"; transfer of {b:#x} ({other.instruction})"
+        return trap
+
+    def _placed(self, trap: Trap, pc: int) -> Trap:
+        """``trap`` with the instruction, layer and tile of ``pc``."""
         row = self._row(pc)
         if row is not None:
             trap.instruction = disassemble(int(self._state.words[row]))
-            layer = int(self._state.layer_of[row])
-            if 0 <= layer < len(self.layer_names):
-                trap.layer = self.layer_names[layer]
+            trap.layer = self._layer(row)
             if row < len(self._tile_registers):
-                registers = self._state.regs[core]
+                registers = self._state.regs[trap.core]
                 trap.tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
         return trap
+
+    def _layer(self, row: int | None) -> str:
+        layer = len(self.layer_names) if row is None else int(self._state.layer_of[row])
+        return self.layer_names[layer] if layer < len(self.layer_names) else ""
 
     def _waiters(self) -> tuple[Waiter, ...]:
         state = self._state
         found = []
         for core in range(self.machine.core_count):
-            if state.status[core] == 1:
+            if state.status[core] == WAITING:
                 level, sem = int(state.wait_level[core]), int(state.wait_sem[core])
                 value = (
                     state.sem_tlt[core, sem],
@@ -169,8 +243,17 @@ class Simulator:
                     f"{_LEVELS[level]} semaphore {sem} to reach {int(state.wait_count[core])} "
                     f"(it is {int(value)})"
                 )
-                found.append(Waiter(core, int(state.pc[core]) - 4, what))
+                pc = int(state.pc[core]) - 4
+                found.append(Waiter(core, pc, what, self._layer(self._row(pc))))
         return tuple(found)
+
+
+def _register(instruction: str, number: int) -> str:
+    """The configuration register that an instruction complains about."""
+    unit, names = ("DMA", DmaRegister) if instruction.startswith(_TRANSFERS) else (
+        "MAC", MacRegister)  # fmt: skip
+    name = names(number).name if number < len(names) else str(number)
+    return f"{unit} register {name}"
 
 
 def run_elf(

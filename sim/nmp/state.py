@@ -30,8 +30,8 @@ SCRATCH_ELEMENTS = 1 << 19
 class Descriptor:
     """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS."""
 
-    KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, BURSTS, BYTES, LAYER, STREAM, PC = range(11)
-    REGISTERS = 11
+    KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, SPAN, BURSTS, BYTES, LAYER, STREAM, PC = range(12)
+    REGISTERS = 12
     COLUMNS = REGISTERS + CONFIG_REGISTERS
 
 
@@ -41,7 +41,8 @@ class TrapSlot:
 
 
 class State(NamedTuple):
-    """Shapes: K cores, T TLEs, I instructions, L layers, S streams."""
+    """Shapes: K cores, T TLEs, I instructions, S streams, L layers and, as the last one, what
+    belongs to no layer."""
 
     decoded: Array  # int32 [I, 7]: operation, then the ISA's decoded columns
     words: Array  # uint32 [I]
@@ -51,6 +52,7 @@ class State(NamedTuple):
     regs: Array  # int32 [K, 32]
     pc: Array  # int64 [K]
     status: Array  # int8 [K]
+    last_pc: Array  # int64 [K]: the instruction executed last; -1: none yet
     exit_code: Array  # int32 [K]
     time: Array  # float64 [K + T]: when the actor acts next (TLE entries: its DMA engine)
     wait_level: Array  # int64 [K]
@@ -63,7 +65,7 @@ class State(NamedTuple):
     dma: Array  # int64 [K, 32] DMA configuration registers
     mac_done: Array  # float64 [K] when the MAC unit is free
     mac_sem: Array  # int64 [K] semaphore its operation will signal; -1: nothing outstanding
-    mac_reads: Array  # int64 [K, 4] byte ranges of MB0 and MB1 that the operation reads
+    mac_ranges: Array  # int64 [K, 8]: bytes of MB0, MB1, MB2, bias buffer that it uses
     mb0: Array  # int8 [K, mb0_bytes]
     mb0_half: Array  # the same memory as int16
     mb1: Array
@@ -71,7 +73,8 @@ class State(NamedTuple):
     mb2: Array  # int64 [K, mb2_bytes]: one accumulator an element
     bias: Array  # int8 [K, bias_bytes]
     bias_word: Array  # the same as int32
-    mb0_tag: Array  # int64 [K]: identifies MB0's content; equal after a multicast
+    mb0_tag: Array  # int64 [K]: identifies MB0's content in mb0_span; equal after a multicast
+    mb0_span: Array  # int64 [K, 2]: byte range
     tag_counter: Array  # int64 [1]
     column_key: Array  # int64 [T, 12]: what the im2col scratch of a TLE holds
     columns: Array  # float64 [T, SCRATCH_ELEMENTS]
@@ -97,7 +100,7 @@ class State(NamedTuple):
     layer_bytes: Array  # int64 [L, S, 2]: loaded, stored
     layer_bursts: Array  # int64 [L, S, 2]
     layer_dma_cycles: Array  # float64 [L, T]
-    layer_end: Array  # float64 [L]: when the last core left the layer
+    layer_end: Array  # float64 [L]: when the last core or transfer left the layer
 
 
 @structref.register
@@ -121,6 +124,7 @@ class Costs(NamedTuple):
     tlts: int
     tles: int
     cores: int
+    semaphores: int
     instruction: float
     scalar_memory: float
     semaphore: float
@@ -154,6 +158,7 @@ def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
         tlts=machine.cores.tlts_per_tle,
         tles=machine.cores.tles,
         cores=machine.core_count,
+        semaphores=machine.dme.semaphores,
         instruction=machine.cores.instruction_cycles * scale,
         scalar_memory=machine.cores.scalar_memory_cycles * scale,
         semaphore=machine.cores.semaphore_cycles * scale,
@@ -197,6 +202,7 @@ def make_state(
     cores, tles = machine.core_count, machine.cores.tles
     memories = machine.memories
     lines = max(1, machine.cores.instruction_cache_bytes // machine.cores.instruction_line_bytes)
+    rows = layers + 1
     dram = np.zeros(-(-dram_bytes // 8) * 8, np.uint8)
     mb0 = np.zeros((cores, memories.mb0_bytes), np.int8)
     mb1 = np.zeros((cores, memories.mb1_bytes), np.int8)
@@ -206,12 +212,13 @@ def make_state(
     return State(
         decoded=decoded,
         words=words,
-        layer_of=layer_of,
+        layer_of=np.where(layer_of < 0, layers, layer_of).astype(np.int32),
         stream_of=stream_of,
         code_base=np.array([code_address], np.int64),
         regs=np.zeros((cores, 32), np.int32),
         pc=np.zeros(cores, np.int64),
         status=np.full(cores, HALTED, np.int8),
+        last_pc=np.full(cores, -1, np.int64),
         exit_code=np.zeros(cores, np.int32),
         time=np.zeros(cores + tles),
         wait_level=np.zeros(cores, np.int64),
@@ -224,7 +231,7 @@ def make_state(
         dma=np.zeros((cores, CONFIG_REGISTERS), np.int64),
         mac_done=np.zeros(cores),
         mac_sem=np.full(cores, -1, np.int64),
-        mac_reads=np.zeros((cores, 4), np.int64),
+        mac_ranges=np.zeros((cores, 8), np.int64),
         mb0=mb0,
         mb0_half=mb0.view(np.int16),
         mb1=mb1,
@@ -233,6 +240,7 @@ def make_state(
         bias=bias,
         bias_word=bias.view(np.int32),
         mb0_tag=np.arange(1, cores + 1, dtype=np.int64),
+        mb0_span=np.tile(np.array([0, memories.mb0_bytes], np.int64), (cores, 1)),
         tag_counter=np.array([cores + 1], np.int64),
         column_key=np.zeros((tles, 12), np.int64),
         columns=np.zeros((tles, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
@@ -251,20 +259,21 @@ def make_state(
         last_line=np.full(cores, -1, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         counters=np.zeros(2, np.int64),
-        layer_macs=np.zeros((layers, cores), np.int64),
-        layer_mac_cycles=np.zeros((layers, cores)),
-        layer_wait_cycles=np.zeros((layers, cores)),
-        layer_instructions=np.zeros((layers, cores), np.int64),
-        layer_bytes=np.zeros((layers, streams, 2), np.int64),
-        layer_bursts=np.zeros((layers, streams, 2), np.int64),
-        layer_dma_cycles=np.zeros((layers, tles)),
-        layer_end=np.zeros(layers),
+        layer_macs=np.zeros((rows, cores), np.int64),
+        layer_mac_cycles=np.zeros((rows, cores)),
+        layer_wait_cycles=np.zeros((rows, cores)),
+        layer_instructions=np.zeros((rows, cores), np.int64),
+        layer_bytes=np.zeros((rows, streams, 2), np.int64),
+        layer_bursts=np.zeros((rows, streams, 2), np.int64),
+        layer_dma_cycles=np.zeros((rows, tles)),
+        layer_end=np.zeros(rows),
     )
 
 
 def reset_for_run(state: State) -> None:
     """Back to the moment before the first instruction; DRAM, code and scratchpads stay."""
     state.status[:] = HALTED
+    state.last_pc[:] = -1
     state.mac_sem[:] = -1
     state.cache_tags[:] = -1
     state.last_line[:] = -1

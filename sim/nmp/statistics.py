@@ -15,7 +15,8 @@ from tvm_npu.sim.streams import Stream
 
 @dataclass(frozen=True)
 class LayerStatistics:
-    """One layer of one run. ``cycles`` is from the end of the layer before to its own end."""
+    """One layer of one run. ``cycles`` is from the end of the layer before to its own end; a core
+    waits while a semaphore or a full DMA queue blocks it."""
 
     name: str
     cycles: float
@@ -33,7 +34,8 @@ class LayerStatistics:
 
 @dataclass(frozen=True)
 class RunStatistics:
-    """One or more runs, summed. Cycles are zero when timing was off."""
+    """One or more runs, summed: the layers and what belongs to none. ``cycles`` is until the last
+    core has exited and the last transfer is complete; zero when timing was off."""
 
     machine: str
     runs: int
@@ -88,7 +90,7 @@ def collect(
             )
         )
         previous_end = end
-    cycles = float(state.time[: machine.core_count].max())
+    cycles = max(float(state.time[: machine.core_count].max()), float(state.layer_end.max()))
     macs = int(state.layer_macs.sum())
     return RunStatistics(
         machine=machine.name,
@@ -111,7 +113,7 @@ def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
 
 
 def _pairs(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(x + y for x, y in zip(a, b))
+    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def _weighted(a: float, a_cycles: float, b: float, b_cycles: float) -> float:
@@ -137,7 +139,7 @@ def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
             dma_cycles_per_tle=_pairs(one.dma_cycles_per_tle, two.dma_cycles_per_tle),
             instructions=one.instructions + two.instructions,
         )
-        for one, two in zip(a.layers, b.layers)
+        for one, two in zip(a.layers, b.layers, strict=True)
     )
     return replace(
         a,

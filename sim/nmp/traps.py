@@ -24,22 +24,27 @@ class TrapCode(IntEnum):
     UNKNOWN_ECALL = 12
     HAZARD = 13
     SEMAPHORE = 14
+    WRONG_MEMORY = 15
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
     TrapCode.ILLEGAL_INSTRUCTION: "illegal instruction {a:#010x}",
-    TrapCode.PC_OUTSIDE_CODE: "program counter outside the code ({b:#x}..{c:#x})",
+    TrapCode.PC_OUTSIDE_CODE: "no instruction of the code ({b:#x}..{c:#x})",
     TrapCode.SCALAR_ACCESS: "access of {b} bytes at {a:#x}, outside every memory",
     TrapCode.MISALIGNED_ACCESS: "misaligned access of {b} bytes at {a:#x}",
-    TrapCode.TILE_TOO_LARGE: "tile ends at byte {a} of {memory}, which has {b}",
+    TrapCode.TILE_TOO_LARGE: "tile at bytes {a}..{b} of {memory}, which has {c}",
     TrapCode.DRAM_ACCESS: "DMA transfer from {a:#x} to {b:#x} leaves the program's DRAM",
     TrapCode.ACCUMULATOR_OVERFLOW: "accumulator {a} needs more than {b} bits (filter {c})",
-    TrapCode.BAD_CONFIGURATION: "configuration register {c} has the unusable value {a}",
+    TrapCode.BAD_CONFIGURATION: "{register} has the unusable value {a}",
     TrapCode.RUNAWAY: "still running after {a} instructions",
     TrapCode.BREAKPOINT: "ebreak",
     TrapCode.UNKNOWN_ECALL: "ecall with a7 = {a}; only 93 (exit) is known",
-    TrapCode.HAZARD: "DMA wrote {memory} while the MAC unit was reading it",
-    TrapCode.SEMAPHORE: "semaphore operation with level {a}, count {b}",
+    TrapCode.HAZARD: "transfer uses {memory} of core {a} while its MAC unit does",
+    TrapCode.SEMAPHORE: (
+        "semaphore {c} of level {a} with count {b}: the machine has {semaphores} semaphores on "
+        "each of levels 0 to 2, releases go to levels 1 and 2, counts are not negative"
+    ),
+    TrapCode.WRONG_MEMORY: "loads cannot write MB2, stores read nothing but MB2: {memory}",
 }
 
 MEMORY_NAMES = ("MB0", "MB1", "MB2", "the bias buffer")
@@ -52,9 +57,11 @@ class Waiter:
     core: int
     pc: int
     waits_for: str
+    layer: str = ""
 
     def __str__(self) -> str:
-        return f"core {self.core} at {self.pc:#x} waits for {self.waits_for}"
+        layer = f" in layer {self.layer!r}" if self.layer else ""
+        return f"core {self.core} at {self.pc:#x}{layer} waits for {self.waits_for}"
 
 
 @dataclass
@@ -71,6 +78,8 @@ class Trap(SimError):
     waiters: tuple[Waiter, ...] = ()
 
     def __str__(self) -> str:
+        if self.code == TrapCode.DEADLOCK:
+            return "deadlock: " + "; ".join(str(waiter) for waiter in self.waiters)
         place = f"core {self.core} at {self.pc:#x}"
         if self.instruction:
             place += f" ({self.instruction})"
@@ -78,8 +87,6 @@ class Trap(SimError):
             place += f" in layer {self.layer!r}"
         if self.tile:
             place += " tile " + ", ".join(f"{k}={v}" for k, v in self.tile.items())
-        if self.code == TrapCode.DEADLOCK:
-            return "deadlock: " + "; ".join(str(waiter) for waiter in self.waiters)
         return f"{place}: {self.detail}"
 
     def __hash__(self) -> int:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from tests.sim.nmp.programs import BASE, DATA, EXIT, read, run, simulator, small_machine
 from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, STORE, signed
-
 from tvm_npu.sim.isa.rv32im import RV32IM
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
@@ -61,8 +61,8 @@ ARITHMETIC = over_pairs(
 @settings(deadline=None)
 def test_register_arithmetic(cases: list[tuple[int, int]]) -> None:
     found = run_pairs(ARITHMETIC, cases, len(REGISTER))
-    for (a, b), row in zip(cases, found.tolist()):
-        for (name, model), value in zip(REGISTER.items(), row):
+    for (a, b), row in zip(cases, found.tolist(), strict=True):
+        for (name, model), value in zip(REGISTER.items(), row, strict=True):
             assert value == model(a, b) & MASK, (name, hex(a), hex(b))
 
 
@@ -96,8 +96,8 @@ BRANCHES = over_pairs(
 @settings(deadline=None)
 def test_branches(cases: list[tuple[int, int]]) -> None:
     found = run_pairs(BRANCHES, cases, len(BRANCH))
-    for (a, b), row in zip(cases, found.tolist()):
-        for (name, model), value in zip(BRANCH.items(), row):
+    for (a, b), row in zip(cases, found.tolist(), strict=True):
+        for (name, model), value in zip(BRANCH.items(), row, strict=True):
             assert value == int(model(a, b)), (name, hex(a), hex(b))
 
 
