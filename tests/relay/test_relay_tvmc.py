@@ -22,7 +22,7 @@ from tvm_npu import tvmc  # noqa: E402
 from tvm_npu.errors import PartitionError, TargetError  # noqa: E402
 from tvm_npu.options import NpuOptions  # noqa: E402
 from tvm_npu.relay import explain, partition_for_npu  # noqa: E402
-from tvm_npu.relay.frontend import from_onnx, with_explicit_padding  # noqa: E402
+from tvm_npu.relay.frontend import from_onnx, with_explicit_padding, with_folded_views  # noqa: E402
 from tvm_npu.sim.machine import load_machine, machine_names  # noqa: E402
 from tvm_npu.targets import make_target, options_from_target  # noqa: E402
 
@@ -76,6 +76,29 @@ def test_explicit_padding_computes_the_same(auto_pad: str, stride: int) -> None:
     )
     np.testing.assert_array_equal(first, second)
     assert with_explicit_padding(explicit) is explicit
+
+
+@pytest.mark.parametrize("opset", [11, 13])
+def test_views_of_weights_are_folded(opset: int) -> None:
+    weights = {"s": randoms(0, 3), "axes": np.array([1, 2], np.int64)}
+    if opset < 13:
+        view = helper.make_node("Unsqueeze", ["s"], ["v"], axes=[1, 2])
+    else:
+        view = helper.make_node("Unsqueeze", ["s", "axes"], ["v"])
+    graph = helper.make_graph(
+        [view, helper.make_node("Mul", ["x", "v"], ["y"], "scale")],
+        "views",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [numpy_helper.from_array(values, name) for name, values in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", opset)]
+    folded = with_folded_views(helper.make_model(graph, opset_imports=opsets, ir_version=8))
+    onnx.checker.check_model(folded)
+    assert [node.op_type for node in folded.graph.node] == ["Mul"]
+    assert with_folded_views(folded) is folded
+    (value,) = [tensor for tensor in folded.graph.initializer if tensor.name == "v"]
+    np.testing.assert_array_equal(numpy_helper.to_array(value), weights["s"][:, None, None])
 
 
 def test_source_names_are_the_onnx_nodes() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relay
 
@@ -16,10 +18,12 @@ _WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 def from_onnx(
     model: Any, shape: dict[str, tuple[int, ...]] | None = None, **options: Any
 ) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """`tvm.relay.frontend.from_onnx` for a model or its path, with automatic padding spelled out.
+    """`tvm.relay.frontend.from_onnx` for a model or its path, with automatic padding spelled out
+    and views of weights folded.
 
     TVM 0.19 computes ``auto_pad`` by compiling integer divisions, which LLVM 20 and later reject
-    ("location of #dbg_declare must be a pointer or int"). ``shape`` and ``options`` are TVM's.
+    ("location of #dbg_declare must be a pointer or int"), and compiles a program for every
+    Unsqueeze of a weight. ``shape`` and ``options`` are TVM's.
     Raises PartitionError for a file that is not an ONNX model.
     """
     import onnx
@@ -29,7 +33,8 @@ def from_onnx(
             model = onnx.load(str(model))
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
-    return relay.frontend.from_onnx(with_explicit_padding(model, shape), shape=shape, **options)
+    model = with_folded_views(with_explicit_padding(model, shape))
+    return relay.frontend.from_onnx(model, shape=shape, **options)
 
 
 def with_explicit_padding(model: Any, shape: dict[str, tuple[int, ...]] | None = None) -> Any:
@@ -58,6 +63,50 @@ def with_explicit_padding(model: Any, shape: dict[str, tuple[int, ...]] | None =
             del node.attribute[:]
             node.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
     return model
+
+
+def with_folded_views(model: Any) -> Any:
+    """A copy of an ONNX model in which every Unsqueeze of a weight is a weight itself; the model
+    itself when there is none.
+
+    before: Mul(x, Unsqueeze(scale [C]))        after: Mul(x, scale [C, 1, 1])
+    """
+    import onnx
+    from onnx import numpy_helper
+
+    weights = {tensor.name: tensor for tensor in model.graph.initializer}
+    if not any(_unsqueezed_axes(node, weights) for node in model.graph.node):
+        return model
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    kept = []
+    for node in graph.node:
+        axes = _unsqueezed_axes(node, weights)
+        if not axes:
+            kept.append(node)
+            continue
+        values = numpy_helper.to_array(weights[node.input[0]])
+        tensor = numpy_helper.from_array(np.expand_dims(values, axes), node.output[0])
+        weights[tensor.name] = tensor
+        graph.initializer.append(tensor)
+    del graph.node[:]
+    graph.node.extend(kept)
+    return model
+
+
+def _unsqueezed_axes(node: Any, weights: Mapping[str, Any]) -> tuple[int, ...]:
+    """The axes that an Unsqueeze adds to a weight (an attribute, since opset 13 an input)."""
+    from onnx import numpy_helper
+
+    if node.op_type != "Unsqueeze" or node.input[0] not in weights:
+        return ()
+    for item in node.attribute:
+        if item.name == "axes":
+            return tuple(int(axis) for axis in item.ints)
+    if len(node.input) < 2 or node.input[1] not in weights:
+        return ()
+    return tuple(int(axis) for axis in numpy_helper.to_array(weights[node.input[1]]))
 
 
 def _auto_pad(node: Any) -> str:
