@@ -47,6 +47,16 @@ def test_python_runs(page: str) -> None:
         assert re.search(r"main_0: [\d,]+ cycles, [\d.]+ us", result.stdout)
 
 
+def test_commands_exist() -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    from tvm_npu.cli import main
+
+    named = {name for page in PAGES for name in re.findall(r"^tvm-npu (\S+)", read(page), re.M)}
+    assert {"profile", "compile", "--help"} <= named
+    for name in sorted(named - {"--help"}):
+        assert main([name, "--help"]) == 0, name
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_and_paths_exist(page: str) -> None:
     text = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
