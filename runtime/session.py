@@ -92,7 +92,8 @@ class Session:
         for wrong inputs and `sim.nmp.traps.Trap` when the simulated machine traps.
         """
         self._check_count(inputs)
-        arrays = [self._checked(a, slot) for a, slot in zip(inputs, self.program.inputs, strict=True)]
+        slots = self.program.inputs
+        arrays = [self._checked(a, slot) for a, slot in zip(inputs, slots, strict=True)]
         batch = arrays[0].shape[0] if arrays else 1
         if any(array.shape[0] != batch for array in arrays):
             sizes = ", ".join(str(array.shape[0]) for array in arrays)

@@ -1,0 +1,36 @@
+"""The MAC unit's configuration registers as plain integers, as compiled code wants them."""
+
+from __future__ import annotations
+
+from tvm_npu.sim.isa.xnmp import MacRegister
+
+IN_ADDRESS = int(MacRegister.IN_ADDRESS)
+IN_CHANNELS = int(MacRegister.IN_CHANNELS)
+IN_ROWS = int(MacRegister.IN_ROWS)
+IN_COLUMNS = int(MacRegister.IN_COLUMNS)
+W_ADDRESS = int(MacRegister.W_ADDRESS)
+W_PITCH = int(MacRegister.W_PITCH)
+OUT_ADDRESS = int(MacRegister.OUT_ADDRESS)
+OUT_CHANNELS = int(MacRegister.OUT_CHANNELS)
+OUT_ROWS = int(MacRegister.OUT_ROWS)
+OUT_COLUMNS = int(MacRegister.OUT_COLUMNS)
+KERNEL_ROWS = int(MacRegister.KERNEL_ROWS)
+KERNEL_COLUMNS = int(MacRegister.KERNEL_COLUMNS)
+STRIDE_ROWS = int(MacRegister.STRIDE_ROWS)
+STRIDE_COLUMNS = int(MacRegister.STRIDE_COLUMNS)
+DILATION_ROWS = int(MacRegister.DILATION_ROWS)
+DILATION_COLUMNS = int(MacRegister.DILATION_COLUMNS)
+GROUPS = int(MacRegister.GROUPS)
+BIAS_ADDRESS = int(MacRegister.BIAS_ADDRESS)
+SHIFT = int(MacRegister.SHIFT)
+LOW = int(MacRegister.LOW)
+HIGH = int(MacRegister.HIGH)
+SHIFT_A = int(MacRegister.SHIFT_A)
+SHIFT_B = int(MacRegister.SHIFT_B)
+ORIGIN_ROW = int(MacRegister.ORIGIN_ROW)
+ORIGIN_COLUMN = int(MacRegister.ORIGIN_COLUMN)
+COUNT_ROW_BEGIN = int(MacRegister.COUNT_ROW_BEGIN)
+COUNT_ROW_END = int(MacRegister.COUNT_ROW_END)
+COUNT_COLUMN_BEGIN = int(MacRegister.COUNT_COLUMN_BEGIN)
+COUNT_COLUMN_END = int(MacRegister.COUNT_COLUMN_END)
+ELEMENT_BYTES = int(MacRegister.ELEMENT_BYTES)
