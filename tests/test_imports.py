@@ -142,6 +142,7 @@ def test_third_party_imports_are_declared() -> None:
     for key, requirements in (
         ("core", project["dependencies"]),
         ("relay", project["optional-dependencies"]["relay"]),
+        ("plot", project["optional-dependencies"]["plot"]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
         modules[key] = {MODULE_OF.get(name, name) for name in names}
@@ -150,6 +151,8 @@ def test_third_party_imports_are_declared() -> None:
         declared = standard | modules["core"]
         if path.startswith(("tvm_npu/", "runtime/")):
             declared |= modules["relay"]
+        if path.startswith("tvm_npu/reproduce/"):
+            declared |= modules["plot"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):
             assert name.split(".")[0] in declared, f"{path}:{line}: {name} is not declared"
 

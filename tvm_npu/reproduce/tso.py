@@ -1,0 +1,143 @@
+"""Table I of the TSO paper, cell by cell, on the simulator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.terminal import Steps, open_terminal
+from tvm_npu.reproduce.cells import Cell
+from tvm_npu.reproduce.errors import ReproductionError
+from tvm_npu.reproduce.measure import Breakdown, measure
+from tvm_npu.reproduce.networks import Network, prepare
+from tvm_npu.reproduce.strategy import DENSE_PLANNER, ForConvolutions
+from tvm_npu.reproduce.tables import print_reproduction
+from tvm_npu.reproduce.tso_plot import FORMATS, check_plottable, plot
+from tvm_npu.reproduce.tso_published import COLUMNS, MACHINE, TITLES, Column, published_us
+from tvm_npu.sim.machine import Precision, load_machine
+
+PRECISION: Precision = "int16"
+DONE, FAILED, INTERRUPTED = 0, 1, 130
+NAMES = {name.lower(): column for column in COLUMNS for name in (column.head, column.planner)}
+_NAMED = "\n".join(f"  {column.head:10}{column.planner}" for column in COLUMNS)
+EPILOG = f"""\
+columns by their heads in Table I or by planner:
+{_NAMED}
+A strategy is about convolutions: {DENSE_PLANNER} plans fully connected layers in every column.
+The paper's YOLO row is left out: the structure of that network is not published.
+
+exit codes: 0 done; 1 values differ or a file cannot be written; 2 the command line is wrong
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="reproduce_tso",
+        description="Table I of the TSO paper: whole networks under every strategy, simulated on "
+        f"{MACHINE} with {PRECISION}, beside the published times. No option tunes anything.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the cells as JSON")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help=f"draw them ({', '.join('.' + one for one in FORMATS)}); needs matplotlib",
+    )  # fmt: skip
+    parser.add_argument(
+        "--models", nargs="+", type=_model, metavar="NAME", default=list(TITLES),
+        help=f"of: {', '.join(TITLES)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--columns", nargs="+", type=_column, metavar="NAME", default=list(COLUMNS),
+        help="see below (default: all)",
+    )  # fmt: skip
+    return parser
+
+
+def _model(name: str) -> str:
+    if name not in TITLES:
+        raise argparse.ArgumentTypeError(f"unknown model {name!r}; known: {', '.join(TITLES)}")
+    return name
+
+
+def _column(name: str) -> Column:
+    column = NAMES.get(name.lower())
+    if column is None:
+        known = ", ".join(repr(column.head) for column in COLUMNS)
+        raise argparse.ArgumentTypeError(f"unknown column {name!r}; known: {known}")
+    return column
+
+
+def reproduce(
+    models: Sequence[str], columns: Sequence[Column], steps: Steps
+) -> tuple[list[Network], list[Cell], dict[tuple[str, str], Breakdown]]:
+    """Networks, cells and breakdowns (by model and column head). Raises ReproductionError when a
+    value differs from the reference's."""
+    machine = load_machine(MACHINE)
+    networks, cells, breakdowns = [], [], {}
+    steps.expect(len(models) * (1 + len(columns)))
+    for model in models:
+        steps.begin(f"{model}: quantizing")
+        network = prepare(model, machine, PRECISION)
+        networks.append(network)
+        steps.done()
+        for column in columns:
+            steps.begin(f"{model}: {column.head}")
+            measured = measure(network, machine, ForConvolutions(column.planner))
+            paper_us = published_us(model, column)
+            cells.append(
+                Cell(model, column.head, paper_us, measured.time_us, measured.predicted_us)
+            )
+            breakdowns[model, column.head] = measured.breakdown
+            steps.done()
+    return networks, cells, breakdowns
+
+
+def run(options: argparse.Namespace) -> None:
+    """Raises ReproductionError and CliError."""
+    for path in (options.json, options.plot):
+        if path is not None:
+            check_writable(path)
+    if options.plot is not None:
+        check_plottable(options.plot)
+    terminal = open_terminal()
+    models = [model for model in TITLES if model in options.models]
+    columns = [column for column in COLUMNS if column in options.columns]
+    with terminal.steps() as steps:
+        networks, cells, breakdowns = reproduce(models, columns, steps)
+    if options.json is not None:
+        write_json(options.json, [asdict(cell) for cell in cells])
+    if options.plot is not None:
+        suffix = options.plot.suffix[1:].lower()
+        write_bytes(options.plot, plot(cells, breakdowns, suffix))
+    print_reproduction(terminal.out, networks, cells, breakdowns)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = make_parser().parse_args(arguments)
+    try:
+        run(options)
+    except (ReproductionError, CliError) as error:
+        print(f"reproduce_tso: error: {error}", file=sys.stderr)
+        return FAILED
+    except ModuleNotFoundError as error:
+        if error.name not in ("tvm", "onnx"):
+            raise
+        print(
+            f"reproduce_tso: error: this needs {error.name}: pip install 'tvm-npu[relay]'",
+            file=sys.stderr,
+        )
+        return FAILED
+    except KeyboardInterrupt:
+        print("reproduce_tso: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
