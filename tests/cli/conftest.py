@@ -17,7 +17,10 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    # pytest-xdist gives its workers the width of a terminal.
+    monkeypatch.delenv("COLUMNS", raising=False)
+
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])

@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-WIDTH_OF_A_FILE = 160
+WIDTH_OF_A_FILE = 400
 """Columns when stdout is no terminal and COLUMNS is not set: every table fits unshortened."""
 
 
