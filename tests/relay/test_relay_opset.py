@@ -1,0 +1,54 @@
+"""Operator sets newer than TVM's frontend: taken where they mean the same, refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvm_npu.errors import PartitionError
+from tvm_npu.relay.frontend import from_onnx
+from tvm_npu.relay.opset import NEWEST_OPSET, check_opset
+
+pytestmark = pytest.mark.relay
+
+
+def one_operator(operator: str, opset: int, **attributes: Any) -> onnx.ModelProto:
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 2, 6, 6]) for name in "xy"]
+    weights = []
+    inputs = ["x"]
+    if operator == "Conv":
+        weight = np.ones((2, 2, 1, 1), np.float32)
+        weights.append(numpy_helper.from_array(weight, "w"))
+        inputs.append("w")
+    node = helper.make_node(operator, inputs, ["y"], name="it", **attributes)
+    graph = helper.make_graph([node], "g", [values[0]], [values[1]], initializer=weights)
+    imports = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=8)
+
+
+@pytest.mark.parametrize("opset", [9, 13, NEWEST_OPSET, 21, 22])
+def test_convolutions_mean_the_same_in_every_opset(opset: int) -> None:
+    mod, _ = from_onnx(one_operator("Conv", opset), freeze_params=True)
+    assert "nn.conv2d" in str(mod["main"])
+
+
+def test_operators_of_a_newer_opset_are_named() -> None:
+    with pytest.raises(PartitionError, match=r"Gelu 'it' is defined by ONNX opset 20; .*up to 18"):
+        from_onnx(one_operator("Gelu", 20))
+
+
+def test_new_attributes_of_known_operators_are_seen() -> None:
+    plain = {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]}
+    check_opset(one_operator("AveragePool", 22, **plain))
+    check_opset(one_operator("AveragePool", 22, **plain, dilations=[1, 1]))
+    with pytest.raises(PartitionError, match="AveragePool 'it' is defined by ONNX opset"):
+        check_opset(one_operator("AveragePool", 22, **plain, dilations=[2, 2]))
+
+
+def test_opsets_that_nobody_knows_are_refused() -> None:
+    with pytest.raises(PartitionError, match=r"uses ONNX opset 999; .*export it with opset 18"):
+        from_onnx(one_operator("Conv", 999))
