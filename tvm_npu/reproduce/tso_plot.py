@@ -80,7 +80,7 @@ def _times(figure: Any, cells: Sequence[Cell], models: Sequence[str]) -> None:
         heads = [cell.column for cell in own]
         _pairs(axes, heads, [c.paper_us for c in own], [c.simulated_us for c in own])
         axes.set_title(TITLES[model])
-    row[0].legend()
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside right upper")
 
 
 def _speed_ups(figure: Any, gains: Sequence[SpeedUp], models: Sequence[str]) -> None:
@@ -111,4 +111,4 @@ def _breakdowns(figure: Any, breakdowns: Breakdowns, models: Sequence[str]) -> N
             bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
         axes.set_title(TITLES[model])
         axes.tick_params(axis="x", labelrotation=45)
-    row[0].legend()
+    figure.legend(*row[0].get_legend_handles_labels(), loc="outside right upper")
