@@ -46,6 +46,12 @@ def _tso(
     return make
 
 
+def _exact(limits: TileLimits) -> Planner:
+    from tvm_npu.codegen.plan.exact import ExactPlanner
+
+    return ExactPlanner(limits)
+
+
 _FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
     "tso": _tso("tso"),
     "tso-noburst": _tso("tso-noburst", by_volume=True),
@@ -55,6 +61,7 @@ _FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
     "fixed-is": _tso("fixed-is", schedule="IS"),
     "fixed-os": _tso("fixed-os", schedule="OS"),
     "fixed-ws": _tso("fixed-ws", schedule="WS"),
+    "exact": _exact,
 }
 
 
