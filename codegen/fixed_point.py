@@ -12,6 +12,9 @@ from tvm_npu.codegen.errors import QuantizationError
 Array = NDArray[Any]
 ELEMENT_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16)}
 
+_BLOCK = 1 << 16
+"""Elements that are quantized at a time: few enough to stay in a core's cache."""
+
 
 def element_limits(element_bytes: int) -> tuple[int, int]:
     """Smallest and largest integer of an element type."""
@@ -21,12 +24,20 @@ def element_limits(element_bytes: int) -> tuple[int, int]:
 
 def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
     """``saturate(floor(x * 2**q_point + 1/2))`` at the element type; QuantizationError on NaN."""
-    values = np.asarray(x, dtype=np.float64)
-    if np.isnan(values).any():
-        raise QuantizationError(f"cannot quantize {np.isnan(values).sum()} NaN values")
+    values = np.asarray(x)
+    flat = np.ascontiguousarray(values).reshape(-1)
+    result = np.empty(flat.shape, ELEMENT_TYPE[element_bytes])
     smallest, largest = element_limits(element_bytes)
-    scaled = np.floor(np.ldexp(values, q_point) + 0.5)
-    return np.clip(scaled, smallest, largest).astype(ELEMENT_TYPE[element_bytes])
+    for begin in range(0, flat.size, _BLOCK):
+        block = flat[begin : begin + _BLOCK].astype(np.float64)
+        np.ldexp(block, q_point, out=block)
+        block += 0.5
+        np.floor(block, out=block)
+        np.clip(block, smallest, largest, out=block)
+        if np.isnan(block).any():
+            raise QuantizationError(f"cannot quantize {np.isnan(flat).sum()} NaN values")
+        result[begin : begin + _BLOCK] = block
+    return result.reshape(values.shape)
 
 
 def dequantize_tensor(q: Array, q_point: int) -> NDArray[np.float32]:

@@ -221,11 +221,13 @@ def affine_into_producer(graph: Graph) -> Graph | None:
     for layer in graph.layers:
         reader = uses.sole_reader(layer.output)
         if isinstance(layer, Conv2d | Dense) and _is_open(layer) and isinstance(reader, Affine):
-            scale = reader.scale.reshape(-1, *(1,) * (layer.weight.ndim - 1))
+            weight = layer.weight
+            if (reader.scale != 1).any():  # a mere bias copies no weights
+                weight = weight * reader.scale.reshape(-1, *(1,) * (weight.ndim - 1))
             folded = replace(
                 layer,
                 output=reader.output,
-                weight=layer.weight * scale,
+                weight=weight,
                 bias=_affine(layer.bias, reader),
                 source=layer.source + reader.source,
             )

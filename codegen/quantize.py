@@ -219,7 +219,8 @@ def _accumulator_bound(
     weight: NDArray[Any], bias: NDArray[np.float64], acc_shift: int, element_bytes: int
 ) -> int:
     """Largest abs(accumulator) that any input of the element type can reach."""
-    products = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
+    magnitudes = np.abs(weight.astype(np.int32)).reshape(len(weight), -1)
+    products = magnitudes.sum(axis=1, dtype=np.int64)
     largest_input = -element_limits(element_bytes)[0]
     totals = products.astype(np.float64) * largest_input + np.abs(bias)
     return int(totals.max()) << acc_shift

@@ -5,7 +5,7 @@
 ``by_volume`` the time counts bytes alone (TSO-noburst).
 
 Ties: with bursts the first candidate in loop order (split, schedule, T_R, T_C, T_N) wins; by
-volume the last one does, which prefers the wider tile.
+volume the last one does, which prefers the taller and then the wider tile.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _light(name: str) -> Case:
     def model() -> onnx.ModelProto:
         return light.build_light(name)
 
-    return Case(name, "light", model, _random_images(model, 1))
+    return Case(f"light-{name}", "light", model, _random_images(model, 1))
 
 
 def _built(name: str) -> Case:
@@ -130,4 +130,6 @@ def cases() -> dict[str, Case]:
     if shared is not None:
         found += _pretrained(SharedModels(shared))
     found += [_light(name) for name in light.light_models()]
-    return {case.name: case for case in found}
+    named = {case.name: case for case in found}
+    assert len(named) == len(found)
+    return named
