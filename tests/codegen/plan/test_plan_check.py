@@ -1,0 +1,267 @@
+"""The checker: every planner's plans pass, and each way to break one is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import plan_reference as reference
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from plan_reference import conv, dense, machine
+
+from tvm_npu.codegen.plan import TileLimits, check, planner, planner_names
+from tvm_npu.codegen.plan.check import PlanFault, check_plan
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share
+from tvm_npu.sim.machine import Machine, load_machine
+
+NMP = load_machine("nmp-4x8")
+LAYER = conv(24, 12, (9, 10), (3, 3), padding=(1, 1, 1, 1))
+GROUPED = conv(24, 12, (9, 10), (3, 3), padding=(1, 1, 1, 1), groups=12)
+SMALL = machine(4, 2, (1024, 512, 256, 64))
+PLAN = ConvPlan("multicast", "KS&OFM", 2, 2, "OS", 3, 5, 2, 5)
+WHOLE_GROUPS = ConvPlan("grouped", "KS&OFM", 2, 2, "WS", 4, 1, 2, 5)
+
+
+def fault(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> str:
+    found = check_plan(problem, plan, mach)
+    assert isinstance(found, PlanFault)
+    return str(found)
+
+
+@pytest.mark.parametrize("name", planner_names())
+@settings(max_examples=80, deadline=None)
+@given(problem=reference.convs(20), mach=reference.machines(4096), limits=reference.limits())
+def test_every_planner_passes(
+    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+) -> None:
+    plan = planner(name, limits).plan(problem, mach)
+    assume(isinstance(plan, ConvPlan))
+    assert isinstance(plan, ConvPlan)
+    assert check_plan(problem, plan, mach) is None
+
+
+@pytest.mark.parametrize("name", planner_names())
+def test_inception_v3_passes(name: str) -> None:
+    for problem in dict.fromkeys(reference.inception_v3()):
+        plan = planner(name).plan(problem, NMP)
+        assert isinstance(plan, ConvPlan)
+        assert check_plan(problem, plan, NMP) is None
+
+
+def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[int, ...], int]:
+    """How often each (filter, channel of its group, row, column) is accumulated, tile by tile, by
+    a plain walk over all cores."""
+    grouped = plan.mode == "grouped"
+    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
+    total = problem.groups if grouped else each
+    tlts = mach.cores.tlts_per_tle
+    row_size, item_size = -(-problem.rows // plan.row_slices), -(-total // plan.filter_slices)
+    step = plan.tile_m // each if grouped else plan.tile_m
+    done: dict[tuple[int, ...], int] = {}
+    for tle in range(plan.row_slices * plan.filter_slices):
+        row_slice, item_slice = divmod(tle, plan.filter_slices)
+        rows = range(problem.rows)[row_slice * row_size : (row_slice + 1) * row_size]
+        items = range(total)[item_slice * item_size : (item_slice + 1) * item_size]
+        for tlt in range(tlts):
+            begin, count = share(len(items), tlts, tlt)
+            own = items[begin : begin + count]
+            for group in range(1 if grouped else problem.groups):
+                for r in range(0, len(rows), plan.tile_r):
+                    for c in range(0, problem.columns, plan.tile_c):
+                        for m in range(0, len(own), step):
+                            filters = [
+                                item * each + f if grouped else group * each + item
+                                for item in own[m : m + step]
+                                for f in range(each if grouped else 1)
+                            ]
+                            for n in range(0, channels, plan.tile_n):
+                                for product in (
+                                    (f, k, row, column)
+                                    for f in filters
+                                    for k in range(channels)[n : n + plan.tile_n]
+                                    for row in rows[r : r + plan.tile_r]
+                                    for column in range(problem.columns)[c : c + plan.tile_c]
+                                ):
+                                    done[product] = done.get(product, 0) + 1
+    return done
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), problem=reference.convs(4))
+def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: ConvProblem) -> None:
+    """Arbitrary plans: what the checker accepts is right by a walk over every product."""
+    mach = machine(6, data.draw(st.integers(1, 3)), (1 << 16,) * 4)
+    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
+    mode: Any = data.draw(
+        st.sampled_from(("multicast", "grouped") if problem.groups > 1 else ("multicast",))
+    )
+    schedule: Any = data.draw(st.sampled_from(("OS", "WS")))
+    cut: Any = data.draw(st.sampled_from(((1, 1), (2, 3), (3, 1), (1, 5), (2, 2))))
+    unit, items = (each, problem.groups) if mode == "grouped" else (1, each)
+    most = -(-items // cut[1])
+    most = -(-most // mach.cores.tlts_per_tle)
+    tile_m = unit * data.draw(st.integers(1, most))
+    tile_n = channels if mode == "grouped" else data.draw(st.integers(1, channels))
+    tile_r = data.draw(st.integers(1, -(-problem.rows // cut[0])))
+    tile_c = data.draw(st.integers(1, problem.columns))
+    plan = ConvPlan(mode, "KS&OFM", *cut, schedule, tile_m, tile_n, tile_r, tile_c)
+    assert check_plan(problem, plan, mach) is None
+    done = products(problem, plan, mach)
+    assert len(done) == problem.filters * channels * problem.rows * problem.columns
+    assert set(done.values()) == {1}
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
+def test_tiles_that_do_not_fit_are_caught(
+    data: st.DataObject, problem: ConvProblem, mach: Machine
+) -> None:
+    """A tile grown along any axis passes exactly while it fits by the reference's Equation 2."""
+    plan = planner(data.draw(st.sampled_from(planner_names()))).plan(problem, mach)
+    assume(isinstance(plan, ConvPlan))
+    assert isinstance(plan, ConvPlan)
+    axis = data.draw(st.sampled_from(("tile_m", "tile_n", "tile_r", "tile_c")))
+    each = problem.filters // problem.groups
+    step = each if plan.mode == "grouped" and axis == "tile_m" else 1
+    grown = replace(plan, **{axis: getattr(plan, axis) + step * data.draw(st.integers(1, 6))})
+    grouped = plan.mode == "grouped"
+    items = problem.groups if grouped else each
+    most = -(-items // plan.filter_slices)
+    most = -(-most // mach.cores.tlts_per_tle) * (each if grouped else 1)
+    within = (
+        grown.tile_m <= (plan.tile_m if plan.schedule == "IS" else most)
+        and grown.tile_n <= problem.channels // problem.groups
+        and grown.tile_r <= -(-problem.rows // plan.row_slices)
+        and grown.tile_c <= problem.columns
+    )
+    tile = (grown.tile_m, grown.tile_n, grown.tile_r, grown.tile_c)
+    fits = reference.fits(problem, mach, plan.mode, plan.schedule, tile)
+    assert (check_plan(problem, grown, mach) is None) == (within and fits)
+
+
+BROKEN: list[tuple[ConvProblem, ConvPlan, dict[str, Any], str]] = [
+    (LAYER, PLAN, {"row_slices": 3}, "row_slices * filter_slices is 6; it must be at most 4 TLEs"),
+    (LAYER, PLAN, {"filter_slices": 0}, "filter_slices is 0; it must be an integer of at least 1"),
+    (LAYER, PLAN, {"split": "KS"}, "row_slices under KS is 2; it must be 1"),
+    (LAYER, PLAN, {"split": "OFM"}, "filter_slices under OFM is 2; it must be 1"),
+    (LAYER, PLAN, {"split": "IFM"}, "split is IFM; it must be KS, KS&OFM or OFM"),
+    (LAYER, PLAN, {"mode": "ring"}, "mode is ring; it must be multicast or grouped"),
+    (
+        LAYER,
+        PLAN,
+        {"schedule": "RS"},
+        "schedule of a multicast plan is RS; it must be IS or OS or WS",
+    ),
+    (LAYER, PLAN, {"tile_m": 0}, "tile_m is 0; it must be an integer of at least 1"),
+    (LAYER, PLAN, {"tile_m": 7}, "tile_m is 7; it must be at most 6"),
+    (LAYER, PLAN, {"tile_n": 13}, "tile_n is 13; it must be at most 12"),
+    (LAYER, PLAN, {"tile_r": 6}, "tile_r is 6; it must be at most 5"),
+    (LAYER, PLAN, {"tile_c": 11}, "tile_c is 11; it must be at most 10"),
+    (LAYER, PLAN, {"tile_c": 2.5}, "tile_c is 2.5; it must be an integer of at least 1"),
+    # 5 channels x 7 x 12 IN elements
+    (
+        LAYER,
+        PLAN,
+        {"tile_r": 5, "tile_c": 10, "tile_n": 7},
+        "IN tile in MB0, bytes is 1176; it must be at most 1024",
+    ),
+    (
+        LAYER,
+        PLAN,
+        {"tile_m": 6, "tile_n": 5},
+        "W tile in MB1, bytes is 540; it must be at most 512",
+    ),
+    # WS holds all 12 channels, whatever tile_n says.
+    (
+        LAYER,
+        PLAN,
+        {"schedule": "WS"},
+        "W tile in MB1, bytes is 648; it must be at most 512",
+    ),
+    (
+        LAYER,
+        PLAN,
+        {"tile_m": 5, "tile_n": 4, "tile_r": 5, "tile_c": 6},
+        "OUT tile in MB2, bytes is 300; it must be at most 256",
+    ),
+    (
+        LAYER,
+        PLAN,
+        {"schedule": "IS"},
+        "tile_m under IS is 3; it must be all 6 filters of a TLT",
+    ),
+    (
+        GROUPED,
+        WHOLE_GROUPS,
+        {"tile_m": 3},
+        "tile_m of a grouped plan is 3; it must be a multiple of the 2 filters of a group",
+    ),
+    (
+        GROUPED,
+        WHOLE_GROUPS,
+        {"schedule": "IS"},
+        "schedule of a grouped plan is IS; it must be OS or WS",
+    ),
+    (GROUPED, WHOLE_GROUPS, {"tile_n": 2}, "tile_n is 2; it must be at most 1"),
+]
+
+
+@pytest.mark.parametrize("problem, plan, change, message", BROKEN)
+def test_faults_name_the_thing_the_value_and_the_limit(
+    problem: ConvProblem, plan: ConvPlan, change: dict[str, Any], message: str
+) -> None:
+    assert check_plan(problem, plan, SMALL) is None
+    assert fault(problem, replace(plan, **change), SMALL) == message
+
+
+def test_grouped_plans_take_all_channels_of_a_group() -> None:
+    problem = conv(24, 24, (9, 10), (3, 3), groups=12)
+    plan = ConvPlan("grouped", "KS", 1, 1, "WS", 2, 1, 1, 1)
+    assert fault(problem, plan, NMP) == "tile_n of a grouped plan is 1; it must be 2"
+    assert check_plan(problem, replace(plan, tile_n=2), NMP) is None
+
+
+def test_residual_and_biases_need_room() -> None:
+    roomy = machine(1, 1, (64, 512, 4096, 64))
+    point = conv(9, 2, (4, 4), (1, 1))
+    plan = ConvPlan("multicast", "KS", 1, 1, "WS", 9, 2, 4, 4)
+    assert check_plan(point, plan, roomy) is None
+    added = replace(point, has_residual=True)
+    expected = "residual tile in MB0, bytes is 288; it must be at most 64"
+    assert fault(added, plan, roomy) == expected
+    wide = dense(17, 2)
+    plan = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1)
+    assert fault(wide, plan, roomy) == "biases of one TLT, bytes is 68; it must be at most 64"
+
+
+def test_uneven_filters_are_refused() -> None:
+    uneven = replace(GROUPED, filters=25)
+    expected = "filters is 25; it must be a positive multiple of 12 groups"
+    assert fault(uneven, WHOLE_GROUPS, SMALL) == expected
+
+
+DEALS = [
+    ("slice_of", lambda t, s, i: (i * (t // s), t // s), "rows over TLEs: end of the parts is 8"),
+    ("slice_of", lambda t, s, i: (0, t), "rows over TLEs: first in two parts is 0"),
+    ("share", lambda t, p, i: (i * (t // p) + 1, t // p), "filters over TLTs: first in no part"),
+    ("share", lambda t, p, i: (i * (t // p), t // p + (i == 0)), "filters over TLTs: first in two"),
+]
+
+
+@pytest.mark.parametrize("name, deal, message", DEALS)
+def test_a_wrong_deal_is_no_partition(
+    name: str, deal: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elements that no core or two cores compute, were slices or runs dealt wrongly."""
+    monkeypatch.setattr(check, name, deal)
+    assert fault(LAYER, replace(PLAN, tile_m=1, tile_r=1), SMALL).startswith(message)
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+def test_a_wrong_in_extent_is_caught(extra: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    true = ConvProblem.in_tile_columns
+    monkeypatch.setattr(ConvProblem, "in_tile_columns", lambda p, c: true(p, c) + extra)
+    expected = f"IN tile under OUT columns 0 to 5: extent is {7 + extra}; it must be 7"
+    assert fault(LAYER, PLAN, SMALL) == expected
