@@ -5,15 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import plan_reference as reference
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from plan_reference import conv, dense, machine
 
+from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
+from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.nmp import compile_fixed
 from tvm_npu.codegen.plan import TileLimits, check, planner, planner_names
 from tvm_npu.codegen.plan.check import PlanFault, check_plan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share
+from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.machine import Machine, load_machine
 
 NMP = load_machine("nmp-4x8")
@@ -48,6 +53,30 @@ def test_inception_v3_passes(name: str) -> None:
         plan = planner(name).plan(problem, NMP)
         assert isinstance(plan, ConvPlan)
         assert check_plan(problem, plan, NMP) is None
+
+
+def any_plan(data: st.DataObject, problem: ConvProblem, mach: Machine) -> ConvPlan:
+    """Any choice, any tile within what it cuts; it may not fit the memories."""
+    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
+    grouped = problem.groups > 1 and data.draw(st.booleans())
+    schedule: Any = data.draw(st.sampled_from(("OS", "WS") if grouped else ("IS", "OS", "WS")))
+    tles = mach.cores.tles
+    row_slices = data.draw(st.integers(1, tles))
+    filter_slices = data.draw(st.integers(1, tles // row_slices))
+    unit, items = (each, problem.groups) if grouped else (1, each)
+    most = -(-items // filter_slices)
+    most = -(-most // mach.cores.tlts_per_tle)
+    return ConvPlan(
+        "grouped" if grouped else "multicast",
+        "KS&OFM",
+        row_slices,
+        filter_slices,
+        schedule,
+        unit * (most if schedule == "IS" else data.draw(st.integers(1, most))),
+        channels if grouped else data.draw(st.integers(1, channels)),
+        data.draw(st.integers(1, -(-problem.rows // row_slices))),
+        data.draw(st.integers(1, problem.columns)),
+    )
 
 
 def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[int, ...], int]:
@@ -93,24 +122,42 @@ def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[
 def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: ConvProblem) -> None:
     """Arbitrary plans: what the checker accepts is right by a walk over every product."""
     mach = machine(6, data.draw(st.integers(1, 3)), (1 << 16,) * 4)
-    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
-    mode: Any = data.draw(
-        st.sampled_from(("multicast", "grouped") if problem.groups > 1 else ("multicast",))
-    )
-    schedule: Any = data.draw(st.sampled_from(("OS", "WS")))
-    cut: Any = data.draw(st.sampled_from(((1, 1), (2, 3), (3, 1), (1, 5), (2, 2))))
-    unit, items = (each, problem.groups) if mode == "grouped" else (1, each)
-    most = -(-items // cut[1])
-    most = -(-most // mach.cores.tlts_per_tle)
-    tile_m = unit * data.draw(st.integers(1, most))
-    tile_n = channels if mode == "grouped" else data.draw(st.integers(1, channels))
-    tile_r = data.draw(st.integers(1, -(-problem.rows // cut[0])))
-    tile_c = data.draw(st.integers(1, problem.columns))
-    plan = ConvPlan(mode, "KS&OFM", *cut, schedule, tile_m, tile_n, tile_r, tile_c)
+    plan = any_plan(data, problem, mach)
     assert check_plan(problem, plan, mach) is None
     done = products(problem, plan, mach)
+    channels = problem.channels // problem.groups
     assert len(done) == problem.filters * channels * problem.rows * problem.columns
     assert set(done.values()) == {1}
+
+
+class Given:
+    """A planner that draws any plan that the checker accepts."""
+
+    name = "given"
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.data = data
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+        plan = any_plan(self.data, problem, machine)
+        assume(check_plan(problem, plan, machine) is None)
+        return plan
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@given(data=st.data(), fixed=convolutions(2), seed=SEEDS)
+def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: int) -> None:
+    """Emitted and simulated: the whole space that `exact` searches can be run."""
+    assume(all(extent for shape in fixed.shapes.values() for extent in shape))
+    tles, tlts = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
+    memory = st.sampled_from((256, 2048, 8192))
+    mach = small_machine(tles, tlts, data.draw(memory), data.draw(memory), data.draw(memory))
+    inputs = random_tensors(fixed, seed)
+    program = compile_fixed(fixed, mach, Given(data))
+    expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
+    outputs, _ = simulate(program, inputs, timing=False)
+    for name in fixed.outputs:
+        np.testing.assert_array_equal(outputs[name], expected[name][0])
 
 
 @settings(max_examples=300, deadline=None)

@@ -141,6 +141,35 @@ def test_equals_the_whole_space(case: tuple[ConvProblem, Machine]) -> None:
     check_against_space(*case)
 
 
+@st.composite
+def vectors(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
+    """Layers over a 1x1 map, with more channels and filters than a tile holds."""
+    filters, channels = draw(st.integers(1, 20)), draw(st.integers(1, 90))
+    size = draw(st.sampled_from((1, 2)))
+    problem = dense(filters, channels, size)
+    if draw(st.booleans()):
+        groups = draw(st.sampled_from((1, 2, 4)))
+        problem = conv(groups * -(-filters // groups), groups * -(-channels // groups), (1, 1),
+                       (1, 1), groups=groups, element_bytes=size)  # fmt: skip
+    memories = st.integers(8, 24).map(lambda n: 8 * n)
+    mach = machine(
+        tles=draw(st.integers(1, 2)),
+        tlts=draw(st.integers(1, 2)),
+        memories=(draw(memories), draw(memories), 4096, 4096),
+        burst_bytes=draw(st.sampled_from((8, 16))),
+        setup_cycles=draw(st.sampled_from((0.0, 1.0, 16.0))),
+        burst_cycles=draw(st.sampled_from((7.0, 56.0))),
+        mac_setup=draw(st.sampled_from((0.0, 8.0))),
+    )
+    return problem, mach
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=vectors())
+def test_equals_the_whole_space_of_vectors(case: tuple[ConvProblem, Machine]) -> None:
+    check_against_space(*case)
+
+
 @settings(max_examples=60, deadline=None)
 @given(case=tiny(), limits=reference.limits())
 def test_equals_the_whole_space_under_limits(
