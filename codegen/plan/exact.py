@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tvm_npu.codegen.plan import exact_kernel as kernel
+from tvm_npu.codegen.plan import exact_tables as tables
 from tvm_npu.codegen.plan.cost import one_group, predict
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
@@ -80,7 +81,9 @@ def plan_with_proof(
     room, speeds = _room(problem, machine, limits), _speeds(problem, machine)
     for mode, row_slices, filter_slices in cuts(problem, machine):
         task = _task(problem, machine, mode, row_slices, filter_slices)
-        best, least, chosen, counts = kernel.search(task, room, speeds, best)
+        best, least, chosen, counts = kernel.search(
+            task, room, speeds, tables.tables(task, speeds), best
+        )
         bound = min(bound, least)
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
         schedule, tile_m, tile_n, tile_r, tile_c = (int(value) for value in chosen)
@@ -125,7 +128,7 @@ def _split(row_slices: int, filter_slices: int) -> Split:
     return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
-def _longest(task: kernel.Task) -> int:
+def _longest(task: tables.Task) -> int:
     """Items of the TLT that has most."""
     slice_items = -(-task.items // task.item_slices)
     return -(-slice_items // task.tlts)
@@ -133,10 +136,10 @@ def _longest(task: kernel.Task) -> int:
 
 def _task(
     problem: ConvProblem, machine: Machine, mode: Mode, row_slices: int, filter_slices: int
-) -> kernel.Task:
+) -> tables.Task:
     is_grouped = mode == "grouped"
     alone = one_group(problem)
-    return kernel.Task(
+    return tables.Task(
         grouped=int(is_grouped),
         repeats=1 if is_grouped else problem.groups,
         items=problem.groups if is_grouped else alone.filters,
@@ -162,12 +165,12 @@ def _task(
     )
 
 
-def _room(problem: ConvProblem, machine: Machine, limits: TileLimits) -> kernel.Room:
+def _room(problem: ConvProblem, machine: Machine, limits: TileLimits) -> tables.Room:
     memories = machine.memories
     mb2 = memories.mb2_bytes
     if problem.has_residual:  # the residual tile goes where IN was
         mb2 = min(mb2, memories.mb0_bytes)
-    return kernel.Room(
+    return tables.Room(
         memories.mb0_bytes,
         memories.mb1_bytes,
         mb2,
@@ -179,8 +182,8 @@ def _room(problem: ConvProblem, machine: Machine, limits: TileLimits) -> kernel.
     )
 
 
-def _speeds(problem: ConvProblem, machine: Machine) -> kernel.Speeds:
-    return kernel.Speeds(
+def _speeds(problem: ConvProblem, machine: Machine) -> tables.Speeds:
+    return tables.Speeds(
         transfer=machine.dme.setup_cycles,
         burst=machine.dme.burst_cycles,
         bytes_per_cycle=machine.dme.bytes_per_cycle,

@@ -9,7 +9,7 @@ from typing import Any
 
 import plan_reference as reference
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from plan_reference import conv, dense, machine
 
@@ -25,6 +25,7 @@ from tvm_npu.codegen.plan.exact import (
     cuts,
     plan_with_proof,
 )
+from tvm_npu.codegen.plan.exact_tables import tables
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.sim.machine import Machine, load_machine
 
@@ -135,7 +136,7 @@ def tiny(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
     return problem, mach
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(case=tiny())
 def test_equals_the_whole_space(case: tuple[ConvProblem, Machine]) -> None:
     check_against_space(*case)
@@ -196,14 +197,19 @@ def test_counts_every_plan(case: tuple[ConvProblem, Machine]) -> None:
     assert proof.evaluated <= proof.candidates
 
 
+CLIPPED_AWAY = conv(4, 6, (1, 1), (1, 1), stride=(2, 2), padding=(1, 0, 1, 0))
+"""A vector whose only window lies outside it."""
+
+
 @settings(max_examples=150, deadline=None)
+@example(problem=CLIPPED_AWAY, mach=machine(1, 1, (64, 64, 64, 64), burst_bytes=8))
 @given(problem=reference.convs(16), mach=reference.machines(2048))
 def test_kernel_time_is_the_prediction(problem: ConvProblem, mach: Machine) -> None:
     """To the bit, for the best tile of every cut and mode."""
     room, speeds = _room(problem, mach, NO_LIMITS), _speeds(problem, mach)
     for mode, rows, filters in cuts(problem, mach):
         task = _task(problem, mach, mode, rows, filters)
-        time, _, chosen, _ = kernel.search(task, room, speeds, float("inf"))
+        time, _, chosen, _ = kernel.search(task, room, speeds, tables(task, speeds), float("inf"))
         schedule, tile_m, *tile = (int(value) for value in chosen)
         if tile_m:
             words: Any = "WS" if schedule == kernel.WS else "OS"
