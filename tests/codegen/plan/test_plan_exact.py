@@ -281,6 +281,15 @@ def test_finds_what_tso_cannot() -> None:
     assert cycles(found) < cycles(tso.plan(square, six))
 
 
+def test_whole_bursts_of_a_vector_are_worth_a_step() -> None:
+    """Five filters a tile fit, but four are one burst of OUT: 8 TLTs save more than IN costs."""
+    mach = machine(1, 8, (4096, 80, 4096, 4096), burst_bytes=8, setup_cycles=0.0, mac_setup=0.0)
+    problem, limits = dense(80, 20), TileLimits(max_tile_m=5)
+    found = proven(problem, mach, limits).plan
+    assert (found.schedule, found.tile_m, found.tile_n) == ("OS", 4, 8)
+    check_against_space(problem, mach, limits)
+
+
 def test_cuts_have_no_empty_slice() -> None:
     mach = machine(4, 2)
     assert list(cuts(conv(2, 4, (3, 9), (1, 1)), mach)) == [
