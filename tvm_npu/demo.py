@@ -7,7 +7,6 @@ NPU then reads test digits that the network has never seen.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -18,10 +17,15 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
-from tvm_npu.relay.onnx_models import build_onnx
-from tvm_npu.runtime import last_session
+from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.entry import explained
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.terminal import COMPILING, PATIENCE_S, after
+from tvm_npu.errors import NpuError
 from tvm_npu.sim.nmp.statistics import RunStatistics
+
+CPU, NPU = "TVM on the CPU, float32", "TVM with the NPU"
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -30,13 +34,28 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--machine", default="nmp-4x8", help="name or file (nmp-4x8)")
     parser.add_argument("--precision", choices=("int16", "int8"), help="default: the machine's")
-    parser.add_argument("--images", type=int, metavar="N", help="read N test digits (all)")
+    parser.add_argument("--images", type=positive, metavar="N", help="read N test digits (all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     chosen = arguments(argv)
+    try:
+        if chosen.json:
+            check_writable(chosen.json)
+        run(chosen)
+    except (NpuError, CliError, ModuleNotFoundError) as error:
+        print(f"scripts/demo: error: {explained(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run(chosen: argparse.Namespace) -> None:
+    from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
+    from tvm_npu.relay.onnx_models import build_onnx
+    from tvm_npu.runtime import last_session
+
     console = Console()
     # TVM's advice to tune schedules is of no use here.
     logging.getLogger("autotvm").setLevel(logging.ERROR)
@@ -55,11 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     console.print(on_npu.report.split_table())
 
     right = {}
-    for name, built in (("TVM on the CPU, float32", on_cpu), ("TVM with the NPU", on_npu)):
-        digits = [
+    for name, built in ((CPU, on_cpu), (NPU, on_npu)):
+        with after(PATIENCE_S, lambda: console.print(f"{COMPILING} ...")):
+            digits = [int(built.run({"image": images[:1]})[0].argmax())]
+        digits += [
             int(built.run({"image": image[None]})[0].argmax())
             for image in track(
-                images, name, console=console, transient=True, disable=not console.is_terminal
+                images[1:], name, console=console, transient=True, disable=not console.is_terminal
             )
         ]
         right[name] = int((np.array(digits) == labels).sum())
@@ -79,14 +100,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             "machine": session.machine.name,
             "precision": on_npu.report.precision,
             "digits": len(labels),
-            "right_float32": right["TVM on the CPU, float32"],
-            "right_npu": right["TVM with the NPU"],
+            "right_float32": right[CPU],
+            "right_npu": right[NPU],
             "cycles_per_digit": cycles,
             "time_per_digit_us": total.time_us / total.runs,
             "last_run": session.statistics.to_dict(),
         }
-        chosen.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
-    return 0
+        write_json(chosen.json, results)
 
 
 def layer_table(statistics: RunStatistics) -> Table:

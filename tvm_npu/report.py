@@ -91,7 +91,7 @@ class PartitionReport:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""
         table = Table(title=f"split for {self.machine}, {self.precision}, {self.planner}")
         for heading in ("part", "operators", "inputs", "outputs"):
-            table.add_column(heading)
+            table.add_column(heading, overflow="fold")
         table.add_column("MACs", justify="right")
         for region in self.regions:
             table.add_row(
@@ -125,8 +125,9 @@ class PartitionReport:
         console.print(self.split_table())
         if self.refusals:
             console.print(self.why_not_table())
+        noun = "region" if len(self.regions) == 1 else "regions"
         console.print(
-            f"{len(self.regions)} region(s), {self.mac_share:.1%} of {self.total_macs:,} MACs "
+            f"{len(self.regions)} {noun}, {self.mac_share:.1%} of {self.total_macs:,} MACs "
             "on the NPU"
         )
         return out.getvalue()

@@ -147,7 +147,8 @@ class TestWithTvm:
 
         assert message().startswith("no .npy, .npz, .png file in folder")
         (tmp_path / "notes.txt").write_text("x")
-        assert message().endswith("it holds 1 other files")
+        (tmp_path / "more").mkdir()
+        assert message().endswith("1 other files and 1 folders, which are not looked into")
         bad = tmp_path / "digit.npy"
         np.save(bad, np.zeros((1, 1, 9, 8), np.float32))
         assert message().startswith(f"{str(bad)!r}: calibration input 'image' has shape (1, 1, 9,")
@@ -200,5 +201,5 @@ def test_without_tvm(lenet: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "tvm-npu profile: error: this needs tvm: pip install 'tvm-npu[relay]'"
+        "tvm-npu profile: error: this needs tvm: in the checkout, pip install '.[relay]'"
     )

@@ -156,3 +156,53 @@ def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
     assert found["machine"] == "one-tle"
     assert found["totals"]["macs"] == built_in["totals"]["macs"]
     assert found["totals"]["cycles"] != built_in["totals"]["cycles"]
+
+
+def test_sources_are_never_shortened_beside_the_figures(
+    run, tmp_path, make_onnx: Callable[..., Path], monkeypatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out, _, found = profiled(run, tmp_path, make_onnx(["Conv", "Relu"]))
+    assert found["layers"][0]["source"] == ["conv0", "relu1"] and "conv0, relu1" in out
+    assert "…" not in out.split("\n\n", 1)[1]
+
+
+def test_reasons_are_indented_in_narrow_terminals(
+    run, tmp_path, make_onnx: Callable[..., Path], monkeypatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    out, _, _ = profiled(run, tmp_path, make_onnx(["Softmax", "Conv"]))
+    reasons = out.split("why not on the NPU:\n")[1].splitlines()
+    assert len(reasons) > 2 and all(line.startswith("  ") for line in reasons)
+    assert max(map(len, reasons)) <= 50
+
+
+def test_images_are_said_to_be_fed_as_they_are(run, tmp_path, make_onnx: Callable[..., Path]):
+    from PIL import Image
+
+    Image.new("RGB", (8, 8), (10, 200, 30)).save(tmp_path / "a.png")
+    model = make_onnx(["Conv"])
+    _, err, _ = profiled(run, tmp_path, model, "--calibration", tmp_path)
+    assert "note: PNG images are fed as 0..255" in err
+    np.save(tmp_path / "b.npy", np.zeros((1, 3, 8, 8), np.float32))
+    _, err, _ = profiled(run, tmp_path, model, "--calibration", tmp_path / "b.npy")
+    assert "PNG" not in err
+
+
+def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch) -> None:
+    import time
+
+    from tvm_npu.cli import terminal
+
+    _, err, _ = profiled(run, tmp_path, lenet)
+    assert terminal.COMPILING not in err
+    original = Session.run
+
+    def slow(self: Session, inputs):  # type: ignore[no-untyped-def]
+        time.sleep(0.5)
+        return original(self, inputs)
+
+    monkeypatch.setattr(terminal, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(Session, "run", slow)
+    _, err, _ = profiled(run, tmp_path, lenet, "--runs", 3)
+    assert err.count(terminal.COMPILING) == 1

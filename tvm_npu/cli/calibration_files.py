@@ -59,11 +59,19 @@ def calibration_files(path: Path) -> tuple[Path, ...]:
     """The files at ``path``. Raises CalibrationError when it is nothing that can be read."""
     kinds = ", ".join(_READERS)
     if path.is_dir():
-        entries = sorted(entry for entry in path.iterdir() if entry.is_file())
-        files = tuple(entry for entry in entries if entry.suffix.lower() in _READERS)
+        entries = sorted(path.iterdir())
+        files = tuple(
+            entry for entry in entries if entry.is_file() and entry.suffix.lower() in _READERS
+        )
         if not files:
-            others = f"; it holds {len(entries)} other files" if entries else "; it is empty"
-            raise CalibrationError(f"no {kinds} file in folder {str(path)!r}{others}")
+            others = "it is empty"
+            if entries:
+                folders = sum(entry.is_dir() for entry in entries)
+                others = (
+                    f"it holds {len(entries) - folders} other files and {folders} folders, which "
+                    "are not looked into"
+                )
+            raise CalibrationError(f"no {kinds} file in folder {str(path)!r}; {others}")
         return files
     if not path.exists():
         raise CalibrationError(f"there is no calibration folder or file {str(path)!r}")

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.sim.nmp.simulator import run_elf
 
     image = read_elf(args.file, machine)
-    with terminal.steps() as steps:
+    with terminal.steps() as steps, terminal.simulating():
         steps.begin("simulating: the first run ever compiles the simulator")
         code, statistics = run_elf(image, machine, budget=args.budget)
     terminal.out.print(

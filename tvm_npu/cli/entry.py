@@ -84,7 +84,7 @@ def explained(error: Exception) -> str:
     if "tvm_npu" in modules:
         return text
     if isinstance(error, ModuleNotFoundError) and error.name in ("tvm", "onnx"):
-        return f"this needs {error.name}: pip install 'tvm-npu[relay]'"
+        return f"this needs {error.name}: in the checkout, pip install '.[relay]'"
     if isinstance(error, MemoryError):
         return f"out of memory {text}".rstrip()
     if len(text) > LONGEST_SURPRISE:

@@ -98,6 +98,11 @@ def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Step
             f"no --calibration: number ranges come from random input (standard normal, seed "
             f"{options.seed}); accuracy on real data is unknown"
         )
+    elif any(path.suffix.lower() == ".png" for path in files or ()):
+        terminal.note(
+            "PNG images are fed as 0..255; for a model that takes other values, ranges and "
+            "accuracy are wrong: give it .npy or .npz"
+        )
     steps.begin("partitioning and calibrating")
     with warnings.catch_warnings():
         for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         seconds["import_and_partition"] = time.perf_counter() - begin
         regions = len(job.partitioned.report.regions)
         steps.expect(PARTITION_STEPS + regions + args.runs)
-        profile = _profile(job, args, steps, seconds)
+        profile = _profile(job, args, terminal, steps, seconds)
     from tvm_npu.cli.profile_tables import print_profile
 
     print_profile(profile, terminal.out)
@@ -72,7 +73,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _profile(
-    job: ModelJob, args: argparse.Namespace, steps: Steps, seconds: dict[str, float]
+    job: ModelJob,
+    args: argparse.Namespace,
+    terminal: Terminal,
+    steps: Steps,
+    seconds: dict[str, float],
 ) -> Profile:
     from tvm_npu.cli.profile import Profile, RegionRun, layer_rows, totals
     from tvm_npu.codegen.program import Program
@@ -84,7 +89,7 @@ def _profile(
     ]
     seconds["compile"] = time.perf_counter() - begin
     begin = time.perf_counter()
-    samples = _announced(islice(_samples(job), args.runs), args.runs, steps)
+    samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
     job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
     seconds["simulate"] = time.perf_counter() - begin
     rows = [row for run in runs for row in layer_rows(run)]
@@ -113,10 +118,13 @@ def _samples(job: ModelJob) -> Iterator[Sample]:
     return cycle(synthetic(job.inputs, job.options.seed))
 
 
-def _announced(samples: Iterable[Sample], count: int, steps: Steps) -> Iterator[Sample]:
+def _announced(
+    samples: Iterable[Sample], count: int, terminal: Terminal, steps: Steps
+) -> Iterator[Sample]:
     """``samples``; the bar moves as they are taken."""
     for number, sample in enumerate(samples, 1):
         first = ": the first ever compiles the simulator" if number == 1 else ""
         steps.begin(f"simulating inference {number} of {count}{first}")
-        yield sample
+        with terminal.simulating() if number == 1 else nullcontext():
+            yield sample
         steps.done()

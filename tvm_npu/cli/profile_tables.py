@@ -3,6 +3,7 @@ split between NPU and CPU."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -39,7 +40,7 @@ def print_profile(profile: Profile, console: Console) -> None:
 
 def _layer_tables(profile: Profile, width: int) -> list[Table]:
     """One table if it is narrow enough; else one of times and one of bytes, and one of source
-    operators where they would squeeze the layers' names."""
+    operators where they would be shortened or squeeze the layers' names."""
     names, times, transfers, code = _columns(profile)
     whole = [*names, *times, *transfers, *code]
     if natural_width(whole) <= width:
@@ -48,7 +49,9 @@ def _layer_tables(profile: Profile, width: int) -> list[Table]:
     bytes_moved = make_table([*which, *transfers, *code], width, "bytes moved")
     first = [*which, kind, source, *times]
     layer = len(which) - 1
-    if fitted_widths(first, width)[layer] >= min(READABLE_NAME, which[layer].width):
+    widths = fitted_widths(first, width)
+    readable = min(READABLE_NAME, which[layer].width)
+    if widths[layer] >= readable and widths[layer + 2] == source.width:
         return [make_table(first, width), bytes_moved]
     bare = [replace(column, total="") for column in which]
     return [
@@ -80,7 +83,11 @@ def _columns(
         times += [
             column("cycles", lambda of: whole(of.cycles), whole(totals.cycles)),
             column("us", lambda of: microseconds(of.time_us), microseconds(totals.time_us)),
-            column("use", lambda of: percent(of.mac_utilization), percent(totals.mac_utilization)),
+            column(
+                "MAC\nuse",
+                lambda of: percent(of.mac_utilization),
+                percent(totals.mac_utilization),
+            ),
         ]
     predicted = whole(totals.predicted_cycles)
     times.append(column("predicted\ncycles", lambda of: whole(of.predicted_cycles), predicted))
@@ -114,7 +121,7 @@ def _total_lines(profile: Profile) -> list[str]:
         lines.append(
             f"one inference: {whole(totals.cycles)} cycles{spread} = "
             f"{microseconds(totals.time_us)} us at {profile.frequency_mhz:g} MHz, "
-            f"{percent(totals.mac_utilization)} of the peak MAC rate"
+            f"{percent(totals.mac_utilization)} MAC use"
         )
     else:
         lines.append("cycles: not modelled (--no-timing)")
@@ -155,10 +162,20 @@ def print_refusals(refusals: Sequence[Refusal], console: Console) -> None:
         found.setdefault((item.operator, item.value), []).append(item.source or UNKNOWN)
     console.print("why not on the NPU:")
     for (rule, limit), operators in rules.items():
-        console.print(f"  {rule} Allowed: {limit}.")
+        _print_indented(f"{rule} Allowed: {limit}.", 2, console)
         for (operator, value), sources in operators.items():
             found_text = "" if value == operator else f" ({value})"
-            console.print(f"    {operator}{found_text}: {_some(sources)}")
+            _print_indented(f"{operator}{found_text}: {_some(sources)}", 4, console)
+
+
+def _print_indented(text: str, indent: int, console: Console) -> None:
+    """Lines after the first stand two blanks further in."""
+    first, rest = " " * indent, " " * (indent + 2)
+    filled = textwrap.fill(
+        text, console.width, initial_indent=first, subsequent_indent=rest,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    console.print(filled, soft_wrap=True)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 WIDTH_OF_A_FILE = 400
 """Columns when stdout is no terminal and COLUMNS is not set: every table fits unshortened."""
+PATIENCE_S = 5.0
+"""Most simulations are done by then, unless numba has to compile the simulator."""
+COMPILING = (
+    "still simulating: the first simulation after an installation compiles the simulator, which "
+    "takes about a minute"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,12 @@ class Terminal:
             disable=not self.err.is_terminal,
         ) as progress:
             yield Steps(progress, total)
+
+    @contextmanager
+    def simulating(self) -> Iterator[None]:
+        """A note when the block, a simulation, takes long; a terminal's progress bar says so."""
+        with after(PATIENCE_S, lambda: None if self.err.is_terminal else self.note(COMPILING)):
+            yield
 
     @contextmanager
     def warnings_as_notes(self, everybody: bool) -> Iterator[None]:
@@ -84,6 +97,18 @@ def open_terminal() -> Terminal:
         width = WIDTH_OF_A_FILE
     plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
     return Terminal(Console(width=width, **plain), Console(stderr=True, **plain))
+
+
+@contextmanager
+def after(seconds: float, action: Callable[[], object]) -> Iterator[None]:
+    """Calls ``action``, in a thread of its own, once the block has run for ``seconds``."""
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def one_line(text: str) -> str:
