@@ -22,7 +22,9 @@ from tvm_npu.codegen.quantize import quantize
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.machine import Machine
 
-PLANNERS = ("tso", "fixed-is", "fixed-os", "fixed-ws", "fixed-ks", "fixed-ofm", "fixed-ks-ofm")
+PLANNERS = (
+    "tso", "exact", "fixed-is", "fixed-os", "fixed-ws", "fixed-ks", "fixed-ofm", "fixed-ks-ofm",
+)  # fmt: skip
 
 
 @st.composite

@@ -144,11 +144,12 @@ def test_every_plan_fits(
         assert 1 <= extent <= (top or extent)
     assert plan.tile_c <= problem.columns
     assert plan.tile_r <= -(-problem.rows // plan.row_slices)
-    assert reference.slices(plan.split, mach.cores.tles) == (
-        plan.row_slices,
-        plan.filter_slices,
-    )
-    assert plan.row_slices * plan.filter_slices == mach.cores.tles
+    cut = (plan.row_slices, plan.filter_slices)
+    if name == "exact":  # any cut, not only Algorithm 2's
+        assert 1 <= cut[0] * cut[1] <= mach.cores.tles
+    else:
+        assert reference.slices(plan.split, mach.cores.tles) == cut
+        assert cut[0] * cut[1] == mach.cores.tles
     if plan.mode == "grouped":
         assert problem.groups > 1 and plan.schedule in ("OS", "WS")
         assert plan.tile_n == channels and plan.tile_m % filters_each == 0
