@@ -194,6 +194,7 @@ def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch)
 
     from tvm_npu.cli import terminal
 
+    monkeypatch.setattr(terminal, "PATIENCE_S", 600.0)
     _, err, _ = profiled(run, tmp_path, lenet)
     assert terminal.COMPILING not in err
     original = Session.run

@@ -31,7 +31,8 @@ Imports an ONNX model into TVM, compiles its NPU regions and runs inferences on 
 Shows a row for each layer, totals, and what stays on the CPU and why.
 
 Input is the calibration data, in order, or random when there is none. Figures are those of one
-inference (its whole batch), averaged over the runs.
+inference (its whole batch), averaged over the runs. MAC use is the share of the peak MAC rate;
+predicted cycles are the planner's.
 """
 EXAMPLES = """\
 examples:
