@@ -151,11 +151,18 @@ def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
     path = tmp_path / "one.toml"
     path.write_text("\n".join(lines).replace("nmp-4x8", "one-tle"))
     assert load_machine(path).cores.tles == 1
-    _, _, found = profiled(run, tmp_path, lenet, "--machine", path)
+    _, err, found = profiled(run, tmp_path, lenet, "--machine", path)
+    assert "built-in" not in err
     _, _, built_in = profiled(run, tmp_path, lenet)
     assert found["machine"] == "one-tle"
     assert found["totals"]["macs"] == built_in["totals"]["macs"]
     assert found["totals"]["cycles"] != built_in["totals"]["cycles"]
+    path.write_text("\n".join(lines))
+    _, err, _ = profiled(run, tmp_path, lenet, "--machine", path)
+    assert "has the name of the built-in machine 'nmp-4x8', but differs from it" in err
+    path.write_text("\n".join(lines).replace("tles = 1", "tles = 4"))
+    _, err, _ = profiled(run, tmp_path, lenet, "--machine", path)
+    assert "built-in" not in err
 
 
 def test_sources_are_never_shortened_beside_the_figures(
