@@ -52,7 +52,10 @@ def compile_cached(name: str, source: str, names: dict[str, Any]) -> Callable[..
     unique = f"{name}_{source_digest()}"
     namespace = {"__name__": __name__, **names}
     text = source.replace(f"def {name}(", f"def {unique}(")
-    exec(compile(text, __file__, "exec"), namespace)
+    # Line numbers past this file's end: numba then finds no source, instead of this module's
+    # lines in the middle of something (Python 3.13 gives up on those with a TokenError).
+    beyond = len(Path(__file__).read_text("utf-8").splitlines()) + 1
+    exec(compile("\n" * beyond + text, __file__, "exec"), namespace)
     return numba.njit(cache=True, nogil=True)(namespace[unique])
 
 
