@@ -181,7 +181,7 @@ def test_plot_without_matplotlib(run: Run, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run("--plot", tmp_path / "cells.png")
     assert code == 1
-    assert "plots need matplotlib: pip install 'tvm-npu[plot]'" in err
+    assert "plots need matplotlib: pip install '.[plot]'" in err
     assert not list(tmp_path.iterdir())
 
 

@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.name not in ("tvm", "onnx"):
             raise
         print(
-            f"reproduce_tso: error: this needs {error.name}: pip install 'tvm-npu[relay]'",
+            f"reproduce_tso: error: this needs {error.name}: pip install '.[relay]'",
             file=sys.stderr,
         )
         return FAILED

@@ -42,7 +42,7 @@ def check_plottable(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ReproductionError("plots need matplotlib: pip install 'tvm-npu[plot]'") from error
+        raise ReproductionError("plots need matplotlib: pip install '.[plot]'") from error
 
 
 def plot(cells: Sequence[Cell], breakdowns: Breakdowns, file_format: str) -> bytes:
