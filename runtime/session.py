@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -140,11 +139,6 @@ class Session:
         return flat.view(_element_type(slot)).reshape(slot.shape).copy()
 
     def _account(self, run: RunStatistics) -> None:
-        layers = tuple(
-            replace(measured, name=entry.name)
-            for measured, entry in zip(run.layers, self.program.layers, strict=True)
-        )
-        run = replace(run, layers=layers)
         self._last = run if self._last is None else add(self._last, run)
         self._total = run if self._total is None else add(self._total, run)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from tvm_npu.bench.cases import cases
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_json
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("bit_mismatches", "bits off", "d"),
@@ -69,12 +70,6 @@ def _table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
-def _write_json(path: Path, rows: list[dict[str, Any]]) -> None:
-    temporary = path.with_name(path.name + ".unfinished")
-    temporary.write_text(json.dumps(rows, indent=1) + "\n")
-    os.replace(temporary, path)
-
-
 def _parse(arguments: list[str] | None, known: tuple[str, ...]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench_main",
@@ -97,6 +92,12 @@ def _parse(arguments: list[str] | None, known: tuple[str, ...]) -> argparse.Name
 def main(arguments: list[str] | None = None) -> int:
     available = cases()
     options = _parse(arguments, tuple(available))
+    if options.json:
+        try:
+            check_writable(options.json)
+        except CliError as error:
+            print(f"bench_main: error: {error}", file=sys.stderr)
+            return 1
     chosen = [
         case
         for case in available.values()
@@ -132,7 +133,7 @@ def main(arguments: list[str] | None = None) -> int:
                 )
                 progress.advance(task)
                 if options.json:
-                    _write_json(options.json, rows)
+                    write_json(options.json, rows)
             (folder / f"{case.name}.npz").unlink(missing_ok=True)
     console.print(_table(rows))
     return 1 if any(row.get("error") or row.get("bit_mismatches") for row in rows) else 0

@@ -45,12 +45,15 @@ class Case:
     judge: Judge = "class"
 
 
+def image_input(model: onnx.ModelProto) -> onnx.ValueInfoProto:
+    """The input of a model that takes one image; old models list their weights as inputs, too."""
+    weights = {item.name for item in model.graph.initializer}
+    return next(item for item in model.graph.input if item.name not in weights)
+
+
 def _random_images(model: Callable[[], onnx.ModelProto], count: int) -> Callable[[], Inputs]:
     def make() -> Inputs:
-        graph = model().graph
-        weights = {item.name for item in graph.initializer}
-        value = next(item for item in graph.input if item.name not in weights)
-        shape = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        shape = [d.dim_value for d in image_input(model()).type.tensor_type.shape.dim]
         rng = np.random.default_rng(1)
         images = rng.standard_normal((count + 2, *shape[1:])).astype(np.float32)
         return Inputs(images[:count], None, images[count:])

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 import tvm_npu.runtime as npu_runtime
-from tvm_npu.bench.cases import Case, Inputs, cases
+from tvm_npu.bench.cases import Case, Inputs, cases, image_input
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
@@ -29,11 +28,6 @@ LARGEST_CHECKED = 20
 """Images whose region outputs are compared with the reference, bit by bit."""
 
 
-def _input_name(model: onnx.ModelProto) -> str:
-    weights = {item.name for item in model.graph.initializer}
-    return str(next(item.name for item in model.graph.input if item.name not in weights))
-
-
 def _infer(built: BuiltModel, input_name: str, images: Array) -> list[Array]:
     """Every output for every image, [N, ...] each."""
     answers = [built.run({input_name: image[None]}) for image in images]
@@ -44,7 +38,7 @@ def measure_stock(case: Case, folder: Path) -> dict[str, Any]:
     """Stock TVM for the CPU: build time, and the float outputs for all images."""
     model = case.model()
     built = build_onnx(model, target=None)
-    outputs = _infer(built, _input_name(model), case.inputs().images)
+    outputs = _infer(built, image_input(model).name, case.inputs().images)
     np.savez(folder / f"{case.name}.npz", *outputs)
     return {"stock_compile_s": built.compile_s}
 
@@ -54,7 +48,7 @@ def measure_npu(
 ) -> dict[str, Any]:
     """The same through the NPU: all figures of one row."""
     model, inputs = case.model(), case.inputs()
-    input_name = _input_name(model)
+    input_name = image_input(model).name
     machine = load_machine("nmp-4x8")
     if tles is not None:
         machine = machine.with_cores(tles)
