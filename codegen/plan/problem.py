@@ -96,7 +96,9 @@ class ConvPlan:
     column_slices of them) share each W tile so, by filters: ceil(T_M / sharing TLEs) of them each.
 
     ``weights``: "filters" keeps the layout [filter][channel][kernel] in DRAM; "tiles" stores every
-    W tile as one contiguous run.
+    W tile as one contiguous run. ``merges_planes``: a feature map tile of whole planes (all rows
+    and columns of the tensor, no padding) moves as one run over its channels; the paper's TSO
+    counts a run a channel.
 
     ``buffers``: 2 halves MB0 for IN (what a residual tile needs comes off first), MB1 for W and
     MB2 for OUT; the transfers of a step run while the MAC unit works on the step before.
@@ -120,6 +122,7 @@ class ConvPlan:
     ring_in: bool = False
     ring_weights: bool = False
     weights: Literal["filters", "tiles"] = "filters"
+    merges_planes: bool = False
     buffers: Literal[1, 2] = 1
 
 
