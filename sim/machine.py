@@ -58,6 +58,9 @@ class Memories(_Part):
     mb1_bytes: MemoryBytes
     mb2_bytes: MemoryBytes
     bias_bytes: MemoryBytes
+    ports: Literal[1, 2] = 1
+    """1: a transfer and the MAC unit cannot use one memory of a TLT at the same time; 2: they can,
+    but not the same bytes of it."""
 
 
 class Dme(_Part):
@@ -80,6 +83,13 @@ class Dram(_Part):
     bytes_per_cycle: Rate
 
 
+class Ring(_Part):
+    """The ring buses: one in each TLE, and the Global Ringbus between the TLEs."""
+
+    bytes_per_cycle: Rate
+    hop_cycles: Cycles
+
+
 class Machine(_Part):
     """One machine. `load_machine` makes it; nothing asks a machine for its name to decide."""
 
@@ -93,6 +103,7 @@ class Machine(_Part):
     memories: Memories
     dme: Dme
     dram: Dram
+    ring: Ring | None = None
 
     @model_validator(mode="after")
     def _fits_address_space(self) -> Machine:
@@ -143,6 +154,27 @@ def _built_in(name: str) -> Machine:
     return machine_from_toml(text, origin=f"{name}.toml")
 
 
+def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
+    """``values`` with all that they do not say taken from the built-in machine ``extends``, except
+    its name and description."""
+    base = values.get("extends")
+    if base is None:
+        return values
+    if base not in machine_names():
+        known = ", ".join(machine_names())
+        raise MachineError(
+            f"machine file {origin}: extends: no machine that comes with the package (value: "
+            f"{base!r}); there are {known}"
+        )
+    result = _built_in(str(base)).model_dump(exclude={"name", "description"})
+    for key, value in values.items():
+        mine = result.get(key)
+        both = isinstance(value, dict) and isinstance(mine, dict)
+        result[key] = {**mine, **value} if both else value  # type: ignore[dict-item]
+    del result["extends"]
+    return result
+
+
 def load_machine(name_or_path: str | Path) -> Machine:
     """A built-in machine by name, or a machine file by path.
 
@@ -167,7 +199,7 @@ def machine_from_toml(text: str, origin: str) -> Machine:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine file {origin}: not TOML: {error}") from error
-    return machine_from_dict(values, origin)
+    return machine_from_dict(_extended(values, origin), origin)
 
 
 def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Machine:

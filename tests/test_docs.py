@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel
@@ -91,6 +91,9 @@ def declared(model: type[BaseModel], prefix: str = "") -> list[str]:
     keys = []
     for key, info in model.model_fields.items():
         inner = info.annotation
+        for option in get_args(inner):  # a table that may be left out
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                inner = option
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             keys += declared(inner, f"{prefix}{key}.")
         else:

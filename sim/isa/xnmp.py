@@ -47,7 +47,9 @@ class MacRegister(Named):
 
 
 class DmaRegister(Named):
-    """Configuration registers of a TLT's DMA port (nmp_dcfg, nmp_dcfgi)."""
+    """Configuration registers of a TLT's DMA port (nmp_dcfg, nmp_dcfgi). To forward, the tensor
+    and the segments lie in the own MB2 instead of DRAM; their bytes count as they would be
+    stored."""
 
     CHANNELS = 0, "channels of the tensor in DRAM"
     ROWS = 1, "rows of the tensor in DRAM"
@@ -65,6 +67,8 @@ class DmaRegister(Named):
     SEGMENTS = 13, "1-D and 2-D transfers: number of segments"
     SEGMENT_BYTES = 14, "1-D and 2-D transfers: bytes in each segment"
     SEGMENT_STRIDE = 15, "1-D and 2-D transfers: bytes from one segment to the next in DRAM"
+    RECEIVER_TLTS = 16, "multicast, forward: bit k: TLT k of a receiving TLE; 0: all (forward: own)"
+    RECEIVER_TLES = 17, "loads, forwards: bit t: TLE t; 0: the own TLE; others by the ring bus"
 
 
 CONFIG_REGISTERS = 32
@@ -151,12 +155,27 @@ def _mac(name: str, funct3: int, sub: type[Named] | None, meaning: str) -> Instr
     )
 
 
+_QUEUED = (
+    "Queued at the TLE's DMA engine; on completion signals TLT semaphore sem (0: none) of every "
+    "receiving TLT."
+)
+
+
 def _dma(name: str, funct3: int, meaning: str) -> Instruction:
     return Instruction(
         name, CUSTOM_1 | funct3 << 12, (SEM, MEM, RS1, RS2), "sem, mem, rs1, rs2",
         meaning + " rs1 is the DRAM address, rs2 the offset in the on-chip memory mem (bytes; "
-        "elements for MB2). Queued at the TLE's DMA engine; on completion signals TLT semaphore "
-        "sem (0: none) of every receiving TLT.",
+        "elements for MB2). " + _QUEUED,
+        name, shared=True,
+    )
+
+
+def _forward(name: str, funct3: int, meaning: str) -> Instruction:
+    return Instruction(
+        name, CUSTOM_2 | funct3 << 12, (SEM, RS1, RS2), "sem, rs1, rs2",
+        meaning + " rs1 is the offset in the receivers' MB0 (bytes), rs2 the offset in the own MB2 "
+        "(elements). The receivers are the TLTs RECEIVER_TLTS (0: the own) of the TLEs "
+        "RECEIVER_TLES (0: the own). " + _QUEUED,
         name, shared=True,
     )
 
@@ -200,11 +219,14 @@ XNMP: tuple[Instruction, ...] = (
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "
-         "consecutive bytes on chip."),
+         "consecutive bytes on chip, of the own TLT or, in each of the TLEs RECEIVER_TLES, of the "
+         "TLT with its number."),
     _dma("nmp_load3d", 3, "A box of a (CHANNELS, ROWS, COLUMNS) tensor to consecutive elements on "
-         "chip; elements outside the tensor read as FILL and cost no DRAM traffic."),
-    _dma("nmp_mload", 4, "nmp_load to all TLTs of the TLE at once (multicast)."),
-    _dma("nmp_mload3d", 5, "nmp_load3d to all TLTs of the TLE at once (multicast)."),
+         "chip; elements outside the tensor read as FILL and cost no DRAM traffic. Receivers as of "
+         "nmp_load."),
+    _dma("nmp_mload", 4, "nmp_load to the TLTs RECEIVER_TLTS (0: all) of the TLEs RECEIVER_TLES "
+         "(0: the own) at once (multicast)."),
+    _dma("nmp_mload3d", 5, "nmp_load3d to the receivers of nmp_mload."),
     _dma("nmp_store", 6, "SEGMENTS segments of SEGMENT_BYTES from consecutive MB2 elements."),
     _dma("nmp_store3d", 7, "A box from consecutive MB2 elements; elements outside the tensor are "
          "not stored."),
@@ -212,6 +234,10 @@ XNMP: tuple[Instruction, ...] = (
     _semaphore("nmp_wait", 1, "Blocks until the semaphore is >= rs1, then subtracts rs1."),
     _semaphore("nmp_release", 2, "Adds rs1 to TLT semaphore sem of every TLT of the own TLE "
                "(level 1) or of the machine (level 2)."),
+    _forward("nmp_forward", 3, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in MB2, "
+             "to consecutive bytes of MB0, by the ring bus."),
+    _forward("nmp_forward3d", 4, "A box of the (CHANNELS, ROWS, COLUMNS) tensor in MB2 to "
+             "consecutive elements of MB0, by the ring bus; FILL outside the tensor."),
 )
 
 NMP_ISA = Isa("nmp", "RV32IM + Xnmp", RV32IM + XNMP)

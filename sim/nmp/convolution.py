@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_npu.sim.isa.xnmp import Initialise
 from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
@@ -118,11 +119,12 @@ def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, 
 def share_columns(s: State, core: int, tle: int) -> bool:
     """Whether the TLE's im2col buffer already holds this core's tile; claims it if not."""
     r, key = s.mac[core], s.column_key[tle]
-    used, known = s.mac_ranges[core], s.mb0_span[core]
-    if used[2 * MB0] < known[0] or used[2 * MB0 + 1] > known[1]:
+    used = s.mac_ranges[core]
+    tag = tag_of(s, core, used[2 * MB0], used[2 * MB0 + 1])
+    if tag == 0:
         key[0] = 0
         return False
-    same = key[0] == s.mb0_tag[core] and key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
+    same = key[0] == tag and key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
     same = same and key[3] == r[OUT_ROWS] and key[4] == r[OUT_COLUMNS]
     packed_in = (r[IN_CHANNELS] << 40) + (r[IN_ROWS] << 20) + r[IN_COLUMNS]
     packed_kernel = (r[KERNEL_ROWS] << 20) + r[KERNEL_COLUMNS]
@@ -131,7 +133,7 @@ def share_columns(s: State, core: int, tle: int) -> bool:
     same = same and key[5] == packed_in and key[6] == packed_kernel
     same = same and key[7] == packed_stride and key[8] == packed_dilation
     if not same:
-        key[0], key[1], key[2] = s.mb0_tag[core], r[IN_ADDRESS], r[ELEMENT_BYTES]
+        key[0], key[1], key[2] = tag, r[IN_ADDRESS], r[ELEMENT_BYTES]
         key[3], key[4] = r[OUT_ROWS], r[OUT_COLUMNS]
         key[5], key[6], key[7], key[8] = packed_in, packed_kernel, packed_stride, packed_dilation
     return same

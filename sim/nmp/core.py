@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.content import note_private
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.state import (
     BIAS_WINDOW,
@@ -132,9 +133,7 @@ def store(s: State, m: Costs, core: int, row: int, size: int) -> int:
     if memory == 0:
         s.time[core] += m.scalar_memory
     elif memory == 1:
-        s.tag_counter[0] += 1
-        s.mb0_tag[core] = s.tag_counter[0]
-        s.mb0_span[core, 0], s.mb0_span[core, 1] = 0, m.mb0_bytes
+        note_private(s, m, core)
     return GO
 
 

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from tvm_npu.sim.isa.xnmp import NMP_ISA
-from tvm_npu.sim.nmp import convolution, core, dma, mac, scalar, semaphores, vector
+from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
 from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.traps import TrapCode
 
@@ -31,7 +31,7 @@ SHARED = np.array([instruction.shared for instruction in NMP_ISA.instructions])
 
 SEMANTICS = {
     name: function
-    for module in (scalar, core, semaphores, mac, convolution, vector, dma)
+    for module in (scalar, core, semaphores, mac, convolution, vector, dma_issue)
     for name, function in vars(module).items()
     if name.startswith(("rv_", "nmp_"))
 }

@@ -58,8 +58,7 @@ def run_events(state, m, kinds, shared, budget):
                 trapped[CODE] = DEADLOCK
             break
         if actor >= m.cores:
-            if not advance(s, m, actor - m.cores):
-                break
+            advance(s, m, actor - m.cores)
             continue
         core = actor
         tle = core // m.tlts

@@ -1,8 +1,10 @@
 """Who uses which bytes of a TLT's memories: MAC operations against DMA transfers.
 
 A program must wait for a transfer before it uses what it brings or overwrites what it takes, and
-for a MAC operation before a transfer touches its operands or result. A program that does not is
-wrong even where the outcome happens to be right, so it traps.
+for a MAC operation before it issues a transfer that touches its operands or result. A program that
+does not is wrong even where the outcome happens to be right, so it traps: at the MAC operation when
+such a transfer is not complete, at the transfer when such an operation runs. Where a memory has one
+port, all its bytes are touched by either.
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ _HAZARD = int(TrapCode.HAZARD)
 
 KIND, CORE, MEMORY = Descriptor.KIND, Descriptor.CORE, Descriptor.MEMORY
 LOCAL, SPAN, PC = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.PC
+TLTS, TLES = Descriptor.TLTS, Descriptor.TLES
+USED, USED_SPAN = Descriptor.USED, Descriptor.USED_SPAN
 
-BOX, STORES, MULTICAST = 1, 2, 4
+BOX, STORES, MULTICAST, FORWARDS = 1, 2, 4, 8
 """Bits of a descriptor's kind."""
+
+MB2 = 2
 
 
 @device
@@ -28,30 +34,78 @@ def free_ranges(s: State, core: int) -> None:
 
 
 @device
+def clash(m: Costs, begin: int, end: int, other_begin: int, other_end: int) -> bool:
+    """Whether two uses of one memory must not be at the same time; empty ones always may."""
+    if begin >= end or other_begin >= other_end:
+        return False
+    return m.ports == 1 or (begin < other_end and other_begin < end)
+
+
+@device
+def receives(m: Costs, d: Array, core: int) -> bool:
+    """Whether ``core`` is among a transfer's receivers, or the sender of a store."""
+    return (d[TLES] >> (core // m.tlts)) & (d[TLTS] >> (core % m.tlts)) & 1 != 0
+
+
+@device
+def queue_clashes(
+    s: State, m: Costs, tle: int, core: int, memory: int, begin: int, end: int
+) -> bool:
+    """Whether a transfer in the queue of ``tle`` uses bytes begin..end of the core's memory; then
+    it traps at the core's instruction."""
+    for k in range(s.queue_count[tle]):
+        d = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
+        found = False
+        if d[MEMORY] == memory and receives(m, d, core):
+            found = clash(m, d[LOCAL], d[LOCAL] + d[SPAN], begin, end)
+        elif memory == MB2 and d[KIND] & FORWARDS and d[CORE] == core:
+            found = clash(m, d[USED], d[USED] + d[USED_SPAN], begin, end)
+        if found:
+            trap(s, core, _HAZARD, core, d[PC], 0, memory)
+            return True
+    return False
+
+
+@device
 def use_range(s: State, m: Costs, core: int, memory: int, begin: int, end: int) -> bool:
     """The MAC operation that issues uses these bytes; False, with a trap, when a transfer that is
     not complete uses them too."""
     s.mac_ranges[core, 2 * memory] = begin
     s.mac_ranges[core, 2 * memory + 1] = end
-    tle = core // m.tlts
-    for k in range(s.queue_count[tle]):
-        d = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
-        if d[MEMORY] == memory and (d[CORE] == core or d[KIND] & MULTICAST):
-            if d[LOCAL] < end and begin < d[LOCAL] + d[SPAN] and d[SPAN] > 0:
-                trap(s, core, _HAZARD, core, d[PC], 0, memory)
-                return False
+    own = core // m.tlts
+    if s.ring_queued[0] == 0:
+        return not queue_clashes(s, m, own, core, memory, begin, end)
+    for tle in range(m.tles):
+        if queue_clashes(s, m, tle, core, memory, begin, end):
+            return False
     return True
 
 
 @device
-def transfer_clashes(s: State, d: Array, core: int, now: float) -> bool:
-    """Whether a transfer that completes uses bytes of an operation that runs; then it traps, at
-    the transfer's instruction."""
-    if s.mac_sem[core] < 0 or s.mac_done[core] <= now or d[SPAN] == 0:
+def operation_clashes(
+    s: State, m: Costs, sender: int, core: int, memory: int, begin: int, end: int
+) -> bool:
+    """Whether bytes begin..end of the core's memory are in use by an operation that runs while
+    ``sender`` issues a transfer; then it traps at the sender's instruction."""
+    if s.mac_sem[core] < 0 or s.mac_done[core] <= s.time[sender]:
         return False
-    used = s.mac_ranges[core, 2 * d[MEMORY] : 2 * d[MEMORY] + 2]
-    if d[LOCAL] >= used[1] or used[0] >= d[LOCAL] + d[SPAN]:
+    used = s.mac_ranges[core]
+    if not clash(m, used[2 * memory], used[2 * memory + 1], begin, end):
         return False
-    s.pc[d[CORE]] = d[PC] + 4
-    trap(s, d[CORE], _HAZARD, core, -1, 0, d[MEMORY])
+    trap(s, sender, _HAZARD, core, -1, 0, memory)
     return True
+
+
+@device
+def transfer_clashes(s: State, m: Costs, d: Array) -> bool:
+    """Whether a transfer that issues uses bytes of operations that run; then it traps."""
+    sender = d[CORE]
+    if d[SPAN] > 0:
+        for core in range(m.cores):
+            if receives(m, d, core) and operation_clashes(
+                s, m, sender, core, d[MEMORY], d[LOCAL], d[LOCAL] + d[SPAN]
+            ):
+                return True
+    if d[KIND] & FORWARDS:
+        return operation_clashes(s, m, sender, sender, MB2, d[USED], d[USED] + d[USED_SPAN])
+    return False

@@ -36,7 +36,7 @@ CORE_REGISTER = 10
 """a0: the core's own number when a run starts."""
 
 _LEVELS = ("TLT", "TLE", "global")
-_TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store")
+_TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
 
 
 class _SerialBlas:
@@ -203,6 +203,7 @@ class Simulator:
             memory=MEMORY_NAMES[int(record[TrapSlot.MEMORY])],
             register=_register(trap.instruction, c),
             semaphores=self.machine.dme.semaphores,
+            machine=self.machine.name,
         )
         if code == TrapCode.PC_OUTSIDE_CODE and a >= 0:
             origin = self._placed(trap, a)

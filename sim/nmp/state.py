@@ -23,15 +23,23 @@ SEMAPHORES = 16
 MB0_WINDOW, MB1_WINDOW, BIAS_WINDOW = 0x1000_0000, 0x1800_0000, 0x2000_0000
 """Where a core's scalar loads and stores see its own scratchpads."""
 
+SPANS = 4
+"""Byte ranges of a core's MB0 that are known to have the same content as another's."""
+
 SCRATCH_ELEMENTS = 1 << 19
 """float64 elements of the im2col scratch of one TLE; larger tiles go in column blocks."""
 
 
 class Descriptor:
-    """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS."""
+    """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS.
+
+    LOCAL and SPAN are the bytes of MEMORY that the receivers (stores: the own TLT) use, TLTS and
+    TLES their bits. A forward's ADDRESS is the byte of MB2 that its registers count from, USED and
+    USED_SPAN what it reads there; its BURSTS are those of the ring, not of DRAM."""
 
     KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, SPAN, BURSTS, BYTES, LAYER, STREAM, PC = range(12)
-    REGISTERS = 12
+    TLTS, TLES, USED, USED_SPAN = range(12, 16)
+    REGISTERS = 16
     COLUMNS = REGISTERS + CONFIG_REGISTERS
 
 
@@ -73,8 +81,8 @@ class State(NamedTuple):
     mb2: Array  # int64 [K, mb2_bytes]: one accumulator an element
     bias: Array  # int8 [K, bias_bytes]
     bias_word: Array  # the same as int32
-    mb0_tag: Array  # int64 [K]: identifies MB0's content in mb0_span; equal after a multicast
-    mb0_span: Array  # int64 [K, 2]: byte range
+    mb0_tag: Array  # int64 [K, SPANS]: cores of a TLE with the same tag have the same content ...
+    mb0_span: Array  # int64 [K, SPANS, 2]: ... in the bytes that both give here; tag 0: no range
     tag_counter: Array  # int64 [1]
     column_key: Array  # int64 [T, 12]: what the im2col scratch of a TLE holds
     columns: Array  # float64 [T, SCRATCH_ELEMENTS]
@@ -89,6 +97,8 @@ class State(NamedTuple):
     left_bursts: Array  # int64 [T]: of the transfer in progress
     left_bytes: Array  # float64 [T]
     dram_free: Array  # float64 [1]
+    ring_free: Array  # float64 [1]: the Global Ringbus
+    ring_queued: Array  # int64 [1]: transfers in the queues with receivers in other TLEs
     cache_tags: Array  # int64 [T, lines]
     last_line: Array  # int64 [K]
     trap: Array  # int64 [TrapSlot.COLUMNS]
@@ -99,6 +109,8 @@ class State(NamedTuple):
     layer_instructions: Array  # int64 [L, K]
     layer_bytes: Array  # int64 [L, S, 2]: loaded, stored
     layer_bursts: Array  # int64 [L, S, 2]
+    layer_ring_bytes: Array  # int64 [L, S]: over the Global Ringbus
+    layer_forwarded_bytes: Array  # int64 [L, S]: from MB2 to MB0
     layer_dma_cycles: Array  # float64 [L, T]
     layer_end: Array  # float64 [L]: when the last core or transfer left the layer
 
@@ -139,6 +151,7 @@ class Costs(NamedTuple):
     mb1_bytes: int
     mb2_bytes: int
     bias_bytes: int
+    ports: int
     dme_setup: float
     dme_burst: float
     dme_rate: float
@@ -148,12 +161,16 @@ class Costs(NamedTuple):
     burst_bytes: int
     cas: float
     dram_rate: float
+    has_ring: bool
+    ring_rate: float
+    ring_latency: float
     timed: bool
 
 
 def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
     """Without timing every cost is zero and every rate infinite; nothing else differs."""
     scale = 1.0 if timing else 0.0
+    ring = machine.ring
     return Costs(
         tlts=machine.cores.tlts_per_tle,
         tles=machine.cores.tles,
@@ -175,6 +192,7 @@ def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
         mb1_bytes=machine.memories.mb1_bytes,
         mb2_bytes=machine.memories.mb2_bytes,
         bias_bytes=machine.memories.bias_bytes,
+        ports=machine.memories.ports,
         dme_setup=machine.dme.setup_cycles * scale,
         dme_burst=machine.dme.burst_cycles * scale,
         dme_rate=machine.dme.bytes_per_cycle if timing else np.inf,
@@ -184,6 +202,9 @@ def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
         burst_bytes=machine.dram.burst_bytes,
         cas=machine.dram.cas_cycles * scale,
         dram_rate=machine.dram.bytes_per_cycle if timing else np.inf,
+        has_ring=ring is not None,
+        ring_rate=ring.bytes_per_cycle if ring and timing else np.inf,
+        ring_latency=ring.hop_cycles * (machine.cores.tles - 1) * scale if ring else 0.0,
         timed=timing,
     )
 
@@ -208,6 +229,10 @@ def make_state(
     mb1 = np.zeros((cores, memories.mb1_bytes), np.int8)
     bias = np.zeros((cores, memories.bias_bytes), np.int8)
     streams = len(Stream)
+    mb0_tag = np.zeros((cores, SPANS), np.int64)
+    mb0_tag[:, 0] = np.arange(1, cores + 1)
+    mb0_span = np.zeros((cores, SPANS, 2), np.int64)
+    mb0_span[:, 0, 1] = memories.mb0_bytes
     largest = max(memories.mb1_bytes, memories.mb2_bytes, SCRATCH_ELEMENTS)
     return State(
         decoded=decoded,
@@ -239,8 +264,8 @@ def make_state(
         mb2=np.zeros((cores, memories.mb2_bytes), np.int64),
         bias=bias,
         bias_word=bias.view(np.int32),
-        mb0_tag=np.arange(1, cores + 1, dtype=np.int64),
-        mb0_span=np.tile(np.array([0, memories.mb0_bytes], np.int64), (cores, 1)),
+        mb0_tag=mb0_tag,
+        mb0_span=mb0_span,
         tag_counter=np.array([cores + 1], np.int64),
         column_key=np.zeros((tles, 12), np.int64),
         columns=np.zeros((tles, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
@@ -255,6 +280,8 @@ def make_state(
         left_bursts=np.zeros(tles, np.int64),
         left_bytes=np.zeros(tles),
         dram_free=np.zeros(1),
+        ring_free=np.zeros(1),
+        ring_queued=np.zeros(1, np.int64),
         cache_tags=np.full((tles, lines), -1, np.int64),
         last_line=np.full(cores, -1, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
@@ -265,6 +292,8 @@ def make_state(
         layer_instructions=np.zeros((rows, cores), np.int64),
         layer_bytes=np.zeros((rows, streams, 2), np.int64),
         layer_bursts=np.zeros((rows, streams, 2), np.int64),
+        layer_ring_bytes=np.zeros((rows, streams), np.int64),
+        layer_forwarded_bytes=np.zeros((rows, streams), np.int64),
         layer_dma_cycles=np.zeros((rows, tles)),
         layer_end=np.zeros(rows),
     )
@@ -281,7 +310,8 @@ def reset_for_run(state: State) -> None:
     for array in (
         state.regs, state.exit_code, state.time, state.sem_tlt, state.sem_tle, state.sem_global,
         state.mac, state.dma, state.mac_done, state.queue_head, state.queue_count,
-        state.left_bursts, state.left_bytes, state.dram_free, state.trap, state.counters,
+        state.left_bursts, state.left_bytes, state.dram_free, state.ring_free, state.ring_queued,
+        state.trap, state.counters, state.layer_ring_bytes, state.layer_forwarded_bytes,
         state.layer_macs, state.layer_mac_cycles, state.layer_wait_cycles,
         state.layer_instructions, state.layer_bytes, state.layer_bursts, state.layer_dma_cycles,
         state.layer_end,

@@ -16,7 +16,9 @@ from tvm_npu.sim.streams import Stream
 @dataclass(frozen=True)
 class LayerStatistics:
     """One layer of one run. ``cycles`` is from the end of the layer before to its own end; a core
-    waits while a semaphore or a full DMA queue blocks it."""
+    waits while a semaphore or a full DMA queue blocks it. ``loaded_bytes`` and ``stored_bytes`` are
+    DRAM traffic, ``ring_bytes`` what passed the Global Ringbus (each once, however many receive
+    it), ``forwarded_bytes`` what went from MB2 to MB0; each by stream."""
 
     name: str
     cycles: float
@@ -24,6 +26,8 @@ class LayerStatistics:
     mac_utilization: float
     loaded_bytes: dict[str, int]
     stored_bytes: dict[str, int]
+    ring_bytes: dict[str, int]
+    forwarded_bytes: dict[str, int]
     bursts: int
     mac_cycles_per_core: tuple[float, ...]
     wait_cycles_per_core: tuple[float, ...]
@@ -45,6 +49,8 @@ class RunStatistics:
     mac_utilization: float
     loaded_bytes: dict[str, int]
     stored_bytes: dict[str, int]
+    ring_bytes: dict[str, int]
+    forwarded_bytes: dict[str, int]
     instructions: int
     instruction_cache_misses: int
     code_bytes: int
@@ -81,6 +87,8 @@ def collect(
                 mac_utilization=utilization(macs, end - previous_end),
                 loaded_bytes=_by_stream(state.layer_bytes[index, :, 0]),
                 stored_bytes=_by_stream(state.layer_bytes[index, :, 1]),
+                ring_bytes=_by_stream(state.layer_ring_bytes[index]),
+                forwarded_bytes=_by_stream(state.layer_forwarded_bytes[index]),
                 bursts=int(state.layer_bursts[index].sum()),
                 mac_cycles_per_core=tuple(state.layer_mac_cycles[index].tolist()),
                 wait_cycles_per_core=tuple(state.layer_wait_cycles[index].tolist()),
@@ -101,6 +109,8 @@ def collect(
         mac_utilization=utilization(macs, cycles),
         loaded_bytes=_by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
         stored_bytes=_by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
+        ring_bytes=_by_stream(state.layer_ring_bytes.sum(axis=0)),
+        forwarded_bytes=_by_stream(state.layer_forwarded_bytes.sum(axis=0)),
         instructions=int(state.counters[0]),
         instruction_cache_misses=int(state.counters[1]),
         code_bytes=4 * len(state.words),
@@ -133,6 +143,8 @@ def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
             ),
             loaded_bytes=_sum(one.loaded_bytes, two.loaded_bytes),
             stored_bytes=_sum(one.stored_bytes, two.stored_bytes),
+            ring_bytes=_sum(one.ring_bytes, two.ring_bytes),
+            forwarded_bytes=_sum(one.forwarded_bytes, two.forwarded_bytes),
             bursts=one.bursts + two.bursts,
             mac_cycles_per_core=_pairs(one.mac_cycles_per_core, two.mac_cycles_per_core),
             wait_cycles_per_core=_pairs(one.wait_cycles_per_core, two.wait_cycles_per_core),
@@ -150,6 +162,8 @@ def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
         mac_utilization=_weighted(a.mac_utilization, a.cycles, b.mac_utilization, b.cycles),
         loaded_bytes=_sum(a.loaded_bytes, b.loaded_bytes),
         stored_bytes=_sum(a.stored_bytes, b.stored_bytes),
+        ring_bytes=_sum(a.ring_bytes, b.ring_bytes),
+        forwarded_bytes=_sum(a.forwarded_bytes, b.forwarded_bytes),
         instructions=a.instructions + b.instructions,
         instruction_cache_misses=a.instruction_cache_misses + b.instruction_cache_misses,
         layers=layers,

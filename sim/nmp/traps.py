@@ -25,6 +25,7 @@ class TrapCode(IntEnum):
     HAZARD = 13
     SEMAPHORE = 14
     WRONG_MEMORY = 15
+    NO_RING = 16
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
@@ -43,6 +44,10 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
     TrapCode.SEMAPHORE: (
         "semaphore {c} of level {a} with count {b}: the machine has {semaphores} semaphores on "
         "each of levels 0 to 2, releases go to levels 1 and 2, counts are not negative"
+    ),
+    TrapCode.NO_RING: (
+        "the transfer goes over a ring bus, and machine {machine} has none (no table [ring] in "
+        "its machine file)"
     ),
     TrapCode.WRONG_MEMORY: "loads cannot write MB2, stores read nothing but MB2: {memory}",
 }

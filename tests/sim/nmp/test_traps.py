@@ -480,6 +480,7 @@ def test_bad_semaphore_operations() -> None:
 HAZARD_CONV = {**CONV, "IN_ADDRESS": 1024, "OUT_CHANNELS": 8}  # reads MB0 from 1024 to 1312
 
 
+@pytest.mark.parametrize("ports", [1, 2])
 @pytest.mark.parametrize(
     ("mnemonic", "memory", "offset", "clash"),
     [
@@ -492,9 +493,11 @@ HAZARD_CONV = {**CONV, "IN_ADDRESS": 1024, "OUT_CHANNELS": 8}  # reads MB0 from 
     ],
 )  # fmt: skip
 def test_dma_touches_what_the_mac_unit_uses(
-    mnemonic: str, memory: str, offset: int, clash: bool
+    mnemonic: str, memory: str, offset: int, clash: bool, ports: int
 ) -> None:
-    """The transfer of 8 bytes ends while the convolution is still running."""
+    """The transfer of 8 bytes issues while the convolution is still running. With one port other
+    bytes of the same memory are not free, either."""
+    machine = small_machine(memories={"ports": ports})
     text = (
         mac(**HAZARD_CONV)
         + segments(8, element_bytes=2)
@@ -505,10 +508,10 @@ def test_dma_touches_what_the_mac_unit_uses(
         + wait(1)
         + EXIT
     )
-    if not clash:
-        run(text)
+    if ports == 2 and not clash:
+        run(text, machine)
         return
-    trap = trapped(text)
+    trap = trapped(text, machine)
     name = {"bias": "the bias buffer"}.get(memory, memory.upper())
     assert trap.code == TrapCode.HAZARD and trap.instruction.startswith(mnemonic)
     assert f"{name} of core 0 while its MAC unit" in str(trap)
@@ -546,8 +549,10 @@ def test_an_operation_that_does_not_read_a_buffer_does_not_guard_it() -> None:
     run(text + wait(2, 2) + wait(1, 4) + EXIT, slow)
 
 
-def test_reading_what_a_pending_transfer_writes_or_overwriting_what_it_reads() -> None:
+@pytest.mark.parametrize("ports", [1, 2])
+def test_reading_what_a_pending_transfer_writes_or_overwriting_what_it_reads(ports: int) -> None:
     """The program forgot to wait: an operation uses MB0 before its load, MB2 before its store."""
+    machine = small_machine(memories={"ports": ports})
     start = mac(**CONV) + segments(8)
     for mnemonic, memory, offset, clash in (
         ("nmp_load", "mb0", 0, True),
@@ -557,13 +562,13 @@ def test_reading_what_a_pending_transfer_writes_or_overwriting_what_it_reads() -
         ("nmp_store", "mb2", 256, False),
     ):
         text = start + transfer(mnemonic, 2, memory, DATA, offset) + "{}nmp_conv2d 1, zero\n" + EXIT
-        run(text.format(wait(2)))
-        if clash:
-            trap = trapped(text.format(""))
+        run(text.format(wait(2)), machine)
+        if clash or ports == 1:
+            trap = trapped(text.format(""), machine)
             assert trap.code == TrapCode.HAZARD and trap.instruction.startswith("nmp_conv2d")
             assert f"{memory.upper()} of core 0" in str(trap)
         else:
-            run(text.format(""))
+            run(text.format(""), machine)
 
 
 def test_trap_without_timing_is_the_same() -> None:
@@ -575,7 +580,8 @@ def test_trap_without_timing_is_the_same() -> None:
 def test_every_code_has_a_format_that_works() -> None:
     from tvm_npu.sim.nmp.traps import DETAIL_FORMATS
 
-    values = dict(a=1, b=2, c=3, memory="MB0", register="MAC register SHIFT", semaphores=16)
+    values = dict(a=1, b=2, c=3, memory="MB0", register="MAC register SHIFT", semaphores=16,
+                  machine="small")  # fmt: skip
     for code in TrapCode:
         if code not in (TrapCode.NONE, TrapCode.DEADLOCK):
             assert json.dumps(DETAIL_FORMATS[code].format(**values))

@@ -1,0 +1,344 @@
+"""The DMA instructions: what they check, and the descriptors that they queue."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_npu.sim.isa.xnmp import DmaRegister
+from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
+from tvm_npu.sim.nmp.dma import (
+    BIAS,
+    BURSTS,
+    BYTES,
+    CORE,
+    D_SEM,
+    KIND,
+    LAYER,
+    LOCAL,
+    MB0,
+    MB1,
+    MB2,
+    MEMORY,
+    SPAN,
+    STREAM,
+    TLES,
+    TLTS,
+    crosses,
+    start,
+)
+from tvm_npu.sim.nmp.hazards import (
+    BOX,
+    FORWARDS,
+    MULTICAST,
+    PC,
+    STORES,
+    USED,
+    USED_SPAN,
+    transfer_clashes,
+)
+from tvm_npu.sim.nmp.scalar import LOW32
+from tvm_npu.sim.nmp.semaphores import SEM, SUB
+from tvm_npu.sim.nmp.state import QUEUE_FULL, Array, Costs, State
+from tvm_npu.sim.nmp.transfers import (
+    ADDRESS,
+    BOX_CHANNELS,
+    BOX_COLUMNS,
+    BOX_ROWS,
+    CHANNEL_STRIDE,
+    CHANNELS,
+    COLUMNS,
+    ELEMENT_BYTES,
+    REGISTERS,
+    ROW_STRIDE,
+    ROWS,
+    SEGMENT_BYTES,
+    SEGMENT_STRIDE,
+    SEGMENTS,
+    START_CHANNEL,
+    START_COLUMN,
+    START_ROW,
+)
+from tvm_npu.sim.nmp.traps import TrapCode
+
+_TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
+_DRAM = int(TrapCode.DRAM_ACCESS)
+_BAD = int(TrapCode.BAD_CONFIGURATION)
+_MISALIGNED = int(TrapCode.MISALIGNED_ACCESS)
+_WRONG_MEMORY = int(TrapCode.WRONG_MEMORY)
+_SEMAPHORE = int(TrapCode.SEMAPHORE)
+_NO_RING = int(TrapCode.NO_RING)
+
+RECEIVER_TLTS, RECEIVER_TLES = int(DmaRegister.RECEIVER_TLTS), int(DmaRegister.RECEIVER_TLES)
+LARGEST_EXTENT = 1 << 28
+
+
+@device
+def nmp_dcfg(s: State, m: Costs, core: int, row: int) -> int:
+    s.dma[core, s.decoded[row, RD]] = rs1(s, core, row)
+    return GO
+
+
+@device
+def nmp_dcfgi(s: State, m: Costs, core: int, row: int) -> int:
+    s.dma[core, s.decoded[row, RD]] = s.decoded[row, IMM]
+    return GO
+
+
+@device
+def bursts_of(size: int, m: Costs) -> int:
+    return (size + m.burst_bytes - 1) // m.burst_bytes
+
+
+@device
+def box_traffic(r: Array, m: Costs) -> tuple[int, int, int, int]:
+    """(bursts, bytes, first and last byte touched relative to the tensor) of a box transfer.
+
+    Rows that span the full width of the tensor are one contiguous segment a channel."""
+    size = r[ELEMENT_BYTES]
+    c0, c1 = max(r[START_CHANNEL], 0), min(r[START_CHANNEL] + r[BOX_CHANNELS], r[CHANNELS])
+    h0, h1 = max(r[START_ROW], 0), min(r[START_ROW] + r[BOX_ROWS], r[ROWS])
+    w0, w1 = max(r[START_COLUMN], 0), min(r[START_COLUMN] + r[BOX_COLUMNS], r[COLUMNS])
+    if c1 <= c0 or h1 <= h0 or w1 <= w0:
+        return 0, 0, 0, 0
+    row_bytes = (w1 - w0) * size
+    total = (c1 - c0) * (h1 - h0) * row_bytes
+    if row_bytes == r[ROW_STRIDE]:
+        bursts = (c1 - c0) * bursts_of((h1 - h0) * row_bytes, m)
+    else:
+        bursts = (c1 - c0) * (h1 - h0) * bursts_of(row_bytes, m)
+    first = c0 * r[CHANNEL_STRIDE] + h0 * r[ROW_STRIDE] + w0 * size
+    last = (c1 - 1) * r[CHANNEL_STRIDE] + (h1 - 1) * r[ROW_STRIDE] + w1 * size
+    return bursts, total, first, last
+
+
+@device
+def bad_register(s: State, core: int, first: int, last: int, low: int, high: int) -> bool:
+    for register in range(first, last + 1):
+        value = s.dma[core, register]
+        if value < low or value > high:
+            trap(s, core, _BAD, value, 0, register, 0)
+            return True
+    return False
+
+
+@device
+def extent(s: State, m: Costs, core: int, kind: int) -> tuple[int, int, int, int, int]:
+    """What the configuration registers say: (bytes on chip, bursts, bytes moved, first and last
+    byte touched relative to the address); bytes on chip -1 after a trap."""
+    r = s.dma[core]
+    if bad_register(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+        return -1, 0, 0, 0, 0
+    size = r[ELEMENT_BYTES]
+    if kind & BOX:
+        if bad_register(s, core, CHANNELS, ROW_STRIDE, 0, LARGEST_EXTENT):
+            return -1, 0, 0, 0, 0
+        if bad_register(s, core, BOX_CHANNELS, BOX_COLUMNS, 0, LARGEST_EXTENT >> 8):
+            return -1, 0, 0, 0, 0
+        bursts, total, first, last = box_traffic(r, m)
+        local_bytes = r[BOX_CHANNELS] * r[BOX_ROWS] * r[BOX_COLUMNS] * size
+        return local_bytes, bursts, total, first, last
+    if bad_register(s, core, SEGMENTS, SEGMENT_STRIDE, 0, LARGEST_EXTENT):
+        return -1, 0, 0, 0, 0
+    total = r[SEGMENTS] * r[SEGMENT_BYTES]
+    last = (r[SEGMENTS] - 1) * r[SEGMENT_STRIDE] + r[SEGMENT_BYTES] if total else 0
+    if r[SEGMENTS] == 1 or r[SEGMENT_STRIDE] == r[SEGMENT_BYTES]:
+        bursts = bursts_of(total, m)
+    else:
+        bursts = r[SEGMENTS] * bursts_of(r[SEGMENT_BYTES], m)
+    return total, bursts, total, 0, last
+
+
+@device
+def odd_register(s: State, core: int, kind: int) -> bool:
+    """Whether a stride or length is no whole number of elements; then it traps."""
+    first, last = SEGMENT_BYTES, SEGMENT_STRIDE
+    if kind & BOX:
+        first, last = CHANNEL_STRIDE, ROW_STRIDE
+    for register in range(first, last + 1):
+        if s.dma[core, register] % s.dma[core, ELEMENT_BYTES]:
+            trap(s, core, _BAD, s.dma[core, register], 0, register, 0)
+            return True
+    return False
+
+
+@device
+def receivers(s: State, m: Costs, core: int, kind: int) -> tuple[int, int]:
+    """(TLTs, TLEs) as bits; TLTs 0 after a trap."""
+    tlts, tles = np.int64(1) << (core % m.tlts), np.int64(1) << (core // m.tlts)
+    if kind & STORES:
+        return tlts, tles
+    r = s.dma[core]
+    if kind & (MULTICAST | FORWARDS):
+        named = r[RECEIVER_TLTS] & LOW32
+        if named >> m.tlts:
+            trap(s, core, _BAD, r[RECEIVER_TLTS], 0, RECEIVER_TLTS, 0)
+            return 0, 0
+        if named:
+            tlts = named
+        elif kind & MULTICAST:
+            tlts = (np.int64(1) << m.tlts) - 1
+    named = r[RECEIVER_TLES] & LOW32
+    if named >> m.tles:
+        trap(s, core, _BAD, r[RECEIVER_TLES], 0, RECEIVER_TLES, 0)
+        return 0, 0
+    if not m.has_ring and (kind & FORWARDS or (named and named != tles)):
+        trap(s, core, _NO_RING, 0, 0, 0, 0)
+        return 0, 0
+    return tlts, named if named else tles
+
+
+@device
+def misplaced(s: State, m: Costs, core: int, memory: int, local: int, count: int) -> bool:
+    """Whether bytes of ``memory`` are outside of it or no whole elements; then it traps."""
+    limit = m.mb0_bytes
+    if memory == MB1:
+        limit = m.mb1_bytes
+    elif memory == MB2:
+        limit = m.mb2_bytes
+    elif memory == BIAS:
+        limit = m.bias_bytes
+    if local < 0 or local + count > limit:
+        trap(s, core, _TOO_LARGE, local, local + count, limit, memory)
+        return True
+    size = s.dma[core, ELEMENT_BYTES]
+    if local % size:
+        trap(s, core, _MISALIGNED, local, size, 0, 0)
+        return True
+    return False
+
+
+@device
+def blocked(s: State, m: Costs, core: int, row: int) -> bool:
+    """Whether a DMA instruction cannot issue: it blocks when the queue is full, and traps when it
+    names a semaphore that the machine does not have."""
+    if s.queue_count[core // m.tlts] >= m.queue_depth:
+        s.status[core] = QUEUE_FULL
+        s.pc[core] -= 4
+        return True
+    if s.decoded[row, SEM] >= m.semaphores:
+        trap(s, core, _SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
+        return True
+    return False
+
+
+@device
+def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
+    """Checks a load or store and queues its descriptor at the TLE's engine."""
+    if blocked(s, m, core, row):
+        return STOP
+    memory = s.decoded[row, SUB]
+    address, local = rs1(s, core, row) & LOW32, rs2(s, core, row)
+    local_bytes, bursts, total, first, last = extent(s, m, core, kind)
+    if local_bytes < 0:
+        return STOP
+    size = s.dma[core, ELEMENT_BYTES]
+    if address % size:
+        return trap(s, core, _MISALIGNED, address, size, 0, 0)
+    if odd_register(s, core, kind):
+        return STOP
+    stores = kind & STORES != 0
+    if stores != (memory == MB2):
+        return trap(s, core, _WRONG_MEMORY, 0, 0, 0, memory)
+    if memory == MB2:
+        local *= size
+    if misplaced(s, m, core, memory, local, local_bytes):
+        return STOP
+    begin, end = address + first, address + last
+    if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
+        return trap(s, core, _DRAM, begin, end, 0, 0)
+    tlts, tles = receivers(s, m, core, kind)
+    if tlts == 0:
+        return STOP
+    d = describe(s, m, core, row, kind)
+    d[MEMORY], d[ADDRESS], d[LOCAL], d[SPAN] = memory, address, local, local_bytes
+    d[BURSTS], d[BYTES], d[TLTS], d[TLES] = bursts, total, tlts, tles
+    return enqueue(s, m, core, d)
+
+
+@device
+def issue_forward(s: State, m: Costs, core: int, row: int, kind: int) -> int:
+    """Checks a forward from MB2 to MB0 and queues its descriptor at the TLE's engine."""
+    if blocked(s, m, core, row):
+        return STOP
+    local_bytes, _, total, first, last = extent(s, m, core, kind)
+    if local_bytes < 0 or odd_register(s, core, kind):
+        return STOP
+    local, source = rs1(s, core, row), rs2(s, core, row) * s.dma[core, ELEMENT_BYTES]
+    if misplaced(s, m, core, MB0, local, local_bytes):
+        return STOP
+    if total and misplaced(s, m, core, MB2, source + first, last - first):
+        return STOP
+    tlts, tles = receivers(s, m, core, kind)
+    if tlts == 0:
+        return STOP
+    d = describe(s, m, core, row, kind)
+    d[MEMORY], d[ADDRESS], d[LOCAL], d[SPAN] = MB0, source, local, local_bytes
+    d[BURSTS], d[BYTES], d[TLTS], d[TLES] = bursts_of(total, m), total, tlts, tles
+    d[USED], d[USED_SPAN] = source + first, last - first
+    return enqueue(s, m, core, d)
+
+
+@device
+def describe(s: State, m: Costs, core: int, row: int, kind: int) -> Array:
+    """The free descriptor behind the TLE's queue, with what any transfer has."""
+    tle = core // m.tlts
+    d = s.queue[tle, (s.queue_head[tle] + s.queue_count[tle]) % m.queue_depth]
+    d[KIND], d[CORE], d[D_SEM] = kind, core, s.decoded[row, SEM]
+    d[LAYER], d[STREAM], d[PC] = s.layer_of[row], s.stream_of[row], s.pc[core] - 4
+    d[USED], d[USED_SPAN] = 0, 0
+    d[REGISTERS:] = s.dma[core]
+    return d
+
+
+@device
+def enqueue(s: State, m: Costs, core: int, d: Array) -> int:
+    if transfer_clashes(s, m, d):
+        return STOP
+    tle = core // m.tlts
+    if crosses(d, tle):
+        s.ring_queued[0] += 1
+    s.queue_count[tle] += 1
+    if s.queue_count[tle] == 1:
+        start(s, m, tle, s.time[core])
+    return GO
+
+
+@device
+def nmp_load(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, 0)
+
+
+@device
+def nmp_load3d(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, BOX)
+
+
+@device
+def nmp_mload(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, MULTICAST)
+
+
+@device
+def nmp_mload3d(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, MULTICAST | BOX)
+
+
+@device
+def nmp_store(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, STORES)
+
+
+@device
+def nmp_store3d(s: State, m: Costs, core: int, row: int) -> int:
+    return issue(s, m, core, row, STORES | BOX)
+
+
+@device
+def nmp_forward(s: State, m: Costs, core: int, row: int) -> int:
+    return issue_forward(s, m, core, row, FORWARDS)
+
+
+@device
+def nmp_forward3d(s: State, m: Costs, core: int, row: int) -> int:
+    return issue_forward(s, m, core, row, FORWARDS | BOX)

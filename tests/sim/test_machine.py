@@ -1,0 +1,77 @@
+"""Machine files: those of the package, extending one, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine import (
+    Machine,
+    load_machine,
+    machine_from_dict,
+    machine_from_toml,
+    machine_names,
+)
+
+
+def different(one: Machine, other: Machine) -> dict[str, Any]:
+    """What ``other`` has that ``one`` does not, apart from name and description."""
+    mine, theirs = (m.model_dump(exclude={"name", "description"}) for m in (one, other))
+    return {key: theirs[key] for key in mine if mine[key] != theirs[key]}
+
+
+def test_machines_of_the_package() -> None:
+    assert machine_names() == ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8")
+    for name in machine_names():
+        assert load_machine(name).name == name
+    base = load_machine("nmp-4x8")
+    assert base.ring is not None and base.memories.ports == 1
+    assert (base.ring.bytes_per_cycle, base.ring.hop_cycles) == (16.0, 4.0)
+    assert different(base, load_machine("nmp-4x8-int8")) == {"default_precision": "int8"}
+    dual = different(base, load_machine("nmp-4x8-dual"))
+    assert dual == {"memories": {**base.memories.model_dump(), "ports": 2}}
+
+
+def test_values_from_before_rings_and_ports() -> None:
+    """A serialized description without them has neither rings nor a second port."""
+    values = load_machine("nmp-4x8").model_dump()
+    del values["ring"], values["memories"]["ports"]
+    machine = machine_from_dict(values)
+    assert machine.ring is None and machine.memories.ports == 1
+    assert machine_from_dict(machine.model_dump()) == machine
+    assert machine.with_cores(2, 3).ring is None
+
+
+def test_extending() -> None:
+    text = 'extends = "nmp-4x8"\nname = "mine"\n[ring]\nhop_cycles = 9.0\n[cores]\ntles = 2\n'
+    machine = machine_from_toml(text, "mine.toml")
+    base = load_machine("nmp-4x8")
+    assert (machine.name, machine.description) == ("mine", "")
+    assert different(base, machine) == {
+        "ring": {"bytes_per_cycle": 16.0, "hop_cycles": 9.0},
+        "cores": {**base.cores.model_dump(), "tles": 2},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('extends = "nmp-4x8"\n', "name: Field required"),
+        ('extends = "nmp-9"\nname = "a"\n', "extends: no machine .*'nmp-9'.*nmp-4x8"),
+        ('extends = 3\nname = "a"\n', "extends: no machine .*3"),
+        ('extends = "nmp-4x8"\nname = "a"\nring = 4\n', "ring: .*4"),
+        ('extends = "nmp-4x8"\nname = "a"\n[ring]\nhops = 1\n', "ring.hops: "),
+        ('extends = "nmp-4x8"\nname = "a"\n[memories]\nports = 3\n', "memories.ports: .*3"),
+        ('extends = "nmp-4x8"\nname = "a"\n[ring]\nbytes_per_cycle = 0.0\n',
+         r"ring.bytes_per_cycle: .*0\.0"),
+        ('extends = "nmp-4x8"\nname = "a"\n[ring]\nhop_cycles = -1.0\n', r"ring.hop_cycles: .*-1"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(text, "utf-8")
+    with pytest.raises(MachineError, match=f"(?s)a.toml.*{message}"):
+        load_machine(path)
