@@ -38,13 +38,32 @@ class Breakdown:
 
 
 @dataclass(frozen=True)
+class LayerMeasurement:
+    """One layer that was executed: ``kind`` as in the program's table, what the plan promised and
+    what the simulator took, and the bytes that crossed the DRAM bus."""
+
+    name: str
+    kind: str
+    macs: int
+    cycles: float
+    predicted_cycles: float
+    dram_bytes: int
+
+
+@dataclass(frozen=True)
 class Measurement:
-    """Sums over the network's regions, which run one after another, each once."""
+    """Sums over the network's regions, which run one after another, each once; ``layers`` are
+    theirs, in order."""
 
     cycles: float
     time_us: float
     predicted_us: float
     breakdown: Breakdown
+    layers: tuple[LayerMeasurement, ...] = ()
+
+    @property
+    def dram_bytes(self) -> int:
+        return sum(layer.dram_bytes for layer in self.layers)
 
 
 def measure(network: Network, machine: Machine, planner: Planner) -> Measurement:
@@ -53,8 +72,9 @@ def measure(network: Network, machine: Machine, planner: Planner) -> Measurement
     Raises ReproductionError when an output differs from the reference in any bit, and what
     `compile_fixed` and `Session` raise.
     """
-    cycles = predicted_cycles = 0.0
+    cycles = 0.0
     breakdown = Breakdown()
+    layers: list[LayerMeasurement] = []
     for region in network.regions:
         program = compile_fixed(region.fixed, machine, planner)
         session = Session(program)
@@ -63,16 +83,24 @@ def measure(network: Network, machine: Machine, planner: Planner) -> Measurement
         run = session.statistics
         assert run is not None
         cycles += run.cycles
-        predicted_cycles += sum(layer.predicted_cycles or 0.0 for layer in program.layers)
         spent = Breakdown()
         for entry, layer in zip(program.layers, run.layers, strict=True):
             spent += layer_breakdown(entry, layer, machine)
+            layers.append(_layer(entry, layer))
         breakdown += spent + Breakdown(other_cycles=run.cycles - spent.total_cycles)
     return Measurement(
         cycles,
         cycles / machine.frequency_mhz,
-        predicted_cycles / machine.frequency_mhz,
+        sum(layer.predicted_cycles for layer in layers) / machine.frequency_mhz,
         breakdown,
+        tuple(layers),
+    )
+
+
+def _layer(entry: LayerEntry, layer: LayerStatistics) -> LayerMeasurement:
+    moved = sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
+    return LayerMeasurement(
+        entry.name, entry.kind, entry.macs, layer.cycles, entry.predicted_cycles or 0.0, moved
     )
 
 

@@ -69,8 +69,17 @@ class _Recorder:
         ]
 
 
-def prepare(model: str, machine: Machine, precision: Precision, seed: int = 0) -> Network:
-    """Builds, partitions, calibrates and quantizes a network of `tvm_npu.models`.
+def prepare(
+    model: str,
+    machine: Machine,
+    precision: Precision,
+    seed: int = 0,
+    *,
+    input_size: int | None = None,
+    width: float = 1.0,
+) -> Network:
+    """Builds, partitions, calibrates and quantizes a network of `tvm_npu.models`, at its published
+    size or at another (``input_size`` and ``width`` as for `models.build`).
 
     Calibration data and the sample are random (standard normal, ``seed``): no strategy's time
     depends on values. Raises ReproductionError when nothing runs on the NPU, and what
@@ -80,7 +89,7 @@ def prepare(model: str, machine: Machine, precision: Precision, seed: int = 0) -
     from tvm_npu.relay.onnx_steps import import_onnx
 
     options = make_options(machine, precision=precision, seed=seed)
-    imported = import_onnx(models.build(model, seed=seed), {})
+    imported = import_onnx(models.build(model, seed=seed, input_size=input_size, width=width), {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntheticCalibrationWarning)
         partitioned = imported.partition(options, None)

@@ -1,0 +1,66 @@
+"""Bounds are computed by hand for small layers, and no plan's prediction is below its own."""
+
+from __future__ import annotations
+
+import plan_reference as reference
+import pytest
+from hypothesis import given, settings
+
+from tvm_npu.bench_planning.bounds import Work, conv_bytes, roofs, touched
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine import Machine, load_machine
+
+NMP = load_machine("nmp-4x8")
+
+
+@pytest.mark.parametrize(
+    ("axis", "positions"),
+    [
+        ((4, 3, 1, 1, 1, 4), 4),  # a padded 3-window over everything
+        ((2, 1, 2, 1, 0, 4), 2),  # a strided 1-window skips every other position
+        ((2, 3, 2, 1, 0, 6), 5),  # the last position is out of reach
+        ((1, 3, 1, 2, 0, 5), 3),  # a dilated window looks at every other position
+        ((3, 1, 1, 1, 1, 1), 1),  # padding on both sides counts nothing
+    ],
+)
+def test_touched_positions(axis: tuple[int, int, int, int, int, int], positions: int) -> None:
+    assert touched(*axis) == positions
+
+
+def test_compulsory_bytes() -> None:
+    plain = reference.conv(8, 4, (6, 5), (3, 3), padding=(1, 1, 1, 1))
+    weights = 8 * 4 * 9
+    assert conv_bytes(plain) == 2 * (4 * 30 + weights + 8 * 30) + 4 * 8
+    residual = reference.conv(8, 4, (6, 5), (3, 3), padding=(1, 1, 1, 1), has_residual=True)
+    assert conv_bytes(residual) == conv_bytes(plain) + 2 * 8 * 30
+    strided = reference.conv(8, 4, (6, 6), (1, 1), stride=(2, 2))
+    assert conv_bytes(strided) == 2 * (4 * 9 + 32 + 8 * 9) + 32
+    depthwise = reference.conv(4, 4, (5, 5), (3, 3), groups=4, element_bytes=1)
+    assert conv_bytes(depthwise) == 4 * 25 + 4 * 9 + 4 * 9 + 16
+
+
+def test_roofs_of_the_paper() -> None:
+    """256 and 192 GMAC/s at 1 GHz; whole bursts through four engines and through the DRAM."""
+    top = roofs(NMP, 2)
+    assert (top.peak_macs, top.reachable_macs) == (256.0, 256.0 * NMP.mac.efficiency)
+    assert roofs(NMP, 1).peak_macs == 512.0
+    burst, dme, dram = NMP.dram.burst_bytes, NMP.dme, NMP.dram
+    engine = burst / (dme.burst_cycles + burst / dme.bytes_per_cycle)
+    assert top.engine_bytes == pytest.approx(NMP.cores.tles * engine)
+    assert top.dram_bytes == pytest.approx(burst / (dram.cas_cycles + burst / dram.bytes_per_cycle))
+    assert top.bytes == min(top.engine_bytes, top.dram_bytes)
+
+
+@settings(max_examples=100, deadline=None)
+@given(reference.convs(), reference.machines())
+def test_no_prediction_is_below_the_bound(problem: ConvProblem, machine: Machine) -> None:
+    top = roofs(machine, problem.element_bytes)
+    work = Work("layer", "conv", problem.macs, conv_bytes(problem), problem)
+    for name in ("tso", "tso-noburst", "exact"):
+        plan = planner(name).plan(problem, machine)
+        if isinstance(plan, ConvPlan):
+            assert plan.prediction is not None
+            assert plan.prediction.cycles >= work.bound_cycles(top) * (1 - 1e-9)
+            moved = plan.prediction
+            assert moved.in_bytes + moved.weight_bytes + moved.out_bytes >= work.compulsory_bytes

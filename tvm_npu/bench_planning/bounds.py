@@ -1,0 +1,134 @@
+"""The roofline bound of a network: what no plan on a machine can beat.
+
+A layer needs its MACs and its compulsory traffic: the inputs that its windows touch, weights,
+biases and outputs (and a residual input), each over the DRAM bus once. Its bound is the longer of
+
+- MACs over the reachable rate of all MAC units (``mac.efficiency`` of the peak), and
+- compulsory bytes over the best rate that the engines of all TLEs and the DRAM sustain, which is
+  that of whole bursts without set-up.
+
+A network's bound is the sum over its layers as they are executed, after fusion: an activation, a
+batch normalization or a residual addition inside a convolution costs nothing by itself, a
+concatenation in place nothing at all. Keeping tensors on the chip between layers would beat it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import (
+    FixedConv,
+    FixedElementwise,
+    FixedGraph,
+    FixedLayer,
+    FixedPad,
+    FixedPool,
+)
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.nmp.planning import conv_problem, kind_of
+from tvm_npu.codegen.nmp.storage import plan_storage
+from tvm_npu.codegen.plan.cost import BIAS_BYTES
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import Machine
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Rates of a whole machine for one element size: MACs a cycle, bytes a cycle."""
+
+    peak_macs: float
+    reachable_macs: float
+    dram_bytes: float
+    engine_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """The best rate of compulsory traffic."""
+        return min(self.dram_bytes, self.engine_bytes)
+
+
+def roofs(machine: Machine, element_bytes: int) -> Roofs:
+    peak = float(machine.macs_per_cycle(element_bytes) * machine.core_count)
+    burst, dram, dme = machine.dram.burst_bytes, machine.dram, machine.dme
+    return Roofs(
+        peak,
+        peak * machine.mac.efficiency,
+        burst / (dram.cas_cycles + burst / dram.bytes_per_cycle),
+        machine.cores.tles * burst / (dme.burst_cycles + burst / dme.bytes_per_cycle),
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a layer needs, whatever the plan. ``problem`` is what a planner is asked; None for
+    layers that are not convolutions or fully connected."""
+
+    name: str
+    kind: str
+    macs: int
+    compulsory_bytes: int
+    problem: ConvProblem | None
+
+    def mac_cycles(self, top: Roofs) -> float:
+        return self.macs / top.reachable_macs
+
+    def traffic_cycles(self, top: Roofs) -> float:
+        return self.compulsory_bytes / top.bytes
+
+    def bound_cycles(self, top: Roofs) -> float:
+        return max(self.mac_cycles(top), self.traffic_cycles(top))
+
+
+def works(fixed: FixedGraph) -> tuple[Work, ...]:
+    """The layers of a region in the order in which every program executes them."""
+    storage = plan_storage(fixed)
+    return tuple(_work(layer, storage.shapes, fixed.element_bytes) for layer in storage.layers)
+
+
+def touched(
+    count: int, kernel: int, stride: int, dilation: int, before: int, in_extent: int
+) -> int:
+    """Input positions along one axis that ``count`` windows look at, padding left out."""
+    seen = {at * stride - before + k * dilation for at in range(count) for k in range(kernel)}
+    return sum(0 <= position < in_extent for position in seen)
+
+
+def conv_bytes(problem: ConvProblem) -> int:
+    """Compulsory traffic of a convolution or fully connected layer."""
+    rows, columns = (
+        touched(count, kernel, stride, dilation, before, extent)
+        for count, kernel, stride, dilation, before, extent in zip(
+            (problem.rows, problem.columns), problem.kernel, problem.stride, problem.dilation,
+            problem.padding[:2], (problem.in_rows, problem.in_columns), strict=True,
+        )
+    )  # fmt: skip
+    weights = problem.filters * (problem.channels // problem.groups) * prod(problem.kernel)
+    outputs = problem.filters * problem.rows * problem.columns * (1 + problem.has_residual)
+    elements = problem.channels * rows * columns + weights + outputs
+    return elements * problem.element_bytes + problem.filters * BIAS_BYTES
+
+
+def _work(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Work:
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    if isinstance(layer, FixedConv):
+        problem = conv_problem(layer, in_shape, out_shape, element_bytes)
+        return Work(layer.name, kind_of(layer), problem.macs, conv_bytes(problem), problem)
+    if isinstance(layer, FixedElementwise):
+        elements = (1 + len(layer.inputs)) * prod(out_shape)
+    elif isinstance(layer, FixedPool | FixedPad):
+        elements = prod(out_shape) + _window_elements(layer, in_shape, out_shape)
+    else:
+        raise EmitError(f"layer {layer.name!r}: no bound for {type(layer).__name__}")
+    return Work(layer.name, kind_of(layer), 0, elements * element_bytes, None)
+
+
+def _window_elements(layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Shape) -> int:
+    """Input elements that appear in a pool's or a pad's output."""
+    if isinstance(layer, FixedPool):
+        kernel, before = (1, *layer.kernel), (0, *layer.padding[:2])
+    else:
+        kernel, before = (1, 1, 1), layer.before
+    axes = zip(chw(out_shape), kernel, (1, *layer.stride), before, chw(in_shape), strict=True)
+    return prod(touched(count, k, step, 1, pad, extent) for count, k, step, pad, extent in axes)
