@@ -39,7 +39,7 @@ CHUNK_BURSTS = 16
 @device
 def crosses(d: Array, tle: int) -> bool:
     """Whether a transfer of this TLE's engine goes over the Global Ringbus."""
-    return d[TLES] != np.int64(1) << tle
+    return d[TLES] != 1 << tle
 
 
 @device

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tvm_npu.sim.isa.xnmp import DmaRegister
 from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
@@ -165,7 +163,7 @@ def odd_register(s: State, core: int, kind: int) -> bool:
 @device
 def receivers(s: State, m: Costs, core: int, kind: int) -> tuple[int, int]:
     """(TLTs, TLEs) as bits; TLTs 0 after a trap."""
-    tlts, tles = np.int64(1) << (core % m.tlts), np.int64(1) << (core // m.tlts)
+    tlts, tles = 1 << (core % m.tlts), 1 << (core // m.tlts)
     if kind & STORES:
         return tlts, tles
     r = s.dma[core]
@@ -177,7 +175,7 @@ def receivers(s: State, m: Costs, core: int, kind: int) -> tuple[int, int]:
         if named:
             tlts = named
         elif kind & MULTICAST:
-            tlts = (np.int64(1) << m.tlts) - 1
+            tlts = (1 << m.tlts) - 1
     named = r[RECEIVER_TLES] & LOW32
     if named >> m.tles:
         trap(s, core, _BAD, r[RECEIVER_TLES], 0, RECEIVER_TLES, 0)
