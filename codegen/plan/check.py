@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
 from tvm_npu.sim.machine import Machine
@@ -19,6 +20,8 @@ BIAS_BYTES = 4
 
 Interval = tuple[int, int]
 """(begin, end); end is not in it."""
+Parts = tuple[Interval, ...]
+"""What the TLTs of a TLE have of an axis."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ def check_plan(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> PlanFa
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
     try:
         _check_choices(problem, plan, machine)
+        _check_split(plan)
         deal = _Deal.of(problem, plan, machine)
         _check_tiles(problem, plan, deal)
         _check_products(problem, plan, deal)
@@ -57,6 +61,16 @@ def check_plan(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> PlanFa
 def _require(holds: bool, what: str, value: object, limit: object) -> None:
     if not holds:
         raise _Found(PlanFault(what, value, limit))
+
+
+def choice_fault(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> PlanFault | None:
+    """The first fault of the plan's choices, whatever its tiles need: words, numbers and flags
+    that exist, in combinations that exist and that the machine has the hardware for."""
+    try:
+        _check_choices(problem, plan, machine)
+    except _Found as found:
+        return found.fault
+    return None
 
 
 def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
@@ -73,59 +87,140 @@ def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> No
         plan.schedule in schedules,
         f"schedule of a {plan.mode} plan", plan.schedule, " or ".join(schedules),
     )  # fmt: skip
-    for name in ("row_slices", "filter_slices", "tile_m", "tile_n", "tile_r", "tile_c"):
+    for name in _COUNTS:
         value = getattr(plan, name)
         _require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    tles = plan.row_slices * plan.filter_slices
+    for name in ("keeps_in", "ring_in", "ring_weights", "merges_planes"):
+        value = getattr(plan, name)
+        _require(isinstance(value, bool), name, value, "True or False")
+    _require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")
+    _check_cores(plan, machine)
+    if plan.mode == "grouped":
+        for name, plain in _PLAIN.items():
+            value = getattr(plan, name)
+            _require(value == plain, f"{name} of a grouped plan", value, plain)
+    if plan.keeps_in:
+        _require(plan.schedule == "OS", "schedule with keeps_in", plan.schedule, "OS")
+        channels = problem.channels // problem.groups
+        _require(
+            plan.tile_n == channels, "tile_n with keeps_in", plan.tile_n, f"all {channels} channels"
+        )
+    _require(plan.buffers in (1, 2), "buffers", plan.buffers, "1 or 2")
+    if plan.buffers == 2:
+        ports = machine.memories.ports
+        _require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
+    _check_ring(problem, plan, machine)
+
+
+_COUNTS = (
+    "row_slices", "column_slices", "filter_slices", "tlt_rows", "tlt_columns",
+    "tile_m", "tile_n", "tile_r", "tile_c",
+)  # fmt: skip
+_PLAIN = {
+    "column_slices": 1, "tlt_rows": 1, "tlt_columns": 1, "keeps_in": False, "ring_in": False,
+    "ring_weights": False, "buffers": 1,
+}  # fmt: skip
+"""What the grouped mode leaves as it was."""
+
+
+def _check_cores(plan: ConvPlan, machine: Machine) -> None:
+    """Slices for TLEs and parts for TLTs that the machine has."""
+    spatial = plan.row_slices * plan.column_slices
+    tles = spatial * plan.filter_slices
+    what = "row_slices * filter_slices"
+    if plan.column_slices > 1:
+        what = "row_slices * column_slices * filter_slices"
+    _require(tles <= machine.cores.tles, what, tles, f"at most {machine.cores.tles} TLEs")
+    tlts, parts = machine.cores.tlts_per_tle, plan.tlt_rows * plan.tlt_columns
     _require(
-        tles <= machine.cores.tles,
-        "row_slices * filter_slices", tles, f"at most {machine.cores.tles} TLEs",
-    )  # fmt: skip
+        tlts % parts == 0, "tlt_rows * tlt_columns", parts, f"a divisor of {tlts} TLTs of a TLE"
+    )
+
+
+def _check_split(plan: ConvPlan) -> None:
+    """The name of the cut over the TLEs says what the cut is; no cost depends on it."""
     _require(plan.split in ("KS", "KS&OFM", "OFM"), "split", plan.split, "KS, KS&OFM or OFM")
     if plan.split == "KS":
         _require(plan.row_slices == 1, "row_slices under KS", plan.row_slices, "1")
+        _require(plan.column_slices == 1, "column_slices under KS", plan.column_slices, "1")
     if plan.split == "OFM":
         _require(plan.filter_slices == 1, "filter_slices under OFM", plan.filter_slices, "1")
+
+
+def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
+    """A ring to forward over, and TLEs to forward to, all of which have work: an empty slice
+    would have nothing to keep step with, and fewer slices say the same."""
+    for is_used, name, slices in (
+        (plan.ring_in, "ring_in", ("filter_slices",)),
+        (plan.ring_weights, "ring_weights", ("row_slices", "column_slices")),
+    ):
+        if not is_used:
+            continue
+        _require(machine.ring is not None, f"ring of {machine.name}", None, f"there for {name}")
+        sharing = prod(getattr(plan, slice_) for slice_ in slices)
+        what = f"{' * '.join(slices)} with {name}"
+        _require(sharing > 1, what, sharing, "more than 1 TLE to share with")
+        for slice_ in slices:
+            total = {
+                "filter_slices": problem.filters // problem.groups,
+                "row_slices": problem.rows,
+                "column_slices": problem.columns,
+            }[slice_]
+            number = getattr(plan, slice_)
+            last = slice_of(total, number, number - 1)[1]
+            _require(
+                last > 0, f"{slice_} with {name}", number, f"so few that none of {total} is empty"
+            )
 
 
 @dataclass(frozen=True)
 class _Deal:
     """Who has what. Items are filters of one group (multicast; every group is dealt alike, one
-    after another) or groups (grouped). ``rows[s]`` is row slice s, ``items[f][t]`` the items of
-    TLT t in filter slice f; TLE (s, f) works on rows[s] x items[f]."""
+    after another) or groups (grouped). ``rows[s][p]`` is part p of row slice s, ``columns`` and
+    ``items`` likewise; TLE (r, c, f) works on rows[r] x columns[c] x items[f], its TLT (i, j, k)
+    on rows[r][i] x columns[c][j] x items[f][k]."""
 
     item_filters: int
     item_total: int
-    rows: tuple[Interval, ...]
-    items: tuple[tuple[Interval, ...], ...]
+    rows: tuple[Parts, ...]
+    columns: tuple[Parts, ...]
+    items: tuple[Parts, ...]
 
     @staticmethod
     def of(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> _Deal:
         filters_each = problem.filters // problem.groups
         is_grouped = plan.mode == "grouped"
         total = problem.groups if is_grouped else filters_each
-        rows = []
-        for index in range(plan.row_slices):
-            begin, count = slice_of(problem.rows, plan.row_slices, index)
-            rows.append((begin, begin + count))
-        items = []
-        for index in range(plan.filter_slices):
-            first, count = slice_of(total, plan.filter_slices, index)
-            runs = []
-            for tlt in range(machine.cores.tlts_per_tle):
-                begin, own = share(count, machine.cores.tlts_per_tle, tlt)
-                runs.append((first + begin, first + begin + own))
-            items.append(tuple(runs))
-        return _Deal(filters_each if is_grouped else 1, total, tuple(rows), tuple(items))
+        filter_parts = machine.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
+        return _Deal(
+            filters_each if is_grouped else 1,
+            total,
+            _dealt(problem.rows, plan.row_slices, plan.tlt_rows),
+            _dealt(problem.columns, plan.column_slices, plan.tlt_columns),
+            _dealt(total, plan.filter_slices, filter_parts),
+        )
 
     @property
     def most_rows(self) -> int:
-        return _longest(self.rows)
+        return max(_longest(parts) for parts in self.rows)
+
+    @property
+    def most_columns(self) -> int:
+        return max(_longest(parts) for parts in self.columns)
 
     @property
     def most_items(self) -> int:
         """Items of the TLT that has most, which sets how many turns its TLE makes."""
-        return max(_longest(runs) for runs in self.items)
+        return max(_longest(parts) for parts in self.items)
+
+
+def _dealt(total: int, slices: int, parts: int) -> tuple[Parts, ...]:
+    dealt = []
+    for index in range(slices):
+        first, count = slice_of(total, slices, index)
+        runs = (share(count, parts, part) for part in range(parts))
+        dealt.append(tuple((first + begin, first + begin + own) for begin, own in runs))
+    return tuple(dealt)
 
 
 def _longest(intervals: Iterable[Interval]) -> int:
@@ -157,7 +252,7 @@ def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
         ("tile_m", most_filters),
         ("tile_n", channels),
         ("tile_r", deal.most_rows),
-        ("tile_c", problem.columns),
+        ("tile_c", deal.most_columns),
     ):
         _require(getattr(plan, name) <= most, name, getattr(plan, name), f"at most {most}")
     if plan.mode == "grouped":
@@ -177,25 +272,52 @@ def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
 
 def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
     """Every OUT element has one owner, which adds all its products once."""
-    _require_partition("rows over TLEs", deal.rows, (0, problem.rows))
-    for rows in deal.rows:
-        _require_partition("rows over tiles", _cut(rows, plan.tile_r), rows)
-    columns = (0, problem.columns)
-    _require_partition("columns over tiles", _cut(columns, plan.tile_c), columns)
     what = "groups" if plan.mode == "grouped" else "filters"
-    runs = [run for tlts in deal.items for run in tlts]
-    _require_partition(f"{what} over TLTs", runs, (0, deal.item_total))
-    for run in runs:
-        tiles = _cut(run, plan.tile_m // deal.item_filters)
-        _require_partition(f"{what} over tiles", tiles, run)
-        # All TLTs of a TLE make as many turns as the longest run needs.
-        turns = len(_cut((0, deal.most_items), plan.tile_m // deal.item_filters))
-        _require(len(tiles) <= turns, f"tiles of {what} {run}", len(tiles), f"at most {turns}")
+    tile_items = plan.tile_m // deal.item_filters
+    for name, slices, total, tile in (
+        ("rows", deal.rows, problem.rows, plan.tile_r),
+        ("columns", deal.columns, problem.columns, plan.tile_c),
+        (what, deal.items, deal.item_total, tile_items),
+    ):
+        number = len(slices)
+        runs = (slice_of(total, number, index) for index in range(number))
+        wholes = [(begin, begin + count) for begin, count in runs]
+        _require_partition(f"{name} over TLEs", wholes, (0, total))
+        for whole, parts in zip(wholes, slices, strict=True):
+            _require_partition(f"{name} over TLTs", parts, whole)
+            # All TLTs of a TLE make as many turns as the longest run needs.
+            turns = len(_cut((0, _longest(parts)), tile))
+            for part in parts:
+                tiles = _cut(part, tile)
+                _require_partition(f"{name} over tiles", tiles, part)
+                _require(len(tiles) <= turns, f"tiles of {name} {part}", len(tiles), turns)
     channels = (0, problem.channels // problem.groups)
     _require_partition("channels over tiles", _cut(channels, plan.tile_n), channels)
-    for rows in deal.rows:
-        _check_windows(problem, 0, _cut(rows, plan.tile_r))
-    _check_windows(problem, 1, _cut(columns, plan.tile_c))
+    for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
+        for parts in slices:
+            for part in parts:
+                _check_windows(problem, axis, _cut(part, tile))
+    if plan.ring_in:
+        _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
+    if plan.ring_weights:
+        sharing = plan.row_slices * plan.column_slices
+        rotations = [(part, sharing) for part in range(len(deal.items[0]))]
+        _check_runs("filters of a W tile", plan.tile_m, rotations)
+
+
+def run_size(extent: int, sharing: int) -> int:
+    """Of a tile that ``sharing`` TLEs load together, what each of them loads at most."""
+    return -(-extent // sharing)
+
+
+def _check_runs(what: str, extent: int, rotations: Iterable[tuple[int, int]]) -> None:
+    """The TLEs that share a tile load it all, once: TLE p of ``sharing`` loads run
+    (p + first) % sharing of ceil(extent / sharing) for each (first, sharing)."""
+    for first, sharing in rotations:
+        size = run_size(extent, sharing)
+        runs = [(tle + first) % sharing * size for tle in range(sharing)]
+        parts = [(begin, max(begin, min(begin + size, extent))) for begin in runs]
+        _require_partition(f"{what} over TLEs", parts, (0, extent))
 
 
 def _check_windows(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:
@@ -218,33 +340,54 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _D
     """The largest tiles that occur, in bytes, against the memories of a TLT."""
     memories = machine.memories
     channels = problem.channels // problem.groups
-    item_tile = _longest(
-        tile
-        for runs in deal.items
-        for run in runs
-        for tile in _cut(run, plan.tile_m // deal.item_filters)
-    )
-    filters = item_tile * deal.item_filters
-    rows = _longest(tile for part in deal.rows for tile in _cut(part, plan.tile_r))
-    columns = _longest(_cut((0, problem.columns), plan.tile_c))
+    tile_items = plan.tile_m // deal.item_filters
+    filters = _longest_tile(deal.items, tile_items) * deal.item_filters
+    rows = _longest_tile(deal.rows, plan.tile_r)
+    columns = _longest_tile(deal.columns, plan.tile_c)
     depth = _longest(_cut((0, channels), plan.tile_n))
-    in_channels = item_tile * channels if plan.mode == "grouped" else depth
+    in_channels = filters // deal.item_filters * channels if plan.mode == "grouped" else depth
     w_channels = channels if plan.schedule == "WS" else depth
     in_area = problem.in_tile_rows(rows) * problem.in_tile_columns(columns)
     taps = problem.kernel[0] * problem.kernel[1]
     size = problem.element_bytes
+    in_bytes = in_channels * in_area * size
     out_bytes = filters * rows * columns * size
-    needs = [
-        ("IN tile in MB0, bytes", in_channels * in_area * size, memories.mb0_bytes),
-        ("W tile in MB1, bytes", filters * w_channels * taps * size, memories.mb1_bytes),
-        ("OUT tile in MB2, bytes", out_bytes, memories.mb2_bytes),
-        (
-            "biases of one TLT, bytes",
-            deal.most_items * deal.item_filters * BIAS_BYTES,
-            memories.bias_bytes,
-        ),
-    ]
+    copies = _copies(plan, deal, len(_cut((0, channels), plan.tile_n)))
+    needs = []
+
+    def need(tile: str, memory: str, number: int, tile_bytes: int, available: int) -> None:
+        what = f"{tile} tile in {memory}" if number == 1 else f"two {tile} tiles in {memory}"
+        needs.append((f"{what}, bytes", number * tile_bytes, available))
+
+    need("IN", "MB0", copies["IN"], in_bytes, memories.mb0_bytes)
+    weight_bytes = filters * w_channels * taps * size
+    need("W", "MB1", copies["W"], weight_bytes, memories.mb1_bytes)
+    need("OUT", "MB2", copies["OUT"], out_bytes, memories.mb2_bytes)
+    biases = deal.most_items * deal.item_filters * BIAS_BYTES
+    needs.append(("biases of one TLT, bytes", biases, memories.bias_bytes))
     if problem.has_residual:
-        needs.append(("residual tile in MB0, bytes", out_bytes, memories.mb0_bytes))
+        if plan.buffers == 2 or plan.keeps_in:  # it comes while IN must stay
+            what, beside = "IN and residual tiles in MB0, bytes", copies["IN"] * in_bytes
+        else:
+            what, beside = "residual tile in MB0, bytes", 0
+        needs.append((what, beside + out_bytes, memories.mb0_bytes))
     for what, needed, available in needs:
         _require(needed <= available, what, needed, f"at most {available}")
+
+
+def _longest_tile(slices: Iterable[Parts], tile: int) -> int:
+    return _longest(cut for parts in slices for part in parts for cut in _cut(part, tile))
+
+
+def _copies(plan: ConvPlan, deal: _Deal, channel_tiles: int) -> dict[str, int]:
+    """Places for each kind of tile: as many as the plan has buffers, one for what a TLT loads or
+    makes only once a layer (a group)."""
+    filter_tiles = len(_cut((0, deal.most_items), plan.tile_m // deal.item_filters))
+    places = len(_cut((0, deal.most_rows), plan.tile_r))
+    places *= len(_cut((0, deal.most_columns), plan.tile_c))
+    made = {
+        "IN": places * channel_tiles * (1 if plan.keeps_in else filter_tiles),
+        "W": filter_tiles * (1 if plan.schedule == "WS" else places * channel_tiles),
+        "OUT": places * filter_tiles,
+    }
+    return {tile: plan.buffers if number > 1 else 1 for tile, number in made.items()}

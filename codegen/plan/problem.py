@@ -46,9 +46,14 @@ class ConvProblem:
         return self.filters * (self.channels // self.groups) * kernel * self.rows * self.columns
 
 
+Bound = Literal["mac", "dma", "dram", "ring"]
+
+
 @dataclass(frozen=True)
 class Prediction:
-    """What a planner expects of its plan, over the whole machine."""
+    """What a planner expects of its plan, over the whole machine. ``ring_bytes`` are those that
+    loads forward to other TLEs; ``bound`` says what the time hangs on: the slowest TLE (its MAC
+    unit or its DMA engine, whichever works longer), the DRAM, or the Global Ringbus."""
 
     cycles: float
     mac_cycles: float
@@ -57,6 +62,8 @@ class Prediction:
     in_bytes: int
     weight_bytes: int
     out_bytes: int
+    ring_bytes: int = 0
+    bound: Bound = "dma"
 
 
 @dataclass(frozen=True)

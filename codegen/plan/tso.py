@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan import tso_kernel as kernel
-from tvm_npu.codegen.plan.cost import BIAS_BYTES, one_group, predict
+from tvm_npu.codegen.plan.cost import one_group, predict
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.codegen.plan.traffic import BIAS_BYTES
 from tvm_npu.sim.machine import Machine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.plan.cost import Traffic, flat_transfer, map_transfer
 from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.plan.traffic import Traffic, flat_transfer, map_transfer
 from tvm_npu.sim.machine import Machine
 
 

@@ -3,7 +3,7 @@ pruning, and a walk over every tile of a plan."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, inf
 
 from hypothesis import strategies as st
@@ -125,8 +125,11 @@ def machine(
     cas_cycles: float = 14.0,
     dram_rate: float = 17.0,
     mac_setup: float = 8.0,
+    ports: int = 1,
+    ring: tuple[float, float] | None = (16.0, 4.0),
 ) -> Machine:
-    """A machine in which everything that a plan's time depends on is set here."""
+    """A machine in which everything that a plan's time depends on is set here; ``ring`` is (bytes
+    a cycle, cycles a hop)."""
     mb0, mb1, mb2, bias = memories
     values = load_machine("nmp-4x8").model_dump()
     values["name"] = "test"
@@ -137,7 +140,9 @@ def machine(
         "mb1_bytes": mb1,
         "mb2_bytes": mb2,
         "bias_bytes": bias,
+        "ports": ports,
     }
+    values["ring"] = ring and {"bytes_per_cycle": ring[0], "hop_cycles": ring[1]}
     values["dme"].update(
         setup_cycles=setup_cycles, burst_cycles=burst_cycles, bytes_per_cycle=dme_rate
     )
@@ -191,6 +196,8 @@ def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
         cas_cycles=draw(st.sampled_from((0.0, 14.0, 60.0))),
         dram_rate=draw(st.sampled_from((1.0, 17.0))),
         mac_setup=draw(st.sampled_from((0.0, 8.0))),
+        ports=draw(st.sampled_from((1, 2))),
+        ring=draw(st.sampled_from((None, (16.0, 4.0), (0.25, 1.0)))),
     )
 
 
@@ -400,146 +407,8 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
     return max(own, tles * shared)
 
 
-# --- a walk over all tiles -----------------------------------------------------------------
-
-
-@dataclass
-class Walked:
-    """What one TLE transfers and computes when a plan is walked tile by tile."""
-
-    loads: list[list[int]] = field(default_factory=list)
-    stores: list[list[int]] = field(default_factory=list)
-    in_bytes: int = 0
-    weight_bytes: int = 0
-    out_bytes: int = 0
-    mac_cycles: float = 0.0
-
-
-def _cut(total: int, size: int) -> list[range]:
-    return [range(at, min(at + size, total)) for at in range(0, total, size)]
-
-
-def _deal(items: list[int], parts: int) -> list[list[int]]:
-    """Contiguous runs of nearly equal length, longer ones first."""
-    runs = [len(items) // parts + (index < len(items) % parts) for index in range(parts)]
-    ends = [sum(runs[: index + 1]) for index in range(parts)]
-    return [items[end - run : end] for run, end in zip(runs, ends, strict=True)]
-
-
-def _segments(p_rows: range, p_columns: range, channels: int, width: int) -> list[int]:
-    """Lengths of the contiguous pieces of a tile, never joined across channels."""
-    if not p_rows or not p_columns:
-        return []
-    pieces: list[int] = []
-    last_end = None
-    for row in p_rows:
-        begin = row * width + p_columns[0]
-        if begin == last_end:
-            pieces[-1] += len(p_columns)
-        else:
-            pieces.append(len(p_columns))
-        last_end = begin + len(p_columns)
-    return pieces * channels
-
-
-def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
-    """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
-    grouped = plan.mode == "grouped"
-    items = p.groups if grouped else p.filters // p.groups
-    row_size, item_size = ceil(p.rows / plan.row_slices), ceil(items / plan.filter_slices)
-    walked = []
-    for row_slice in _cut(p.rows, row_size):
-        for item_slice in _cut(items, item_size):
-            walked.append(_walk_tle(p, plan, mach, row_slice, list(item_slice), grouped))
-    return walked
-
-
-def _walk_tle(p, plan, mach, row_slice, items, grouped) -> Walked:
-    filters_each = p.filters // p.groups if grouped else 1
-    channels = p.channels // p.groups
-    tile_items = plan.tile_m // filters_each
-    runs = [run for run in _deal(items, mach.cores.tlts_per_tle) if run]
-    done = Walked()
-    for run in runs:
-        done.loads.append([len(run) * filters_each * 4])
-        done.weight_bytes += len(run) * filters_each * 4
-    places = [
-        (range(row_slice.start + r.start, row_slice.start + r.stop), c)
-        for r in _cut(len(row_slice), plan.tile_r)
-        for c in _cut(p.columns, plan.tile_c)
-    ]
-    most = max(len(run) for run in runs)
-    for step in range(ceil(most / tile_items)):
-        tiles = [run[step * tile_items : (step + 1) * tile_items] for run in runs]
-        counts = [len(tile) * filters_each for tile in tiles if tile]
-        if plan.schedule == "WS":
-            for count in counts:
-                _load_weights(p, done, count, channels, channels)
-        for rows, columns in places:
-            seen = [
-                range(
-                    max(0, out[0] * p.stride[a] - p.padding[a]),
-                    min(
-                        (p.in_rows, p.in_columns)[a],
-                        out[-1] * p.stride[a]
-                        - p.padding[a]
-                        + (p.kernel[a] - 1) * p.dilation[a]
-                        + 1,
-                    ),
-                )
-                for a, out in enumerate((rows, columns))
-            ]
-            for part in _cut(channels, plan.tile_n):
-                if grouped:
-                    taken = [len(tile) * len(part) for tile in tiles if tile]
-                else:
-                    taken = [len(part)]
-                for number in taken:
-                    flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
-                    if flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1:
-                        pieces = [number] if seen[0] and seen[1] else []
-                    else:
-                        pieces = _segments(seen[0], seen[1], number, p.in_columns)
-                    if pieces:
-                        done.loads.append([n * p.element_bytes for n in pieces])
-                        done.in_bytes += sum(done.loads[-1])
-                if plan.schedule != "WS":
-                    for count in counts:
-                        _load_weights(p, done, count, len(part), channels)
-                done.mac_cycles += max(
-                    _mac_cycles(p, mach, count, len(part), len(rows) * len(columns))
-                    for count in counts
-                )
-            for count in counts:
-                if p.rows * p.columns == 1:
-                    pieces = [count]
-                else:
-                    pieces = _segments(rows, columns, count, p.columns)
-                lengths = [n * p.element_bytes for n in pieces]
-                done.stores.append(lengths)
-                done.out_bytes += sum(lengths)
-                if p.has_residual:
-                    done.loads.append(lengths)
-                    done.in_bytes += sum(lengths)
-    return done
-
-
-def _load_weights(p, done, filters, channels, all_channels) -> None:
-    one = channels * p.kernel[0] * p.kernel[1] * p.element_bytes
-    done.loads.append([filters * one] if channels == all_channels else [one] * filters)
-    done.weight_bytes += filters * one
-
-
-def _mac_cycles(p, mach, filters, channels, places) -> float:
-    rate = 16 // p.element_bytes
-    if p.is_dense:
-        units = filters * ceil(channels / rate)
-    else:
-        units = filters * channels * ceil(places * p.kernel[0] * p.kernel[1] / rate)
-    return units / mach.mac.efficiency + mach.mac.setup_cycles
-
-
 def engine_cycles(transfers: list[list[int]], mach: Machine) -> float:
+    """Time of one DMA engine for transfers that are lists of segment lengths in bytes."""
     return sum(
         mach.dme.setup_cycles
         + sum(ceil(length / mach.dram.burst_bytes) for length in lengths) * mach.dme.burst_cycles

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 import plan_reference as reference
+import plan_walk
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -17,7 +19,7 @@ from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.nmp import compile_fixed
 from tvm_npu.codegen.plan import TileLimits, check, planner, planner_names
 from tvm_npu.codegen.plan.check import PlanFault, check_plan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.machine import Machine, load_machine
 
@@ -55,65 +57,26 @@ def test_inception_v3_passes(name: str) -> None:
         assert check_plan(problem, plan, NMP) is None
 
 
-def any_plan(data: st.DataObject, problem: ConvProblem, mach: Machine) -> ConvPlan:
-    """Any choice, any tile within what it cuts; it may not fit the memories."""
-    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
-    grouped = problem.groups > 1 and data.draw(st.booleans())
-    schedule: Any = data.draw(st.sampled_from(("OS", "WS") if grouped else ("IS", "OS", "WS")))
-    tles = mach.cores.tles
-    row_slices = data.draw(st.integers(1, tles))
-    filter_slices = data.draw(st.integers(1, tles // row_slices))
-    unit, items = (each, problem.groups) if grouped else (1, each)
-    most = -(-items // filter_slices)
-    most = -(-most // mach.cores.tlts_per_tle)
-    return ConvPlan(
-        "grouped" if grouped else "multicast",
-        "KS&OFM",
-        row_slices,
-        filter_slices,
-        schedule,
-        unit * (most if schedule == "IS" else data.draw(st.integers(1, most))),
-        channels if grouped else data.draw(st.integers(1, channels)),
-        data.draw(st.integers(1, -(-problem.rows // row_slices))),
-        data.draw(st.integers(1, problem.columns)),
-    )
-
-
 def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[int, ...], int]:
     """How often each (filter, channel of its group, row, column) is accumulated, tile by tile, by
     a plain walk over all cores."""
-    grouped = plan.mode == "grouped"
     each, channels = problem.filters // problem.groups, problem.channels // problem.groups
-    total = problem.groups if grouped else each
-    tlts = mach.cores.tlts_per_tle
-    row_size, item_size = -(-problem.rows // plan.row_slices), -(-total // plan.filter_slices)
-    step = plan.tile_m // each if grouped else plan.tile_m
     done: dict[tuple[int, ...], int] = {}
-    for tle in range(plan.row_slices * plan.filter_slices):
-        row_slice, item_slice = divmod(tle, plan.filter_slices)
-        rows = range(problem.rows)[row_slice * row_size : (row_slice + 1) * row_size]
-        items = range(total)[item_slice * item_size : (item_slice + 1) * item_size]
-        for tlt in range(tlts):
-            begin, count = share(len(items), tlts, tlt)
-            own = items[begin : begin + count]
-            for group in range(1 if grouped else problem.groups):
-                for r in range(0, len(rows), plan.tile_r):
-                    for c in range(0, problem.columns, plan.tile_c):
-                        for m in range(0, len(own), step):
-                            filters = [
-                                item * each + f if grouped else group * each + item
-                                for item in own[m : m + step]
-                                for f in range(each if grouped else 1)
-                            ]
-                            for n in range(0, channels, plan.tile_n):
-                                for product in (
-                                    (f, k, row, column)
-                                    for f in filters
-                                    for k in range(channels)[n : n + plan.tile_n]
-                                    for row in rows[r : r + plan.tile_r]
-                                    for column in range(problem.columns)[c : c + plan.tile_c]
-                                ):
-                                    done[product] = done.get(product, 0) + 1
+    for tle in range(plan.row_slices * plan.column_slices * plan.filter_slices):
+        own = plan_walk.Tle(problem, plan, mach, tle)
+        if not own.has_work:
+            continue
+        for tlt in own.tlts:
+            for turn in product(*(range(turns) for turns in own.turns)):
+                rows, columns, items = own.tiles(turn, tlt)
+                filters = [item * own.each + f for item in items for f in range(own.each)]
+                if not own.grouped:
+                    filters = [g * each + f for g in range(problem.groups) for f in filters]
+                for n in range(0, channels, plan.tile_n):
+                    for one in product(
+                        filters, range(channels)[n : n + plan.tile_n], rows, columns
+                    ):
+                        done[one] = done.get(one, 0) + 1
     return done
 
 
@@ -121,8 +84,9 @@ def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[
 @given(data=st.data(), problem=reference.convs(4))
 def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: ConvProblem) -> None:
     """Arbitrary plans: what the checker accepts is right by a walk over every product."""
-    mach = machine(6, data.draw(st.integers(1, 3)), (1 << 16,) * 4)
-    plan = any_plan(data, problem, mach)
+    tlts = data.draw(st.sampled_from((1, 2, 3, 4, 8)))
+    mach = machine(6, tlts, (1 << 16,) * 4, ports=2)
+    plan = data.draw(plan_walk.plans(problem, mach))
     assert check_plan(problem, plan, mach) is None
     done = products(problem, plan, mach)
     channels = problem.channels // problem.groups
@@ -139,7 +103,7 @@ class Given:
         self.data = data
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
-        plan = any_plan(self.data, problem, machine)
+        plan = self.data.draw(plan_walk.plans(problem, machine, plain=True))
         assume(check_plan(problem, plan, machine) is None)
         return plan
 
@@ -263,6 +227,114 @@ def test_faults_name_the_thing_the_value_and_the_limit(
     assert fault(problem, replace(plan, **change), SMALL) == message
 
 
+DUAL = machine(4, 4, (1024, 512, 256, 64), ports=2)
+RINGS = replace(PLAN, ring_in=True, ring_weights=True)
+SPLIT = ConvPlan(
+    "multicast", "KS&OFM", 1, 2, "OS", 3, 5, 2, 3, column_slices=2, tlt_rows=2, tlt_columns=2
+)
+WIDE: list[tuple[ConvPlan, dict[str, Any], str]] = [
+    (SPLIT, {"column_slices": 0}, "column_slices is 0; it must be an integer of at least 1"),
+    (
+        SPLIT,
+        {"row_slices": 2},
+        "row_slices * column_slices * filter_slices is 8; it must be at most 4 TLEs",
+    ),
+    (SPLIT, {"split": "KS"}, "column_slices under KS is 2; it must be 1"),
+    (SPLIT, {"tlt_rows": 0}, "tlt_rows is 0; it must be an integer of at least 1"),
+    (
+        SPLIT,
+        {"tlt_rows": 3},
+        "tlt_rows * tlt_columns is 6; it must be a divisor of 4 TLTs of a TLE",
+    ),
+    (SPLIT, {"tile_r": 6}, "tile_r is 6; it must be at most 5"),
+    (SPLIT, {"tile_c": 4}, "tile_c is 4; it must be at most 3"),
+    (SPLIT, {"tile_m": 13}, "tile_m is 13; it must be at most 12"),
+    (SPLIT, {"keeps_in": 1}, "keeps_in is 1; it must be True or False"),
+    (SPLIT, {"keeps_in": True}, "tile_n with keeps_in is 5; it must be all 12 channels"),
+    (
+        SPLIT,
+        {"keeps_in": True, "tile_n": 12, "schedule": "WS", "tile_m": 2},
+        "schedule with keeps_in is WS; it must be OS",
+    ),
+    (SPLIT, {"weights": "rows"}, "weights is rows; it must be filters or tiles"),
+    (SPLIT, {"buffers": 3}, "buffers is 3; it must be 1 or 2"),
+    (SPLIT, {"buffers": 2, "tile_n": 12, "tile_r": 4},
+     "two IN tiles in MB0, bytes is 1440; it must be at most 1024"),
+    (
+        SPLIT,
+        {"buffers": 2, "tile_n": 10},
+        "two W tiles in MB1, bytes is 1080; it must be at most 512",
+    ),
+    (SPLIT, {"buffers": 2, "tile_n": 1, "tile_m": 12, "tile_r": 2, "tile_c": 3},
+     "two OUT tiles in MB2, bytes is 288; it must be at most 256"),
+    (SPLIT, {"ring_weights": True, "filter_slices": 1, "column_slices": 1,
+               "row_slices": 4},
+     "row_slices with ring_weights is 4; it must be so few that none of 9 is empty"),
+    (SPLIT, {"ring_in": True, "filter_slices": 1},
+     "filter_slices with ring_in is 1; it must be more than 1 TLE to share with"),
+    (SPLIT, {"ring_weights": True, "column_slices": 1},
+     "row_slices * column_slices with ring_weights is 1; it must be more than 1 TLE to share with"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plan, change, message", WIDE)
+def test_faults_of_the_wider_space(plan: ConvPlan, change: dict[str, Any], message: str) -> None:
+    assert check_plan(LAYER, plan, DUAL) is None
+    assert fault(LAYER, replace(plan, **change), DUAL) == message
+
+
+def test_what_the_machine_lacks() -> None:
+    alone = machine(4, 2, (1024, 512, 256, 64), ring=None)
+    assert check_plan(LAYER, RINGS, SMALL) is None
+    expected = "ring of test is None; it must be there for ring_in"
+    assert fault(LAYER, RINGS, alone) == expected
+    expected = "ring of test is None; it must be there for ring_weights"
+    assert fault(LAYER, replace(RINGS, ring_in=False), alone) == expected
+    expected = "ports of a memory of test, with buffers = 2 is 1; it must be 2"
+    assert fault(LAYER, replace(PLAN, buffers=2), SMALL) == expected
+
+
+@pytest.mark.parametrize(
+    "change", [{"tlt_rows": 2}, {"tlt_columns": 2}, {"ring_in": True}, {"keeps_in": True}]
+)
+def test_grouped_plans_are_plain(change: dict[str, Any]) -> None:
+    name, value = next(iter(change.items()))
+    plain = getattr(WHOLE_GROUPS, name)
+    expected = f"{name} of a grouped plan is {value}; it must be {plain}"
+    assert fault(GROUPED, replace(WHOLE_GROUPS, **change), SMALL) == expected
+
+
+def test_what_is_loaded_once_needs_one_place() -> None:
+    """Two buffers, but one filter tile under WS, one place of kept IN, one OUT tile."""
+    problem = conv(8, 4, (6, 6), (3, 3))
+    plan = ConvPlan("multicast", "KS", 1, 1, "WS", 2, 4, 2, 4, buffers=2)
+    bytes_of = {"IN": 4 * 4 * 6 * 2, "W": 2 * 4 * 9 * 2, "OUT": 2 * 2 * 4 * 2}
+    two_in = machine(
+        1, 4, (2 * bytes_of["IN"], bytes_of["W"] + 8, 2 * bytes_of["OUT"], 64), ports=2
+    )
+    assert check_plan(problem, plan, two_in) is None
+    halved = replace(plan, tile_m=1)  # two filter tiles of half the size
+    assert check_plan(problem, halved, two_in) is None
+    kept = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 4, 4, 4, keeps_in=True, buffers=2)
+    one_in = machine(1, 4, (4 * 6 * 6 * 2, 160, 64, 64), ports=2)
+    assert check_plan(problem, kept, one_in) is None
+    expected = "two IN tiles in MB0, bytes is 384; it must be at most 288"
+    assert fault(problem, replace(kept, tile_r=2), one_in) == expected
+    added = replace(problem, has_residual=True)
+    expected = "IN and residual tiles in MB0, bytes is 320; it must be at most 288"
+    assert fault(added, kept, one_in) == expected
+    expected = "IN and residual tiles in MB0, bytes is 320; it must be at most 288"
+    assert fault(added, replace(kept, buffers=1), one_in) == expected
+
+
+def test_a_wrong_rotation_is_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of a shared tile that leave some of it to nobody."""
+    assert check_plan(LAYER, RINGS, SMALL) is None
+    monkeypatch.setattr(check, "run_size", lambda extent, sharing: extent // sharing)
+    expected = "channels of an IN tile over TLEs: end of the parts is 4; it must be 5"
+    assert fault(LAYER, RINGS, SMALL) == expected
+
+
 def test_grouped_plans_take_all_channels_of_a_group() -> None:
     problem = conv(24, 24, (9, 10), (3, 3), groups=12)
     plan = ConvPlan("grouped", "KS", 1, 1, "WS", 2, 1, 1, 1)
@@ -292,8 +364,12 @@ def test_uneven_filters_are_refused() -> None:
 DEALS = [
     ("slice_of", lambda t, s, i: (i * (t // s), t // s), "rows over TLEs: end of the parts is 8"),
     ("slice_of", lambda t, s, i: (0, t), "rows over TLEs: first in two parts is 0"),
-    ("share", lambda t, p, i: (i * (t // p) + 1, t // p), "filters over TLTs: first in no part"),
-    ("share", lambda t, p, i: (i * (t // p), t // p + (i == 0)), "filters over TLTs: first in two"),
+    ("share", lambda t, p, i: (i * (t // p) + (p > 1), t // p), "filters over TLTs: first in no"),
+    (
+        "share",
+        lambda t, p, i: (i * (t // p), t // p + (i < p - 1)),
+        "filters over TLTs: first in two",
+    ),
 ]
 
 

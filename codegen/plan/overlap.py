@@ -1,0 +1,89 @@
+"""Time of a TLE with two buffers, in closed form over the kinds of its tiles.
+
+The transfers of a step run under the MACs of the step before, and the store of a tile under the
+first step of the next tile. With loads L_i, MAC times C_i (i = 1 .. N; the last one includes the
+end of the tile, L_N the residual tile) and the store S of a tile, a tile in the middle of a layer
+takes, N = 1:
+
+    max(C_1, L_1 + S)
+
+and otherwise, as the steps 2 .. N - 1 are alike but for a ragged last one,
+
+    max(C_1, L_2 + S) + max(C_2, L_3) + ... + max(C_N-1, L_N) + max(C_N, L_1)
+
+where the tile before is taken to store and the next one to load what this one does. What is loaded
+once for many tiles (W of WS; IN where it is kept) adds to the L_1 of the first of them.
+
+The layer begins with an L_1 and ends with an S; nothing is stored under its first tile, nothing is
+loaded under the last one. That L_1 is the last tile's and that S the first tile's, so that every
+load and store counts once and the time is never less than all transfers or all MACs take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TileTimes:
+    """One kind of OUT tile: ``steps`` channel steps of each of one or two kinds (full ones, a
+    ragged one), the cycles of the loads and of the MACs of one step of each, and the cycles of
+    the residual's load, the end of the tile in the MAC unit and its store."""
+
+    steps: tuple[int, ...]
+    loads: tuple[float, ...]
+    macs: tuple[float, ...]
+    residual: float
+    finish: float
+    store: float
+
+    def cycles(self, once: float = 0.0, is_first: bool = False, is_last: bool = False) -> float:
+        """Time of the tile, from the start of its first MAC to that of the next tile's;
+        ``once`` is loaded for the next tile on top."""
+        store = 0.0 if is_first else self.store
+        next_load = 0.0 if is_last else self.loads[0] + once
+        last_load, last_mac = self.loads[-1] + self.residual, self.macs[-1] + self.finish
+        count = sum(self.steps)
+        if count == 1:
+            if not is_last:
+                next_load += self.residual
+            return max(last_mac, next_load + store)
+        load, mac = self.loads[0], self.macs[0]
+        total = max(last_mac, next_load)
+        if count == 2:
+            return total + max(mac, last_load + store)
+        total += max(mac, load + store)
+        # Steps 2 .. count - 1 are full; the one before the last hides the loads of the last.
+        total += (count - 3) * max(mac, load)
+        return total + max(mac, last_load)
+
+    @property
+    def first_load(self) -> float:
+        """Loads before the first MAC of the layer."""
+        return self.loads[0] + (self.residual if sum(self.steps) == 1 else 0.0)
+
+
+def overlapped_cycles(
+    tiles: Sequence[tuple[TileTimes, int]], once: Sequence[tuple[TileTimes, float, int]]
+) -> float:
+    """Time of the ``tiles`` = (kind, how many), in the order of the loops; ``once`` = (the tile
+    before, load cycles, how many) for what is loaded once for many tiles, likewise."""
+    total = 0.0
+    count = 0
+    for tile, number in tiles:
+        total += number * tile.cycles()
+        count += number
+    first, last = tiles[0][0], tiles[-1][0]
+    if count == 1:
+        total = first.cycles(is_first=True, is_last=True)
+    else:
+        total += first.cycles(is_first=True) - first.cycles()
+        total += last.cycles(is_last=True) - last.cycles()
+    total += last.first_load + first.store
+    for index, (before, cycles, number) in enumerate(once):
+        if index == 0:
+            total += cycles
+            number -= 1
+        total += number * (before.cycles(cycles) - before.cycles())
+    return total

@@ -1,0 +1,157 @@
+"""What crosses between DRAM and scratchpads: transfers, their bursts and bytes, and their time.
+
+A transfer on the DMA engine of a TLE takes
+
+    setup + bursts * burst_cycles + bytes / bytes_per_cycle
+
+where every contiguous DRAM segment of s bytes takes ceil(s / burst_bytes) bursts (TSO, Algorithm
+4). One that other TLEs receive, too, passes the Global Ringbus once, as a broadcast, and takes
+hop_cycles for each TLE that it passes longer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import Machine
+
+BIAS_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Transfers between DRAM and scratchpads: how many, their bursts and their bytes; how many of
+    them, and of their bytes, go to other TLEs as well."""
+
+    transfers: int = 0
+    bursts: int = 0
+    bytes: int = 0
+    forwards: int = 0
+    ring_bytes: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(
+            self.transfers + other.transfers,
+            self.bursts + other.bursts,
+            self.bytes + other.bytes,
+            self.forwards + other.forwards,
+            self.ring_bytes + other.ring_bytes,
+        )
+
+    def __mul__(self, times: int) -> Traffic:
+        return Traffic(
+            self.transfers * times,
+            self.bursts * times,
+            self.bytes * times,
+            self.forwards * times,
+            self.ring_bytes * times,
+        )
+
+    def forwarded(self) -> Traffic:
+        """The same, received by other TLEs, too."""
+        return replace(self, forwards=self.transfers, ring_bytes=self.bytes)
+
+    def engine_cycles(self, machine: Machine) -> float:
+        """Cycles of one DMA engine that does all of it, one transfer after another."""
+        dme = machine.dme
+        cycles = (
+            self.transfers * dme.setup_cycles
+            + self.bursts * dme.burst_cycles
+            + self.bytes / dme.bytes_per_cycle
+        )
+        if self.forwards and machine.ring is not None:
+            cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
+        return cycles
+
+    def dram_cycles(self, machine: Machine) -> float:
+        """Cycles that the DRAM itself is occupied."""
+        return self.bursts * machine.dram.cas_cycles + self.bytes / machine.dram.bytes_per_cycle
+
+    def ring_cycles(self, machine: Machine) -> float:
+        """Cycles that the Global Ringbus is occupied."""
+        if machine.ring is None:
+            return 0.0
+        return self.ring_bytes / machine.ring.bytes_per_cycle
+
+
+NO_TRAFFIC = Traffic()
+
+
+def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
+    """One transfer of ``segments`` contiguous pieces; nothing at all when it is empty."""
+    if segments * segment_bytes == 0:
+        return NO_TRAFFIC
+    return Traffic(1, segments * -(-segment_bytes // burst_bytes), segments * segment_bytes)
+
+
+def map_transfer(
+    channels: int, rows: int, columns: int, width: int, element_bytes: int, burst_bytes: int
+) -> Traffic:
+    """One tile [channels, rows, columns] of a feature map that is ``width`` elements wide: the
+    rows of a full-width tile are one segment a channel, else every row is one."""
+    if columns == width:
+        return transfer(channels, rows * columns * element_bytes, burst_bytes)
+    return transfer(channels * rows, columns * element_bytes, burst_bytes)
+
+
+def flat_transfer(elements: int, element_bytes: int, burst_bytes: int) -> Traffic:
+    """One 1-D transfer."""
+    return transfer(1, elements * element_bytes, burst_bytes)
+
+
+def is_flat_in(problem: ConvProblem) -> bool:
+    """IN tiles are vectors over the channels: a 1x1 IFM under one 1x1 window."""
+    window = problem.in_tile_rows(1) * problem.in_tile_columns(1)
+    return is_flat_out(problem) and problem.in_rows * problem.in_columns * window == 1
+
+
+def is_flat_out(problem: ConvProblem) -> bool:
+    """OUT tiles are vectors over the filters."""
+    return problem.rows * problem.columns == 1
+
+
+def in_transfer(
+    problem: ConvProblem,
+    channels: int,
+    rows: int,
+    columns: int,
+    burst_bytes: int,
+    merges_planes: bool = False,
+) -> Traffic:
+    """One IN tile of ``channels`` x the ``rows`` x ``columns`` of it that lie in the IFM.
+    ``merges_planes``: whole planes of an IFM without padding are one run."""
+    whole = merges_planes and not any(problem.padding)
+    whole = whole and rows == problem.in_rows and columns == problem.in_columns
+    if whole or is_flat_in(problem):
+        return flat_transfer(channels * rows * columns, problem.element_bytes, burst_bytes)
+    return map_transfer(
+        channels, rows, columns, problem.in_columns, problem.element_bytes, burst_bytes
+    )
+
+
+def weight_transfer(
+    problem: ConvProblem, filters: int, channels: int, burst_bytes: int, tiled: bool = False
+) -> Traffic:
+    """One W tile: a segment a filter, or one in all when it has all channels of its filters or
+    the weights lie in DRAM tile by tile (``tiled``)."""
+    kernel = problem.kernel[0] * problem.kernel[1]
+    filter_bytes = channels * kernel * problem.element_bytes
+    if tiled or channels == problem.channels // problem.groups:
+        return transfer(1, filters * filter_bytes, burst_bytes)
+    return transfer(filters, filter_bytes, burst_bytes)
+
+
+def out_transfer(
+    problem: ConvProblem,
+    filters: int,
+    rows: int,
+    columns: int,
+    burst_bytes: int,
+    merges_planes: bool = False,
+) -> Traffic:
+    """One OUT (or residual) tile. ``merges_planes``: whole planes are one run."""
+    whole = merges_planes and rows == problem.rows and columns == problem.columns
+    if whole or is_flat_out(problem):
+        return flat_transfer(filters * rows * columns, problem.element_bytes, burst_bytes)
+    return map_transfer(filters, rows, columns, problem.columns, problem.element_bytes, burst_bytes)

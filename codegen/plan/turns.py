@@ -1,0 +1,133 @@
+"""The turns of a TLE: what its TLTs work on, axis by axis.
+
+A TLE walks its rows, columns and filters in turns of a tile each. An axis that is dealt to several
+parts of the TLTs makes as many turns as its first part, which is the longest; in the last turns
+other parts may have nothing. TLEs that share tiles over the ring keep step with the longest of
+them, too: then the last turns may be empty for all parts of a TLE.
+
+Turns that are alike are counted together, in the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import product
+
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.sim.machine import Machine
+
+Tile = tuple[int, int]
+"""Along one axis: OFM extent, IFM extent inside the tensor."""
+PlaceTurns = tuple[tuple[tuple[Tile, ...], int], ...]
+"""(the parts' tiles, how many such turns); (0, 0) is a part without a tile."""
+ItemTurns = tuple[tuple[tuple[int, ...], int], ...]
+"""(the parts' numbers of items, how many such turns)."""
+
+
+@dataclass(frozen=True)
+class TleTurns:
+    """One TLE: its turns along three axes, and its number among the TLEs that share IN tiles
+    (``in_part``) and W tiles (``weight_part``)."""
+
+    rows: PlaceTurns
+    columns: PlaceTurns
+    items: ItemTurns
+    in_part: int = 0
+    weight_part: int = 0
+
+    @property
+    def places(self) -> int:
+        """Turns over the rows and columns."""
+        return sum(number for _, number in self.rows) * sum(number for _, number in self.columns)
+
+
+def tlt_filters(plan: ConvPlan, machine: Machine) -> int:
+    """Parts of the filters (or groups) among the TLTs of a TLE."""
+    return machine.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
+
+
+def item_count(problem: ConvProblem, plan: ConvPlan) -> int:
+    """What is dealt to filter slices: filters of a group, or groups in the grouped mode."""
+    return problem.groups if plan.mode == "grouped" else problem.filters // problem.groups
+
+
+def turns_of(total: int, slices: int, parts: int, tile: int) -> int:
+    """Turns along an axis of ``total``, of the longest part of the longest slice."""
+    longest = slice_of(total, slices, 0)[1]
+    return -(-share(longest, parts, 0)[1] // tile)
+
+
+def place_turns(
+    problem: ConvProblem,
+    axis: int,
+    run: tuple[int, int],
+    parts: int,
+    tile: int,
+    least_turns: int = 0,
+) -> PlaceTurns:
+    """Turns over the OFM rows (``axis`` 0) or columns (1) of ``run`` = (begin, count)."""
+    begin, count = run
+    stride, padding = problem.stride[axis], problem.padding[axis]
+    in_extent = (problem.in_rows, problem.in_columns)[axis]
+    span = (problem.kernel[axis] - 1) * problem.dilation[axis] + 1
+    runs = [share(count, parts, part) for part in range(parts)]
+    kinds: Counter[tuple[Tile, ...]] = Counter()
+    for turn in range(max(-(-runs[0][1] // tile), least_turns)):
+        tiles = []
+        for first, own in runs:
+            extent = min(tile, own - turn * tile)
+            if extent <= 0:
+                tiles.append((0, 0))
+                continue
+            low = (begin + first + turn * tile) * stride - padding
+            high = low + (extent - 1) * stride + span
+            tiles.append((extent, max(0, min(high, in_extent) - max(low, 0))))
+        kinds[tuple(tiles)] += 1
+    return tuple(kinds.items())
+
+
+def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemTurns:
+    """Turns of ``parts`` parts that have ``count`` items and walk them in tiles."""
+    runs = [share(count, parts, part)[1] for part in range(parts)]
+    kinds: Counter[tuple[int, ...]] = Counter()
+    for turn in range(max(-(-runs[0] // tile), least_turns)):
+        kinds[tuple(min(tile, max(0, run - turn * tile)) for run in runs)] += 1
+    return tuple(kinds.items())
+
+
+def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> list[TleTurns]:
+    """The turns of every TLE that has any, of one group in the multicast mode."""
+    grouped = plan.mode == "grouped"
+    each = problem.filters // problem.groups if grouped else 1
+    tile_items = max(1, plan.tile_m // each)
+    parts = tlt_filters(plan, machine)
+    total = item_count(problem, plan)
+    most_rows = most_columns = most_items = 0
+    if plan.ring_weights:
+        most_rows = turns_of(problem.rows, plan.row_slices, plan.tlt_rows, plan.tile_r)
+        most_columns = turns_of(problem.columns, plan.column_slices, plan.tlt_columns, plan.tile_c)
+    if plan.ring_in:
+        most_items = turns_of(total, plan.filter_slices, parts, tile_items)
+    columns = [
+        place_turns(problem, 1, run, plan.tlt_columns, plan.tile_c, most_columns)
+        for run in _slices(problem.columns, plan.column_slices)
+    ]
+    items = [
+        item_turns(run[1], parts, tile_items, most_items)
+        for run in _slices(total, plan.filter_slices)
+    ]
+    rows = [
+        place_turns(problem, 0, run, plan.tlt_rows, plan.tile_r, most_rows)
+        for run in _slices(problem.rows, plan.row_slices)
+    ]
+    return [
+        TleTurns(row_turns, column_turns, own, in_part, weight_part)
+        for weight_part, (row_turns, column_turns) in enumerate(product(rows, columns))
+        for in_part, own in enumerate(items)
+    ]
+
+
+def _slices(total: int, slices: int) -> list[tuple[int, int]]:
+    runs = [slice_of(total, slices, index) for index in range(slices)]
+    return [run for run in runs if run[1]]
