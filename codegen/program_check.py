@@ -14,6 +14,7 @@ from tvm_npu.codegen.program_parts import (
     Segment,
 )
 from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ def check(program: Program) -> None:
             f"whole instructions within {sizes[Segment.CODE]} bytes",
         )  # fmt: skip
     _check_records(program, sizes)
+    if machine.ring is None:
+        for mnemonic in ("nmp_forward", "nmp_forward3d"):
+            item = NMP_ISA.by_mnemonic[mnemonic]
+            found = int(((program.code & item.mask) == item.match).sum())
+            require(
+                found == 0, f"number of {mnemonic} instructions", found,
+                f"0 on machine {machine.name}, which has no ring bus",
+            )  # fmt: skip
 
 
 def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:

@@ -22,7 +22,10 @@ ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
 
 MemoryBytes = Annotated[int, Field(ge=64, le=1 << 24, multiple_of=8)]
 Cycles = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
+
+LARGEST_SCRATCHPADS = 1 << 30
+"""Bytes of all scratchpads of a machine together."""
 
 
 class _Part(BaseModel):
@@ -38,15 +41,24 @@ class Cores(_Part):
     scalar_memory_cycles: Cycles
     semaphore_cycles: Cycles
     instruction_cache_bytes: Annotated[int, Field(ge=256, le=1 << 24)]
-    instruction_line_bytes: Annotated[int, Field(ge=16, le=4096)]
+    instruction_line_bytes: Annotated[int, Field(ge=16, le=4096, multiple_of=4)]
     instruction_miss_cycles: Cycles
+
+    @model_validator(mode="after")
+    def _cache_holds_a_line(self) -> Cores:
+        if self.instruction_cache_bytes < self.instruction_line_bytes:
+            raise ValueError(
+                f"instruction_cache_bytes = {self.instruction_cache_bytes} does not hold one line; "
+                f"at least instruction_line_bytes = {self.instruction_line_bytes}"
+            )
+        return self
 
 
 class Mac(_Part):
     """The MAC unit of a TLT; ``efficiency`` is the reachable share of the peak rate."""
 
     datapath_bits: Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
-    efficiency: Annotated[float, Field(gt=0, le=1)]
+    efficiency: Annotated[float, Field(ge=0.001, le=1)]
     setup_cycles: Cycles
     accumulator_bits: Annotated[int, Field(ge=32, le=63)]
 
@@ -58,7 +70,7 @@ class Memories(_Part):
     mb1_bytes: MemoryBytes
     mb2_bytes: MemoryBytes
     bias_bytes: MemoryBytes
-    ports: Literal[1, 2] = 1
+    ports: Annotated[int, Field(ge=1, le=2)] = 1
     """1: a transfer and the MAC unit cannot use one memory of a TLT at the same time; 2: they can,
     but not the same bytes of it."""
 
@@ -87,7 +99,7 @@ class Ring(_Part):
     """The ring buses: one in each TLE, and the Global Ringbus between the TLEs."""
 
     bytes_per_cycle: Rate
-    hop_cycles: Cycles
+    hop_cycles: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
 class Machine(_Part):
@@ -96,7 +108,7 @@ class Machine(_Part):
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
     isa: Literal["nmp"]
     description: str = ""
-    frequency_mhz: Annotated[float, Field(gt=0, le=1e5, allow_inf_nan=False)]
+    frequency_mhz: Annotated[float, Field(ge=0.001, le=1e5, allow_inf_nan=False)]
     default_precision: Precision = "int16"
     cores: Cores
     mac: Mac
@@ -117,6 +129,19 @@ class Machine(_Part):
             raise ValueError(
                 f"dram.base_address = {self.dram.base_address:#x} is below 0x40000000, where the "
                 "scratchpads are mapped"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _scratchpads_fit_a_chip(self) -> Machine:
+        memories = self.memories
+        each = memories.mb0_bytes + memories.mb1_bytes + memories.mb2_bytes + memories.bias_bytes
+        total = each * self.core_count
+        if total > LARGEST_SCRATCHPADS:
+            raise ValueError(
+                f"memories.mb0_bytes + mb1_bytes + mb2_bytes + bias_bytes = {each} in each of "
+                f"cores.tles * cores.tlts_per_tle = {self.core_count} TLTs are {total} bytes of "
+                f"scratchpads; at most {LARGEST_SCRATCHPADS}"
             )
         return self
 
@@ -205,11 +230,14 @@ def machine_from_toml(text: str, origin: str) -> Machine:
 def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Machine:
     """Validates plain values (from TOML, or from a program file)."""
     try:
-        return Machine.model_validate(values, strict=False)
+        return Machine.model_validate(values)
     except ValidationError as error:
         problems = []
         for item in error.errors():
             key = ".".join(str(part) for part in item["loc"]) or "file"
+            if item["type"] == "value_error":  # of several keys; the text names them
+                problems.append(f"{key}: {item['ctx']['error']}")
+                continue
             given = "" if item["type"] == "missing" else f" (value: {item['input']!r})"
             problems.append(f"{key}: {item['msg']}{given}")
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error

@@ -34,6 +34,7 @@ from tvm_npu.sim.nmp.hazards import (
     USED,
     USED_SPAN,
     transfer_clashes,
+    transfers_race,
 )
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.semaphores import SEM, SUB
@@ -294,7 +295,10 @@ def enqueue(s: State, m: Costs, core: int, d: Array) -> int:
     if transfer_clashes(s, m, d):
         return STOP
     tle = core // m.tlts
-    if crosses(d, tle):
+    shared_ring = crosses(d, tle)
+    if (shared_ring or s.ring_queued[0] > 0) and d[SPAN] > 0 and transfers_race(s, m, d):
+        return STOP
+    if shared_ring:
         s.ring_queued[0] += 1
     s.queue_count[tle] += 1
     if s.queue_count[tle] == 1:

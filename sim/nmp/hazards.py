@@ -4,7 +4,8 @@ A program must wait for a transfer before it uses what it brings or overwrites w
 for a MAC operation before it issues a transfer that touches its operands or result. A program that
 does not is wrong even where the outcome happens to be right, so it traps: at the MAC operation when
 such a transfer is not complete, at the transfer when such an operation runs. Where a memory has one
-port, all its bytes are touched by either.
+port, all its bytes are touched by either. Engines of different TLEs that bring something to the
+same bytes at the same time trap, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
 from tvm_npu.sim.nmp.traps import TrapCode
 
 _HAZARD = int(TrapCode.HAZARD)
+_RACE = int(TrapCode.RACE)
 
 KIND, CORE, MEMORY = Descriptor.KIND, Descriptor.CORE, Descriptor.MEMORY
 LOCAL, SPAN, PC = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.PC
@@ -108,4 +110,35 @@ def transfer_clashes(s: State, m: Costs, d: Array) -> bool:
                 return True
     if d[KIND] & FORWARDS:
         return operation_clashes(s, m, sender, sender, MB2, d[USED], d[USED] + d[USED_SPAN])
+    return False
+
+
+@device
+def common_receiver(m: Costs, d: Array, other: Array) -> int:
+    """The first core that both transfers write to; -1: none."""
+    if d[TLTS] & other[TLTS] and d[TLES] & other[TLES]:
+        for core in range(m.cores):
+            if receives(m, d, core) and receives(m, other, core):
+                return core
+    return -1
+
+
+@device
+def transfers_race(s: State, m: Costs, d: Array) -> bool:
+    """Whether a load or forward that issues writes bytes that one of another TLE's engine, not
+    complete, writes too; then it traps."""
+    own = d[CORE] // m.tlts
+    for tle in range(m.tles):
+        if tle == own:
+            continue
+        for k in range(s.queue_count[tle]):
+            other = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
+            if other[MEMORY] != d[MEMORY] or other[LOCAL] >= d[LOCAL] + d[SPAN]:
+                continue
+            if d[LOCAL] >= other[LOCAL] + other[SPAN]:
+                continue
+            core = common_receiver(m, d, other)
+            if core >= 0:
+                trap(s, d[CORE], _RACE, core, other[PC], 0, d[MEMORY])
+                return True
     return False

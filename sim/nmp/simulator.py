@@ -209,7 +209,7 @@ class Simulator:
             origin = self._placed(trap, a)
             trap.detail += f", reached from {a:#x} ({origin.instruction})"
             trap.instruction = ""
-        elif code == TrapCode.HAZARD and b >= 0:
+        elif code in (TrapCode.HAZARD, TrapCode.RACE) and b >= 0:
             other = self._placed(Trap(code, core, b, ""), b)
             trap.detail += f"; transfer of {b:#x} ({other.instruction})"
         return trap

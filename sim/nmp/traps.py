@@ -26,6 +26,7 @@ class TrapCode(IntEnum):
     SEMAPHORE = 14
     WRONG_MEMORY = 15
     NO_RING = 16
+    RACE = 17
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
@@ -44,6 +45,10 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
     TrapCode.SEMAPHORE: (
         "semaphore {c} of level {a} with count {b}: the machine has {semaphores} semaphores on "
         "each of levels 0 to 2, releases go to levels 1 and 2, counts are not negative"
+    ),
+    TrapCode.RACE: (
+        "transfer writes bytes of {memory} of core {a} that a transfer from another TLE writes, "
+        "which is not complete"
     ),
     TrapCode.NO_RING: (
         "the transfer goes over a ring bus, and machine {machine} has none (no table [ring] in "

@@ -18,6 +18,7 @@ from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedPool
 from tvm_npu.codegen.nmp import compile_fixed
 from tvm_npu.codegen.program import FORMAT_VERSION, PROLOGUE, Program, Segment
+from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
 
 
@@ -194,6 +195,30 @@ def test_relocation_outside_its_segment() -> None:
         fields = {**PROGRAM.__dict__, "relocations": altered}
         with pytest.raises(ProgramError, match=named):
             Program(**fields).to_bytes()
+
+
+def test_a_machine_description_without_rings_and_ports() -> None:
+    """As files had it before machines could have them."""
+
+    def edit(header: dict[str, Any]) -> None:
+        del header["machine"]["ring"], header["machine"]["memories"]["ports"]
+
+    program = Program.from_bytes(rebuilt(edit))
+    machine = program.machine_description()
+    assert machine.ring is None and machine.memories.ports == 1
+    assert np.array_equal(program.code, PROGRAM.code)
+
+
+def test_forwards_need_a_ring() -> None:
+    code = PROGRAM.code.copy()
+    code[3] = NMP_ISA.encode("nmp_forward3d", sem=1, rs1=2, rs2=3)
+    fields = {**PROGRAM.__dict__, "code": code}
+    Program(**fields).to_bytes()
+    fields["machine"] = {**PROGRAM.machine, "ring": None}
+    with pytest.raises(
+        ProgramError, match="number of nmp_forward3d .* is 1, expected 0 on machine .* no ring bus"
+    ):
+        Program(**fields).to_bytes()
 
 
 @given(st.data())

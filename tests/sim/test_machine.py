@@ -75,3 +75,40 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     path.write_text(text, "utf-8")
     with pytest.raises(MachineError, match=f"(?s)a.toml.*{message}"):
         load_machine(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cores": {"instruction_cache_bytes": 256, "instruction_line_bytes": 512}},
+         "cores: instruction_cache_bytes = 256 does not hold .* instruction_line_bytes = 512$"),
+        ({"cores": {"instruction_line_bytes": 18}}, "cores.instruction_line_bytes: .* 4 .*18"),
+        ({"memories": {f"mb{k}_bytes": 1 << 24 for k in range(3)}},
+         "mb0_bytes .* = 50335744 in .* = 32 TLTs are 1610743808 bytes.*at most 1073741824$"),
+        ({"dme": {"bytes_per_cycle": 0.001}}, r"dme.bytes_per_cycle: .* 0\.01 .*0\.001"),
+        ({"ring": {"bytes_per_cycle": 1e-9}}, r"ring.bytes_per_cycle: .* 0\.01 .*1e-09"),
+        ({"ring": {"hop_cycles": 2e3}}, r"ring.hop_cycles: .* 1000 .*2000"),
+        ({"mac": {"efficiency": 1e-5}}, r"mac.efficiency: .* 0\.001 .*1e-05"),
+        ({"frequency_mhz": 0.0}, r"frequency_mhz: .* 0\.001 .*0\.0"),
+        ({"cores": {"tles": True}}, "cores.tles: .*integer.*True"),
+        ({"cores": {"tles": "4"}}, "cores.tles: .*integer.*'4'"),
+        ({"dme": {"bytes_per_cycle": True}}, "dme.bytes_per_cycle: .*number.*True"),
+        ({"memories": {"ports": True}}, "memories.ports: .*integer.*True"),
+        ({"memories": {"ports": 0}}, "memories.ports: .* 1 .*0"),
+        ({"dram": {"base_address": 1 << 20}}, "dram.base_address = 0x100000 is below 0x40000000"),
+    ],
+)  # fmt: skip
+def test_absurd_machines(changes: dict[str, Any], message: str) -> None:
+    """The text names the key, its value and the limit."""
+    values = load_machine("nmp-4x8").model_dump()
+    for key, change in changes.items():
+        values[key] = {**values[key], **change} if isinstance(change, dict) else change
+    with pytest.raises(MachineError, match=message):
+        machine_from_dict(values)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    values = load_machine("nmp-4x8").model_dump()
+    values["ring"]["bytes_per_cycle"] = 8
+    machine = machine_from_dict(values)
+    assert machine.ring is not None and machine.ring.bytes_per_cycle == 8.0

@@ -247,11 +247,11 @@ def test_engines_share_the_global_ringbus() -> None:
     need it."""
     slow = {"bytes_per_cycle": 0.5, "hop_cycles": 4.0}
     machine = small_machine(4, 1, ring=slow)
-    load = segments(4096) + transfer("nmp_load", 1, "mb0", DATA)
+    load = segments(2048) + f"li t4, {DATA}\nslli t5, a0, 11\nnmp_load 1, mb0, t4, t5\n"
     all_tles = receivers(0, 15)
     issue = instructions(all_tles + load)
     together = cycles(all_tles + load + wait(1, 4) + EXIT, machine)
-    least = issue + 16 + 4 * 4096 / 0.5 + 12 + EXIT_CYCLES
+    least = issue + 16 + 4 * 2048 / 0.5 + 12 + EXIT_CYCLES
     assert least <= together <= least + 16 * (56 + 128 / 1.5)
     alone = cycles(load + wait(1) + EXIT, machine)
     assert alone == pytest.approx(cycles(load + wait(1) + EXIT, small_machine(4, 1)))
@@ -295,9 +295,10 @@ def test_all_parts_of_a_tile_arrive_in_the_time_of_one() -> None:
 
 def test_statistics_by_layer() -> None:
     parts = [
-        segments(64) + receivers(0, 3) + transfer("nmp_load", 1, "mb0", DATA),
-        segments(32) + forward("nmp_forward", 0, 0),
-        receivers(0, 0) + forward("nmp_forward", 64, 0),
+        segments(64) + receivers(0, 3) + f"li t4, {DATA}\nslli t5, a0, 6\n"
+        + "nmp_load 1, mb0, t4, t5\n" + wait(1, 2),
+        segments(32) + "slli t4, a0, 5\nli t5, 0\nnmp_forward 1, t4, t5\n" + wait(1, 2),
+        receivers(0, 0) + forward("nmp_forward", 512, 0),
         "li t6, 1\n" + EXIT,
     ]
     layers = np.repeat([0, 1, 1, -1], [instructions(part) for part in parts]).astype(np.int32)
@@ -437,6 +438,32 @@ def test_a_forward_and_the_mac_unit(source: int, local: int, memory: str, ports:
         assert trap.code == TrapCode.HAZARD
         names = [memory] if ports == 2 else ["MB0", "MB2"]  # with one port it uses both
         assert any(f"{name} of core 0 while its MAC unit" in str(trap) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("receiving", "offset", "memory", "races"),
+    [
+        ((0, 1), 0, "mb0", True), ((0, 1), 60, "mb0", True), ((0, 1), 64, "mb0", False),
+        ((0, 1), 0, "mb1", False), ((0, 4), 0, "mb0", False), ((0, 7), 0, "mb0", True),
+        ((4, 1), 0, "mb0", False), ((2, 5), 8, "mb0", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tles", [0, 1, 3])
+def test_transfers_of_two_engines_to_the_same_bytes(
+    tles: int, receiving: tuple[int, int], offset: int, memory: str, races: bool
+) -> None:
+    """TLE 0 loads 64 bytes for two of its TLTs or more, TLE 1 sends to some of the machine."""
+    load = segments(64) + receivers(3, tles) + transfer("nmp_mload", 1, "mb0", DATA)
+    send = segments(64) + receivers(*receiving) + transfer("nmp_mload", 2, memory, DATA, offset)
+    text = f"li t0, 4\nbeq a0, t0, one\nbnez a0, end\n{load}{wait(1)}j end\none: {{}}{send}end: "
+    run(text.format(spin(400)) + EXIT, small_machine(3, 4))
+    if not races:
+        run(text.format("") + EXIT, small_machine(3, 4))
+        return
+    trap = trapped(text.format("") + EXIT, small_machine(3, 4))
+    assert trap.code == TrapCode.RACE and trap.instruction.startswith("nmp_mload")
+    core = 1 if receiving[0] == 2 else 0
+    assert f"bytes of MB0 of core {core} that" in str(trap) and "transfer of 0x8" in str(trap)
 
 
 def test_empty_transfers_disturb_nobody() -> None:
