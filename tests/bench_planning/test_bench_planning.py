@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvm_npu.bench_planning import __main__ as bench
-from tvm_npu.bench_planning import study
+from tvm_npu.bench_planning import scaling, study
 from tvm_npu.sim.machine import load_machine
 
 Run = Callable[..., tuple[int, str, str]]
@@ -132,7 +132,7 @@ def test_wrong_command_line(run: Run, arguments: tuple[str, ...], message: str) 
     assert message in err
 
 
-@pytest.mark.parametrize("option", ["--json", "--layers"])
+@pytest.mark.parametrize("option", ["--json", "--layers", "--plot"])
 def test_files_are_checked_before_the_work(run: Run, tmp_path: Path, option: str) -> None:
     code, out, err = run("--models", "lenet", option, tmp_path / "no" / "such.json")
     assert (code, out) == (1, "")
@@ -150,3 +150,41 @@ def test_best_of_several() -> None:
     calls = []
     assert study.best_seconds(lambda: calls.append(1)) >= 0
     assert len(calls) == study.REPEATS
+
+
+@pytest.mark.relay
+def test_scaling_of_lenet(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    path, drawing = tmp_path / "rows.json", tmp_path / "rows.svg"
+    monkeypatch.setattr(scaling.run_scaling, "__defaults__", ((28, 56), (0.5, 1.0)))
+    code, out, err = run(
+        "--scaling", "lenet", "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso",
+        "--json", path, "--plot", drawing,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(path.read_text())
+    assert [(row["input_size"], row["width"]) for row in rows] == [
+        (28, 0.5), (56, 0.5), (28, 1.0), (56, 1.0), (None, 1.0),
+    ]  # fmt: skip
+    small, large, planned = rows[2], rows[3], rows[4]
+    assert small["simulated_cycles"] < large["simulated_cycles"]
+    assert rows[0]["macs"] < small["macs"] < large["macs"]
+    assert small["predicted_cycles"] == pytest.approx(small["simulated_cycles"], rel=0.1)
+    assert small["bound_cycles"] < small["simulated_cycles"]
+    assert planned["simulated_cycles"] is None and planned["macs"] == small["macs"]
+    assert planned["distinct_layers"] == small["distinct_layers"] == 4
+    assert "simulated cycles grow as MACs" in out and "as published" in out
+    assert drawing.read_text().startswith("<?xml")
+
+
+def test_layers_are_not_for_scaling(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("--scaling", "--layers", tmp_path / "x.json")
+    assert (code, out) == (1, "")
+    assert "--layers is not for --scaling" in err
+
+
+def test_unknown_plot_format(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("--plot", tmp_path / "plans.doc")
+    assert code == 1
+    assert "its suffix must be one of .png, .svg, .pdf" in err

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tvm_npu.reproduce.cells import Cell
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce.measure import Breakdown
-from tvm_npu.reproduce.tso_plot import FORMATS, plot
+from tvm_npu.reproduce.tso_plot import plot
 from tvm_npu.reproduce.tso_published import COLUMNS, TITLES
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")

@@ -10,20 +10,25 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tvm_npu.bench_planning.brute_force import BruteForce, BruteForceError, load_brute_force
-from tvm_npu.bench_planning.study import run_study
+from tvm_npu.bench_planning.plots import plot
+from tvm_npu.bench_planning.scaling import SIZES, WIDTHS, ScalingRow, run_scaling
+from tvm_npu.bench_planning.scaling_report import plot_scaling, print_scaling
+from tvm_npu.bench_planning.study import LayerRow, Row, run_study
 from tvm_npu.bench_planning.tables import print_study
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.terminal import open_terminal
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.terminal import Terminal, open_terminal
 from tvm_npu.codegen.plan import planner_names
 from tvm_npu.models import names
+from tvm_npu.reproduce.drawing import FORMATS, check_plottable
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.tso_published import TITLES
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import Machine, load_machine, machine_names
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
-MACHINES = ("nmp-4x8",)
+MACHINES = ("nmp-4x8", "nmp-4x8-dual")
+SCALED = "mobilenet_v2"
 PLANNERS = ("tso", "tso-noburst", "exact")
 EPILOG = f"""\
 machines: {", ".join(machine_names())}, or a machine file
@@ -46,6 +51,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
     parser.add_argument("--layers", type=Path, metavar="FILE", help="the same for every layer")
     parser.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help=f"draw it ({', '.join('.' + one for one in FORMATS)}); needs matplotlib",
+    )  # fmt: skip
+    parser.add_argument(
         "--models", nargs="+", type=_model, metavar="NAME", default=list(TITLES),
         help=f"of: {', '.join(names())} (default: {' '.join(TITLES)})",
     )  # fmt: skip
@@ -57,6 +66,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--planners", nargs="+", type=_planner, metavar="NAME", default=list(PLANNERS),
         help=f"see below (default: {' '.join(PLANNERS)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scaling", nargs="?", type=_model, const=SCALED, metavar="NAME",
+        help=f"instead: how time grows when the network NAME (default: {SCALED}) is scaled from "
+        f"{SIZES[0]} to {SIZES[-1]} input pixels and from {WIDTHS[0]:g} to {WIDTHS[-1]:g} of its "
+        "width, and how planning time grows with the number of distinct layers of all --models",
     )  # fmt: skip
     return parser
 
@@ -83,16 +98,12 @@ def _machine(name: str) -> Machine:
 
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
-    for path in (options.json, options.layers):
+    for path in (options.json, options.layers, options.plot):
         if path is not None:
             check_writable(path)
+    if options.plot is not None:
+        check_plottable(options.plot)
     terminal = open_terminal()
-    brute_force: BruteForce | None = None
-    missing: str | None = None
-    try:
-        brute_force = load_brute_force()
-    except BruteForceError as error:
-        missing = str(error)
     models, machines, planners = (
         list(dict.fromkeys(chosen))
         for chosen in (options.models, options.machines, options.planners)
@@ -100,13 +111,55 @@ def run(options: argparse.Namespace) -> None:
     twice = [name for name, count in Counter(m.name for m in machines).items() if count > 1]
     if twice:
         raise CliError(f"two different machines are called {twice[0]!r}; rows would be mixed up")
+    if options.scaling is not None:
+        _scale(options, terminal, models, machines, planners)
+    else:
+        _measure(options, terminal, models, machines, planners)
+
+
+def _measure(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    models: list[str],
+    machines: list[Machine],
+    planners: list[str],
+) -> None:
+    brute_force: BruteForce | None = None
+    missing: str | None = None
+    try:
+        brute_force = load_brute_force()
+    except BruteForceError as error:
+        missing = str(error)
     with terminal.steps() as steps:
         study = run_study(models, machines, planners, brute_force, steps)
-    if options.json is not None:
-        write_json(options.json, [asdict(row) for row in study.rows])
-    if options.layers is not None:
-        write_json(options.layers, [asdict(row) for row in study.layers])
+    _write(options.json, study.rows)
+    _write(options.layers, study.layers)
+    if options.plot is not None:
+        write_bytes(options.plot, plot(study, options.plot.suffix[1:].lower()))
     print_study(terminal.out, study, missing)
+
+
+def _scale(
+    options: argparse.Namespace,
+    terminal: Terminal,
+    models: list[str],
+    machines: list[Machine],
+    planners: list[str],
+) -> None:
+    if options.layers is not None:
+        raise CliError("--layers is not for --scaling, which has one row a network")
+    with terminal.steps() as steps:
+        rows = run_scaling(options.scaling, models, machines, planners, steps)
+    _write(options.json, rows)
+    if options.plot is not None:
+        write_bytes(options.plot, plot_scaling(rows, options.plot.suffix[1:].lower()))
+    print_scaling(terminal.out, rows)
+
+
+def _write(path: Path | None, rows: Sequence[Row | LayerRow | ScalingRow]) -> None:
+    """Flat objects."""
+    if path is not None:
+        write_json(path, [asdict(row) for row in rows])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

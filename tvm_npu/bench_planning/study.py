@@ -91,8 +91,12 @@ class Case:
         return cycles / self.machine.frequency_mhz
 
     @property
+    def bound_cycles(self) -> float:
+        return sum(layer.bound_cycles(self.top) for layer in self.layers)
+
+    @property
     def bound_us(self) -> float:
-        return self.us(sum(layer.bound_cycles(self.top) for layer in self.layers))
+        return self.us(self.bound_cycles)
 
 
 @dataclass(frozen=True)
@@ -164,12 +168,12 @@ def run_case(case: Case, chosen: Planner) -> tuple[Measurement, float]:
     except CodegenError as error:
         where = f"model {case.model!r}, machine {case.machine.name!r}, planner {chosen.name!r}"
         raise ReproductionError(f"{where}: {error}") from error
+    return measured, plan_seconds(chosen, case.distinct, case.machine)
 
-    def plan() -> None:
-        for problem in case.distinct:
-            chosen.plan(problem, case.machine)
 
-    return measured, best_seconds(plan)
+def plan_seconds(chosen: Planner, problems: Sequence[ConvProblem], machine: Machine) -> float:
+    """Planning every one of ``problems``, once the planner is warm."""
+    return best_seconds(lambda: [chosen.plan(problem, machine) for problem in problems])
 
 
 def best_seconds(work: Callable[[], object]) -> float:

@@ -12,12 +12,13 @@ from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.terminal import Steps, open_terminal
 from tvm_npu.reproduce.cells import Cell
+from tvm_npu.reproduce.drawing import FORMATS, check_plottable
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.measure import Breakdown, measure
 from tvm_npu.reproduce.networks import Network, prepare
 from tvm_npu.reproduce.strategy import DENSE_PLANNER, ForConvolutions
 from tvm_npu.reproduce.tables import print_reproduction
-from tvm_npu.reproduce.tso_plot import FORMATS, check_plottable, plot
+from tvm_npu.reproduce.tso_plot import plot
 from tvm_npu.reproduce.tso_published import COLUMNS, MACHINE, TITLES, Column, published_us
 from tvm_npu.sim.machine import Precision, load_machine
 

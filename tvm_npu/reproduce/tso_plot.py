@@ -2,65 +2,34 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from tvm_npu.reproduce.cells import Cell, SpeedUp, models_of, speed_ups
-from tvm_npu.reproduce.errors import ReproductionError
-from tvm_npu.reproduce.measure import Breakdown
+from tvm_npu.reproduce.drawing import render, stack
 from tvm_npu.reproduce.tables import Breakdowns
 from tvm_npu.reproduce.tso_published import BURST, COLUMNS, NO_BURST, TITLES
 
-FORMATS = ("png", "svg", "pdf")
-_WITHOUT_DATE: dict[str, dict[str, Any]] = {
-    "png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None},
-}  # fmt: skip
 PAPER, OURS = "0.65", "tab:blue"
 SPEED_UP_PANELS = (
     ("Figure 8: over no burst", "model"),
     ("Figure 12: over fixed TLE slicing", "TLE slicing"),
     ("Figure 13: over fixed TLT schedule", "TLT schedule"),
 )
-PARTS: tuple[tuple[str, str, Callable[[Breakdown], float]], ...] = (
-    ("load", "tab:blue", lambda one: one.load_cycles),
-    ("store", "tab:orange", lambda one: one.store_cycles),
-    ("MAC", "tab:green", lambda one: one.mac_cycles),
-    ("other", "0.75", lambda one: one.other_cycles),
-)
-
-
-def check_plottable(path: Path) -> None:
-    """Raises ReproductionError when there is no matplotlib or no such format: better before the
-    work than after it."""
-    if path.suffix[1:].lower() not in FORMATS:
-        raise ReproductionError(
-            f"cannot plot to {str(path)!r}: its suffix must be one of "
-            f"{', '.join('.' + one for one in FORMATS)}"
-        )
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ReproductionError("plots need matplotlib: pip install '.[plot]'") from error
 
 
 def plot(cells: Sequence[Cell], breakdowns: Breakdowns, file_format: str) -> bytes:
     """The drawing as a file of one of FORMATS; equal input gives equal bytes."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
     models = models_of(cells)
-    with matplotlib.rc_context({"svg.hashsalt": "tvm-npu", "font.size": 8}):
-        figure = Figure(figsize=(max(11.0, 3.4 * len(models)), 11.0), layout="constrained")
+
+    def draw(figure: Any) -> None:
         rows = figure.subfigures(3, 1, height_ratios=(1.0, 1.0, 0.9), squeeze=False)
         times, gains, parts = rows[:, 0]
         _times(times, cells, models)
         _speed_ups(gains, speed_ups(cells, BURST.head), models)
         _breakdowns(parts, breakdowns, models)
-        data = io.BytesIO()
-        figure.savefig(data, format=file_format, metadata=_WITHOUT_DATE[file_format], dpi=120)
-    return data.getvalue()
+
+    return render(draw, (max(11.0, 3.4 * len(models)), 11.0), file_format)
 
 
 def _pairs(axes: Any, labels: Sequence[str], paper: Sequence[float], ours: Sequence[float]) -> None:
@@ -104,11 +73,7 @@ def _breakdowns(figure: Any, breakdowns: Breakdowns, models: Sequence[str]) -> N
     for axes, model in zip(row, models, strict=True):
         own = {head: one for (name, head), one in breakdowns.items() if name == model}
         whole = own.get(NO_BURST.head, next(iter(own.values()))).total_cycles
-        bottoms = [0.0] * len(own)
-        for label, color, part in PARTS:
-            heights = [100 * part(one) / whole for one in own.values()]
-            axes.bar(list(own), heights, bottom=bottoms, color=color, label=label)
-            bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
+        stack(axes, list(own), list(own.values()), whole)
         axes.set_title(TITLES[model])
         axes.tick_params(axis="x", labelrotation=45)
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside right upper")
