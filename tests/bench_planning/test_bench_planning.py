@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tvm_npu.bench_planning import __main__ as bench
-from tvm_npu.bench_planning import scaling, study
+from tvm_npu.bench_planning import study
 from tvm_npu.sim.machine import load_machine
 
 Run = Callable[..., tuple[int, str, str]]
@@ -82,7 +82,9 @@ def test_without_a_compiler(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     monkeypatch.setenv("CC", "no-such-compiler")
     path = tmp_path / "rows.json"
-    code, out, _ = run("--models", "lenet", "--planners", "tso", "--json", path)
+    code, out, _ = run(
+        "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso", "--json", path
+    )
     assert code == 0
     assert [row["brute_force_s"] for row in json.loads(path.read_text())] == [None]
     assert "not measured: brute force needs a C compiler; not found: CC = 'no-such-" in out
@@ -157,7 +159,8 @@ def test_scaling_of_lenet(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     path, drawing = tmp_path / "rows.json", tmp_path / "rows.svg"
-    monkeypatch.setattr(scaling.run_scaling, "__defaults__", ((28, 56), (0.5, 1.0)))
+    monkeypatch.setattr(bench, "SIZES", (28, 56))
+    monkeypatch.setattr(bench, "WIDTHS", (0.5, 1.0))
     code, out, err = run(
         "--scaling", "lenet", "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso",
         "--json", path, "--plot", drawing,

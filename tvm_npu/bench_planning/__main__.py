@@ -149,7 +149,7 @@ def _scale(
     if options.layers is not None:
         raise CliError("--layers is not for --scaling, which has one row a network")
     with terminal.steps() as steps:
-        rows = run_scaling(options.scaling, models, machines, planners, steps)
+        rows = run_scaling(options.scaling, models, machines, planners, SIZES, WIDTHS, steps)
     _write(options.json, rows)
     if options.plot is not None:
         write_bytes(options.plot, plot_scaling(rows, options.plot.suffix[1:].lower()))

@@ -44,9 +44,9 @@ def run_scaling(
     planned: Sequence[str],
     machines: Sequence[Machine],
     planners: Sequence[str],
+    sizes: Sequence[int],
+    widths: Sequence[float],
     steps: Steps,
-    sizes: Sequence[int] = SIZES,
-    widths: Sequence[float] = WIDTHS,
 ) -> tuple[ScalingRow, ...]:
     """``model`` simulated at every size and width, values checked; ``planned`` networks planned at
     their published sizes, one by one and together. Raises ReproductionError as `run_study` does."""
