@@ -141,11 +141,20 @@ class Assign:
 
 @dataclass(frozen=True)
 class Minimum:
-    """variable = min(limit, value)."""
+    """variable = max(0, min(limit, value))."""
 
     variable: Variable
     limit: int
     value: Affine
+
+
+@dataclass(frozen=True)
+class Product:
+    """variable = left * right, for products that are not affine."""
+
+    variable: Variable
+    left: Affine
+    right: Affine
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,7 @@ class Loop:
     body: tuple[Node, ...]
 
 
-Node = Transfer | Compute | Semaphore | Assign | Minimum | If | Loop
+Node = Transfer | Compute | Semaphore | Assign | Minimum | Product | If | Loop
 Nodes = tuple[Node, ...]
 
 
@@ -205,6 +214,28 @@ def when(
     if never:
         return otherwise
     return (If(value, relation, then, otherwise),) if then or otherwise else ()
+
+
+def product(name: str, left: Affine, right: Affine) -> tuple[Affine, Nodes]:
+    """left * right as an operand, and the command that makes it where it is not affine."""
+    if left.is_constant or right.is_constant:
+        constant, other = (left, right) if left.is_constant else (right, left)
+        return other * constant.constant, ()
+    variable = Variable(name, min(0, left.low * right.high), left.high * right.high)
+    return Affine.of(variable), (Product(variable, left, right),)
+
+
+def clamped(name: str, limit: int, value: Affine) -> tuple[Affine, Nodes]:
+    """max(0, min(limit, value)) as an operand, and the command that makes it where bounds do not
+    decide."""
+    if 0 <= value.low and value.high <= limit:
+        return value, ()
+    if value.high <= 0:
+        return Affine(), ()
+    if value.low >= limit:
+        return Affine(constant=limit), ()
+    variable = Variable(name, max(0, min(limit, value.low)), min(limit, value.high))
+    return Affine.of(variable), (Minimum(variable, limit, value),)
 
 
 def registers(values: dict[MacRegister, Operand]) -> tuple[tuple[MacRegister, Affine], ...]:
@@ -247,6 +278,9 @@ def operands(node: Node) -> Iterator[Affine]:
         yield node.count
     elif isinstance(node, Assign | Minimum):
         yield node.value
+    elif isinstance(node, Product):
+        yield node.left
+        yield node.right
     elif isinstance(node, If):
         yield node.condition
     else:
@@ -257,7 +291,7 @@ def assigned(nodes: Nodes) -> frozenset[Variable]:
     """The variables that a tree changes."""
     found: set[Variable] = set()
     for node in walk(nodes):
-        if isinstance(node, Assign | Minimum):
+        if isinstance(node, Assign | Minimum | Product):
             found.add(node.variable)
         elif isinstance(node, Loop):
             found.add(node.index)
@@ -285,7 +319,11 @@ def _lines(node: Node, indent: str) -> str:
     if isinstance(node, Assign):
         return f"{indent}{node.variable.name} = {node.value}\n"
     if isinstance(node, Minimum):
-        return f"{indent}{node.variable.name} = min({node.limit}, {node.value})\n"
+        floor = "max(0, " if node.value.low < 0 else ""
+        end = ")" if floor else ""
+        return f"{indent}{node.variable.name} = {floor}min({node.limit}, {node.value}){end}\n"
+    if isinstance(node, Product):
+        return f"{indent}{node.variable.name} = ({node.left}) * ({node.right})\n"
     if isinstance(node, Semaphore):
         return f"{indent}{node.action} {node.level.name} {node.number} by {node.count}\n"
     operands = ", ".join(f"{r.name.lower()}={v}" for r, v in node.registers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,16 @@ from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
     FixedGraph,
-    FixedLayer,
     FixedPad,
     FixedPool,
 )
 from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.nmp.commands import Affine, Assign, listing, when
+from tvm_npu.codegen.nmp.commands import Affine, Assign, listing
 from tvm_npu.codegen.nmp.conventions import (
     CORE,
     PENDING_STORES,
     TLT,
     barrier,
-    free_in,
-    wait_in_free,
     wait_store,
 )
 from tvm_npu.codegen.nmp.convolution import convolution
@@ -33,8 +30,9 @@ from tvm_npu.codegen.nmp.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.parameters import Location
-from tvm_npu.codegen.nmp.planning import PlannedLayer, kind_of, plan_layers
+from tvm_npu.codegen.nmp.planning import Plan, PlannedLayer, kind_of, plan_layers
 from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
+from tvm_npu.codegen.nmp.weights import arranged
 from tvm_npu.codegen.nmp.windows import elementwise, window
 from tvm_npu.codegen.plan import NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
@@ -76,15 +74,20 @@ class Generated:
         text = ""
         for planned, code in zip(self.layers, self.codes, strict=True):
             words = " ".join(variable.name for variable in code.parameters.variables)
-            choices = {
-                name: value
-                for name, value in asdict(planned.plan).items()
-                if name not in ("prediction", "cycles", "planner")
-            }
-            plan = ", ".join(f"{name} {value}" for name, value in choices.items())
+            plan = ", ".join(f"{name} {value}" for name, value in choices(planned.plan).items())
             text += f"{kind_of(planned.layer)} {planned.layer.name}: {plan}\n"
             text += f"  words: {words}\n{listing(code.nodes, '  ')}"
         return text
+
+
+def choices(plan: Plan) -> dict[str, object]:
+    """What a plan chooses, defaults of optional choices left out."""
+    return {
+        field.name: getattr(plan, field.name)
+        for field in fields(plan)
+        if field.name not in ("prediction", "cycles", "planner")
+        and (field.default is MISSING or getattr(plan, field.name) != field.default)
+    }
 
 
 def compile_fixed(
@@ -119,7 +122,7 @@ def generate(
     constants = _Constants(fixed.element_bytes)
     codes = []
     for one in planned:
-        operands = constants.operands(one.layer, storage)
+        operands = constants.operands(one, storage, machine)
         codes.append(_code(one, storage.shapes, machine, operands))
     return Generated(storage, planned, tuple(codes), bytes(constants.data), chosen.name)
 
@@ -159,14 +162,17 @@ class _Constants:
         self.data.extend(array.astype(dtype).tobytes())
         return location
 
-    def operands(self, layer: FixedLayer, storage: Storage) -> Operands:
+    def operands(self, one: PlannedLayer, storage: Storage, machine: Machine) -> Operands:
         def at(tensor: str) -> Location:
             return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
 
+        layer = one.layer
         weight = bias = None
         if isinstance(layer, FixedConv):
+            assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
             name = f"layer {layer.name!r}"
-            weight = self.add(layer.weight, self.element_type, f"{name}, weights")
+            values = arranged(layer.weight, one.plan, one.problem, machine)
+            weight = self.add(values, self.element_type, f"{name}, weights")
             bias = self.add(layer.bias, np.dtype("<i4"), f"{name}, biases")
         inputs = tuple(at(tensor) for tensor in layer.inputs)
         return Operands(inputs, at(layer.output), weight, bias)
@@ -254,7 +260,7 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
     line_words = sum(len(code.parameters.variables) for code in generated.codes)
     lowering.find_line(line_words)
     lowering.bind(PENDING_STORES)
-    lowering.run((Assign(PENDING_STORES, Affine()), *free_in()))
+    lowering.run((Assign(PENDING_STORES, Affine()),))
     ranges = []
     pairs = zip(generated.layers, generated.codes, strict=True)
     for index, (planned, code) in enumerate(pairs):
@@ -267,7 +273,7 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
         lowering.run_layer(tuple(words), (*code.nodes, *(() if last else barrier(cores))))
         ranges.append((begin, lowering.builder.position))
     lowering.begin_layer(-1)
-    lowering.run((*wait_store(), *when(TLT, "==", (wait_in_free(tlts),))))
+    lowering.run(wait_store())
     lowering.exit()
     return lowering.finish(), ranges
 

@@ -20,52 +20,36 @@ from tvm_npu.codegen.nmp.conventions import (
     IN_ARRIVED,
     MAC_DONE,
     SECOND_ARRIVED,
+    START,
     STORE_DONE,
     W_ARRIVED,
+    OnChip,
     activation,
     box_transfer,
     run_transfer,
     segments_transfer,
     wait,
 )
-from tvm_npu.codegen.nmp.layer import Operands, require_fit
+from tvm_npu.codegen.nmp.layer import Operands
 from tvm_npu.codegen.nmp.parameters import LayerParameters
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.codegen.nmp.shares import core_shares
+from tvm_npu.codegen.nmp.weights import weight_runs
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.isa.xnmp import Initialise, MacRegister, Memory, VectorOp
 from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.streams import Stream
 
 BIAS_BYTES = 4
+ZERO = Affine()
 
 
 @dataclass(frozen=True)
-class CoreShare:
-    """What one core works on. ``items`` are filters of a group (multicast) or groups (grouped);
-    ``most_items`` is the largest count among the TLTs of the TLE."""
+class MostExtents:
+    """The most rows, columns and filters that one core works on."""
 
-    first_row: int
     rows: int
-    first_item: int
-    items: int
-    most_items: int
-
-
-def core_shares(plan: ConvPlan, rows: int, items: int, machine: Machine) -> list[CoreShare]:
-    """Rows and items of every core; TLEs that the plan does not use get nothing."""
-    tlts = machine.cores.tlts_per_tle
-    result = []
-    for core in range(machine.core_count):
-        tle, tlt = divmod(core, tlts)
-        row_slice, item_slice = divmod(tle, plan.filter_slices)
-        first_row, row_count = slice_of(rows, plan.row_slices, min(row_slice, plan.row_slices))
-        begin, count = slice_of(items, plan.filter_slices, item_slice)
-        if row_slice >= plan.row_slices or row_count == 0 or count == 0:
-            result.append(CoreShare(0, 0, 0, 0, 0))
-            continue
-        first, own = share(count, tlts, tlt)
-        most = share(count, tlts, 0)[1]
-        result.append(CoreShare(first_row, row_count, begin + first, own, most))
-    return result
+    columns: int
+    filters: int
 
 
 class ConvolutionTiles:
@@ -88,55 +72,76 @@ class ConvolutionTiles:
         self.flat_in = problem.in_rows * problem.in_columns == 1 and problem.kernel == (1, 1)
         self.flat_in = self.flat_in and problem.padding == (0, 0, 0, 0)
         self.flat_out = problem.rows * problem.columns == 1
-        items = problem.groups if plan.mode == "grouped" else self.filters
-        self.shares = core_shares(plan, problem.rows, items, machine)
-        grouped = plan.mode == "grouped"
+        is_whole = plan.tile_r >= problem.rows and plan.tile_c >= problem.columns
+        places = plan.row_slices * plan.column_slices * plan.tlt_rows * plan.tlt_columns
+        self.merges_out = plan.merges_planes and is_whole and places == 1
+        self.merges_in = self.merges_out and (
+            (problem.in_tile_rows(problem.rows), problem.in_tile_columns(problem.columns))
+            == (problem.in_rows, problem.in_columns)
+            and problem.padding == (0, 0, 0, 0)
+        )
+        self.is_grouped = plan.mode == "grouped"
+        items = problem.groups if self.is_grouped else self.filters
+        item_filters = self.filters if self.is_grouped else 1
+        self.shares = core_shares(plan, problem.rows, problem.columns, items, machine)
+        idle = [self.is_grouped and one is not None and not one.items for one in self.shares.cores]
         self.parameters = LayerParameters(
-            [(one.items if grouped else one.most_items) > 0 for one in self.shares]
+            [active and not none for active, none in zip(self.shares.active, idle, strict=True)]
         )
         if operands.weight is None or operands.bias is None:
             raise EmitError(f"layer {layer.name!r}: no weights")
         number, address = self.parameters.number, self.parameters.address
-        self.first_row = number("first_row", [one.first_row for one in self.shares])
-        self.rows = number("rows", [one.rows for one in self.shares])
-        self.first_item = number("first_item", [one.first_item for one in self.shares])
-        self.items = number("items", [one.items for one in self.shares])
-        self.most_items = self.items
-        if not grouped and any(one.items != one.most_items for one in self.shares):
-            self.most_items = number("most_items", [one.most_items for one in self.shares])
-        item_filters = self.filters if plan.mode == "grouped" else 1
+        values = self.shares.values
+        self.first_row = number("first_row", values(lambda one: one.first_row))
+        self.rows = number("rows", values(lambda one: one.rows))
+        self.first_column = number("first_column", values(lambda one: one.first_column))
+        self.columns = number("columns", values(lambda one: one.columns))
+        self.first_item = number("first_item", values(lambda one: one.first_item))
+        self.items = number("items", values(lambda one: one.items))
+        self.most = MostExtents(
+            max(values(lambda one: one.rows)),
+            max(values(lambda one: one.columns)),
+            max(values(lambda one: one.items)) * item_filters,
+        )
         self.in_address = address("in_address", operands.inputs[0])
         weight, bias = operands.weight, operands.bias
-        self.w_address = address(
-            "w_address",
-            [weight.plus(s.first_item * item_filters * self.filter_bytes) for s in self.shares],
-        )
+        runs = weight_runs(plan, problem, self.shares)
+        self.w_address = address("w_address", [weight.plus(offset) for offset in runs])
         self.bias_address = address(
             "bias_address",
-            [bias.plus(s.first_item * item_filters * BIAS_BYTES) for s in self.shares],
+            [
+                bias.plus(first * item_filters * BIAS_BYTES)
+                for first in values(lambda one: one.first_item)
+            ],
         )
         self.out_address = address("out_address", operands.output)
         self.residual_address = None
         if problem.has_residual:
             self.residual_address = address("residual_address", operands.inputs[1])
-        self._require_fit(item_filters)
 
-    def _require_fit(self, item_filters: int) -> None:
-        problem, plan, name = self.problem, self.plan, self.layer.name
-        most = max((one.most_items for one in self.shares), default=0) * item_filters
-        tile_m = most if plan.schedule == "IS" else min(plan.tile_m, most)
-        groups = -(-tile_m // self.filters) if plan.mode == "grouped" else 1
-        in_rows = problem.in_tile_rows(min(plan.tile_r, problem.rows))
-        in_columns = problem.in_tile_columns(min(plan.tile_c, problem.columns))
-        in_bytes = groups * plan.tile_n * in_rows * in_columns * self.size
-        depth = self.channels if plan.schedule == "WS" else plan.tile_n
-        out_elements = tile_m * min(plan.tile_r, problem.rows) * min(plan.tile_c, problem.columns)
-        require_fit(name, "the IN tile", in_bytes, self.machine, "mb0")
-        require_fit(name, "the W tile", tile_m * depth * self.taps * self.size, self.machine, "mb1")
-        require_fit(name, "the OUT tile", out_elements * self.size, self.machine, "mb2")
-        require_fit(name, "the biases of one TLT", most * BIAS_BYTES, self.machine, "bias")
-        if problem.has_residual:
-            require_fit(name, "the residual tile", out_elements * self.size, self.machine, "mb0")
+    @property
+    def tile(self) -> tuple[int, int, int, int]:
+        """The largest tile that occurs: filters, channels, rows, columns."""
+        plan, most = self.plan, self.most
+        return (
+            most.filters if plan.schedule == "IS" else min(plan.tile_m, most.filters),
+            min(plan.tile_n, self.channels),
+            min(plan.tile_r, most.rows),
+            min(plan.tile_c, most.columns),
+        )
+
+    def tile_bytes(self) -> tuple[int, int, int]:
+        """Bytes of the largest IN, W and OUT tiles."""
+        filters, channels, rows, columns = self.tile
+        groups = -(-filters // self.filters) if self.is_grouped else 1
+        problem = self.problem
+        in_elements = problem.in_tile_rows(rows) * problem.in_tile_columns(columns)
+        depth = self.channels if self.plan.schedule == "WS" else channels
+        return (
+            groups * channels * in_elements * self.size,
+            filters * depth * self.taps * self.size,
+            filters * rows * columns * self.size,
+        )
 
     def over_places(self, body: Callable[[Affine, Affine, Affine, Affine], Nodes]) -> Nodes:
         """Row and column tiles; ``body`` gets (row, rows, column, columns) of the OFM."""
@@ -144,8 +149,8 @@ class ConvolutionTiles:
         return loop(
             "row", self.rows, plan.tile_r,
             lambda r, rows: loop(
-                "column", self.problem.columns, plan.tile_c,
-                lambda c, columns: body(self.first_row + r, rows, c, columns),
+                "column", self.columns, plan.tile_c,
+                lambda c, columns: body(self.first_row + r, rows, self.first_column + c, columns),
             ),
         )  # fmt: skip
 
@@ -167,20 +172,22 @@ class ConvolutionTiles:
         rows: Affine,
         column: Affine,
         columns: Affine,
+        on_chip: OnChip = START,
     ) -> Transfer:
         """The IN tile under OUT rows and columns; ``mnemonic`` nmp_load or nmp_mload."""
         problem = self.problem
-        if self.flat_in:
+        if self.flat_in or self.merges_in:
+            channel_bytes = problem.in_rows * problem.in_columns * self.size
             return run_transfer(
-                mnemonic, Stream.IN, Memory.MB0, self.in_address + channel * self.size,
-                IN_ARRIVED, channels * self.size, self.size,
+                mnemonic, Stream.IN, Memory.MB0, self.in_address + channel * channel_bytes,
+                IN_ARRIVED, channels * channel_bytes, self.size, on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED,
             (problem.channels, problem.in_rows, problem.in_columns),
             (channel, self.in_start(0, row), self.in_start(1, column)),
             (channels, self.in_extent(0, rows), self.in_extent(1, columns)),
-            self.size, fill=0,
+            self.size, fill=0, on_chip=on_chip,
         )  # fmt: skip
 
     def out_transfer(
@@ -192,6 +199,7 @@ class ConvolutionTiles:
         rows: Affine,
         column: Affine,
         columns: Affine,
+        on_chip: OnChip = START,
     ) -> Transfer:
         """The store of the OUT tile, or the load of the residual tile that is added to it."""
         problem = self.problem
@@ -201,16 +209,17 @@ class ConvolutionTiles:
         stream = Stream.RESIDUAL if load else Stream.OUT
         semaphore = SECOND_ARRIVED if load else STORE_DONE
         mnemonic = "nmp_load" if load else "nmp_store"
-        if self.flat_out:
+        if self.flat_out or self.merges_out:
+            plane_bytes = problem.rows * problem.columns * self.size
             return run_transfer(
-                mnemonic, stream, memory, address + filter_ * self.size, semaphore,
-                filters * self.size, self.size,
+                mnemonic, stream, memory, address + filter_ * plane_bytes, semaphore,
+                filters * plane_bytes, self.size, on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", stream, memory, address, semaphore,
             (problem.filters, problem.rows, problem.columns),
             (filter_, row, column), (filters, rows, columns), self.size,
-            fill=0 if load else None,
+            fill=0 if load else None, on_chip=on_chip,
         )  # fmt: skip
 
     def load_biases(self, address: Affine, filters: Affine) -> Nodes:
@@ -220,15 +229,23 @@ class ConvolutionTiles:
         )  # fmt: skip
         return (transfer, wait(SECOND_ARRIVED))
 
-    def load_weights(self, address: Affine, filters: Affine, channels: Affine) -> Transfer:
-        """The W tile: one segment a filter, or one in all when it has all channels."""
+    def load_weights(
+        self,
+        mnemonic: str,
+        address: Affine,
+        filters: Affine,
+        channels: Affine,
+        on_chip: OnChip = START,
+    ) -> Transfer:
+        """A W tile or some filters of one: a segment a filter, or one in all where they lie one
+        behind the other."""
         segments: tuple[Operand, Operand, Operand]
         if channels == Affine.of(self.channels):
             segments = (1, filters * self.filter_bytes, 0)
         else:
             segments = (filters, channels * (self.taps * self.size), self.filter_bytes)
         return segments_transfer(
-            "nmp_load", Stream.WEIGHT, Memory.MB1, address, W_ARRIVED, segments, self.size
+            mnemonic, Stream.WEIGHT, Memory.MB1, address, W_ARRIVED, segments, self.size, on_chip
         )
 
     def multiply(
@@ -242,13 +259,14 @@ class ConvolutionTiles:
         groups: Affine,
         rows: Affine,
         columns: Affine,
+        in_offset: Affine = ZERO,
     ) -> Compute:
         """nmp_conv2d or nmp_percept on the tiles in MB0 and MB1; ``bias`` is the index of the
         tile's first bias in the bias buffer."""
         problem = self.problem
         values: dict[MacRegister, Operand] = {
             **out,
-            MacRegister.IN_ADDRESS: 0,
+            MacRegister.IN_ADDRESS: in_offset,
             MacRegister.IN_CHANNELS: channels,
             MacRegister.W_ADDRESS: w_offset,
             MacRegister.W_PITCH: w_pitch,
@@ -269,10 +287,12 @@ class ConvolutionTiles:
         }
         return Compute("nmp_conv2d", int(initialise), MAC_DONE, registers(values))
 
-    def add_residual(self, out: dict[MacRegister, Operand], load: Transfer) -> Nodes:
+    def add_residual(
+        self, out: dict[MacRegister, Operand], load: Transfer, in_offset: Affine = ZERO
+    ) -> Nodes:
         values = {
             **out,
-            MacRegister.IN_ADDRESS: 0,
+            MacRegister.IN_ADDRESS: in_offset,
             MacRegister.SHIFT_A: self.layer.accumulator_shift,
             MacRegister.SHIFT_B: self.layer.residual_shift,
         }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.commands import (
     ONE,
     Affine,
     Assign,
     Compute,
+    If,
     Nodes,
     Operand,
     Semaphore,
@@ -22,29 +25,20 @@ from tvm_npu.sim.streams import Stream
 
 MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED = range(1, 7)
 """Semaphores of a TLT. SECOND: a residual, a second operand, biases; RELEASED: layer barrier."""
-IN_FREE = 1
-"""TLE semaphore: every TLT adds 1 when it no longer needs its IN buffer (MB0)."""
 ARRIVED = 1
 """Global semaphore: every core adds 1 when it has finished a layer."""
+IN_FREE, IN_GO, W_FREE, W_GO = (2, 3), 4, (5, 6), 7
+"""Semaphores of a TLE, or global ones: `shared_buffer`."""
 
 CORE = Variable("core", 0, 511)
 TLT = Variable("tlt", 0, 31)
-PENDING_STORES = Variable("pending_stores", 0, 1)
+PENDING_STORES = Variable("pending_stores", 0, 2)
 """Stores of this TLT that it has not waited for yet."""
 
 
 def wait(number: int, count: Operand = 1) -> Semaphore:
     """Waits for ``count`` of a semaphore of the own TLT."""
     return Semaphore("wait", Level.TLT, number, Affine.of(count))
-
-
-def free_in() -> Nodes:
-    """This TLT no longer needs its IN buffer."""
-    return (Semaphore("signal", Level.TLE, IN_FREE),)
-
-
-def wait_in_free(tlts: int) -> Semaphore:
-    return Semaphore("wait", Level.TLE, IN_FREE, Affine.of(tlts))
 
 
 def wait_store() -> Nodes:
@@ -54,6 +48,16 @@ def wait_store() -> Nodes:
 
 def stored() -> Nodes:
     return (Assign(PENDING_STORES, ONE),)
+
+
+def wait_older_store() -> Nodes:
+    """The half of MB2 that was stored from first may be overwritten: at most one store is left."""
+    older = Affine.of(PENDING_STORES) - 1
+    return (If(older, ">", (wait(STORE_DONE), Assign(PENDING_STORES, ONE))),)
+
+
+def stored_one_more() -> Nodes:
+    return (Assign(PENDING_STORES, Affine.of(PENDING_STORES) + 1),)
 
 
 def barrier(core_count: int) -> Nodes:
@@ -71,6 +75,27 @@ def barrier(core_count: int) -> Nodes:
     )
 
 
+@dataclass(frozen=True)
+class OnChip:
+    """Where in its memories a transfer goes: ``offset`` in bytes (elements in MB2), and who gets a
+    load: bit masks of TLTs in a TLE and of TLEs, 0 for what the instruction says by itself."""
+
+    offset: Affine = Affine()
+    tlts: Operand = 0
+    tles: Operand = 0
+
+    def registers(self, mnemonic: str) -> dict[DmaRegister, Operand]:
+        if "load" not in mnemonic:
+            return {}
+        values: dict[DmaRegister, Operand] = {DmaRegister.RECEIVER_TLES: self.tles}
+        if "mload" in mnemonic:
+            values[DmaRegister.RECEIVER_TLTS] = self.tlts
+        return values
+
+
+START = OnChip()
+
+
 def run_transfer(
     mnemonic: str,
     stream: Stream,
@@ -79,10 +104,12 @@ def run_transfer(
     semaphore: int,
     byte_count: Operand,
     element_bytes: int,
+    on_chip: OnChip = START,
 ) -> Transfer:
-    """One contiguous run, to or from the start of ``memory``."""
+    """One contiguous run."""
+    segments = (1, byte_count, 0)
     return segments_transfer(
-        mnemonic, stream, memory, address, semaphore, (1, byte_count, 0), element_bytes
+        mnemonic, stream, memory, address, semaphore, segments, element_bytes, on_chip
     )
 
 
@@ -94,6 +121,7 @@ def segments_transfer(
     semaphore: int,
     segments: tuple[Operand, Operand, Operand],
     element_bytes: int,
+    on_chip: OnChip = START,
 ) -> Transfer:
     """``segments`` = (number, bytes of each, bytes from one to the next in DRAM)."""
     values: dict[DmaRegister, Operand] = {
@@ -101,8 +129,10 @@ def segments_transfer(
         DmaRegister.SEGMENTS: segments[0],
         DmaRegister.SEGMENT_BYTES: segments[1],
         DmaRegister.SEGMENT_STRIDE: segments[2],
+        **on_chip.registers(mnemonic),
     }
-    return Transfer(mnemonic, stream, memory, address, Affine(), semaphore, dma_registers(values))
+    demanded = dma_registers(values)
+    return Transfer(mnemonic, stream, memory, address, on_chip.offset, semaphore, demanded)
 
 
 def box_transfer(
@@ -116,6 +146,7 @@ def box_transfer(
     box: tuple[Operand, Operand, Operand],
     element_bytes: int,
     fill: int | None = None,
+    on_chip: OnChip = START,
 ) -> Transfer:
     """A box of a (C, H, W) tensor at ``address``; ``fill`` is what loads see outside of it."""
     channels, rows, columns = tensor
@@ -132,19 +163,25 @@ def box_transfer(
         DmaRegister.BOX_CHANNELS: box[0],
         DmaRegister.BOX_ROWS: box[1],
         DmaRegister.BOX_COLUMNS: box[2],
+        **on_chip.registers(mnemonic),
     }
     if fill is not None:
         values[DmaRegister.FILL] = fill
-    return Transfer(mnemonic, stream, memory, address, Affine(), semaphore, dma_registers(values))
+    demanded = dma_registers(values)
+    return Transfer(mnemonic, stream, memory, address, on_chip.offset, semaphore, demanded)
 
 
 def out_registers(
-    channels: Operand, rows: Operand, columns: Operand, element_bytes: int
+    channels: Operand,
+    rows: Operand,
+    columns: Operand,
+    element_bytes: int,
+    address: Operand = 0,
 ) -> dict[MacRegister, Operand]:
-    """The OUT tile, as all MAC instructions see it."""
+    """The OUT tile, as all MAC instructions see it; ``address`` in elements."""
     return {
         MacRegister.ELEMENT_BYTES: element_bytes,
-        MacRegister.OUT_ADDRESS: 0,
+        MacRegister.OUT_ADDRESS: address,
         MacRegister.OUT_CHANNELS: channels,
         MacRegister.OUT_ROWS: rows,
         MacRegister.OUT_COLUMNS: columns,

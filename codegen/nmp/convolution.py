@@ -15,12 +15,22 @@ def convolution(
     layer: FixedConv, problem: ConvProblem, plan: ConvPlan, machine: Machine, operands: Operands
 ) -> LayerCode:
     """The command tree of one layer. Raises EmitError for a plan that the machine cannot run."""
-    slices = plan.row_slices * plan.filter_slices
+    slices = plan.row_slices * plan.column_slices * plan.filter_slices
+    grid = plan.tlt_rows * plan.tlt_columns
     if slices > machine.cores.tles:
         raise EmitError(
             f"layer {layer.name!r}: the plan uses {slices} TLEs, the machine has "
             f"{machine.cores.tles}"
         )
+    if machine.cores.tlts_per_tle % grid:
+        raise EmitError(
+            f"layer {layer.name!r}: the plan has tlt_rows * tlt_columns = {grid}, which does not "
+            f"divide the machine's {machine.cores.tlts_per_tle} TLTs a TLE"
+        )
     if plan.mode == "grouped":
+        if grid * plan.column_slices * plan.buffers > 1 or plan.ring_in or plan.ring_weights:
+            raise EmitError(
+                f"layer {layer.name!r}: a grouped plan shares nothing and has one buffer"
+            )
         return Grouped(layer, problem, plan, machine, operands).code()
     return Multicast(layer, problem, plan, machine, operands).code()

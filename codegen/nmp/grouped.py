@@ -9,7 +9,7 @@ from tvm_npu.codegen.nmp.commands import (
     Transfer,
     loop,
 )
-from tvm_npu.codegen.nmp.conv_tiles import ConvolutionTiles
+from tvm_npu.codegen.nmp.conv_tiles import BIAS_BYTES, ConvolutionTiles
 from tvm_npu.codegen.nmp.conventions import (
     IN_ARRIVED,
     MAC_DONE,
@@ -19,7 +19,7 @@ from tvm_npu.codegen.nmp.conventions import (
     wait,
     wait_store,
 )
-from tvm_npu.codegen.nmp.layer import LayerCode, finish
+from tvm_npu.codegen.nmp.layer import LayerCode, finish, require_fit
 from tvm_npu.sim.isa.xnmp import Initialise
 
 
@@ -34,6 +34,7 @@ class Grouped(ConvolutionTiles):
                 f"{self.filters}, tile_n = {self.channels} and schedule OS or WS; it has "
                 f"{plan.tile_m}, {plan.tile_n} and {plan.schedule}"
             )
+        self._require_fit()
         biases = self.load_biases(self.bias_address, self.items * self.filters)
         groups = plan.tile_m // self.filters
         if plan.schedule == "WS":
@@ -47,10 +48,21 @@ class Grouped(ConvolutionTiles):
             )  # fmt: skip
         return finish(self.parameters, (*biases, *body))
 
+    def _require_fit(self) -> None:
+        name = self.layer.name
+        in_bytes, w_bytes, out_bytes = self.tile_bytes()
+        require_fit(name, "the IN tile", in_bytes, self.machine, "mb0")
+        require_fit(name, "the W tile", w_bytes, self.machine, "mb1")
+        require_fit(name, "the OUT tile", out_bytes, self.machine, "mb2")
+        biases = self.most.filters * BIAS_BYTES
+        require_fit(name, "the biases of one TLT", biases, self.machine, "bias")
+        if self.problem.has_residual:
+            require_fit(name, "the residual tile", out_bytes, self.machine, "mb0")
+
     def _load_weights(self, g: Affine, count: Affine) -> Transfer:
         group_bytes = self.filters * self.filter_bytes
-        address = self.w_address + g * group_bytes
-        return self.load_weights(address, count * self.filters, Affine.of(self.channels))
+        filters, channels = count * self.filters, Affine.of(self.channels)
+        return self.load_weights("nmp_load", self.w_address + g * group_bytes, filters, channels)
 
     def _keep_weights(self, g: Affine, count: Affine) -> Nodes:
         return (

@@ -7,6 +7,7 @@ everywhere in a loop is set in front of it, and what a register is known to hold
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,15 +26,17 @@ from tvm_npu.codegen.nmp.commands import (
     Minimum,
     Node,
     Nodes,
+    Product,
     Semaphore,
     Transfer,
     Variable,
     assigned,
     demands,
+    operands,
     walk,
 )
 from tvm_npu.sim.isa.builder import REGISTERS, WORD_BYTES, CodeBuilder
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.isa.xnmp import NMP_ISA, DmaRegister
 from tvm_npu.sim.streams import Stream
 
 ZERO = REGISTERS["zero"]
@@ -49,6 +52,14 @@ FREE = tuple(
     )
 )  # fmt: skip
 """Registers for variables (from the front) and temporary values (from the back)."""
+
+RECEIVERS = (DmaRegister.RECEIVER_TLTS, DmaRegister.RECEIVER_TLES)
+
+TEMPORARIES = 7
+"""Registers that a command may need for the values of its operands."""
+
+LOOP_TURNS = 8
+"""What a loop is assumed to turn when uses of a variable are counted."""
 
 Scope = tuple[tuple[str, int], ...]
 """(loop variable, register) of the tile that an instruction works on."""
@@ -75,10 +86,13 @@ class Lowering:
         self._stream = Stream.OTHER
         self._registers: dict[Variable, int] = {}
         self._free = list(FREE)
-        self._known: dict[Demand, Affine] = {}
+        self._known: dict[Demand, Affine] = {
+            ("dma", int(register)): Affine() for register in RECEIVERS  # after a reset
+        }
         self._labels = 0
         self._one: int | None = None
         self._taken: list[int] = []
+        self._in_line: dict[Variable, int] = {}
 
     # What the program's frame uses
 
@@ -138,12 +152,20 @@ class Lowering:
             self._node(node)
 
     def run_layer(self, parameters: tuple[Variable, ...], nodes: Nodes) -> None:
-        """Emits a layer: loads its words of the core's line, runs its tree, frees its registers."""
+        """Emits a layer: loads its words of the core's line, runs its tree, frees its registers.
+
+        Words for which there are too few registers are loaded anew where they are used."""
         before = set(self._registers)
+        room = len(self._free) - TEMPORARIES - live_variables(nodes, before)
+        kept = most_used(parameters, nodes, room)
         for index, variable in enumerate(parameters):
-            self.load_parameter(variable, index)
+            if variable in kept:
+                self.load_parameter(variable, index)
+            else:
+                self._in_line[variable] = index - len(parameters)
         self.advance_line(len(parameters))
         self.run(nodes)
+        self._in_line.clear()
         self.release(*sorted(set(self._registers) - before, key=lambda v: v.name))
 
     def _node(self, node: Node) -> None:
@@ -157,6 +179,11 @@ class Lowering:
                 self._evaluate_into(target, node.value)
         elif isinstance(node, Minimum):
             self._minimum(node)
+        elif isinstance(node, Product):
+            with self._temporaries():
+                left, right = self._evaluate(node.left), self._evaluate(node.right)
+                target = self._target(node.variable)
+                self.builder.emit("mul", rd=target, rs1=left, rs2=right)
         elif isinstance(node, Semaphore):
             with self._temporaries():
                 self.builder.emit(
@@ -253,7 +280,12 @@ class Lowering:
             limit = self._evaluate(Affine.of(node.limit))
             self.builder.emit("bge", rs1=limit, rs2=target, imm=fits)
             self.builder.mv(target, limit)
-        self.builder.label(fits)
+            self.builder.label(fits)
+            if node.value.low < 0 and node.variable.low < 1:
+                floor = self._label("floor")
+                self.builder.emit("bge", rs1=target, rs2=ZERO, imm=floor)
+                self.builder.mv(target, ZERO)
+                self.builder.label(floor)
 
     def _configure(self, register: Demand, value: Affine) -> None:
         if self._known.get(register) == value:
@@ -330,6 +362,9 @@ class Lowering:
 
     def _register(self, variable: Variable) -> int:
         register = self._registers.get(variable)
+        if register is None and variable in self._in_line:
+            register = self._temporary()
+            self.builder.emit("lw", rd=register, rs1=LINE, imm=WORD_BYTES * self._in_line[variable])
         if register is None:
             raise EmitError(f"variable {variable.name!r} is read before it has a value")
         return register
@@ -383,3 +418,47 @@ class Lowering:
         record = (self._layer, self._stream, self._scopes[self._scope])
         missing = self.builder.position // WORD_BYTES - len(self._debug)
         self._debug.extend([record] * missing)
+
+
+def live_variables(nodes: Nodes, bound: set[Variable]) -> int:
+    """How many variables a tree needs registers for at once, those in ``bound`` not counted."""
+    made = {
+        node.variable
+        for node in walk(nodes)
+        if isinstance(node, Assign | Minimum | Product) and node.variable not in bound
+    }
+    return len(made) + _loop_variables(nodes)
+
+
+def _loop_variables(nodes: Nodes) -> int:
+    """Indices and extents of the deepest nest of loops."""
+    most = 0
+    for node in nodes:
+        if isinstance(node, Loop):
+            own = 1 if node.extent is None else 2
+            most = max(most, own + _loop_variables(node.body))
+        elif isinstance(node, If):
+            most = max(most, _loop_variables(node.then), _loop_variables(node.otherwise))
+    return most
+
+
+def most_used(parameters: tuple[Variable, ...], nodes: Nodes, room: int) -> set[Variable]:
+    """The ``room`` parameters that are read most often, by depth in loops."""
+    if len(parameters) <= room:
+        return set(parameters)
+    uses: Counter[Variable] = Counter()
+    _count_uses(nodes, 1, uses)
+    ranked = sorted(parameters, key=lambda v: (-uses[v], parameters.index(v)))
+    return set(ranked[: max(0, room)])
+
+
+def _count_uses(nodes: Nodes, weight: int, uses: Counter[Variable]) -> None:
+    for node in nodes:
+        for value in operands(node):
+            for variable in value.variables:
+                uses[variable] += weight
+        if isinstance(node, Loop):
+            _count_uses(node.body, weight * LOOP_TURNS, uses)
+        elif isinstance(node, If):
+            _count_uses(node.then, weight, uses)
+            _count_uses(node.otherwise, weight, uses)

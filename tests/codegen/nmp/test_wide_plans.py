@@ -1,0 +1,118 @@
+"""Any plan that the plan space holds, whoever made it, runs to the bit: every cut over TLEs and
+TLTs, schedule, sharing over the ring, weight layout and number of buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, note, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
+from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.nmp import compile_fixed, generate
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.sim.machine import Machine, machine_from_dict
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Answers with whatever Hypothesis draws for the problem."""
+
+    data: st.DataObject
+    buffers: int
+    name: str = "drawn"
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+        return self.data.draw(plans(problem, machine, self.buffers))
+
+
+def parts(most: int) -> st.SearchStrategy[int]:
+    return st.integers(1, most)
+
+
+@st.composite
+def plans(draw: st.DrawFn, problem: ConvProblem, machine: Machine, buffers: int) -> ConvPlan:
+    """A plan of multicast mode; it may not fit the memories."""
+    tles, tlts = machine.cores.tles, machine.cores.tlts_per_tle
+    rows = draw(parts(tles))
+    columns = draw(parts(tles // rows))
+    filters = draw(parts(tles // rows // columns))
+    divisors = [d for d in range(1, tlts + 1) if tlts % d == 0]
+    tlt_rows = draw(st.sampled_from(divisors))
+    tlt_columns = draw(st.sampled_from([d for d in divisors if tlts // tlt_rows % d == 0]))
+    schedule = draw(st.sampled_from(("IS", "OS", "WS")))
+    channels = problem.channels // problem.groups
+    each = -(-(problem.filters // problem.groups) // filters)
+    run = -(-each // (tlts // tlt_rows // tlt_columns))
+    tile_n = draw(st.integers(1, channels) | st.just(channels))
+    plan = ConvPlan(
+        "multicast", "KS", rows, filters, schedule,
+        run if schedule == "IS" else draw(st.integers(1, run)), tile_n,
+        draw(st.integers(1, problem.rows)), draw(st.integers(1, problem.columns)),
+        column_slices=columns, tlt_rows=tlt_rows, tlt_columns=tlt_columns,
+        keeps_in=schedule == "OS" and tile_n == channels and draw(st.booleans()),
+        ring_in=filters > 1 and draw(st.booleans()),
+        ring_weights=rows * columns > 1 and draw(st.booleans()),
+        weights=draw(st.sampled_from(("filters", "tiles"))),
+        merges_planes=draw(st.booleans()),
+        buffers=buffers,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return plan
+
+
+@st.composite
+def machines(draw: st.DrawFn, ports: int) -> Machine:
+    memory = st.sampled_from((256, 512, 2048, 8192))
+    machine = small_machine(
+        draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 4, 8))),
+        draw(memory), draw(memory), draw(memory), queue_depth=draw(st.sampled_from((1, 2, 16))),
+    )  # fmt: skip
+    values = machine.model_dump()
+    values["memories"]["ports"] = ports
+    values["ring"] = {"bytes_per_cycle": 16.0, "hop_cycles": 4.0}
+    return machine_from_dict(values)
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_any_plan_runs_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
+    fixed = data.draw(convolutions(element_bytes))
+    machine = data.draw(machines(buffers))
+    planner = Drawn(data, buffers)
+    inputs = random_tensors(fixed, data.draw(SEEDS))
+    try:
+        generated = generate(fixed, machine, planner)
+    except EmitError as error:
+        assert "bytes of" in str(error), error
+        reject()
+    note(generated.listing())
+    answer = generated.layers[0].plan
+    assert isinstance(answer, ConvPlan)
+
+    @dataclass(frozen=True)
+    class Given:
+        name: str = "given"
+
+        def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+            return answer
+
+    program = compile_fixed(fixed, machine, Given())
+    expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
+    outputs, _ = simulate(program, inputs, timing=data.draw(st.booleans()))
+    np.testing.assert_array_equal(outputs["y"], expected["y"][0])
+
+
+def test_one_buffer_of_a_machine_with_one_port() -> None:
+    machine = small_machine(tlts=1)
+    from tests.codegen.nmp.test_golden import PLAN, Fixed, conv
+
+    plan = replace(PLAN, filter_slices=1, buffers=2)
+    with pytest.raises(EmitError, match="takes memories.ports = 2"):
+        compile_fixed(conv(4, 4, 1, 4), machine, Fixed(plan))
