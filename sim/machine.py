@@ -82,7 +82,7 @@ class Dme(_Part):
     burst_cycles: Cycles
     bytes_per_cycle: Rate
     queue_depth: Annotated[int, Field(ge=1, le=256)]
-    semaphores: Annotated[int, Field(ge=8, le=16)]
+    semaphores: Annotated[int, Field(ge=11, le=16)]
 
 
 class Dram(_Part):

@@ -23,11 +23,14 @@ from tvm_npu.codegen.nmp.commands import (
 from tvm_npu.sim.isa.xnmp import DmaRegister, Level, MacRegister, Memory
 from tvm_npu.sim.streams import Stream
 
-MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED = range(1, 7)
-"""Semaphores of a TLT. SECOND: a residual, a second operand, biases; RELEASED: layer barrier."""
+MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED, IN_GO, W_GO = range(1, 9)
+OTHER_W_ARRIVED, OTHER_IN_ARRIVED = 9, 10
+"""Semaphores of a TLT. SECOND: a residual, a second operand, biases; RELEASED: layer barrier; GO:
+`shared_buffer`; OTHER: the second half of a buffer that several engines fill, whose transfers may
+overtake one another."""
 ARRIVED = 1
 """Global semaphore: every core adds 1 when it has finished a layer."""
-IN_FREE, IN_GO, W_FREE, W_GO = (2, 3), 4, (5, 6), 7
+IN_FREE, W_FREE = (2, 3), (4, 5)
 """Semaphores of a TLE, or global ones: `shared_buffer`."""
 
 CORE = Variable("core", 0, 511)
@@ -83,6 +86,8 @@ class OnChip:
     offset: Affine = Affine()
     tlts: Operand = 0
     tles: Operand = 0
+    arrived: int | None = None
+    """The semaphore to signal, where it is not the usual one of the stream."""
 
     def registers(self, mnemonic: str) -> dict[DmaRegister, Operand]:
         if "load" not in mnemonic:
@@ -132,6 +137,7 @@ def segments_transfer(
         **on_chip.registers(mnemonic),
     }
     demanded = dma_registers(values)
+    semaphore = semaphore if on_chip.arrived is None else on_chip.arrived
     return Transfer(mnemonic, stream, memory, address, on_chip.offset, semaphore, demanded)
 
 
@@ -168,6 +174,7 @@ def box_transfer(
     if fill is not None:
         values[DmaRegister.FILL] = fill
     demanded = dma_registers(values)
+    semaphore = semaphore if on_chip.arrived is None else on_chip.arrived
     return Transfer(mnemonic, stream, memory, address, on_chip.offset, semaphore, demanded)
 
 

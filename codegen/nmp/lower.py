@@ -7,8 +7,7 @@ everywhere in a loop is set in front of it, and what a register is known to hold
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,9 +31,9 @@ from tvm_npu.codegen.nmp.commands import (
     Variable,
     assigned,
     demands,
-    operands,
     walk,
 )
+from tvm_npu.codegen.nmp.liveness import in_sequence, most_live, most_used
 from tvm_npu.sim.isa.builder import REGISTERS, WORD_BYTES, CodeBuilder
 from tvm_npu.sim.isa.xnmp import NMP_ISA, DmaRegister
 from tvm_npu.sim.streams import Stream
@@ -57,9 +56,6 @@ RECEIVERS = (DmaRegister.RECEIVER_TLTS, DmaRegister.RECEIVER_TLES)
 
 TEMPORARIES = 7
 """Registers that a command may need for the values of its operands."""
-
-LOOP_TURNS = 8
-"""What a loop is assumed to turn when uses of a variable are counted."""
 
 Scope = tuple[tuple[str, int], ...]
 """(loop variable, register) of the tile that an instruction works on."""
@@ -146,17 +142,21 @@ class Lowering:
 
     # Trees
 
-    def run(self, nodes: Nodes) -> None:
-        """Emits a tree; the variables that it makes keep their registers."""
-        for node in nodes:
-            self._node(node)
+    def run(self, nodes: Nodes, later: Set[Variable] = frozenset()) -> None:
+        """Emits a tree; variables that it makes keep their registers as long as something in it
+        or behind it (``later``) names them."""
+        before = set(self._registers)
+        for node, needed, ended in in_sequence(nodes, later):
+            self._node(node, needed)
+            gone = [v for v in ended if v in self._registers and v not in before]
+            self.release(*sorted(gone, key=lambda v: v.name))
 
     def run_layer(self, parameters: tuple[Variable, ...], nodes: Nodes) -> None:
         """Emits a layer: loads its words of the core's line, runs its tree, frees its registers.
 
         Words for which there are too few registers are loaded anew where they are used."""
         before = set(self._registers)
-        room = len(self._free) - TEMPORARIES - live_variables(nodes, before)
+        room = len(self._free) - TEMPORARIES - most_live(nodes, before | set(parameters))
         kept = most_used(parameters, nodes, room)
         for index, variable in enumerate(parameters):
             if variable in kept:
@@ -168,11 +168,11 @@ class Lowering:
         self._in_line.clear()
         self.release(*sorted(set(self._registers) - before, key=lambda v: v.name))
 
-    def _node(self, node: Node) -> None:
+    def _node(self, node: Node, later: Set[Variable]) -> None:
         if isinstance(node, Loop):
-            self._loop(node)
+            self._loop(node, later)
         elif isinstance(node, If):
-            self._if(node)
+            self._if(node, later)
         elif isinstance(node, Assign):
             with self._temporaries():
                 target = self._target(node.variable)
@@ -213,7 +213,7 @@ class Lowering:
             self._note()
             self._stream = Stream.OTHER
 
-    def _loop(self, node: Loop) -> None:
+    def _loop(self, node: Loop, later: Set[Variable]) -> None:
         own = [node.index] if node.extent is None else [node.index, node.extent]
         changing = assigned((node,))
         values: dict[Demand, set[Affine]] = {}
@@ -238,7 +238,7 @@ class Lowering:
         self.builder.label(top)
         if node.extent is not None:
             self._minimum(Minimum(node.extent, node.step, node.end - node.index))
-        self.run(node.body)
+        self.run(node.body, later | node.end.variables | set(own))
         with self._temporaries():
             self._add(index, index, node.step)
             end = self._evaluate(node.end)
@@ -249,7 +249,7 @@ class Lowering:
             if len(found) > 1 or min(found, key=str).variables & changing:
                 self._known.pop(register, None)
 
-    def _if(self, node: If) -> None:
+    def _if(self, node: If, later: Set[Variable]) -> None:
         skip = self._label("else")
         opposite = {"==": "bne", "!=": "beq"}
         with self._temporaries():
@@ -259,14 +259,14 @@ class Lowering:
             else:
                 self.builder.emit(opposite[node.relation], rs1=value, rs2=ZERO, imm=skip)
         before = dict(self._known)
-        self.run(node.then)
+        self.run(node.then, later)
         after = self._known
         self._known = before
         if node.otherwise:
             end = self._label("end")
             self.builder.j(end)
             self.builder.label(skip)
-            self.run(node.otherwise)
+            self.run(node.otherwise, later)
             self.builder.label(end)
         else:
             self.builder.label(skip)
@@ -321,14 +321,15 @@ class Lowering:
         terms = sorted(value.terms, key=lambda term: (term[1] < 0, abs(term[1]) == 1))
         total: int | None = None
         for variable, coefficient in terms:
-            source = self._register(variable)
-            scaled = self._scale(source, abs(coefficient), target if total is None else None)
             if total is None:
+                source = self._register(variable)
+                total = self._scale(source, abs(coefficient), target)
                 if coefficient < 0:
-                    self.builder.emit("sub", rd=target, rs1=ZERO, rs2=scaled)
-                    scaled = target
-                total = scaled
-            else:
+                    self.builder.emit("sub", rd=target, rs1=ZERO, rs2=total)
+                    total = target
+                continue
+            with self._temporaries():
+                scaled = self._scale(self._register(variable), abs(coefficient), None)
                 operation = "sub" if coefficient < 0 else "add"
                 self.builder.emit(operation, rd=target, rs1=total, rs2=scaled)
                 total = target
@@ -345,9 +346,10 @@ class Lowering:
         if factor & (factor - 1) == 0:
             self.builder.emit("slli", rd=target, rs1=source, shamt=factor.bit_length() - 1)
         else:
-            constant = self._temporary()
-            self.builder.li(constant, factor)
-            self.builder.emit("mul", rd=target, rs1=source, rs2=constant)
+            with self._temporaries():
+                constant = self._temporary()
+                self.builder.li(constant, factor)
+                self.builder.emit("mul", rd=target, rs1=source, rs2=constant)
         return target
 
     def _add(self, target: int, source: int, constant: int) -> None:
@@ -419,46 +421,3 @@ class Lowering:
         missing = self.builder.position // WORD_BYTES - len(self._debug)
         self._debug.extend([record] * missing)
 
-
-def live_variables(nodes: Nodes, bound: set[Variable]) -> int:
-    """How many variables a tree needs registers for at once, those in ``bound`` not counted."""
-    made = {
-        node.variable
-        for node in walk(nodes)
-        if isinstance(node, Assign | Minimum | Product) and node.variable not in bound
-    }
-    return len(made) + _loop_variables(nodes)
-
-
-def _loop_variables(nodes: Nodes) -> int:
-    """Indices and extents of the deepest nest of loops."""
-    most = 0
-    for node in nodes:
-        if isinstance(node, Loop):
-            own = 1 if node.extent is None else 2
-            most = max(most, own + _loop_variables(node.body))
-        elif isinstance(node, If):
-            most = max(most, _loop_variables(node.then), _loop_variables(node.otherwise))
-    return most
-
-
-def most_used(parameters: tuple[Variable, ...], nodes: Nodes, room: int) -> set[Variable]:
-    """The ``room`` parameters that are read most often, by depth in loops."""
-    if len(parameters) <= room:
-        return set(parameters)
-    uses: Counter[Variable] = Counter()
-    _count_uses(nodes, 1, uses)
-    ranked = sorted(parameters, key=lambda v: (-uses[v], parameters.index(v)))
-    return set(ranked[: max(0, room)])
-
-
-def _count_uses(nodes: Nodes, weight: int, uses: Counter[Variable]) -> None:
-    for node in nodes:
-        for value in operands(node):
-            for variable in value.variables:
-                uses[variable] += weight
-        if isinstance(node, Loop):
-            _count_uses(node.body, weight * LOOP_TURNS, uses)
-        elif isinstance(node, If):
-            _count_uses(node.then, weight, uses)
-            _count_uses(node.otherwise, weight, uses)

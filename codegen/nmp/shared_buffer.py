@@ -1,8 +1,9 @@
 """Buffers that TLTs fill for one another, and the semaphores that keep them in step.
 
 Every TLT that uses such a buffer says when it no longer needs the content. A leader waits for all
-of them and lets the loaders go; where the leader is the only loader, it just loads. A buffer that
-each TLT fills for itself needs nothing of this: the order of its program is enough.
+of them and lets them go on, so that those that load can; where the leader is the only loader, it
+just loads. A buffer that each TLT fills for itself needs nothing of this: the order of its program
+is enough.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.commands import Affine, If, Nodes, Semaphore, Variable, when
+from tvm_npu.codegen.nmp.conventions import wait
 from tvm_npu.sim.isa.xnmp import Level
 
 
@@ -18,9 +20,11 @@ from tvm_npu.sim.isa.xnmp import Level
 class SharedBuffer:
     """One buffer, in ``halves`` parts that take turns.
 
-    ``level`` is where the semaphores ``free`` (one a half) and ``go`` lie, None for a buffer of
-    the TLT's own; the leader is the core for which ``leader`` is 0. ``members`` TLTs use the
-    buffer, ``loaders`` of them (where ``loads`` is not 0) fill it.
+    ``level`` (TLE or GLOBAL) says who the ``members`` are, all TLTs of it, and where the
+    semaphores ``free`` (one a half) lie; None is a buffer of the TLT's own. ``go`` is a semaphore
+    of each TLT. The leader is the core for which ``leader`` is 0; ``loaders`` TLTs, those where
+    ``loads`` is not 0, fill the buffer. A content comes in ``parts``, each of which signals
+    ``arrived`` (one a half where several engines could overtake one another).
     """
 
     level: Level | None
@@ -31,6 +35,8 @@ class SharedBuffer:
     free: tuple[int, int]
     go: int
     halves: int
+    parts: int
+    arrived: tuple[int, int]
 
     @property
     def _leader_loads_alone(self) -> bool:
@@ -42,21 +48,31 @@ class SharedBuffer:
             return load
         level = self.level
         members = Affine.of(self.members)
-        freed = _by_half(half, lambda k: (Semaphore("wait", level, self.free[k], members),))
+        freed = by_half(half, lambda k: (Semaphore("wait", level, self.free[k], members),))
         if self._leader_loads_alone:
             return when(self.leader, "==", (*freed, *load))
-        start = Semaphore("signal", level, self.go, Affine.of(self.loaders))
         return (
-            *when(self.leader, "==", (*freed, start)),
-            *when(self.loads, "!=", (Semaphore("wait", level, self.go), *load)),
+            *when(self.leader, "==", (*freed, Semaphore("release", level, self.go))),
+            wait(self.go),
+            *when(self.loads, "!=", load),
         )
+
+    def with_semaphore(self, half: Affine, load: Callable[[int], Nodes]) -> Nodes:
+        """``load``, given the semaphore that says that the content of ``half`` arrives."""
+        if self.parts == 1 or self.halves == 1:
+            return load(self.arrived[0])
+        return by_half(half, lambda k: load(self.arrived[k]))
+
+    def await_content(self, half: Affine) -> Nodes:
+        """All parts of the content of ``half`` are there."""
+        return self.with_semaphore(half, lambda number: (wait(number, self.parts),))
 
     def release(self, half: Affine) -> Nodes:
         """This TLT no longer needs the content of ``half``."""
         if self.level is None:
             return ()
         level = self.level
-        return _by_half(half, lambda k: (Semaphore("signal", level, self.free[k]),))
+        return by_half(half, lambda k: (Semaphore("signal", level, self.free[k]),))
 
     def open(self) -> Nodes:
         """In front of the layer: all halves are free."""
@@ -71,7 +87,7 @@ class SharedBuffer:
         return when(self.leader, "==", tuple(waits))
 
 
-def _by_half(half: Affine, nodes: Callable[[int], Nodes]) -> Nodes:
+def by_half(half: Affine, nodes: Callable[[int], Nodes]) -> Nodes:
     """Semaphore numbers are fixed in instructions, so a half that varies takes a branch."""
     if half.is_constant:
         return nodes(half.constant)

@@ -28,9 +28,13 @@ class CoreShare:
     tle_run: int
 
 
+NOTHING = CoreShare(0, 0, 0, 0, 0, 0, -1, -1, -1, -1)
+"""The share of a core that only keeps in step with the others."""
+
+
 @dataclass(frozen=True)
 class Shares:
-    """The shares of all cores; a core whose TLE the plan does not use has none."""
+    """The shares of all cores; a core that does not even keep in step has none."""
 
     cores: tuple[CoreShare | None, ...]
     tlts: int
@@ -72,8 +76,8 @@ class Shares:
 
 
 def core_shares(plan: ConvPlan, rows: int, columns: int, items: int, machine: Machine) -> Shares:
-    """The deal of `ConvPlan`. TLEs with an empty slice are idle, unless they have to load for
-    others over the ring."""
+    """The deal of `ConvPlan`. Cores of TLEs without work are idle, unless TLEs share tiles over the
+    ring: then all keep in step, and a TLE with an empty slice still loads its part for others."""
     tlts = machine.cores.tlts_per_tle
     runs = tlts // (plan.tlt_rows * plan.tlt_columns)
     needs_all = plan.ring_in or plan.ring_weights
@@ -90,7 +94,7 @@ def core_shares(plan: ConvPlan, rows: int, columns: int, items: int, machine: Ma
         tle_items = slice_of(items, plan.filter_slices, tle_run)
         has_work = min(tle_rows[1], tle_columns[1], tle_items[1]) > 0
         if tle >= used or not (has_work or needs_all):
-            cores.append(None)
+            cores.append(NOTHING if needs_all else None)
             continue
         own_rows = share(tle_rows[1], plan.tlt_rows, row_part)
         own_columns = share(tle_columns[1], plan.tlt_columns, column_part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from tvm_npu.codegen.fixed import (
@@ -66,6 +67,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     )
     rows = output_extent(extents[0], kernel[0], stride[0], dilation[0], padding[0] + padding[2])
     columns = output_extent(extents[1], kernel[1], stride[1], dilation[1], padding[1] + padding[3])
+    assume(rows > 0 and columns > 0)
     generator = np.random.default_rng(draw(SEEDS))
     low, high = element_limits(element_bytes)
     dtype = np.int8 if element_bytes == 1 else np.int16

@@ -386,12 +386,12 @@ def test_32_tlts_fit_the_mask() -> None:
          TrapCode.BAD_CONFIGURATION, "ROW_STRIDE has the unusable value 7"),
         (dma(ELEMENT_BYTES=2, BOX_ROWS=-1) + forward("nmp_forward3d", 0, 0),
          TrapCode.BAD_CONFIGURATION, "BOX_ROWS"),
-        (segments(64) + "li t4, 0\nli t5, 0\nnmp_forward 9, t4, t5\n", TrapCode.SEMAPHORE,
-         "semaphore 9"),
+        (segments(64) + "li t4, 0\nli t5, 0\nnmp_forward 13, t4, t5\n", TrapCode.SEMAPHORE,
+         "semaphore 13"),
     ],
 )  # fmt: skip
 def test_forwards_check_what_they_are_told(text: str, code: TrapCode, message: str) -> None:
-    trap = trapped(text + EXIT, small_machine(dme={"semaphores": 8}))
+    trap = trapped(text + EXIT, small_machine(dme={"semaphores": 12}))
     assert trap.code == code and message in str(trap)
     assert trap.instruction.startswith("nmp_forward")
 

@@ -462,14 +462,14 @@ def test_deadlock_names_layers() -> None:
 
 
 def test_bad_semaphore_operations() -> None:
-    machine = small_machine(dme={"semaphores": 8})
-    run(signal(7) + wait(7) + EXIT, machine)
+    machine = small_machine(dme={"semaphores": 12})
+    run(signal(11) + wait(11) + EXIT, machine)
     for text in (
-        signal(8), wait(8), signal(8, 1, "tle"), "li t6, 1\nnmp_release 2, 9, t6",
-        mac(**CONV) + "nmp_conv2d 8, zero", segments(4) + transfer("nmp_load", 8, "mb0", DATA),
+        signal(12), wait(12), signal(12, 1, "tle"), "li t6, 1\nnmp_release 2, 13, t6",
+        mac(**CONV) + "nmp_conv2d 12, zero", segments(4) + transfer("nmp_load", 12, "mb0", DATA),
     ):  # fmt: skip
         trap = trapped(text, machine)
-        assert trap.code == TrapCode.SEMAPHORE and "has 8" in str(trap), text
+        assert trap.code == TrapCode.SEMAPHORE and "has 12" in str(trap), text
     for text in (
         "nmp_signal 3, 1, t6", "nmp_wait 3, 1, t6", "nmp_release 0, 1, t6", "nmp_release 3, 1, t6",
         signal(1, -1), wait(1, -1), "li t6, -1\nnmp_release 1, 1, t6",
