@@ -81,7 +81,7 @@ def machines(draw: st.DrawFn, ports: int) -> Machine:
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_plan_runs_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(convolutions(element_bytes))
     machine = data.draw(machines(buffers))
