@@ -80,9 +80,17 @@ class Dme(_Part):
 
     setup_cycles: Cycles
     burst_cycles: Cycles
+    linear_burst_cycles: Cycles | None = None
     bytes_per_cycle: Rate
     queue_depth: Annotated[int, Field(ge=1, le=256)]
     semaphores: Annotated[int, Field(ge=11, le=16)]
+
+    @property
+    def linear_cycles(self) -> float:
+        """``linear_burst_cycles``: what a burst of a 1-D transfer costs; without that key, what
+        every burst costs."""
+        linear = self.linear_burst_cycles
+        return self.burst_cycles if linear is None else linear
 
 
 class Dram(_Part):

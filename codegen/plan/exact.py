@@ -186,6 +186,7 @@ def _speeds(problem: ConvProblem, machine: Machine) -> tables.Speeds:
     return tables.Speeds(
         transfer=machine.dme.setup_cycles,
         burst=machine.dme.burst_cycles,
+        linear_burst=machine.dme.linear_cycles,
         bytes_per_cycle=machine.dme.bytes_per_cycle,
         dram_burst=machine.dram.cas_cycles,
         dram_bytes_per_cycle=machine.dram.bytes_per_cycle,

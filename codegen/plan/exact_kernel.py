@@ -124,45 +124,51 @@ def _mac_sum(task, speeds, items, tile_m, tile_n, rows, row_kinds, columns, colu
 
 @njit(cache=True, error_model="numpy")
 def _tle_traffic(task, speeds, schedule, items, item, part, place, flat_in, flat_out):
-    """(load transfers, bursts, bytes, store transfers, bursts, bytes) of a TLE but for biases.
+    """(load transfers, box bursts, linear bursts, bytes, the same of stores) of a TLE but for
+    biases.
     ``item`` and ``part`` are rows of the tables, or of their least values."""
     size = task.element_bytes
     item_channels = task.channels * items
     w_bytes = item_channels * task.item_filters * task.kernel * size
     if task.grouped:
         transfers = item[MOVES] * place[_IN_PLACES]
-        bursts = item_channels * place[_IN_BURSTS]
+        bursts, linear = item_channels * place[_IN_BURSTS], 0
         if flat_in:
-            bursts = item[FLAT_IN] * place[_IN_PLACES]
+            bursts, linear = 0, item[FLAT_IN] * place[_IN_PLACES]
         volume = item_channels * size * place[_IN_AREA]
     else:
         transfers = item[STEPS] * part[PARTS] * place[_IN_PLACES]
-        bursts = item[STEPS] * task.channels * place[_IN_BURSTS]
+        bursts, linear = item[STEPS] * task.channels * place[_IN_BURSTS], 0
         if flat_in:
-            bursts = item[STEPS] * part[PART_FLAT] * place[_IN_PLACES]
+            bursts, linear = 0, item[STEPS] * part[PART_FLAT] * place[_IN_PLACES]
         volume = item[STEPS] * task.channels * size * place[_IN_AREA]
     if schedule == WS:
         transfers += item[MOVES]
-        bursts += item[W_BURSTS]
+        linear += item[W_BURSTS]
         volume += w_bytes
     else:  # always with fewer than all channels: see `search`
         transfers += item[MOVES] * part[PARTS] * place[_PLACES]
-        bursts += items * part[PART_W_BURSTS] * place[_PLACES]
+        linear += items * part[PART_W_BURSTS] * place[_PLACES]
         volume += w_bytes * place[_PLACES]
     filters = items * task.item_filters
     out_transfers = item[MOVES] * place[_PLACES]
-    out_bursts = item[FLAT_OUT] if flat_out else filters * place[_OUT_BURSTS]
+    out_bursts, out_linear = filters * place[_OUT_BURSTS], 0
+    if flat_out:
+        out_bursts, out_linear = 0, item[FLAT_OUT]
     out_volume = filters * size * place[_OUT_AREA]
     if task.residual:
         transfers += out_transfers
         bursts += out_bursts
+        linear += out_linear
         volume += out_volume
-    return transfers, bursts, volume, out_transfers, out_bursts, out_volume
+    return (
+        transfers, bursts, linear, volume, out_transfers, out_bursts, out_linear, out_volume,
+    )  # fmt: skip
 
 
 @njit(cache=True, error_model="numpy")
-def _engine(speeds, transfers, bursts, volume):
-    own = transfers * speeds.transfer + bursts * speeds.burst
+def _engine(speeds, transfers, bursts, linear, volume):
+    own = transfers * speeds.transfer + bursts * speeds.burst + linear * speeds.linear_burst
     return own + volume / speeds.bytes_per_cycle
 
 
@@ -187,11 +193,13 @@ def _time(
                 tles = tables.item_tles[i] * tables.row_tles[tile_r, d] * task.repeats
                 if tles == 0:
                     break
-                load, load_bursts, load_bytes, store, store_bursts, store_bytes = _tle_traffic(
-                    task, speeds, schedule, items, item, part, places[d], flat_in, flat_out
+                load, loads, load_linear, load_bytes, store, stores, store_linear, store_bytes = (
+                    _tle_traffic(
+                        task, speeds, schedule, items, item, part, places[d], flat_in, flat_out
+                    )
                 )
                 load += bias[0]
-                load_bursts += bias[1]
+                load_linear += bias[1]
                 load_bytes += bias[2]
                 if is_exact:
                     macs = _mac_sum(
@@ -201,10 +209,10 @@ def _time(
                     )  # fmt: skip
                 else:
                     macs = _units_sum(task, speeds, items, item, part, places[d])
-                own = _engine(speeds, load, load_bursts, load_bytes)
-                own = own + _engine(speeds, store, store_bursts, store_bytes)
+                own = _engine(speeds, load, loads, load_linear, load_bytes)
+                own = own + _engine(speeds, store, stores, store_linear, store_bytes)
                 slowest = max(slowest, own + macs)
-                bursts += tles * (load_bursts + store_bursts)
+                bursts += tles * (loads + load_linear + stores + store_linear)
                 volume += tles * (load_bytes + store_bytes)
         shared = bursts * speeds.dram_burst + volume / speeds.dram_bytes_per_cycle
         time = max(slowest * task.repeats, shared)

@@ -71,6 +71,7 @@ class Speeds(NamedTuple):
 
     transfer: float
     burst: float
+    linear_burst: float
     bytes_per_cycle: float
     dram_burst: float
     dram_bytes_per_cycle: float

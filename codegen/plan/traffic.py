@@ -5,8 +5,10 @@ A transfer on the DMA engine of a TLE takes
     setup + bursts * burst_cycles + bytes / bytes_per_cycle
 
 where every contiguous DRAM segment of s bytes takes ceil(s / burst_bytes) bursts (TSO, Algorithm
-4). One that other TLEs receive, too, passes the Global Ringbus once, as a broadcast, and takes
-hop_cycles for each TLE that it passes longer.
+4). Feature maps move as 3-D boxes; weights, biases, vectors and runs of whole planes are 1-D
+transfers, of which a burst costs linear_burst_cycles instead. A transfer that other TLEs receive,
+too, passes the Global Ringbus once, as a broadcast, and takes hop_cycles for each TLE that it
+passes longer.
 """
 
 from __future__ import annotations
@@ -22,13 +24,15 @@ BIAS_BYTES = 4
 @dataclass(frozen=True)
 class Traffic:
     """Transfers between DRAM and scratchpads: how many, their bursts and their bytes; how many of
-    them, and of their bytes, go to other TLEs as well."""
+    the bursts belong to 1-D transfers; how many of the transfers, and of their bytes, go to other
+    TLEs as well."""
 
     transfers: int = 0
     bursts: int = 0
     bytes: int = 0
     forwards: int = 0
     ring_bytes: int = 0
+    linear_bursts: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
@@ -37,6 +41,7 @@ class Traffic:
             self.bytes + other.bytes,
             self.forwards + other.forwards,
             self.ring_bytes + other.ring_bytes,
+            self.linear_bursts + other.linear_bursts,
         )
 
     def __mul__(self, times: int) -> Traffic:
@@ -46,6 +51,7 @@ class Traffic:
             self.bytes * times,
             self.forwards * times,
             self.ring_bytes * times,
+            self.linear_bursts * times,
         )
 
     def forwarded(self) -> Traffic:
@@ -57,7 +63,8 @@ class Traffic:
         dme = machine.dme
         cycles = (
             self.transfers * dme.setup_cycles
-            + self.bursts * dme.burst_cycles
+            + (self.bursts - self.linear_bursts) * dme.burst_cycles
+            + self.linear_bursts * dme.linear_cycles
             + self.bytes / dme.bytes_per_cycle
         )
         if self.forwards and machine.ring is not None:
@@ -85,6 +92,12 @@ def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     return Traffic(1, segments * -(-segment_bytes // burst_bytes), segments * segment_bytes)
 
 
+def linear_transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
+    """`transfer` as a 1-D one."""
+    one = transfer(segments, segment_bytes, burst_bytes)
+    return replace(one, linear_bursts=one.bursts)
+
+
 def map_transfer(
     channels: int, rows: int, columns: int, width: int, element_bytes: int, burst_bytes: int
 ) -> Traffic:
@@ -96,8 +109,8 @@ def map_transfer(
 
 
 def flat_transfer(elements: int, element_bytes: int, burst_bytes: int) -> Traffic:
-    """One 1-D transfer."""
-    return transfer(1, elements * element_bytes, burst_bytes)
+    """One contiguous run."""
+    return linear_transfer(1, elements * element_bytes, burst_bytes)
 
 
 def is_flat_in(problem: ConvProblem) -> bool:
@@ -138,8 +151,8 @@ def weight_transfer(
     kernel = problem.kernel[0] * problem.kernel[1]
     filter_bytes = channels * kernel * problem.element_bytes
     if tiled or channels == problem.channels // problem.groups:
-        return transfer(1, filters * filter_bytes, burst_bytes)
-    return transfer(filters, filter_bytes, burst_bytes)
+        return linear_transfer(1, filters * filter_bytes, burst_bytes)
+    return linear_transfer(filters, filter_bytes, burst_bytes)
 
 
 def out_transfer(

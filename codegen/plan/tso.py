@@ -184,6 +184,7 @@ def kernel_rates(problem: ConvProblem, machine: Machine, by_volume: bool) -> ker
     return kernel.Rates(
         transfer=machine.dme.setup_cycles * counted,
         burst=machine.dme.burst_cycles * counted,
+        linear=machine.dme.linear_cycles * counted,
         byte=1.0 / machine.dme.bytes_per_cycle,
         dram_burst=machine.dram.cas_cycles * counted,
         dram_byte=1.0 / machine.dram.bytes_per_cycle,

@@ -53,6 +53,7 @@ class Rates(NamedTuple):
 
     transfer: float
     burst: float
+    linear: float
     byte: float
     dram_burst: float
     dram_byte: float
@@ -150,12 +151,11 @@ def tile_time(layer, rates, part, grouped, schedule, tile_m, tile_n, tile_r, til
         units = filters * mac_channels * ceil_div(window, rates.macs_per_cycle)
 
     transfers = in_loads + w_loads + out_moves + active
-    bursts = (
-        in_loads * in_bursts
-        + w_loads * w_bursts
-        + out_moves * out_bursts
-        + active * ceil_div(biases * 4, burst)
-    )
+    in_bursts *= in_loads
+    out_bursts *= out_moves
+    linear = w_loads * w_bursts + active * ceil_div(biases * 4, burst)
+    linear += in_bursts * flat_in + out_bursts * flat_out
+    bursts = in_bursts * (not flat_in) + out_bursts * (not flat_out)
     volume = (
         in_loads * in_bytes
         + w_loads * filters * filter_bytes
@@ -165,11 +165,12 @@ def tile_time(layer, rates, part, grouped, schedule, tile_m, tile_n, tile_r, til
     own = (
         transfers * rates.transfer
         + bursts * rates.burst
+        + linear * rates.linear
         + volume * rates.byte
         + steps * units * rates.mac
         + steps * rates.mac_step
     )
-    shared = part.tles * (bursts * rates.dram_burst + volume * rates.dram_byte)
+    shared = part.tles * ((bursts + linear) * rates.dram_burst + volume * rates.dram_byte)
     return max(own, shared)
 
 

@@ -2,7 +2,8 @@
 
 A transfer of B bursts and Y bytes keeps its engine busy for ``setup + B * burst_cycles +
 Y / bytes_per_cycle`` and occupies the DRAM for ``B * cas_cycles + Y / dram.bytes_per_cycle``, in
-chunks of a few bursts, first come, first served. Data arrives when the transfer is complete.
+chunks of a few bursts, first come, first served. Data arrives when the transfer is complete. A 1-D
+transfer, whose addresses are known in advance, takes ``linear_burst_cycles`` a burst instead.
 
 With receivers in other TLEs a chunk also occupies the Global Ringbus, for ``bytes /
 ring.bytes_per_cycle``, once for all receivers, and the last one arrives ``hop_cycles`` a TLE later.
@@ -76,7 +77,8 @@ def move_chunk(s: State, m: Costs, tle: int, d: Array, now: float) -> float:
     if not forwards:
         occupied = bursts * m.cas + size / m.dram_rate
         s.dram_free[0] = begin + occupied
-        busy = max(occupied, bursts * m.dme_burst + size / m.dme_rate)
+        latency = m.dme_burst if d[KIND] & BOX else m.dme_linear
+        busy = max(occupied, bursts * latency + size / m.dme_rate)
     if forwards or shared_ring:
         busy = max(busy, size / m.ring_rate)
     if shared_ring:

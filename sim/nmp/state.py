@@ -154,6 +154,7 @@ class Costs(NamedTuple):
     ports: int
     dme_setup: float
     dme_burst: float
+    dme_linear: float
     dme_rate: float
     queue_depth: int
     dram_base: int
@@ -195,6 +196,7 @@ def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
         ports=machine.memories.ports,
         dme_setup=machine.dme.setup_cycles * scale,
         dme_burst=machine.dme.burst_cycles * scale,
+        dme_linear=machine.dme.linear_cycles * scale,
         dme_rate=machine.dme.bytes_per_cycle if timing else np.inf,
         queue_depth=machine.dme.queue_depth,
         dram_base=machine.dram.base_address,

@@ -46,7 +46,8 @@ def test_roofs_of_the_paper() -> None:
     assert (top.peak_macs, top.reachable_macs) == (256.0, 256.0 * NMP.mac.efficiency)
     assert roofs(NMP, 1).peak_macs == 512.0
     burst, dme, dram = NMP.dram.burst_bytes, NMP.dme, NMP.dram
-    engine = burst / (dme.burst_cycles + burst / dme.bytes_per_cycle)
+    latency = min(dme.burst_cycles, dme.linear_cycles)
+    engine = burst / (latency + burst / dme.bytes_per_cycle)
     assert top.engine_bytes == pytest.approx(NMP.cores.tles * engine)
     assert top.dram_bytes == pytest.approx(burst / (dram.cas_cycles + burst / dram.bytes_per_cycle))
     assert top.bytes == min(top.engine_bytes, top.dram_bytes)

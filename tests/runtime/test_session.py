@@ -231,6 +231,7 @@ def test_sessions_in_threads_give_the_same_bits() -> None:
     [
         ("dme", "bytes_per_cycle", (0.25, 0.5, 1.5, 6.0, 100.0)),
         ("dme", "burst_cycles", (300.0, 56.0, 8.0, 0.0)),
+        ("dme", "linear_burst_cycles", (300.0, 56.0, 8.0, 0.0)),
         ("dram", "bytes_per_cycle", (0.25, 1.0, 4.0, 17.0)),
         ("mac", "efficiency", (0.05, 0.2, 0.75, 1.0)),
     ],

@@ -52,11 +52,12 @@ class Roofs:
 def roofs(machine: Machine, element_bytes: int) -> Roofs:
     peak = float(machine.macs_per_cycle(element_bytes) * machine.core_count)
     burst, dram, dme = machine.dram.burst_bytes, machine.dram, machine.dme
+    latency = min(dme.burst_cycles, dme.linear_cycles)
     return Roofs(
         peak,
         peak * machine.mac.efficiency,
         burst / (dram.cas_cycles + burst / dram.bytes_per_cycle),
-        machine.cores.tles * burst / (dme.burst_cycles + burst / dme.bytes_per_cycle),
+        machine.cores.tles * burst / (latency + burst / dme.bytes_per_cycle),
     )
 
 

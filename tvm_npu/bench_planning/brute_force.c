@@ -23,7 +23,8 @@ typedef struct {
 
 typedef struct {
     int64_t tles, tlts, mb0, mb1, mb2, bias, burst_bytes, macs_per_cycle;
-    double setup, burst, bytes_per_cycle, dram_burst, dram_bytes_per_cycle, efficiency, mac_setup;
+    double setup, burst, linear_burst, bytes_per_cycle, dram_burst, dram_bytes_per_cycle;
+    double efficiency, mac_setup;
 } Machine;
 
 typedef struct {
@@ -32,7 +33,8 @@ typedef struct {
     int64_t candidates;
 } Best;
 
-typedef struct { int64_t transfers, bursts, bytes; } Traffic;
+/* ``linear`` of the bursts belong to 1-D transfers. */
+typedef struct { int64_t transfers, bursts, linear, bytes; } Traffic;
 typedef struct { int64_t extent, real, number; } Kind;
 /* The tiles along an axis; ``number`` slices are cut just so. */
 typedef struct { Kind kinds[MOST_KINDS]; int64_t count, tiles, number; } Axis;
@@ -52,11 +54,12 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 static void add(Traffic *sum, Traffic one, int64_t times) {
     sum->transfers += one.transfers * times;
     sum->bursts += one.bursts * times;
+    sum->linear += one.linear * times;
     sum->bytes += one.bytes * times;
 }
 
 static Traffic transfer(int64_t segments, int64_t segment_bytes, int64_t burst_bytes) {
-    Traffic one = {0, 0, 0};
+    Traffic one = {0, 0, 0, 0};
     if (segments > 0 && segment_bytes > 0) {
         one.transfers = 1;
         one.bursts = segments * ceil_div(segment_bytes, burst_bytes);
@@ -65,11 +68,17 @@ static Traffic transfer(int64_t segments, int64_t segment_bytes, int64_t burst_b
     return one;
 }
 
+static Traffic linear_transfer(int64_t segments, int64_t segment_bytes, int64_t burst_bytes) {
+    Traffic one = transfer(segments, segment_bytes, burst_bytes);
+    one.linear = one.bursts;
+    return one;
+}
+
 /* Algorithm 4, CalBurstCount of an IN or OUT tile: a run a row, or a run a channel at full width. */
 static Traffic map_transfer(int flat, int64_t channels, int64_t rows, int64_t columns,
                             int64_t width, int64_t size, int64_t burst_bytes) {
     if (flat)
-        return transfer(1, channels * rows * columns * size, burst_bytes);
+        return linear_transfer(1, channels * rows * columns * size, burst_bytes);
     if (columns == width)
         return transfer(channels, rows * columns * size, burst_bytes);
     return transfer(channels * rows, columns * size, burst_bytes);
@@ -79,8 +88,8 @@ static Traffic weight_transfer(const Layer *l, int64_t filters, int64_t channels
                                int64_t burst_bytes) {
     int64_t filter_bytes = channels * l->kernel * l->element_bytes;
     if (channels == all)
-        return transfer(1, filters * filter_bytes, burst_bytes);
-    return transfer(filters, filter_bytes, burst_bytes);
+        return linear_transfer(1, filters * filter_bytes, burst_bytes);
+    return linear_transfer(filters, filter_bytes, burst_bytes);
 }
 
 static int flat_out(const Layer *l) { return l->rows * l->columns == 1; }
@@ -90,7 +99,8 @@ static int flat_in(const Layer *l) {
 }
 
 static double engine_cycles(Traffic t, const Machine *m) {
-    return t.transfers * m->setup + t.bursts * m->burst + t.bytes / m->bytes_per_cycle;
+    return t.transfers * m->setup + (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
+           + t.bytes / m->bytes_per_cycle;
 }
 
 static double dram_cycles(Traffic t, const Machine *m) {
@@ -134,7 +144,7 @@ static double closed_form(const Layer *l, const Machine *m, const Slice *s, int 
     int64_t used = ceil_div(l->rows, s->rows_each) * ceil_div(s->items, s->items_each);
     int64_t in_rows = least((tile_r - 1) * l->stride_rows + l->span_rows, l->in_rows);
     int64_t in_columns = least((tile_c - 1) * l->stride_columns + l->span_columns, l->in_columns);
-    Traffic all = {0, 0, 0};
+    Traffic all = {0, 0, 0, 0};
     double time, shared;
 
     add(&all, in_transfer(l, m, in_channels, in_rows, in_columns),
@@ -143,7 +153,7 @@ static double closed_form(const Layer *l, const Machine *m, const Slice *s, int 
         active * (schedule == WS ? tiles_m : steps));
     add(&all, out_transfer(l, m, filters, tile_r, tile_c),
         active * tiles_m * places * (1 + l->residual));
-    add(&all, transfer(1, per_tlt * s->item_filters * 4, m->burst_bytes), active);
+    add(&all, linear_transfer(1, per_tlt * s->item_filters * 4, m->burst_bytes), active);
     time = engine_cycles(all, m);
     time += steps * mac_cycles(l, m, filters, s->grouped ? s->channels : tile_n, tile_r, tile_c);
     shared = used * dram_cycles(all, m);
@@ -218,7 +228,7 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
     int64_t positions = rows->tiles * columns->tiles, step, r, c, n, side;
     int64_t full = s->channels / tile_n, rest = s->channels % tile_n;
     int64_t whole = least(steps, base / items_m); /* steps of which every TLT's tile is full */
-    Traffic loads = {0, 0, 0}, stores = {0, 0, 0};
+    Traffic loads = {0, 0, 0, 0}, stores = {0, 0, 0, 0};
     double macs = 0;
 
     for (r = 0; r < rows->count && !s->grouped; r++)
@@ -231,7 +241,7 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
         }
     for (side = 0; side < 2; side++) {
         int64_t run = side ? base : base + 1, tlts = side ? m->tlts - extra : extra;
-        add(&loads, transfer(1, run * s->item_filters * 4, m->burst_bytes), tlts);
+        add(&loads, linear_transfer(1, run * s->item_filters * 4, m->burst_bytes), tlts);
     }
     for (step = whole ? whole - 1 : 0; step < steps; step++) {
         int64_t times = whole && step == whole - 1 ? whole : 1, largest = 0;
@@ -288,13 +298,13 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
 
 static double exact_time(const Layer *l, const Machine *m, const Slice *s, int schedule,
                          const Axis *columns, int64_t items_m, int64_t tile_n) {
-    Traffic all = {0, 0, 0};
+    Traffic all = {0, 0, 0, 0};
     double slowest = 0, shared;
     int64_t i, last, full = s->items / s->items_each, rest = s->items % s->items_each;
     for (i = 0; i < s->row_kinds; i++)
         for (last = 0; last < 2; last++) {
             int64_t items = last ? rest : s->items_each, number = last ? 1 : full;
-            Traffic one = {0, 0, 0};
+            Traffic one = {0, 0, 0, 0};
             double own;
             if (items == 0)
                 continue;

@@ -48,8 +48,8 @@ class _Machine(ctypes.Structure):
             "tles", "tlts", "mb0", "mb1", "mb2", "bias", "burst_bytes", "macs_per_cycle",
         )),
         *((name, ctypes.c_double) for name in (
-            "setup", "burst", "bytes_per_cycle", "dram_burst", "dram_bytes_per_cycle",
-            "efficiency", "mac_setup",
+            "setup", "burst", "linear_burst", "bytes_per_cycle", "dram_burst",
+            "dram_bytes_per_cycle", "efficiency", "mac_setup",
         )),
     ]  # fmt: skip
 
@@ -128,8 +128,8 @@ def _machine(problem: ConvProblem, machine: Machine) -> _Machine:
         machine.cores.tles, machine.cores.tlts_per_tle, memories.mb0_bytes, memories.mb1_bytes,
         memories.mb2_bytes, memories.bias_bytes, dram.burst_bytes,
         machine.macs_per_cycle(problem.element_bytes), dme.setup_cycles, dme.burst_cycles,
-        dme.bytes_per_cycle, dram.cas_cycles, dram.bytes_per_cycle, mac.efficiency,
-        mac.setup_cycles,
+        dme.linear_cycles, dme.bytes_per_cycle, dram.cas_cycles, dram.bytes_per_cycle,
+        mac.efficiency, mac.setup_cycles,
     )  # fmt: skip
 
 

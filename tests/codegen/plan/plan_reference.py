@@ -121,6 +121,7 @@ def machine(
     burst_bytes: int = 128,
     setup_cycles: float = 16.0,
     burst_cycles: float = 56.0,
+    linear_burst_cycles: float | None = 20.0,
     dme_rate: float = 1.5,
     cas_cycles: float = 14.0,
     dram_rate: float = 17.0,
@@ -144,7 +145,10 @@ def machine(
     }
     values["ring"] = ring and {"bytes_per_cycle": ring[0], "hop_cycles": ring[1]}
     values["dme"].update(
-        setup_cycles=setup_cycles, burst_cycles=burst_cycles, bytes_per_cycle=dme_rate
+        setup_cycles=setup_cycles,
+        burst_cycles=burst_cycles,
+        linear_burst_cycles=linear_burst_cycles,
+        bytes_per_cycle=dme_rate,
     )
     values["dram"].update(burst_bytes=burst_bytes, cas_cycles=cas_cycles, bytes_per_cycle=dram_rate)
     return machine_from_dict(values)
@@ -192,6 +196,7 @@ def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
         burst_bytes=draw(st.sampled_from((8, 32, 128))),
         setup_cycles=draw(st.sampled_from((0.0, 16.0))),
         burst_cycles=draw(st.sampled_from((0.0, 7.0, 56.0))),
+        linear_burst_cycles=draw(st.sampled_from((None, 0.0, 20.0))),
         dme_rate=draw(st.sampled_from((1.5, 8.0))),
         cas_cycles=draw(st.sampled_from((0.0, 14.0, 60.0))),
         dram_rate=draw(st.sampled_from((1.0, 17.0))),
@@ -228,6 +233,7 @@ def tight_layers(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
         burst_bytes=draw(st.sampled_from((8, 16, 64))),
         setup_cycles=draw(st.sampled_from((0.0, 1.0, 16.0))),
         burst_cycles=draw(st.sampled_from((0.0, 7.0, 56.0))),
+        linear_burst_cycles=draw(st.sampled_from((None, 0.0, 20.0))),
         mac_setup=draw(st.sampled_from((0.0, 8.0))),
     )
     return problem, mach
@@ -353,9 +359,9 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
     in_channels = tile_m // filters_each * channels if grouped else tile_n
     height = min(p.in_tile_rows(tile_r), p.in_rows)
     width = min(p.in_tile_columns(tile_c), p.in_columns)
-    if p.in_rows == p.in_columns == p.rows == p.columns == 1 and p.in_tile_rows(1) == 1 == (
-        p.in_tile_columns(1)
-    ):
+    in_is_linear = p.in_rows == p.in_columns == p.rows == p.columns == 1
+    in_is_linear = in_is_linear and p.in_tile_rows(1) == p.in_tile_columns(1) == 1
+    if in_is_linear:
         in_segments = [in_channels]
     elif width == p.in_columns:
         in_segments = [height * width] * in_channels
@@ -374,18 +380,21 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
 
     steps = tiles_m * tiles_rc * tiles_n
     w_loads = tlts * (tiles_m if schedule == "WS" else steps)
-    transfers = bursts = volume = 0
-    for number, segments in (
-        (tlts * steps if grouped else steps, in_segments),
-        (w_loads, w_segments),
-        (tlts * tiles_m * tiles_rc * (2 if p.has_residual else 1), out_segments),
+    transfers = bursts = linear = volume = 0
+    out_is_linear = p.rows * p.columns == 1
+    for number, segments, is_linear in (
+        (tlts * steps if grouped else steps, in_segments, in_is_linear),
+        (w_loads, w_segments, True),
+        (tlts * tiles_m * tiles_rc * (2 if p.has_residual else 1), out_segments, out_is_linear),
     ):
         transfers += number
-        bursts += number * sum(ceil(elements * size / burst) for elements in segments)
+        count = number * sum(ceil(elements * size / burst) for elements in segments)
+        bursts += 0 if is_linear else count
+        linear += count if is_linear else 0
         volume += number * sum(segments) * size
     biases = per_tlt * (filters_each if grouped else 1) * 4
     transfers += tlts
-    bursts += tlts * ceil(biases / burst)
+    linear += tlts * ceil(biases / burst)
     volume += tlts * biases
 
     rate = 16 // size
@@ -395,25 +404,34 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
         units = tile_m * tile_n * ceil(tile_r * tile_c * p.kernel[0] * p.kernel[1] / rate)
     # The order of the sum is the planner's, so that equal times tie in both.
     if by_volume:
-        transfers = bursts = 0
+        transfers = bursts = linear = 0
     own = (
         transfers * mach.dme.setup_cycles
         + bursts * mach.dme.burst_cycles
+        + linear * mach.dme.linear_cycles
         + volume * (1.0 / mach.dme.bytes_per_cycle)
         + steps * units * (1.0 / mach.mac.efficiency)
         + steps * mach.mac.setup_cycles
     )
-    shared = bursts * mach.dram.cas_cycles + volume * (1.0 / mach.dram.bytes_per_cycle)
+    shared = (bursts + linear) * mach.dram.cas_cycles + volume * (1.0 / mach.dram.bytes_per_cycle)
     return max(own, tles * shared)
 
 
-def engine_cycles(transfers: list[list[int]], mach: Machine) -> float:
-    """Time of one DMA engine for transfers that are lists of segment lengths in bytes."""
+def engine_cycles(
+    transfers: list[list[int]], mach: Machine, are_linear: list[bool] | None = None
+) -> float:
+    """Time of one DMA engine for transfers that are lists of segment lengths in bytes, 3-D ones
+    unless said otherwise."""
+    dme = mach.dme
+    linear = dme.burst_cycles if dme.linear_burst_cycles is None else dme.linear_burst_cycles
     return sum(
-        mach.dme.setup_cycles
-        + sum(ceil(length / mach.dram.burst_bytes) for length in lengths) * mach.dme.burst_cycles
-        + sum(lengths) / mach.dme.bytes_per_cycle
-        for lengths in transfers
+        dme.setup_cycles
+        + sum(ceil(length / mach.dram.burst_bytes) for length in lengths)
+        * (linear if is_linear else dme.burst_cycles)
+        + sum(lengths) / dme.bytes_per_cycle
+        for lengths, is_linear in zip(
+            transfers, are_linear or [False] * len(transfers), strict=True
+        )
     )
 
 

@@ -16,19 +16,23 @@ from tvm_npu.sim.machine import Machine
 
 @dataclass
 class Transfers:
-    """Lengths in bytes of the contiguous pieces of each transfer; whether other TLEs get it."""
+    """Lengths in bytes of the contiguous pieces of each transfer; whether other TLEs get it;
+    whether it is a 1-D one."""
 
     pieces: list[list[int]] = field(default_factory=list)
     is_forwarded: list[bool] = field(default_factory=list)
+    is_linear: list[bool] = field(default_factory=list)
 
-    def add(self, lengths: list[int], forwarded: bool = False) -> None:
+    def add(self, lengths: list[int], linear: bool, forwarded: bool = False) -> None:
         if sum(lengths):
             self.pieces.append(lengths)
+            self.is_linear.append(linear)
             self.is_forwarded.append(forwarded)
 
     def extend(self, other: Transfers) -> None:
         self.pieces += other.pieces
         self.is_forwarded += other.is_forwarded
+        self.is_linear += other.is_linear
 
     @property
     def bytes(self) -> int:
@@ -40,7 +44,7 @@ class Transfers:
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
     def engine_cycles(self, mach: Machine) -> float:
-        total = engine_cycles(self.pieces, mach)
+        total = engine_cycles(self.pieces, mach, self.is_linear)
         if any(self.is_forwarded):
             assert mach.ring is not None
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
@@ -174,7 +178,7 @@ class Tle:
         biases = Transfers()
         for rows, columns, items in self.tlts:
             if rows and columns and items:
-                biases.add([len(items) * self.each * 4])
+                biases.add([len(items) * self.each * 4], True)
         places = list(product(range(self.turns[0]), range(self.turns[1])))
         filters = range(self.turns[2])
         if self.plan.schedule == "WS":
@@ -239,11 +243,12 @@ class Tle:
             flat = flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1
             planes = plan.merges_planes and p.padding == (0, 0, 0, 0)
             planes = planes and (len(seen[0]), len(seen[1])) == (p.in_rows, p.in_columns)
-            if flat or planes:
+            linear = flat or planes
+            if linear:
                 pieces = [count * len(seen[0]) * len(seen[1])]
             else:
                 pieces = _segments(seen[0], seen[1], count, p.in_columns)
-            step.inputs.add([n * p.element_bytes for n in pieces], plan.ring_in)
+            step.inputs.add([n * p.element_bytes for n in pieces], linear, plan.ring_in)
 
     def _load_weights(
         self, step: Step, tiles: list[tuple[range, ...]], channels: range, turn: tuple[int, ...]
@@ -261,7 +266,7 @@ class Tle:
                 filters = filters[run * size : (run + 1) * size]
             whole = len(channels) == self.depth or plan.weights == "tiles"
             pieces = [len(filters) * one] if whole else [one] * len(filters)
-            step.weights.add(pieces, plan.ring_weights)
+            step.weights.add(pieces, True, plan.ring_weights)
 
     def _mac_cycles(self, tile: tuple[range, ...], channels: int) -> float:
         p, mach = self.p, self.mach
@@ -284,14 +289,15 @@ class Tle:
                 continue
             filters = len(items) * self.each
             whole = self.plan.merges_planes and (len(rows), len(columns)) == (p.rows, p.columns)
-            if whole or p.rows * p.columns == 1:
+            linear = whole or p.rows * p.columns == 1
+            if linear:
                 pieces = [filters * len(rows) * len(columns)]
             else:
                 pieces = _segments(rows, columns, filters, p.columns)
             lengths = [n * p.element_bytes for n in pieces]
-            step.outputs.add(lengths)
+            step.outputs.add(lengths, linear)
             if p.has_residual:
-                step.inputs.add(lengths)
+                step.inputs.add(lengths, linear)
             beats = ceil(sum(lengths) / 16)
             one = beats / mach.mac.efficiency + mach.mac.setup_cycles
             finish = one * 2 if p.has_residual else one

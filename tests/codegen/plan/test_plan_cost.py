@@ -29,27 +29,31 @@ def test_in_tiles() -> None:
     # One column less: 14 pieces of 144 bytes, 2 bursts each.
     assert in_transfer(FIFTH, 4, 14, 72, 128) == Traffic(1, 112, 8064)
     assert in_transfer(FIFTH, 4, 0, 73, 128) == Traffic(0, 0, 0)
-    assert in_transfer(dense(10, 400), 100, 1, 1, 128) == Traffic(1, 2, 200)
+    assert in_transfer(dense(10, 400), 100, 1, 1, 128) == Traffic(1, 2, 200, linear_bursts=2)
     # A padded 3x3 window over a 1x1 map is no vector: a piece a channel.
     padded = conv(8, 16, (1, 1), (3, 3), padding=(1, 1, 1, 1))
     assert in_transfer(padded, 16, 1, 1, 128) == Traffic(1, 16, 32)
 
 
 def test_weight_tiles() -> None:
-    assert weight_transfer(FIFTH, 6, 5, 128) == Traffic(1, 6, 540)
-    assert weight_transfer(FIFTH, 6, 80, 128) == Traffic(1, 68, 8640)
+    assert weight_transfer(FIFTH, 6, 5, 128) == Traffic(1, 6, 540, linear_bursts=6)
+    assert weight_transfer(FIFTH, 6, 80, 128) == Traffic(1, 68, 8640, linear_bursts=68)
     grouped = conv(32, 32, (8, 8), (3, 3), groups=32)
-    assert weight_transfer(grouped, 8, 1, 128) == Traffic(1, 2, 144)
+    assert weight_transfer(grouped, 8, 1, 128) == Traffic(1, 2, 144, linear_bursts=2)
 
 
 def test_out_tiles() -> None:
     assert out_transfer(FIFTH, 4, 12, 71, 128) == Traffic(1, 4 * 14, 4 * 1704)
     assert out_transfer(FIFTH, 4, 12, 70, 128) == Traffic(1, 4 * 12 * 2, 4 * 1680)
-    assert out_transfer(dense(10, 400), 10, 1, 1, 128) == Traffic(1, 1, 20)
+    assert out_transfer(dense(10, 400), 10, 1, 1, 128) == Traffic(1, 1, 20, linear_bursts=1)
 
 
 def test_times() -> None:
     assert Traffic(2, 3, 300).engine_cycles(NMP) == 2 * 16 + 3 * 56 + 200
+    mixed = Traffic(2, 3, 300, linear_bursts=2)
+    assert mixed.engine_cycles(NMP) == 2 * 16 + 56 + 2 * 20 + 200
+    assert mixed.engine_cycles(machine(linear_burst_cycles=None)) == 2 * 16 + 3 * 56 + 200
+    assert mixed.dram_cycles(NMP) == 3 * 14 + 300 / 17
     assert Traffic(2, 3, 340).dram_cycles(NMP) == 3 * 14 + 20
     # Equation 7: 5 x 6 x ceil(639 * 9 / 8) at 0.75 of the peak, plus the start.
     assert mac_cycles(FIFTH, 6, 5, 9, 71, NMP) == 30 * 719 / 0.75 + 8

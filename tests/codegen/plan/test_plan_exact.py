@@ -105,6 +105,7 @@ def tiny(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
         burst_bytes=draw(st.sampled_from((8, 16, 32))),
         setup_cycles=draw(st.sampled_from((0.0, 1.0, 16.0))),
         burst_cycles=draw(st.sampled_from((0.0, 7.0, 56.0))),
+        linear_burst_cycles=draw(st.sampled_from((None, 0.0, 20.0))),
         dme_rate=draw(st.sampled_from((1.5, 8.0))),
         cas_cycles=draw(st.sampled_from((0.0, 14.0, 60.0))),
         dram_rate=draw(st.sampled_from((1.0, 17.0))),
@@ -271,7 +272,7 @@ def test_no_plan_nearby_is_faster(data: st.DataObject, case: tuple[ConvProblem, 
 
 def test_finds_what_tso_cannot() -> None:
     """More channels a tile where OUT leaves room for fewer filters; cuts beside Algorithm 2's."""
-    nmp, tso = load_machine("nmp-4x8"), planner("tso")
+    nmp, tso = machine(linear_burst_cycles=None), planner("tso")
     fifth = conv(192, 80, (73, 73), (3, 3))
     assert cycles(proven(fifth, nmp).plan) < cycles(tso.plan(fifth, nmp))
     six = nmp.with_cores(6)

@@ -34,10 +34,12 @@ EXIT_CYCLES = 3
 SEMAPHORE = 4.0
 
 
-def transfer_cycles(machine: Machine, bursts: int, size: int) -> float:
-    """One transfer without contention: setup + bursts * burst_cycles + bytes / rate."""
+def transfer_cycles(machine: Machine, bursts: int, size: int, box: bool = False) -> float:
+    """One transfer without contention: setup + bursts * latency + bytes / rate."""
     dme = machine.dme
-    return dme.setup_cycles + bursts * dme.burst_cycles + size / dme.bytes_per_cycle
+    latency = dme.burst_cycles if box else dme.linear_burst_cycles
+    assert latency is not None
+    return dme.setup_cycles + bursts * latency + size / dme.bytes_per_cycle
 
 
 def test_scalar_instructions() -> None:
@@ -130,7 +132,7 @@ def test_mac_unit_works_beside_the_core_and_in_order() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("mnemonic", ["nmp_load", "nmp_store"])
 def test_one_transfer(mnemonic: str, size: int, count: int, stride: int, bursts: int) -> None:
-    machine = small_machine()
+    machine = small_machine(dme={"linear_burst_cycles": 20.0})
     memory = "mb0" if mnemonic == "nmp_load" else "mb2"
     text = segments(size, count, stride) + transfer(mnemonic, 1, memory, DATA)
     _, statistics = run(text + wait(1) + EXIT, machine)
@@ -160,7 +162,7 @@ def test_box_bursts() -> None:
         text = dma(**shape, **registers) + transfer("nmp_load3d", 1, "mb0", DATA)
         _, statistics = run(text + wait(1) + EXIT, machine)
         # a box of full rows is one contiguous segment a channel, also when it is wider
-        took = transfer_cycles(machine, bursts, size)
+        took = transfer_cycles(machine, bursts, size, box=True)
         assert statistics.cycles == pytest.approx(
             instructions(text) + max(took, 2 + SEMAPHORE) + EXIT_CYCLES
         ), (start, box)
@@ -187,11 +189,12 @@ def test_four_engines_share_the_dram() -> None:
     """First come, first served in chunks of 16 bursts: a slow DRAM bounds all engines together."""
     text = segments(8192) + transfer("nmp_load", 1, "mb0", DATA) + wait(1) + EXIT
     for dram, shared in (({"cas_cycles": 14.0}, False), ({"cas_cycles": 100.0}, True)):
-        machine = small_machine(4, 1, dram=dram)
+        dme = {"linear_burst_cycles": 40.0}
+        machine = small_machine(4, 1, dram=dram, dme=dme)
         issue = instructions(segments(8192) + transfer("nmp_load", 1, "mb0", DATA))
         burst = dram["cas_cycles"] + 128 / 17.0
-        engine = 56.0 + 128 / 1.5
-        one = cycles(text, small_machine(1, 1, dram=dram))
+        engine = 40.0 + 128 / machine.dme.bytes_per_cycle
+        one = cycles(text, small_machine(1, 1, dram=dram, dme=dme))
         assert one == pytest.approx(issue + 16 + 64 * max(burst, engine) + EXIT_CYCLES)
         four = cycles(text, machine)
         if shared:
@@ -385,7 +388,7 @@ def test_work_outside_layers_counts_in_the_totals() -> None:
     ("part", "key", "values"),
     [
         ("dme", "bytes_per_cycle", (0.5, 1.5, 3.0, 20.0)),
-        ("dme", "burst_cycles", (200.0, 56.0, 10.0, 0.0)),
+        ("dme", "linear_burst_cycles", (200.0, 56.0, 10.0, 0.0)),
         ("dram", "bytes_per_cycle", (0.5, 2.0, 17.0)),
         ("dram", "cas_cycles", (300.0, 14.0, 0.0)),
         ("mac", "efficiency", (0.1, 0.75, 1.0)),
