@@ -1,11 +1,11 @@
 """The DMA engines: one a TLE, a queue each, one transfer at a time, one shared DRAM and ring.
 
 A transfer of B bursts and Y bytes keeps its engine busy for ``setup + B * burst_cycles +
-Y / bytes_per_cycle`` and occupies the DRAM for ``B * cas_cycles + Y / dram.bytes_per_cycle``, in
-chunks of a few bursts, first come, first served. Data arrives when the transfer is complete. A 1-D
+Y / bytes_per_cycle`` and occupies the DRAM for ``B * cas_cycles + Y / dram.bytes_per_cycle``,
+burst by burst, first come, first served. Data arrives when the transfer is complete. A 1-D
 transfer, whose addresses are known in advance, takes ``linear_burst_cycles`` a burst instead.
 
-With receivers in other TLEs a chunk also occupies the Global Ringbus, for ``bytes /
+With receivers in other TLEs a burst also occupies the Global Ringbus, for ``bytes /
 ring.bytes_per_cycle``, once for all receivers, and the last one arrives ``hop_cycles`` a TLE later.
 A forward (MB2 to MB0) uses a ring instead of DRAM: the own TLE's, which nobody else uses, or the
 Global Ringbus. Engines of other TLEs that receive are not occupied.
@@ -34,7 +34,6 @@ LOCAL, SPAN, BURSTS, BYTES = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.BURST
 LAYER, STREAM, TLTS, TLES = Descriptor.LAYER, Descriptor.STREAM, Descriptor.TLTS, Descriptor.TLES
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
-CHUNK_BURSTS = 16
 
 
 @device
@@ -62,11 +61,10 @@ def start(s: State, m: Costs, tle: int, now: float) -> None:
 
 
 @device
-def move_chunk(s: State, m: Costs, tle: int, d: Array, now: float) -> float:
-    """Takes a chunk's share of DRAM and ring; when it is over."""
-    bursts = min(s.left_bursts[tle], CHUNK_BURSTS)
-    size = s.left_bytes[tle] * bursts / s.left_bursts[tle]
-    s.left_bursts[tle] -= bursts
+def move_burst(s: State, m: Costs, tle: int, d: Array, now: float) -> float:
+    """Takes a burst's share of DRAM and ring; when it is over."""
+    size = s.left_bytes[tle] / s.left_bursts[tle]
+    s.left_bursts[tle] -= 1
     s.left_bytes[tle] -= size
     forwards, shared_ring = d[KIND] & FORWARDS != 0, crosses(d, tle)
     begin, busy = now, 0.0
@@ -75,10 +73,10 @@ def move_chunk(s: State, m: Costs, tle: int, d: Array, now: float) -> float:
     if shared_ring:
         begin = max(begin, s.ring_free[0])
     if not forwards:
-        occupied = bursts * m.cas + size / m.dram_rate
+        occupied = m.cas + size / m.dram_rate
         s.dram_free[0] = begin + occupied
         latency = m.dme_burst if d[KIND] & BOX else m.dme_linear
-        busy = max(occupied, bursts * latency + size / m.dme_rate)
+        busy = max(occupied, latency + size / m.dme_rate)
     if forwards or shared_ring:
         busy = max(busy, size / m.ring_rate)
     if shared_ring:
@@ -90,12 +88,12 @@ def move_chunk(s: State, m: Costs, tle: int, d: Array, now: float) -> float:
 
 @device
 def advance(s: State, m: Costs, tle: int) -> None:
-    """One event of an engine: move a chunk, or complete the transfer."""
+    """One event of an engine: move a burst, or complete the transfer."""
     actor = m.cores + tle
     now = s.time[actor]
     d = s.queue[tle, s.queue_head[tle]]
     if s.left_bursts[tle] > 0:
-        s.time[actor] = move_chunk(s, m, tle, d, now)
+        s.time[actor] = move_burst(s, m, tle, d, now)
         s.layer_dma_cycles[d[LAYER], tle] += s.time[actor] - now
         return
     if d[KIND] & STORES:

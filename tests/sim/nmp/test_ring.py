@@ -264,15 +264,15 @@ def test_engines_share_the_global_ringbus() -> None:
 
 def test_engines_of_receivers_stay_free() -> None:
     """TLE 1 loads for itself while TLE 0 sends it something: neither is later than alone by more
-    than DRAM chunks."""
+    than a few bursts."""
     machine = small_machine(2, 1)
     to_both = segments(4096) + receivers(0, 3) + transfer("nmp_load", 1, "mb0", DATA)
     to_itself = segments(4096) + receivers(0, 0) + transfer("nmp_load", 2, "mb1", DATA)
     text = f"bnez a0, one\n{to_both}j end\none: {to_itself}{wait(2)}end: {wait(1)}{EXIT}"
     one = transfer_cycles(machine, 32, 4096)
     issue = instructions(to_itself) + 1
-    chunk = 16 * (14 + 128 / 17.0)
-    assert issue + one <= cycles(text, machine) <= issue + one + 2 * chunk + 4 + 12
+    burst = 14 + 128 / 17.0
+    assert issue + one <= cycles(text, machine) <= issue + one + 2 * burst + 4 + 12
 
 
 def test_all_parts_of_a_tile_arrive_in_the_time_of_one() -> None:
