@@ -135,7 +135,8 @@ class ConvPlan:
 
 @dataclass(frozen=True)
 class Infeasible:
-    """No plan fits: which buffer, what the smallest tile needs, what there is, what would help."""
+    """No plan fits: ``reason`` names what is too large even at its smallest, for which buffer;
+    ``remedy`` says what would help."""
 
     buffer: str
     needed_bytes: int
@@ -145,8 +146,8 @@ class Infeasible:
 
     def __str__(self) -> str:
         return (
-            f"{self.reason}: the smallest tile needs {self.needed_bytes} bytes of {self.buffer}, "
-            f"which has {self.available_bytes}; {self.remedy}"
+            f"{self.reason}: {self.needed_bytes} bytes of {self.buffer} needed, "
+            f"{self.available_bytes} available; {self.remedy}"
         )
 
 

@@ -85,6 +85,13 @@ class Traffic:
 NO_TRAFFIC = Traffic()
 
 
+def least_bias_bytes(filters: int, machine: Machine) -> int:
+    """What the biases of a layer of ``filters`` filters (in a group) take of a TLT's bias buffer
+    where all TLTs of all TLEs share them; no plan needs less."""
+    tle_filters = -(-filters // machine.cores.tles)
+    return -(-tle_filters // machine.cores.tlts_per_tle) * BIAS_BYTES
+
+
 def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     """One transfer of ``segments`` contiguous pieces; nothing at all when it is empty."""
     if segments * segment_bytes == 0:

@@ -17,7 +17,7 @@ from tvm_npu.codegen.plan import tso_kernel as kernel
 from tvm_npu.codegen.plan.cost import one_group, predict
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.codegen.plan.traffic import BIAS_BYTES
+from tvm_npu.codegen.plan.traffic import BIAS_BYTES, least_bias_bytes
 from tvm_npu.sim.machine import Machine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")
@@ -226,43 +226,39 @@ def _why_infeasible(problem: ConvProblem, machine: Machine) -> Infeasible:
     """Which memory the tile of one filter, one channel and one position does not fit."""
     memories = machine.memories
     size = problem.element_bytes
-    window = (problem.in_tile_rows(1), problem.in_tile_columns(1))
-    what = f"{problem.kernel[0]}x{problem.kernel[1]} convolution"
+    window = f"{problem.in_tile_rows(1)}x{problem.in_tile_columns(1)}"
+    kernel = f"{problem.kernel[0]}x{problem.kernel[1]}"
     needs = (
         (
             "MB0",
-            window[0] * window[1] * size,
+            problem.in_tile_rows(1) * problem.in_tile_columns(1) * size,
             memories.mb0_bytes,
-            f"IN tile of one channel, {window[0]}x{window[1]}, for a {what}",
+            f"smallest IN tile (one channel of a window of {window})",
             "use a smaller or less dilated kernel, or raise memories.mb0_bytes",
         ),
         (
             "MB1",
             problem.kernel[0] * problem.kernel[1] * size,
             memories.mb1_bytes,
-            f"W tile of one channel of one filter for a {what}",
+            f"smallest W tile (one channel of a filter of {kernel})",
             "use a smaller kernel, or raise memories.mb1_bytes",
         ),
         (
             "MB2",
             size,
             memories.mb2_bytes,
-            "OUT tile of one element",
+            "smallest OUT tile (one element)",
             "raise memories.mb2_bytes",
         ),
     )
     for buffer, needed, available, reason, remedy in needs:
         if needed > available:
             return Infeasible(buffer, needed, available, reason, remedy)
-    fewest = min(
-        -(-kernel_slice(problem, machine, "multicast", *slices).items // tlts)
-        for split in SPLITS
-        if (slices := tle_slices(split, machine.cores.tles)) is not None
-        for tlts in (machine.cores.tlts_per_tle,)
-    )
+    needed = least_bias_bytes(problem.filters // problem.groups, machine)
+    fewest = needed // BIAS_BYTES
     return Infeasible(
         "the bias buffer",
-        fewest * BIAS_BYTES,
+        needed,
         memories.bias_bytes,
         f"biases of the {fewest} filters of one TLT ({problem.filters} filters in all)",
         "use more TLEs or TLTs, or raise memories.bias_bytes",

@@ -82,7 +82,7 @@ def plan_window(problem: WindowProblem, machine: Machine) -> WindowPlan | Infeas
             "MB0",
             least_in,
             memories.mb0_bytes,
-            f"IN tile of one {problem.kernel[0]}x{problem.kernel[1]} window",
+            f"smallest IN tile (one window of {problem.kernel[0]}x{problem.kernel[1]})",
             "use a smaller window, or raise memories.mb0_bytes",
         )
     if size > memories.mb2_bytes:
@@ -90,7 +90,7 @@ def plan_window(problem: WindowProblem, machine: Machine) -> WindowPlan | Infeas
             "MB2",
             size,
             memories.mb2_bytes,
-            "OUT tile of one element",
+            "smallest OUT tile (one element)",
             "raise memories.mb2_bytes",
         )
 

@@ -115,6 +115,24 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "window 67x67 = 8978 bytes",
         "8192 bytes of MB0",
     ),
+    "more biases than the TLTs have room for": (
+        lambda: relay.nn.dense(x(1, 4), const(np.zeros((32769, 4)))),
+        "fit the bias buffers",
+        "32769 filters = 4100 bytes in each TLT",
+        "4096 bytes of bias buffer",
+    ),
+    "as many in a group of a convolution": (
+        lambda: relay.nn.conv2d(
+            x(1, 2, 1, 1),
+            const(np.zeros((65538, 1, 1, 1))),
+            channels=65538,
+            kernel_size=(1, 1),
+            groups=2,
+        ),
+        "at most 65535",
+        "65538",
+        "at most 65535",
+    ),
     "negative padding": (
         lambda: conv(x(), padding=(-1, 0)),
         "not negative",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
+from tvm_npu.codegen.plan.traffic import least_bias_bytes
 from tvm_npu.relay import operands as of
 from tvm_npu.report import Refusal
 from tvm_npu.sim.machine import Machine
@@ -159,6 +160,18 @@ def conv_weights_fit(call: relay.Call, context: Context) -> Violation | None:
     available = context.machine.memories.mb1_bytes
     if needed > available:
         return Violation(f"kernel {rows}x{columns} = {needed} bytes", f"{available} bytes of MB1")
+    return None
+
+
+def biases_fit(call: relay.Call, context: Context) -> Violation | None:
+    """The biases of a layer fit the bias buffers of all TLTs together."""
+    groups = int(call.attrs.groups) if of.op_name(call) == "nn.conv2d" else 1
+    filters = of.shape_of(call)[1] // groups
+    needed = least_bias_bytes(filters, context.machine)
+    available = context.machine.memories.bias_bytes
+    if needed > available:
+        value = f"{filters} filters = {needed} bytes in each TLT"
+        return Violation(value, f"{available} bytes of bias buffer")
     return None
 
 
@@ -354,9 +367,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         padding_not_negative,
         conv_tile_fits,
         conv_weights_fit,
+        biases_fit,
     ),
-    "nn.dense": (dense_rank_2,),
-    "nn.matmul": (dense_rank_2,),
+    "nn.dense": (dense_rank_2, biases_fit),
+    "nn.matmul": (dense_rank_2, biases_fit),
     "nn.bias_add": (channel_axis,),
     "nn.batch_norm": (channel_axis, positive_variance),
     "nn.relu": (),

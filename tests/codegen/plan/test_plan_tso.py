@@ -239,27 +239,26 @@ INFEASIBLE = [
     (
         conv(4, 4, (9, 9), (9, 9)),
         (64, 512, 64, 64),
-        "IN tile of one channel, 9x9, for a 9x9 convolution: the smallest tile needs 162 bytes "
-        "of MB0, which has 64; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
+        "smallest IN tile (one channel of a window of 9x9): 162 bytes of MB0 needed, 64 "
+        "available; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
     ),
     (
         conv(4, 4, (9, 9), (3, 3), dilation=(4, 4)),
         (64, 512, 64, 64),
-        "IN tile of one channel, 9x9, for a 3x3 convolution: the smallest tile needs 162 bytes "
-        "of MB0, which has 64; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
+        "smallest IN tile (one channel of a window of 9x9): 162 bytes of MB0 needed, 64 "
+        "available; use a smaller or less dilated kernel, or raise memories.mb0_bytes",
     ),
     (
         conv(4, 4, (9, 9), (9, 9)),
         (512, 64, 64, 64),
-        "W tile of one channel of one filter for a 9x9 convolution: the smallest tile needs 162 "
-        "bytes of MB1, which has 64; use a smaller kernel, or raise memories.mb1_bytes",
+        "smallest W tile (one channel of a filter of 9x9): 162 bytes of MB1 needed, 64 "
+        "available; use a smaller kernel, or raise memories.mb1_bytes",
     ),
     (
         dense(130, 4),
         (512, 512, 512, 64),
-        "biases of the 17 filters of one TLT (130 filters in all): the smallest tile needs 68 "
-        "bytes of the bias buffer, which has 64; use more TLEs or TLTs, or raise "
-        "memories.bias_bytes",
+        "biases of the 17 filters of one TLT (130 filters in all): 68 bytes of the bias buffer "
+        "needed, 64 available; use more TLEs or TLTs, or raise memories.bias_bytes",
     ),
 ]
 

@@ -112,8 +112,8 @@ def test_infeasible_window() -> None:
     nmp = load_machine("nmp-4x8")
     plan = plan_window(WindowProblem(6, 1, 1, 100, 100, (100, 100), (1, 1), 2), nmp)
     assert str(plan) == (
-        "IN tile of one 100x100 window: the smallest tile needs 20000 bytes of MB0, which has "
-        "8192; use a smaller window, or raise memories.mb0_bytes"
+        "smallest IN tile (one window of 100x100): 20000 bytes of MB0 needed, 8192 available; "
+        "use a smaller window, or raise memories.mb0_bytes"
     )
 
 
