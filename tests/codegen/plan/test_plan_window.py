@@ -150,5 +150,5 @@ def test_flat_time_by_hand() -> None:
     mach = machine(2, 2, (4096, 4096, 4096, 64))
     plan = plan_flat(FlatProblem(2048, 2, 2), mach)
     assert (plan.core_elements, plan.tile_elements) == (512, 512)
-    one = 16 + 8 * 56 + 1024 / 1.5
+    one = 16 + 8 * 20 + 1024 / 1.5  # 1-D: linear_burst_cycles
     assert abs(plan.cycles - (2 * 3 * one + 64 / 0.75 + 8)) < 1e-9 * plan.cycles
