@@ -74,7 +74,7 @@ class ConvolutionTiles:
         self.flat_out = problem.rows * problem.columns == 1
         is_whole = plan.tile_r >= problem.rows and plan.tile_c >= problem.columns
         places = plan.row_slices * plan.column_slices * plan.tlt_rows * plan.tlt_columns
-        self.merges_out = plan.merges_planes and is_whole and places == 1
+        self.merges_out = plan.linear_maps and is_whole and places == 1
         self.merges_in = self.merges_out and (
             (problem.in_tile_rows(problem.rows), problem.in_tile_columns(problem.columns))
             == (problem.in_rows, problem.in_columns)

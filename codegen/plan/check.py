@@ -90,7 +90,7 @@ def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> No
     for name in _COUNTS:
         value = getattr(plan, name)
         _require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    for name in ("keeps_in", "ring_in", "ring_weights", "merges_planes"):
+    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps"):
         value = getattr(plan, name)
         _require(isinstance(value, bool), name, value, "True or False")
     _require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")

@@ -273,7 +273,7 @@ class _TleWalk:
                 for taken, tlts in loads:
                     one = in_transfer(
                         self.problem, taken, in_rows, in_columns, self.burst_bytes,
-                        self.plan.merges_planes,
+                        self.plan.linear_maps,
                     )  # fmt: skip
                     total += one * (row_parts * column_parts * tlts)
         return total.forwarded() if self.plan.ring_in else total
@@ -286,7 +286,7 @@ class _TleWalk:
                 for size, tlts in Counter(sizes).items():
                     one = out_transfer(
                         self.problem, size * self.each, out_rows, out_columns, self.burst_bytes,
-                        self.plan.merges_planes,
+                        self.plan.linear_maps,
                     )  # fmt: skip
                     total += one * (row_parts * column_parts * tlts)
         return total

@@ -14,6 +14,22 @@ Schedule = Literal["IS", "OS", "WS"]
 
 
 @dataclass(frozen=True)
+class Window:
+    """A layer behind a convolution that makes every channel from the same channel of the
+    convolution's OFM: a pool, or a depthwise convolution (``has_weights``: one kernel and one bias
+    a channel). ``rows`` and ``columns`` are those of its own OFM. Every window touches the
+    convolution's OFM."""
+
+    rows: int
+    columns: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    """In front of the first row and column."""
+    has_weights: bool = False
+
+
+@dataclass(frozen=True)
 class ConvProblem:
     """One convolution or fully connected layer as a planner sees it (``groups == 1`` is dense
     over channels; ``channels`` and ``filters`` are totals over all groups)."""
@@ -32,6 +48,25 @@ class ConvProblem:
     element_bytes: int
     has_residual: bool = False
     is_dense: bool = False
+    window: Window | None = None
+    """What is computed from the OFM tile by tile on chip, so that only its result is stored."""
+
+    @property
+    def out_rows(self) -> int:
+        """Rows of what is stored."""
+        return self.rows if self.window is None else self.window.rows
+
+    @property
+    def out_columns(self) -> int:
+        return self.columns if self.window is None else self.window.columns
+
+    def middle_tile(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows and columns of the convolution's OFM, borders around it included, under an OUT tile
+        of ``rows`` x ``columns``."""
+        if self.window is None:
+            return rows, columns
+        kernel, stride = self.window.kernel, self.window.stride
+        return (rows - 1) * stride[0] + kernel[0], (columns - 1) * stride[1] + kernel[1]
 
     def in_tile_rows(self, tile_rows: int) -> int:
         """Equation 1: IFM rows that ``tile_rows`` OFM rows need, dilation included."""
@@ -103,9 +138,15 @@ class ConvPlan:
     column_slices of them) share each W tile so, by filters: ceil(T_M / sharing TLEs) of them each.
 
     ``weights``: "filters" keeps the layout [filter][channel][kernel] in DRAM; "tiles" stores every
-    W tile as one contiguous run. ``merges_planes``: a feature map tile of whole planes (all rows
-    and columns of the tensor, no padding) moves as one run over its channels; the paper's TSO
-    counts a run a channel.
+    W tile as one contiguous run. ``linear_maps``: a feature map tile of the tensor's full
+    width that needs no padding moves as a 1-D transfer, one segment a channel (or one in all, where
+    it has all rows as well), instead of a box.
+
+    With a ``window`` in the problem, rows and columns of slices, parts and tiles are those of its
+    OFM. An OUT tile then takes the convolution's OFM under it (`ConvProblem.middle_tile`, clipped
+    to the OFM, computed anew where windows overlap) into MB2, from there as a box over the TLE's
+    ring into MB0 (in place of the IN tile, behind it where that has to stay), and from there
+    through the window into MB2, behind the first.
 
     ``buffers``: 2 halves MB0 for IN (what a residual tile needs comes off first), MB1 for W and
     MB2 for OUT; the transfers of a step run while the MAC unit works on the step before.
@@ -129,7 +170,7 @@ class ConvPlan:
     ring_in: bool = False
     ring_weights: bool = False
     weights: Literal["filters", "tiles"] = "filters"
-    merges_planes: bool = False
+    linear_maps: bool = False
     buffers: Literal[1, 2] = 1
 
 

@@ -137,11 +137,11 @@ def in_transfer(
     rows: int,
     columns: int,
     burst_bytes: int,
-    merges_planes: bool = False,
+    linear_maps: bool = False,
 ) -> Traffic:
     """One IN tile of ``channels`` x the ``rows`` x ``columns`` of it that lie in the IFM.
-    ``merges_planes``: whole planes of an IFM without padding are one run."""
-    whole = merges_planes and not any(problem.padding)
+    ``linear_maps``: whole planes of an IFM without padding are one run."""
+    whole = linear_maps and not any(problem.padding)
     whole = whole and rows == problem.in_rows and columns == problem.in_columns
     if whole or is_flat_in(problem):
         return flat_transfer(channels * rows * columns, problem.element_bytes, burst_bytes)
@@ -168,10 +168,10 @@ def out_transfer(
     rows: int,
     columns: int,
     burst_bytes: int,
-    merges_planes: bool = False,
+    linear_maps: bool = False,
 ) -> Traffic:
-    """One OUT (or residual) tile. ``merges_planes``: whole planes are one run."""
-    whole = merges_planes and rows == problem.rows and columns == problem.columns
+    """One OUT (or residual) tile. ``linear_maps``: whole planes are one run."""
+    whole = linear_maps and rows == problem.rows and columns == problem.columns
     if whole or is_flat_out(problem):
         return flat_transfer(filters * rows * columns, problem.element_bytes, burst_bytes)
     return map_transfer(filters, rows, columns, problem.columns, problem.element_bytes, burst_bytes)

@@ -59,7 +59,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: Machine, buffers: int)
         ring_in=filters > 1 and draw(st.booleans()),
         ring_weights=rows * columns > 1 and draw(st.booleans()),
         weights=draw(st.sampled_from(("filters", "tiles"))),
-        merges_planes=draw(st.booleans()),
+        linear_maps=draw(st.booleans()),
         buffers=buffers,  # type: ignore[arg-type]
     )  # fmt: skip
     return plan

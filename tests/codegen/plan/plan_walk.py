@@ -241,7 +241,7 @@ class Tle:
             seen = self._seen(rows, 0), self._seen(columns, 1)
             flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
             flat = flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1
-            planes = plan.merges_planes and p.padding == (0, 0, 0, 0)
+            planes = plan.linear_maps and p.padding == (0, 0, 0, 0)
             planes = planes and (len(seen[0]), len(seen[1])) == (p.in_rows, p.in_columns)
             linear = flat or planes
             if linear:
@@ -288,7 +288,7 @@ class Tle:
             if not (rows and columns and items):
                 continue
             filters = len(items) * self.each
-            whole = self.plan.merges_planes and (len(rows), len(columns)) == (p.rows, p.columns)
+            whole = self.plan.linear_maps and (len(rows), len(columns)) == (p.rows, p.columns)
             linear = whole or p.rows * p.columns == 1
             if linear:
                 pieces = [filters * len(rows) * len(columns)]
@@ -320,7 +320,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem, mach: Machine, plain: bool = Fa
     grouped = problem.groups > 1 and draw(st.booleans())
     fields: dict[str, Any] = {}
     if not plain:
-        fields["merges_planes"] = draw(st.booleans())
+        fields["linear_maps"] = draw(st.booleans())
         fields["weights"] = draw(st.sampled_from(("filters", "tiles")))
     rows = draw(st.integers(1, tles))
     columns = 1 if grouped or plain else draw(st.integers(1, tles // rows))
