@@ -195,8 +195,14 @@ def loop(name: str, end: Operand, step: int, body: Callable[[Affine, Affine], No
         return (Loop(index, None, total, step, body(Affine.of(index), Affine.of(step))),)
     extent = Variable(f"{name}_extent", 1, step)
     nodes = body(Affine.of(index), Affine.of(extent))
-    used = any(extent in value.variables for node in walk(nodes) for value in operands(node))
-    return (Loop(index, extent if used else None, total, step, nodes),)
+    is_used = names(nodes, Affine.of(extent))
+    return (Loop(index, extent if is_used else None, total, step, nodes),)
+
+
+def names(nodes: Nodes, value: Affine) -> bool:
+    """Whether some operand of a tree has a variable of ``value``."""
+    wanted = value.variables
+    return any(wanted & found.variables for node in walk(nodes) for found in operands(node))
 
 
 def when(

@@ -72,12 +72,11 @@ class ConvolutionTiles:
         self.flat_in = problem.in_rows * problem.in_columns == 1 and problem.kernel == (1, 1)
         self.flat_in = self.flat_in and problem.padding == (0, 0, 0, 0)
         self.flat_out = problem.rows * problem.columns == 1
-        is_whole = plan.tile_r >= problem.rows and plan.tile_c >= problem.columns
-        places = plan.row_slices * plan.column_slices * plan.tlt_rows * plan.tlt_columns
-        self.merges_out = plan.linear_maps and is_whole and places == 1
-        self.merges_in = self.merges_out and (
-            (problem.in_tile_rows(problem.rows), problem.in_tile_columns(problem.columns))
-            == (problem.in_rows, problem.in_columns)
+        is_wide = plan.tile_c >= problem.columns and plan.column_slices * plan.tlt_columns == 1
+        self.linear_out = plan.linear_maps and is_wide
+        self.linear_in = (
+            self.linear_out
+            and problem.in_tile_columns(problem.columns) == problem.in_columns
             and problem.padding == (0, 0, 0, 0)
         )
         self.is_grouped = plan.mode == "grouped"
@@ -176,11 +175,16 @@ class ConvolutionTiles:
     ) -> Transfer:
         """The IN tile under OUT rows and columns; ``mnemonic`` nmp_load or nmp_mload."""
         problem = self.problem
-        if self.flat_in or self.merges_in:
-            channel_bytes = problem.in_rows * problem.in_columns * self.size
+        if self.flat_in:
             return run_transfer(
-                mnemonic, Stream.IN, Memory.MB0, self.in_address + channel * channel_bytes,
-                IN_ARRIVED, channels * channel_bytes, self.size, on_chip,
+                mnemonic, Stream.IN, Memory.MB0, self.in_address + channel * self.size,
+                IN_ARRIVED, channels * self.size, self.size, on_chip,
+            )  # fmt: skip
+        if self.linear_in:
+            return self._rows_transfer(
+                mnemonic, Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED,
+                (problem.in_rows, problem.in_columns), (channel, channels),
+                (self.in_start(0, row), self.in_extent(0, rows)), on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED,
@@ -209,11 +213,15 @@ class ConvolutionTiles:
         stream = Stream.RESIDUAL if load else Stream.OUT
         semaphore = SECOND_ARRIVED if load else STORE_DONE
         mnemonic = "nmp_load" if load else "nmp_store"
-        if self.flat_out or self.merges_out:
-            plane_bytes = problem.rows * problem.columns * self.size
+        if self.flat_out:
             return run_transfer(
-                mnemonic, stream, memory, address + filter_ * plane_bytes, semaphore,
-                filters * plane_bytes, self.size, on_chip,
+                mnemonic, stream, memory, address + filter_ * self.size, semaphore,
+                filters * self.size, self.size, on_chip,
+            )  # fmt: skip
+        if self.linear_out:
+            return self._rows_transfer(
+                mnemonic, stream, memory, address, semaphore, (problem.rows, problem.columns),
+                (filter_, filters), (row, rows), on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", stream, memory, address, semaphore,
@@ -221,6 +229,32 @@ class ConvolutionTiles:
             (filter_, row, column), (filters, rows, columns), self.size,
             fill=0 if load else None, on_chip=on_chip,
         )  # fmt: skip
+
+    def _rows_transfer(
+        self,
+        mnemonic: str,
+        stream: Stream,
+        memory: Memory,
+        address: Affine,
+        semaphore: int,
+        tensor: tuple[int, int],
+        channels: tuple[Affine, Affine],
+        rows: tuple[Affine, Affine],
+        on_chip: OnChip,
+    ) -> Transfer:
+        """Whole rows of some channels, (begin, count) of each, of planes of ``tensor`` rows and
+        columns: a segment a channel, or one in all for whole planes."""
+        row_bytes = tensor[1] * self.size
+        plane_bytes = tensor[0] * row_bytes
+        begin = address + channels[0] * plane_bytes + rows[0] * row_bytes
+        segments: tuple[Operand, Operand, Operand]
+        if rows[1] == Affine.of(tensor[0]):
+            segments = (1, channels[1] * plane_bytes, 0)
+        else:
+            segments = (channels[1], rows[1] * row_bytes, plane_bytes)
+        return segments_transfer(
+            mnemonic, stream, memory, begin, semaphore, segments, self.size, on_chip
+        )
 
     def load_biases(self, address: Affine, filters: Affine) -> Nodes:
         transfer = run_transfer(

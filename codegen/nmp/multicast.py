@@ -9,7 +9,7 @@ the halves of the buffers take turns.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed import FixedConv
@@ -127,38 +127,39 @@ class Multicast(StepLoads):
         last: list[Step] = []
 
         def turn(step: Step) -> Nodes:
-            step = replace(
+            place = replace(
                 step,
                 in_half=Affine.of(IN_HALF) if self.in_halves == 2 else Affine(),
                 w_half=Affine.of(W_HALF) if self.w_halves == 2 else Affine(),
             )
-            last.append(self._remember(step, remembered))
+            last.append(self._remember(place, remembered))
+            make, now = self.at(place)
             return (
-                *self.load(step),
-                *when(HAS_LAST, "!=", self._consume(last[0])),
+                *make,
+                *self.load(now),
+                *when(HAS_LAST, "!=", self._consume_at(last[0])),
                 *(Assign(variable, value) for variable, value in remembered),
                 Assign(HAS_LAST, Affine(constant=1)),
             )
 
         steps = self.steps(turn)
         begin = (Assign(variable, Affine(constant=variable.low)) for variable, _ in remembered)
-        return (Assign(HAS_LAST, Affine()), *begin, *steps, *self._consume(last[0]))
+        return (Assign(HAS_LAST, Affine()), *begin, *steps, *self._consume_at(last[0]))
 
-    def _remember(self, step: Step, remembered: list[tuple[Variable, Affine]]) -> Step:
-        """``step`` in variables of its own, as far as it varies inside the loops."""
-        fixed = {*self.parameters.variables, *self.group.variables}
-        copies: dict[Affine, Affine] = {}
+    def _consume_at(self, place: Step) -> Nodes:
+        make, step = self.at(place)
+        return (*make, *self._consume(step))
+
+    def _remember(self, place: Step, remembered: list[tuple[Variable, Affine]]) -> Step:
+        """``place`` in variables of its own, as far as it varies inside the loops."""
         values = {}
-        for field in fields(step):
-            value = getattr(step, field.name)
-            if not value.variables <= fixed:
-                if value not in copies:
-                    copy = Variable(f"last_{field.name}", value.low, value.high, value.multiple)
-                    copies[value] = Affine.of(copy)
-                    remembered.append((copy, value))
-                value = copies[value]
-            values[field.name] = value
-        return Step(**values)
+        for name in ("m", "r", "c", "n", "in_half", "w_half"):
+            value = getattr(place, name)
+            if not value.is_constant:
+                copy = Variable(f"last_{name}", value.low, value.high, value.multiple)
+                remembered.append((copy, value))
+                values[name] = Affine.of(copy)
+        return replace(place, **values)
 
     # The MACs of a step, and the end of an OUT tile
 

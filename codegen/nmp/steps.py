@@ -6,11 +6,20 @@ A step is one tile of filters, one place of the OFM and one tile of channels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from tvm_npu.codegen.fixed import FixedConv
-from tvm_npu.codegen.nmp.commands import Affine, Nodes, clamped, loop, when
+from tvm_npu.codegen.nmp.commands import (
+    Affine,
+    Minimum,
+    Nodes,
+    Variable,
+    clamped,
+    loop,
+    names,
+    when,
+)
 from tvm_npu.codegen.nmp.conv_tiles import ConvolutionTiles
 from tvm_npu.codegen.nmp.conventions import (
     CORE,
@@ -214,9 +223,40 @@ class SharedSteps(ConvolutionTiles):
 
         def turn(index: Affine, _: Affine) -> Nodes:
             extent, make = clamped(f"own_{name}", tile, own - index)
-            return (*make, *inner(index, extent))
+            nodes = inner(index, extent)
+            return (*make, *nodes) if names(nodes, extent) else nodes
 
         return loop(name, turns, tile, turn)
+
+    def at(self, place: Step) -> tuple[Nodes, Step]:
+        """The step at the indices of ``place``, its extents computed from them alone."""
+        filters, channels, rows, columns = self.tile
+        nodes: Nodes = ()
+        extents = []
+        for name, index, own, turns, tile in (
+            ("filters", place.m, self.items, self.turns_items, filters),
+            ("rows", place.r, self.rows, self.turns_rows, rows),
+            ("columns", place.c, self.columns, self.turns_columns, columns),
+            ("channels", place.n, Affine.of(self.channels), Affine.of(self.channels), channels),
+        ):
+            extent, make = self._extent(name, index, own, tile, own == turns)
+            extents.append(extent)
+            nodes += make
+        own, own_rows, own_columns, own_channels = extents
+        return nodes, replace(
+            place, own=own, rows=own_rows, columns=own_columns, channels=own_channels
+        )
+
+    @staticmethod
+    def _extent(
+        name: str, index: Affine, own: Affine, tile: int, is_never_empty: bool
+    ) -> tuple[Affine, Nodes]:
+        if index.is_constant or not is_never_empty:
+            return clamped(f"{name}_now", tile, own - index)
+        if own.multiple % tile == 0:
+            return Affine(constant=tile), ()
+        extent = Variable(f"{name}_now", 1, tile)
+        return Affine.of(extent), (Minimum(extent, tile, own - index),)
 
     # Which steps load, and which are a content's last
 

@@ -140,14 +140,25 @@ def in_transfer(
     linear_maps: bool = False,
 ) -> Traffic:
     """One IN tile of ``channels`` x the ``rows`` x ``columns`` of it that lie in the IFM.
-    ``linear_maps``: whole planes of an IFM without padding are one run."""
-    whole = linear_maps and not any(problem.padding)
-    whole = whole and rows == problem.in_rows and columns == problem.in_columns
-    if whole or is_flat_in(problem):
+    ``linear_maps``: tiles of full width of an IFM without padding are 1-D transfers."""
+    if is_flat_in(problem):
         return flat_transfer(channels * rows * columns, problem.element_bytes, burst_bytes)
+    tensor = (problem.in_rows, problem.in_columns)
+    if linear_maps and columns == problem.in_columns and not any(problem.padding):
+        return _linear_map(channels, rows, tensor, problem.element_bytes, burst_bytes)
     return map_transfer(
         channels, rows, columns, problem.in_columns, problem.element_bytes, burst_bytes
     )
+
+
+def _linear_map(
+    channels: int, rows: int, tensor: tuple[int, int], element_bytes: int, burst_bytes: int
+) -> Traffic:
+    """One tile of full width as a 1-D transfer: a segment a channel, one for whole planes."""
+    channel_bytes = rows * tensor[1] * element_bytes
+    if rows == tensor[0]:
+        return linear_transfer(1, channels * channel_bytes, burst_bytes)
+    return linear_transfer(channels, channel_bytes, burst_bytes)
 
 
 def weight_transfer(
@@ -170,8 +181,10 @@ def out_transfer(
     burst_bytes: int,
     linear_maps: bool = False,
 ) -> Traffic:
-    """One OUT (or residual) tile. ``linear_maps``: whole planes are one run."""
-    whole = linear_maps and rows == problem.rows and columns == problem.columns
-    if whole or is_flat_out(problem):
+    """One OUT (or residual) tile. ``linear_maps``: tiles of full width are 1-D transfers."""
+    if is_flat_out(problem):
         return flat_transfer(filters * rows * columns, problem.element_bytes, burst_bytes)
+    if linear_maps and columns == problem.columns:
+        tensor = (problem.rows, problem.columns)
+        return _linear_map(filters, rows, tensor, problem.element_bytes, burst_bytes)
     return map_transfer(filters, rows, columns, problem.columns, problem.element_bytes, burst_bytes)
