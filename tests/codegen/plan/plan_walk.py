@@ -241,14 +241,12 @@ class Tle:
             seen = self._seen(rows, 0), self._seen(columns, 1)
             flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
             flat = flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1
-            planes = plan.linear_maps and p.padding == (0, 0, 0, 0)
-            planes = planes and (len(seen[0]), len(seen[1])) == (p.in_rows, p.in_columns)
-            linear = flat or planes
-            if linear:
+            wide = plan.linear_maps and p.padding == (0, 0, 0, 0) and len(seen[1]) == p.in_columns
+            if flat or (wide and len(seen[0]) == p.in_rows):
                 pieces = [count * len(seen[0]) * len(seen[1])]
             else:
                 pieces = _segments(seen[0], seen[1], count, p.in_columns)
-            step.inputs.add([n * p.element_bytes for n in pieces], linear, plan.ring_in)
+            step.inputs.add([n * p.element_bytes for n in pieces], flat or wide, plan.ring_in)
 
     def _load_weights(
         self, step: Step, tiles: list[tuple[range, ...]], channels: range, turn: tuple[int, ...]
@@ -288,9 +286,9 @@ class Tle:
             if not (rows and columns and items):
                 continue
             filters = len(items) * self.each
-            whole = self.plan.linear_maps and (len(rows), len(columns)) == (p.rows, p.columns)
-            linear = whole or p.rows * p.columns == 1
-            if linear:
+            wide = self.plan.linear_maps and len(columns) == p.columns
+            linear = wide or p.rows * p.columns == 1
+            if linear and len(rows) == p.rows:
                 pieces = [filters * len(rows) * len(columns)]
             else:
                 pieces = _segments(rows, columns, filters, p.columns)
