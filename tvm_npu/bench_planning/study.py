@@ -19,7 +19,7 @@ from tvm_npu.sim.machine import Machine, Precision
 
 PRECISION: Precision = "int16"
 REPEATS = 5
-PATIENCE_S = 6.0
+PATIENCE_S = 3.0
 """Timings are the best of `REPEATS`, or of fewer (at least one) that take so long together."""
 
 
