@@ -47,7 +47,7 @@ from tvm_npu.sim.nmp.mac_registers import (
     W_PITCH,
 )
 from tvm_npu.sim.nmp.semaphores import SUB
-from tvm_npu.sim.nmp.state import SCRATCH_ELEMENTS, Costs, State
+from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
 
 _OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
@@ -76,7 +76,9 @@ def load_weights(s: State, core: int, filters: int, depth: int) -> None:
 
 
 @device
-def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, end: int) -> None:
+def fill_columns(
+    s: State, core: int, target: Array, first_channel: int, begin: int, end: int
+) -> None:
     """im2col of output positions begin..end of one group: float64 [depth, end - begin]."""
     r = s.mac[core]
     channels, in_rows, in_columns = r[IN_CHANNELS], r[IN_ROWS], r[IN_COLUMNS]
@@ -86,7 +88,6 @@ def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, 
     out_columns = r[OUT_COLUMNS]
     wide = r[ELEMENT_BYTES] == 2
     address = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
-    target = s.columns[tle]
     half, byte = s.mb0_half[core], s.mb0[core]
     first_row, last_row = begin // out_columns, (end - 1) // out_columns
     at = 0
@@ -116,27 +117,33 @@ def fill_columns(s: State, core: int, tle: int, first_channel: int, begin: int, 
 
 
 @device
-def share_columns(s: State, core: int, tle: int) -> bool:
-    """Whether the TLE's im2col buffer already holds this core's tile; claims it if not."""
-    r, key = s.mac[core], s.column_key[tle]
-    used = s.mac_ranges[core]
+def share_columns(s: State, m: Costs, core: int, tle: int) -> tuple[int, bool]:
+    """(buffer of the TLE for this core's im2col, whether it holds that already); claims it if
+    not. A core fills the buffer that its number gives, so parts of a tile that several cores share
+    stay beside each other; what nobody shares goes to the first."""
+    r, used = s.mac[core], s.mac_ranges[core]
     tag = tag_of(s, core, used[2 * MB0], used[2 * MB0 + 1])
     if tag == 0:
-        key[0] = 0
-        return False
-    same = key[0] == tag and key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
-    same = same and key[3] == r[OUT_ROWS] and key[4] == r[OUT_COLUMNS]
+        s.column_key[tle, 0, 0] = 0
+        return 0, False
     packed_in = (r[IN_CHANNELS] << 40) + (r[IN_ROWS] << 20) + r[IN_COLUMNS]
     packed_kernel = (r[KERNEL_ROWS] << 20) + r[KERNEL_COLUMNS]
     packed_stride = (r[STRIDE_ROWS] << 20) + r[STRIDE_COLUMNS]
     packed_dilation = (r[DILATION_ROWS] << 20) + r[DILATION_COLUMNS]
-    same = same and key[5] == packed_in and key[6] == packed_kernel
-    same = same and key[7] == packed_stride and key[8] == packed_dilation
-    if not same:
-        key[0], key[1], key[2] = tag, r[IN_ADDRESS], r[ELEMENT_BYTES]
-        key[3], key[4] = r[OUT_ROWS], r[OUT_COLUMNS]
-        key[5], key[6], key[7], key[8] = packed_in, packed_kernel, packed_stride, packed_dilation
-    return same
+    for slot in range(COLUMN_BUFFERS):
+        key = s.column_key[tle, slot]
+        if key[0] == tag:
+            same = key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
+            same = same and key[3] == r[OUT_ROWS] and key[4] == r[OUT_COLUMNS]
+            same = same and key[5] == packed_in and key[6] == packed_kernel
+            if same and key[7] == packed_stride and key[8] == packed_dilation:
+                return slot, True
+    slot = core % m.tlts % COLUMN_BUFFERS
+    key = s.column_key[tle, slot]
+    key[0], key[1], key[2] = tag, r[IN_ADDRESS], r[ELEMENT_BYTES]
+    key[3], key[4] = r[OUT_ROWS], r[OUT_COLUMNS]
+    key[5], key[6], key[7], key[8] = packed_in, packed_kernel, packed_stride, packed_dilation
+    return slot, False
 
 
 @device
@@ -238,17 +245,20 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
                 return STOP
             continue
         block = min(positions, max(1, SCRATCH_ELEMENTS // depth))
-        reuse = groups == 1 and block == positions and share_columns(s, core, tle)
-        if groups > 1 or block < positions:
-            s.column_key[tle, 0] = 0
+        slot, reuse = 0, False
+        if groups == 1 and block == positions:
+            slot, reuse = share_columns(s, m, core, tle)
+        else:
+            s.column_key[tle, 0, 0] = 0
+        columns = s.columns[tle, slot]
         weights = s.weights[first * depth : (first + per_group) * depth]
         for begin in range(0, positions, block):
             count = min(block, positions - begin)
             if not reuse:
-                fill_columns(s, core, tle, group * r[IN_CHANNELS], begin, begin + count)
+                fill_columns(s, core, columns, group * r[IN_CHANNELS], begin, begin + count)
             np.dot(
                 weights.reshape((per_group, depth)),
-                s.columns[tle, : depth * count].reshape((depth, count)),
+                columns[: depth * count].reshape((depth, count)),
                 s.products[: per_group * count].reshape((per_group, count)),
             )
             if not accumulate(s, m, core, initialise, first, per_group, positions, begin, count):

@@ -102,8 +102,10 @@ def operation_clashes(
 def transfer_clashes(s: State, m: Costs, d: Array) -> bool:
     """Whether a transfer that issues uses bytes of operations that run; then it traps."""
     sender = d[CORE]
-    if d[SPAN] > 0:
-        for core in range(m.cores):
+    for tle in range(m.tles):
+        if d[SPAN] == 0 or (d[TLES] >> tle) & 1 == 0:
+            continue
+        for core in range(tle * m.tlts, (tle + 1) * m.tlts):
             if receives(m, d, core) and operation_clashes(
                 s, m, sender, core, d[MEMORY], d[LOCAL], d[LOCAL] + d[SPAN]
             ):

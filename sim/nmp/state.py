@@ -27,7 +27,10 @@ SPANS = 4
 """Byte ranges of a core's MB0 that are known to have the same content as another's."""
 
 SCRATCH_ELEMENTS = 1 << 19
-"""float64 elements of the im2col scratch of one TLE; larger tiles go in column blocks."""
+"""float64 elements of an im2col buffer; larger tiles go in column blocks."""
+
+COLUMN_BUFFERS = 8
+"""im2col buffers of a TLE."""
 
 
 class Descriptor:
@@ -84,8 +87,8 @@ class State(NamedTuple):
     mb0_tag: Array  # int64 [K, SPANS]: cores of a TLE with the same tag have the same content ...
     mb0_span: Array  # int64 [K, SPANS, 2]: ... in the bytes that both give here; tag 0: no range
     tag_counter: Array  # int64 [1]
-    column_key: Array  # int64 [T, 12]: what the im2col scratch of a TLE holds
-    columns: Array  # float64 [T, SCRATCH_ELEMENTS]
+    column_key: Array  # int64 [T, COLUMN_BUFFERS, 9]: what the im2col buffers of a TLE hold
+    columns: Array  # float64 [T, COLUMN_BUFFERS, SCRATCH_ELEMENTS]
     weights: Array  # float64 [SCRATCH_ELEMENTS]
     products: Array  # float64 [SCRATCH_ELEMENTS]
     dram: Array  # uint8 [bytes]
@@ -269,8 +272,8 @@ def make_state(
         mb0_tag=mb0_tag,
         mb0_span=mb0_span,
         tag_counter=np.array([cores + 1], np.int64),
-        column_key=np.zeros((tles, 12), np.int64),
-        columns=np.zeros((tles, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
+        column_key=np.zeros((tles, COLUMN_BUFFERS, 9), np.int64),
+        columns=np.zeros((tles, COLUMN_BUFFERS, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
         weights=np.zeros(largest),
         products=np.zeros(largest),
         dram=dram,
