@@ -103,13 +103,13 @@ def test_bound_does_not_depend_on_the_planner_or_the_machines_memories(tmp_path:
 
 
 @pytest.mark.relay
-def test_machine_that_no_plan_satisfies(run: Run, tmp_path: Path) -> None:
+def test_machine_that_no_program_fits(run: Run, tmp_path: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
-    path = machine_file(tmp_path, bias_bytes="64", tles="1", tlts_per_tle="1")
+    path = machine_file(tmp_path, capacity_bytes="65536")
     code, out, err = run("--models", "lenet", "--machines", path, "--planners", "tso")
     assert (code, out) == (1, "")
-    assert "bench_planning: error: model 'lenet', machine 'nmp-4x8', planner 'tso': layer" in err
-    assert "needs 80 bytes of the bias buffer, which has 64" in err
+    assert "bench_planning: error: model 'lenet', machine 'nmp-4x8', planner 'tso': program" in err
+    assert "bytes of DRAM; machine 'nmp-4x8' has dram.capacity_bytes = 65536" in err
 
 
 def test_two_machines_of_one_name(run: Run, tmp_path: Path) -> None:

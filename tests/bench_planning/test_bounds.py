@@ -6,9 +6,10 @@ import plan_reference as reference
 import pytest
 from hypothesis import given, settings
 
-from tvm_npu.bench_planning.bounds import Work, conv_bytes, roofs, touched
+from tvm_npu.bench_planning.bounds import Work, conv_bytes, executed, roofs, touched
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.sim.machine import Machine, load_machine
 
 NMP = load_machine("nmp-4x8")
@@ -30,14 +31,42 @@ def test_touched_positions(axis: tuple[int, int, int, int, int, int], positions:
 
 def test_compulsory_bytes() -> None:
     plain = reference.conv(8, 4, (6, 5), (3, 3), padding=(1, 1, 1, 1))
-    weights = 8 * 4 * 9
-    assert conv_bytes(plain) == 2 * (4 * 30 + weights + 8 * 30) + 4 * 8
+    weights = 2 * 8 * 4 * 9 + 4 * 8
+    assert conv_bytes(plain) == (2 * 4 * 30, weights, 2 * 8 * 30)
     residual = reference.conv(8, 4, (6, 5), (3, 3), padding=(1, 1, 1, 1), has_residual=True)
-    assert conv_bytes(residual) == conv_bytes(plain) + 2 * 8 * 30
+    assert conv_bytes(residual) == (2 * 4 * 30 + 2 * 8 * 30, weights, 2 * 8 * 30)
     strided = reference.conv(8, 4, (6, 6), (1, 1), stride=(2, 2))
-    assert conv_bytes(strided) == 2 * (4 * 9 + 32 + 8 * 9) + 32
+    assert conv_bytes(strided) == (2 * 4 * 9, 2 * 32 + 32, 2 * 8 * 9)
     depthwise = reference.conv(4, 4, (5, 5), (3, 3), groups=4, element_bytes=1)
-    assert conv_bytes(depthwise) == 4 * 25 + 4 * 9 + 4 * 9 + 16
+    assert conv_bytes(depthwise) == (4 * 25, 4 * 9 + 16, 4 * 9)
+
+
+def layer(name: str, *sizes: int) -> Work:
+    return Work(name, name, (f"{name}-op",), *sizes, None)
+
+
+CONV = layer("conv", 90, 10, 5, 20)
+POOL = layer("pool", 0, 20, 0, 7)
+DENSE = layer("dense", 8, 7, 9, 1)
+
+
+def test_layers_that_a_program_makes_one_of() -> None:
+    """By name; what is left goes where its source is. What lies between them is no traffic."""
+    apart = [(x.name, x.source) for x in (CONV, POOL, DENSE)]
+    assert executed((CONV, POOL, DENSE), apart) == [CONV, POOL, DENSE]
+    both = ("conv", ("conv-op", "pool-op"))
+    one, other = executed((CONV, POOL, DENSE), [both, apart[2]])
+    assert (one.macs, one.input_bytes, one.constant_bytes, one.output_bytes) == (90, 10, 5, 7)
+    assert (one.name, one.kind, one.source, other) == ("conv", "conv+pool", both[1], DENSE)
+    assert executed((CONV, POOL), [("pool", both[1])])[0].output_bytes == 7
+
+
+@pytest.mark.parametrize(
+    "names", [[("conv", ())], [("conv", ()), ("pool", ()), ("new", ())], [("new", ("pool-op",))]]
+)
+def test_a_program_of_other_layers_is_refused(names: list[tuple[str, tuple[str, ...]]]) -> None:
+    with pytest.raises(ReproductionError, match="has no partner"):
+        executed((CONV, POOL), names)
 
 
 def test_roofs_of_the_paper() -> None:
@@ -57,7 +86,7 @@ def test_roofs_of_the_paper() -> None:
 @given(reference.convs(), reference.machines())
 def test_no_prediction_is_below_the_bound(problem: ConvProblem, machine: Machine) -> None:
     top = roofs(machine, problem.element_bytes)
-    work = Work("layer", "conv", problem.macs, conv_bytes(problem), problem)
+    work = Work("layer", "conv", (), problem.macs, *conv_bytes(problem), problem)
     for name in ("tso", "tso-noburst", "exact"):
         plan = planner(name).plan(problem, machine)
         if isinstance(plan, ConvPlan):

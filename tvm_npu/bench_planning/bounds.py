@@ -7,14 +7,17 @@ biases and outputs (and a residual input), each over the DRAM bus once. Its boun
 - compulsory bytes over the best rate that the engines of all TLEs and the DRAM sustain, which is
   that of whole bursts without set-up.
 
-A network's bound is the sum over its layers as they are executed, after fusion: an activation, a
-batch normalization or a residual addition inside a convolution costs nothing by itself, a
-concatenation in place nothing at all. Keeping tensors on the chip between layers would beat it.
+A network's bound is the sum over its layers as a program executes them: an activation, a batch
+normalization or a residual addition inside a convolution costs nothing by itself, a concatenation
+in place nothing at all. Where a program makes one layer of two (`executed`), what lies between them
+is no traffic, and its bound is lower for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
 
 from tvm_npu.codegen.errors import EmitError
@@ -31,6 +34,7 @@ from tvm_npu.codegen.nmp.planning import conv_problem, kind_of
 from tvm_npu.codegen.nmp.storage import plan_storage
 from tvm_npu.codegen.plan.cost import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.sim.machine import Machine
 
 
@@ -63,14 +67,21 @@ def roofs(machine: Machine, element_bytes: int) -> Roofs:
 
 @dataclass(frozen=True)
 class Work:
-    """What a layer needs, whatever the plan. ``problem`` is what a planner is asked; None for
-    layers that are not convolutions or fully connected."""
+    """What a layer needs, whatever the plan: its MACs and its compulsory traffic. ``problem`` is
+    what a planner is asked; None for layers that are not convolutions or fully connected."""
 
     name: str
     kind: str
+    source: tuple[str, ...]
     macs: int
-    compulsory_bytes: int
+    input_bytes: int
+    constant_bytes: int
+    output_bytes: int
     problem: ConvProblem | None
+
+    @property
+    def compulsory_bytes(self) -> int:
+        return self.input_bytes + self.constant_bytes + self.output_bytes
 
     def mac_cycles(self, top: Roofs) -> float:
         return self.macs / top.reachable_macs
@@ -80,6 +91,34 @@ class Work:
 
     def bound_cycles(self, top: Roofs) -> float:
         return max(self.mac_cycles(top), self.traffic_cycles(top))
+
+    def before(self, other: Work) -> Work:
+        """This layer and ``other``, which takes its output on the chip, as one."""
+        return replace(
+            self,
+            kind=f"{self.kind}+{other.kind}",
+            source=self.source + other.source,
+            macs=self.macs + other.macs,
+            constant_bytes=self.constant_bytes + other.constant_bytes,
+            output_bytes=other.output_bytes,
+        )
+
+
+def executed(layers: Sequence[Work], names: Sequence[tuple[str, tuple[str, ...]]]) -> list[Work]:
+    """``layers`` as a program executes them: one for each of its layers (name, source), where some
+    of ``layers`` may have become one. Raises ReproductionError when they are not the same."""
+    left = {layer.name: layer for layer in layers}
+    found = [[left.pop(name)] if name in left else [] for name, _ in names]
+    for at, (_, source) in enumerate(names):
+        inside = [x for x in left.values() if x.source and set(x.source) <= set(source)]
+        for layer in inside:
+            found[at].append(left.pop(layer.name))
+    alone = [name for (name, _), own in zip(names, found, strict=True) if not own]
+    if left or alone:
+        name = [*left, *alone][0]
+        raise ReproductionError(f"layer {name!r} of the graph or of its program has no partner")
+    order = {layer.name: at for at, layer in enumerate(layers)}
+    return [reduce(Work.before, sorted(own, key=lambda layer: order[layer.name])) for own in found]
 
 
 def works(fixed: FixedGraph) -> tuple[Work, ...]:
@@ -96,8 +135,8 @@ def touched(
     return sum(0 <= position < in_extent for position in seen)
 
 
-def conv_bytes(problem: ConvProblem) -> int:
-    """Compulsory traffic of a convolution or fully connected layer."""
+def conv_bytes(problem: ConvProblem) -> tuple[int, int, int]:
+    """Inputs, constants and outputs of a convolution or fully connected layer, bytes."""
     rows, columns = (
         touched(count, kernel, stride, dilation, before, extent)
         for count, kernel, stride, dilation, before, extent in zip(
@@ -106,23 +145,27 @@ def conv_bytes(problem: ConvProblem) -> int:
         )
     )  # fmt: skip
     weights = problem.filters * (problem.channels // problem.groups) * prod(problem.kernel)
-    outputs = problem.filters * problem.rows * problem.columns * (1 + problem.has_residual)
-    elements = problem.channels * rows * columns + weights + outputs
-    return elements * problem.element_bytes + problem.filters * BIAS_BYTES
+    outputs = problem.filters * problem.rows * problem.columns
+    inputs = problem.channels * rows * columns + outputs * problem.has_residual
+    size = problem.element_bytes
+    return inputs * size, weights * size + problem.filters * BIAS_BYTES, outputs * size
 
 
 def _work(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Work:
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    outputs = prod(out_shape) * element_bytes
     if isinstance(layer, FixedConv):
         problem = conv_problem(layer, in_shape, out_shape, element_bytes)
-        return Work(layer.name, kind_of(layer), problem.macs, conv_bytes(problem), problem)
+        return Work(
+            layer.name, kind_of(layer), layer.source, problem.macs, *conv_bytes(problem), problem
+        )
     if isinstance(layer, FixedElementwise):
-        elements = (1 + len(layer.inputs)) * prod(out_shape)
+        inputs = len(layer.inputs) * outputs
     elif isinstance(layer, FixedPool | FixedPad):
-        elements = prod(out_shape) + _window_elements(layer, in_shape, out_shape)
+        inputs = _window_elements(layer, in_shape, out_shape) * element_bytes
     else:
         raise EmitError(f"layer {layer.name!r}: no bound for {type(layer).__name__}")
-    return Work(layer.name, kind_of(layer), 0, elements * element_bytes, None)
+    return Work(layer.name, kind_of(layer), layer.source, 0, inputs, 0, outputs, None)
 
 
 def _window_elements(layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Shape) -> int:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tvm_npu.bench_planning.bounds import Roofs, Work, roofs, works
+from tvm_npu.bench_planning.bounds import Roofs, Work, executed, roofs, works
 from tvm_npu.bench_planning.brute_force import BruteForce
 from tvm_npu.cli.terminal import Steps
 from tvm_npu.codegen.errors import CodegenError
@@ -132,9 +132,10 @@ def run_study(
             for name in planners:
                 steps.begin(f"{model}, {machine.name}: {name}")
                 measured, plan_s = run_case(case, planner(name))
-                rows.append(_row(case, name, measured, plan_s))
+                row, own = _rows(case, name, measured, plan_s)
+                rows.append(row)
+                layers += own
                 breakdowns.append(measured.breakdown)
-                layers += _layer_rows(case, name, measured)
                 steps.done()
     return Study(tuple(cases), tuple(rows), tuple(breakdowns), tuple(layers))
 
@@ -199,23 +200,21 @@ def brute_force_times(
     )
 
 
-def _row(case: Case, name: str, measured: Measurement, plan_s: float) -> Row:
-    return Row(
+def _rows(
+    case: Case, name: str, measured: Measurement, plan_s: float
+) -> tuple[Row, list[LayerRow]]:
+    done = executed(case.layers, [(layer.name, layer.source) for layer in measured.layers])
+    layers = [
+        LayerRow(
+            case.model, case.machine.name, name, layer.name, work.kind, work.macs,
+            case.us(layer.cycles), case.us(layer.predicted_cycles),
+            case.us(work.bound_cycles(case.top)), layer.dram_bytes,
+        )
+        for work, layer in zip(done, measured.layers, strict=True)
+    ]  # fmt: skip
+    row = Row(
         case.model, case.machine.name, name, measured.time_us, measured.predicted_us,
-        case.bound_us, plan_s, case.brute_force.edges_s if case.brute_force else None,
-        measured.dram_bytes,
+        sum(layer.bound_us for layer in layers), plan_s,
+        case.brute_force.edges_s if case.brute_force else None, measured.dram_bytes,
     )  # fmt: skip
-
-
-def _layer_rows(case: Case, name: str, measured: Measurement) -> list[LayerRow]:
-    rows = []
-    for work, layer in zip(case.layers, measured.layers, strict=True):
-        assert work.name == layer.name and work.macs == layer.macs
-        rows.append(
-            LayerRow(
-                case.model, case.machine.name, name, layer.name, layer.kind, layer.macs,
-                case.us(layer.cycles), case.us(layer.predicted_cycles),
-                case.us(work.bound_cycles(case.top)), layer.dram_bytes,
-            )
-        )  # fmt: skip
-    return rows
+    return row, layers

@@ -61,6 +61,7 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
         Column("planned", tuple(str(len(case.asked)) for case in cases)),
         Column("distinct", tuple(str(len(case.distinct)) for case in cases)),
         Column("MMACs", tuple(f"{case.network.macs / 1e6:,.1f}" for case in cases)),
+        Column("on the\nNPU", tuple(f"{case.network.npu_mac_share:.1%}" for case in cases)),
         Column(
             "compulsory\nMB",
             tuple(f"{sum(w.compulsory_bytes for w in case.layers) / 1e6:,.1f}" for case in cases),

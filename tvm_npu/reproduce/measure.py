@@ -39,11 +39,13 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class LayerMeasurement:
-    """One layer that was executed: ``kind`` as in the program's table, what the plan promised and
-    what the simulator took, and the bytes that crossed the DRAM bus."""
+    """One layer that was executed: ``kind`` and ``source`` (the model's operators) as in the
+    program's table, what the plan promised and what the simulator took, and the bytes that crossed
+    the DRAM bus."""
 
     name: str
     kind: str
+    source: tuple[str, ...]
     macs: int
     cycles: float
     predicted_cycles: float
@@ -100,8 +102,9 @@ def measure(network: Network, machine: Machine, planner: Planner) -> Measurement
 def _layer(entry: LayerEntry, layer: LayerStatistics) -> LayerMeasurement:
     moved = sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
     return LayerMeasurement(
-        entry.name, entry.kind, entry.macs, layer.cycles, entry.predicted_cycles or 0.0, moved
-    )
+        entry.name, entry.kind, tuple(entry.source), entry.macs, layer.cycles,
+        entry.predicted_cycles or 0.0, moved,
+    )  # fmt: skip
 
 
 def check_values(model: str, planner: str, region: Region, outputs: Sequence[Any]) -> None:
