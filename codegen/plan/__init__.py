@@ -46,10 +46,13 @@ def _tso(
     return make
 
 
-def _exact(limits: TileLimits) -> Planner:
-    from tvm_npu.codegen.plan.exact import ExactPlanner
+def _exact(name: str, uses_ring: bool = True) -> Callable[[TileLimits], Planner]:
+    def make(limits: TileLimits) -> Planner:
+        from tvm_npu.codegen.plan.exact import ExactPlanner
 
-    return ExactPlanner(limits)
+        return ExactPlanner(limits, name, uses_ring)
+
+    return make
 
 
 _FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
@@ -61,7 +64,8 @@ _FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
     "fixed-is": _tso("fixed-is", schedule="IS"),
     "fixed-os": _tso("fixed-os", schedule="OS"),
     "fixed-ws": _tso("fixed-ws", schedule="WS"),
-    "exact": _exact,
+    "exact": _exact("exact"),
+    "exact-dma": _exact("exact-dma", uses_ring=False),
 }
 
 

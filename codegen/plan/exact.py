@@ -1,31 +1,45 @@
-"""The plan of least predicted time over all that can be emitted, with its proof.
+"""The plan of least predicted time over all that a machine can do, with its proof.
 
-The space: any cut of the rows into row_slices and of the filters (or groups) into filter_slices
-whose product is at most the number of TLEs; both modes; IS, OS and WS; every tile_m, tile_n,
-tile_r and tile_c that fits the scratchpads. TSO's own space (three cuts, the largest tile_m) is a
-part of it. Time is `cost.predict`: ragged edges, clipping and uneven shares counted exactly.
+The space: any cut of the rows, the columns and the filters (or groups) over at most all TLEs, any
+grid of the TLTs, both modes, IS, OS, WS and OS that keeps IN, every stream that can go over the
+ring, one buffer or two, and every tile_m, tile_n, tile_r and tile_c that fits. Time is
+`cost.predict`: ragged edges, clipping and uneven shares counted exactly.
 
-The search (`exact_kernel.search`) is branch and bound over (cut, mode, schedule, tile_r, tile_c),
-from the time of TSO's plan down. What it leaves out by dominance is listed there. Cuts with empty
-slices are left out too: s slices of ceil(total / s) of which only t hold anything are the same
-slices as t slices are.
+The search (`exact_kernel`) is branch and bound over cuts, classes of tiles and tiles, from the
+time of TSO's plan down; what it leaves out by dominance is listed there. Left out here:
+  weights "filters": a W tile that is one run takes no more bursts than its filters one by one,
+    as the sum of ceil(x / b) is at least ceil(sum of x / b)
+  linear_maps False: likewise for the planes of a tile, where a burst of a 1-D transfer costs no
+    more than one of a 3-D transfer; else it is searched, too
+  IS: costs what OS does with all filters of a TLT in a tile
+  OS in the grouped mode: WS loads the same W tiles once
+  cuts with empty slices: see `exact_space`
+Where "filters" and boxes take no longer, the plan says so.
 
-Ties: more TLEs first, then fewer row slices, multicast before grouped, then small tile_r, small
-tile_c, WS before OS, large tile_n, large tile_m. Times that are equal on paper may differ by
-rounding; the plan's time is the least up to a relative 1e-9 and never above TSO's.
+Ties: the first found in the order of `exact_space`, whose smallest places are searched first. The
+plan's time is the least up to a relative 1e-9, and never above TSO's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
+
+from tvm_npu.codegen.plan import exact_cost as cost
 from tvm_npu.codegen.plan import exact_kernel as kernel
+from tvm_npu.codegen.plan import exact_overlap as overlap
 from tvm_npu.codegen.plan import exact_tables as tables
 from tvm_npu.codegen.plan.cost import one_group, predict
+from tvm_npu.codegen.plan.exact_space import Facts, Space, space
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.codegen.plan.traffic import is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.tso import TsoPlanner
 from tvm_npu.sim.machine import Machine
 
@@ -33,22 +47,36 @@ Mode = Literal["multicast", "grouped"]
 _UNLIMITED = 1 << 40
 
 
+COMPILED = (tables, cost, overlap, kernel)
+"""The modules that the search is compiled from."""
+
+
+def _stamp() -> int:
+    """A number that changes with the text of any of them."""
+    digest = hashlib.sha256()
+    for module in COMPILED:
+        assert module.__file__ is not None
+        digest.update(Path(module.__file__).read_bytes())
+    return int.from_bytes(digest.digest()[:4], "little")
+
+
+_bound_classes: Callable[..., Any] = kernel.bound_classes
+_open_classes = kernel.make_open_classes(_stamp())
+
+
 @dataclass(frozen=True)
 class Proof:
     """A plan and why none is faster.
 
     ``bound_cycles`` is a lower bound on every plan of the space: the least of the plan's own time
-    and of the bounds of all cells that were not opened, so it equals the plan's time.
-    ``candidates`` plans are in the space, in ``cells`` of one cut, mode, schedule, tile_r and
-    tile_c (cells that dominance empties are not counted); ``cut`` of the cells fell to their bound
-    and ``evaluated`` plans were timed.
+    and of the bounds of all that was not opened, so it equals the plan's time. ``classes`` of
+    tiles were bounded, ``opened`` of them searched, and ``evaluated`` plans timed.
     """
 
     plan: ConvPlan
     bound_cycles: float
-    candidates: int
-    cells: int
-    cut: int
+    classes: int
+    opened: int
     evaluated: int
 
 
@@ -58,14 +86,19 @@ class ExactPlanner:
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
+    uses_ring: bool = True
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
-        proof = plan_with_proof(problem, machine, self.limits)
+        proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
         return proof.plan if isinstance(proof, Proof) else proof
 
 
 def plan_with_proof(
-    problem: ConvProblem, machine: Machine, limits: TileLimits = NO_LIMITS, name: str = "exact"
+    problem: ConvProblem,
+    machine: Machine,
+    limits: TileLimits = NO_LIMITS,
+    name: str = "exact",
+    uses_ring: bool = True,
 ) -> Proof | Infeasible:
     """The fastest plan with the numbers of its search. Infeasible exactly when TSO finds nothing:
     a tile of one filter, channel and place fits, or none does, under any cut and schedule, and
@@ -74,69 +107,104 @@ def plan_with_proof(
     if isinstance(first, Infeasible):
         return first
     assert first.prediction is not None
-    found: ConvPlan | None = None
-    best = first.prediction.cycles * (1 + kernel.SLACK)  # so that a tie is found as well
-    bound = float("inf")
-    totals = [0, 0, 0, 0]
-    room, speeds = _room(problem, machine, limits), _speeds(problem, machine)
-    for mode, row_slices, filter_slices in cuts(problem, machine):
-        task = _task(problem, machine, mode, row_slices, filter_slices)
-        best, least, chosen, counts = kernel.search(
-            task, room, speeds, tables.tables(task, speeds), best
-        )
-        bound = min(bound, least)
-        totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
-        schedule, tile_m, tile_n, tile_r, tile_c = (int(value) for value in chosen)
-        if not tile_m:
-            continue
-        words: Schedule = "WS"
-        if schedule == kernel.OS:
-            words = "IS" if tile_m == _longest(task) else "OS"
-        found = ConvPlan(
-            mode, _split(row_slices, filter_slices), row_slices, filter_slices, words,
-            tile_m * task.item_filters, tile_n, tile_r, tile_c,
-        )  # fmt: skip
     plan = first
-    if found is not None and best <= first.prediction.cycles:
-        plan = replace(found, prediction=predict(problem, found, machine))
+    best = first.prediction.cycles * (1 + kernel.SLACK)  # so that a tie is found as well
+    bound = first.prediction.cycles
+    totals = [0, 0, 0]
+    room, speeds = _room(machine, limits), _speeds(machine)
+    cores = machine.cores
+    facts = Facts(
+        cores.tles, cores.tlts_per_tle, uses_ring and machine.ring is not None,
+        machine.memories.ports,
+    )  # fmt: skip
+    modes: tuple[Mode, ...] = ("multicast", "grouped") if problem.groups > 1 else ("multicast",)
+    found: ConvPlan | None = None
+    layouts = (True, False) if speeds.linear_burst > speeds.burst else (True,)
+    for mode, linear in product(modes, layouts):
+        cuts = space(facts, mode == "grouped")
+        task = _task(problem, machine, mode, linear)
+        layer = (task, room, speeds, *_tables(task, cuts, facts), cuts.families)
+        queue, bounds, classes, least = _bound_classes(*layer, best)
+        order = np.argsort(bounds, kind="stable")
+        bound = min(bound, least)
+        best, least, chosen, counts = _open_classes(*layer, queue[order], bounds[order], best)
+        bound = min(bound, least)
+        counts[kernel.CLASSES] = classes
+        totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
+        if chosen[kernel.TILE_M]:
+            found = _plan(task, mode, linear, cuts, chosen)
+    if found is not None:
+        found = plainest(problem, found, machine)
+        assert found.prediction is not None
+        if found.prediction.cycles <= first.prediction.cycles:
+            plan = found
     plan = replace(plan, planner=name)
     assert plan.prediction is not None
     return Proof(plan, min(bound, plan.prediction.cycles), *totals)
 
 
-def cuts(problem: ConvProblem, machine: Machine) -> Iterator[tuple[Mode, int, int]]:
-    """(mode, row slices, filter slices) without empty slices, in the order of the search."""
-    tles = machine.cores.tles
-    modes: tuple[tuple[Mode, int], ...] = (("multicast", problem.filters // problem.groups),)
-    if problem.groups > 1:
-        modes = (*modes, ("grouped", problem.groups))
-    pairs = [(r, f) for r in range(1, tles + 1) for f in range(1, tles // r + 1)]
-    for rows, filters in sorted(pairs, key=lambda pair: (-pair[0] * pair[1], pair[0])):
-        for mode, items in modes:
-            if _used(problem.rows, rows) == rows and _used(items, filters) == filters:
-                yield mode, rows, filters
+def plainest(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> ConvPlan:
+    """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
+    best = replace(plan, prediction=predict(problem, plan, machine))
+    for plainer in ({"weights": "filters"}, {"linear_maps": False}):
+        other = replace(best, **plainer)  # type: ignore[arg-type]
+        other = replace(other, prediction=predict(problem, other, machine))
+        assert best.prediction is not None and other.prediction is not None
+        if other.prediction.cycles <= best.prediction.cycles:
+            best = other
+    return best
 
 
-def _used(total: int, slices: int) -> int:
-    """How many of ``slices`` slices hold anything."""
-    return -(-total // -(-total // slices))
+def _tables(task: tables.Task, cuts: Space, facts: Facts) -> tuple[Any, ...]:
+    wants_kinds = int(facts.ports > 1 and not task.grouped)
+    return (
+        tables.axis_tables(task, 1, cuts.rows, wants_kinds),
+        tables.axis_tables(task, 0, cuts.columns, wants_kinds),
+        tables.item_tables(task, cuts.items),
+        tables.channel_tables(task, cuts.channels),
+    )
 
 
-def _split(row_slices: int, filter_slices: int) -> Split:
-    if row_slices == 1:
+def _plan(task: tables.Task, mode: Mode, linear: bool, cuts: Space, chosen: Any) -> ConvPlan:
+    """What the search has chosen."""
+    family = [int(value) for value in cuts.families[chosen[kernel.FAMILY]]]
+    row_slices, column_slices, filter_slices = family[4:7]
+    runs, flow, ring_in, ring_weights, buffers, row_parts, column_parts = family[8:]
+    tile_m, tile_n, tile_r, tile_c = (int(chosen[index]) for index in range(1, 5))
+    schedule: Schedule = "WS"
+    if flow != cost.WS:
+        slice_items = -(-task.items // filter_slices)
+        longest = -(-slice_items // runs)
+        schedule = "IS" if flow == cost.OS and tile_m == longest else "OS"
+    return ConvPlan(
+        mode,
+        _split(row_slices * column_slices, filter_slices),
+        row_slices,
+        filter_slices,
+        schedule,
+        tile_m * task.item_filters,
+        tile_n,
+        tile_r,
+        tile_c,
+        column_slices=column_slices,
+        tlt_rows=row_parts,
+        tlt_columns=column_parts,
+        keeps_in=flow == cost.KEEPS_IN,
+        ring_in=bool(ring_in),
+        ring_weights=bool(ring_weights),
+        weights="tiles" if mode == "multicast" else "filters",
+        linear_maps=linear,
+        buffers=2 if buffers == 2 else 1,
+    )
+
+
+def _split(spatial_slices: int, filter_slices: int) -> Split:
+    if spatial_slices == 1:
         return "KS"
     return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
-def _longest(task: tables.Task) -> int:
-    """Items of the TLT that has most."""
-    slice_items = -(-task.items // task.item_slices)
-    return -(-slice_items // task.tlts)
-
-
-def _task(
-    problem: ConvProblem, machine: Machine, mode: Mode, row_slices: int, filter_slices: int
-) -> tables.Task:
+def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> tables.Task:
     is_grouped = mode == "grouped"
     alone = one_group(problem)
     return tables.Task(
@@ -156,24 +224,22 @@ def _task(
         span_columns=problem.in_tile_columns(1),
         padding_rows=problem.padding[0],
         padding_columns=problem.padding[1],
+        linear_in=int(is_flat_in(problem) or (linear and not any(problem.padding))),
+        linear_out=int(is_flat_out(problem) or linear),
         element_bytes=problem.element_bytes,
         residual=int(problem.has_residual),
         dense=int(problem.is_dense),
-        row_slices=row_slices,
-        item_slices=filter_slices,
-        tlts=machine.cores.tlts_per_tle,
+        burst_bytes=machine.dram.burst_bytes,
+        macs_per_cycle=machine.macs_per_cycle(problem.element_bytes),
     )
 
 
-def _room(problem: ConvProblem, machine: Machine, limits: TileLimits) -> tables.Room:
+def _room(machine: Machine, limits: TileLimits) -> kernel.Room:
     memories = machine.memories
-    mb2 = memories.mb2_bytes
-    if problem.has_residual:  # the residual tile goes where IN was
-        mb2 = min(mb2, memories.mb0_bytes)
-    return tables.Room(
+    return kernel.Room(
         memories.mb0_bytes,
         memories.mb1_bytes,
-        mb2,
+        memories.mb2_bytes,
         memories.bias_bytes,
         limits.max_tile_m or _UNLIMITED,
         limits.max_tile_n or _UNLIMITED,
@@ -182,16 +248,26 @@ def _room(problem: ConvProblem, machine: Machine, limits: TileLimits) -> tables.
     )
 
 
-def _speeds(problem: ConvProblem, machine: Machine) -> tables.Speeds:
-    return tables.Speeds(
-        transfer=machine.dme.setup_cycles,
-        burst=machine.dme.burst_cycles,
-        linear_burst=machine.dme.linear_cycles,
-        bytes_per_cycle=machine.dme.bytes_per_cycle,
-        dram_burst=machine.dram.cas_cycles,
-        dram_bytes_per_cycle=machine.dram.bytes_per_cycle,
-        mac_efficiency=machine.mac.efficiency,
-        mac_step=machine.mac.setup_cycles,
-        burst_bytes=machine.dram.burst_bytes,
-        macs_per_cycle=machine.macs_per_cycle(problem.element_bytes),
+def _speeds(machine: Machine) -> cost.Speeds:
+    """The DRAM (the ring) cannot be what is slowest where the engine of one TLE takes at least as
+    long for a byte and for any burst as the DRAM does for one of every TLE."""
+    dme, dram, ring, tles = machine.dme, machine.dram, machine.ring, machine.cores.tles
+    byte, dram_byte = 1.0 / dme.bytes_per_cycle, 1.0 / dram.bytes_per_cycle
+    ring_byte = 0.0 if ring is None else 1.0 / ring.bytes_per_cycle
+    return cost.Speeds(
+        transfer=float(dme.setup_cycles),
+        burst=float(dme.burst_cycles),
+        linear_burst=float(dme.linear_cycles),
+        byte=byte,
+        hop=0.0 if ring is None else ring.hop_cycles * (tles - 1),
+        dram_burst=float(dram.cas_cycles),
+        dram_byte=dram_byte,
+        ring_byte=ring_byte,
+        mac=1.0 / machine.mac.efficiency,
+        mac_step=float(machine.mac.setup_cycles),
+        shared=int(
+            tles * dram.cas_cycles > min(dme.burst_cycles, dme.linear_cycles)
+            or tles * dram_byte > byte
+        ),
+        ringed=int(tles * ring_byte > byte),
     )

@@ -1,352 +1,491 @@
-"""The search of `exact` in numba: the cost of `cost.predict`, its bounds, and branch and bound.
+"""The search of `exact` in numba: branch and bound over cuts, classes of tiles, and tiles.
 
-One call searches all tiles of one cut over the TLEs in one mode. A tile's time splits into parts
-that depend on one extent (`exact_tables`) or on tile_r and tile_c together (a place: how many
-tiles, their bursts and bytes, rounded MAC windows).
+A cut says who works on what, in which schedule, with which streams on the ring and how many
+buffers (`exact_cost.Cut`). A class of a cut is all (tile_r, tile_c) that make equally many turns
+over the rows and over the columns; a place is one (tile_r, tile_c).
 
-A cell is one (tile_r, tile_c). Its bound takes every part at its least over all tile_m and tile_n
-that fit, each on its own. Traffic is counted in integers; only `_mac_sum` must add in the order of
-`cost.predict` to equal it to the last bit.
+`bound_classes` bounds every class from the least of each count over its tiles. `open_classes`
+opens those that can hold something faster than what is known, the least bound first: each place
+is bounded from its own counts, then each tile_n with it, then each tile_m.
 
-Of `exact_tables` this uses the shapes of the tables only, because numba's cache looks at this file
-alone.
+What is left out, because something in the space is at least as fast (one buffer):
+  OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
+    tile WS can hold it, and grouped tiles always have all channels;
+  tile_m and tile_n that a smaller one equals or betters in all counts, but under OS, where the
+    bursts of W depend on both together.
+With two buffers, where steps hide each other, nothing but the bounds leaves anything out: no less
+than all transfers of a TLE, and no less than all its MACs and the ends of its tiles.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
-from tvm_npu.codegen.plan.exact_tables import (
-    BIAS_BYTES,
-    FLAT_IN,
-    FLAT_OUT,
-    MOVES,
-    PART_DENSE,
-    PART_FLAT,
-    PART_W_BURSTS,
-    PARTS,
-    STEPS,
-    W_BURSTS,
+from tvm_npu.codegen.plan.exact_cost import (
+    KEEPS_IN,
+    OS,
+    P_LARGEST,
+    P_TURNS,
+    P_WINDOWS,
+    PLACE_WIDTH,
+    WS,
+    Cut,
+    ceil_div,
+    channel_bursts,
+    engine,
+    fill_place,
+    least_finish,
+    least_windows,
+    mac_time,
+    tle_dma,
+    windows,
 )
+from tvm_npu.codegen.plan.exact_overlap import (
+    KIND_WIDTH,
+    MOST_KINDS,
+    TILE_WIDTH,
+    overlapped,
+)
+from tvm_npu.codegen.plan.exact_tables import BIAS_BYTES, OUT_EXTENT, STEPS, TURNS
 
-OS, WS = 1, 2
 SLACK = 1e-9
 """Relative allowance for rounding: sums in another order differ by far less."""
 
-# Columns of the table of places.
-_PLACES, _IN_PLACES, _IN_BURSTS, _IN_AREA, _OUT_BURSTS, _OUT_AREA, _WINDOWS = range(7)
+SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
+"""What a search has chosen; tile_m counts items."""
+CLASSES, OPENED, EVALUATED = range(3)
+SPOT = 8
+"""Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
+
+
+class Room(NamedTuple):
+    """Scratchpads in bytes and tile limits."""
+
+    mb0: int
+    mb1: int
+    mb2: int
+    bias: int
+    tile_m: int
+    tile_n: int
+    tile_r: int
+    tile_c: int
+
+
+class Scratch(NamedTuple):
+    """Arrays for numbers on the way: by spatial slice ``places``, ``spots`` and ``biases`` (also
+    by kind of filter slice: transfers, bursts, bytes); the others are of one tile."""
+
+    places: Any
+    spots: Any
+    biases: Any
+    kinds: Any
+    weights: Any
+    place: Any
+    tile: Any
 
 
 @njit(cache=True, error_model="numpy")
-def ceil_div(total, part):
-    return (total + part - 1) // part
-
-
-@njit(cache=True, error_model="numpy")
-def _piece_bursts(rows, columns, width, element_bytes, burst_bytes):
-    """Bursts of one channel of a tile."""
-    if columns == width:
-        return ceil_div(rows * columns * element_bytes, burst_bytes)
-    return rows * ceil_div(columns * element_bytes, burst_bytes)
-
-
-@njit(cache=True, error_model="numpy")
-def _table_place(task, speeds, rows, row_kinds, columns, column_kinds, table):
-    """All tiles of one row slice, for one channel and one filter."""
-    table[:] = 0
-    size, burst = task.element_bytes, speeds.burst_bytes
-    for r in range(row_kinds):
-        for c in range(column_kinds):
-            times = rows[r, 2] * columns[c, 2]
-            area = rows[r, 1] * columns[c, 1]
-            table[_PLACES] += times
-            if area:
-                table[_IN_PLACES] += times
-                table[_IN_AREA] += times * area
-                table[_IN_BURSTS] += times * _piece_bursts(
-                    rows[r, 1], columns[c, 1], task.in_columns, size, burst
-                )
-            out = rows[r, 0] * columns[c, 0]
-            table[_OUT_AREA] += times * out
-            table[_OUT_BURSTS] += times * _piece_bursts(
-                rows[r, 0], columns[c, 0], task.columns, size, burst
-            )
-            table[_WINDOWS] += times * ceil_div(out * task.kernel, speeds.macs_per_cycle)
-
-
-@njit(cache=True, error_model="numpy")
-def _units_sum(task, speeds, items, item, part, place):
-    """MAC time of a TLE from the totals: `_mac_sum` but for rounding."""
-    longest = ceil_div(items, task.tlts)
-    filters = longest * task.item_filters
-    if task.dense:
-        units = filters * part[PART_DENSE] * place[_PLACES]
-    else:
-        units = filters * task.channels * place[_WINDOWS]
-    steps = item[STEPS] * part[PARTS] * place[_PLACES]
-    return units / speeds.mac_efficiency + steps * speeds.mac_step
-
-
-@njit(cache=True, error_model="numpy")
-def _mac_sum(task, speeds, items, tile_m, tile_n, rows, row_kinds, columns, column_kinds):
-    """MAC time of a TLE, added up in the order of `cost.predict`."""
-    longest, ragged = ceil_div(items, task.tlts), items % task.tlts > 0
-    steps = ceil_div(longest, tile_m)
-    last = longest - (steps - 1) * tile_m
-    first_steps = steps - 1
-    if not ragged and last == tile_m:
-        first_steps, last = steps, 0
-    full_parts, last_part = task.channels // tile_n, task.channels % tile_n
-    total = 0.0
-    for is_last in range(2):
-        times = 1 if is_last else first_steps
-        filters = (last if is_last else tile_m) * task.item_filters
-        if times == 0 or filters == 0:
-            continue
-        for r in range(row_kinds):
-            for c in range(column_kinds):
-                here = times * rows[r, 2] * columns[c, 2]
-                window = ceil_div(rows[r, 0] * columns[c, 0] * task.kernel, speeds.macs_per_cycle)
-                for is_rest in range(2):
-                    extent = last_part if is_rest else tile_n
-                    number = (1 if extent else 0) if is_rest else full_parts
-                    if number == 0:
-                        continue
-                    if task.dense:
-                        units = filters * ceil_div(extent, speeds.macs_per_cycle)
-                    else:
-                        units = extent * filters * window
-                    step = units / speeds.mac_efficiency + speeds.mac_step
-                    total += (here * number) * step
-    return total
-
-
-@njit(cache=True, error_model="numpy")
-def _tle_traffic(task, speeds, schedule, items, item, part, place, flat_in, flat_out):
-    """(load transfers, box bursts, linear bursts, bytes, the same of stores) of a TLE but for
-    biases.
-    ``item`` and ``part`` are rows of the tables, or of their least values."""
-    size = task.element_bytes
-    item_channels = task.channels * items
-    w_bytes = item_channels * task.item_filters * task.kernel * size
-    if task.grouped:
-        transfers = item[MOVES] * place[_IN_PLACES]
-        bursts, linear = item_channels * place[_IN_BURSTS], 0
-        if flat_in:
-            bursts, linear = 0, item[FLAT_IN] * place[_IN_PLACES]
-        volume = item_channels * size * place[_IN_AREA]
-    else:
-        transfers = item[STEPS] * part[PARTS] * place[_IN_PLACES]
-        bursts, linear = item[STEPS] * task.channels * place[_IN_BURSTS], 0
-        if flat_in:
-            bursts, linear = 0, item[STEPS] * part[PART_FLAT] * place[_IN_PLACES]
-        volume = item[STEPS] * task.channels * size * place[_IN_AREA]
-    if schedule == WS:
-        transfers += item[MOVES]
-        linear += item[W_BURSTS]
-        volume += w_bytes
-    else:  # always with fewer than all channels: see `search`
-        transfers += item[MOVES] * part[PARTS] * place[_PLACES]
-        linear += items * part[PART_W_BURSTS] * place[_PLACES]
-        volume += w_bytes * place[_PLACES]
-    filters = items * task.item_filters
-    out_transfers = item[MOVES] * place[_PLACES]
-    out_bursts, out_linear = filters * place[_OUT_BURSTS], 0
-    if flat_out:
-        out_bursts, out_linear = 0, item[FLAT_OUT]
-    out_volume = filters * size * place[_OUT_AREA]
-    if task.residual:
-        transfers += out_transfers
-        bursts += out_bursts
-        linear += out_linear
-        volume += out_volume
-    return (
-        transfers, bursts, linear, volume, out_transfers, out_bursts, out_linear, out_volume,
+def _cut_of(family):
+    return Cut(
+        family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
+        family[8], family[9], family[10], family[11], family[12], family[13], family[14],
     )  # fmt: skip
 
 
 @njit(cache=True, error_model="numpy")
-def _engine(speeds, transfers, bursts, linear, volume):
-    own = transfers * speeds.transfer + bursts * speeds.burst + linear * speeds.linear_burst
-    return own + volume / speeds.bytes_per_cycle
+def _most_items(task, room, cut, most_m, tile_n, longest, turns):
+    """Items of a tile of ``tile_n`` channels that MB1 holds, at most ``most_m``."""
+    depth = task.channels if cut.flow == WS else tile_n
+    each = task.item_filters * depth * task.kernel * task.element_bytes
+    once = room.mb1 // each
+    if cut.buffers == 1:
+        return min(most_m, once)
+    if once >= longest and depth == task.channels and (cut.flow == WS or turns == 1):
+        return most_m
+    return min(most_m, once // 2)
 
 
 @njit(cache=True, error_model="numpy")
-def _time(
-    task, speeds, tables, schedule, item_table, tile_m, part, tile_n, places, tile_r, tile_c,
-    flat_in, flat_out, best,
-):  # fmt: skip
-    """(cycles of the layer, whether they are those of `cost.predict` to the bit). They are not
-    when the sum from totals already shows that the tile is no better than ``best``, or for a
-    bound (``tile_n`` 0)."""
-    columns = tables.columns[tables.column_first[tile_c] :]
-    is_exact = False
-    while True:
-        slowest = 0.0
-        bursts, volume = 0, 0
-        for i in range(2):
-            items, item, bias = tables.items[i], item_table[i, tile_m], tables.bias[i]
-            if items == 0:
-                continue
-            for d in range(places.shape[0]):
-                tles = tables.item_tles[i] * tables.row_tles[tile_r, d] * task.repeats
-                if tles == 0:
-                    break
-                load, loads, load_linear, load_bytes, store, stores, store_linear, store_bytes = (
-                    _tle_traffic(
-                        task, speeds, schedule, items, item, part, places[d], flat_in, flat_out
-                    )
-                )
-                load += bias[0]
-                load_linear += bias[1]
-                load_bytes += bias[2]
-                if is_exact:
-                    macs = _mac_sum(
-                        task, speeds, items, tile_m, tile_n,
-                        tables.rows[tables.row_first[tile_r, d] :], tables.row_kinds[tile_r, d],
-                        columns, tables.column_kinds[tile_c],
-                    )  # fmt: skip
-                else:
-                    macs = _units_sum(task, speeds, items, item, part, places[d])
-                own = _engine(speeds, load, loads, load_linear, load_bytes)
-                own = own + _engine(speeds, store, stores, store_linear, store_bytes)
-                slowest = max(slowest, own + macs)
-                bursts += tles * (loads + load_linear + stores + store_linear)
-                volume += tles * (load_bytes + store_bytes)
-        shared = bursts * speeds.dram_burst + volume / speeds.dram_bytes_per_cycle
-        time = max(slowest * task.repeats, shared)
-        if is_exact or tile_n == 0 or time * (1.0 - SLACK) >= best:
-            return time, is_exact
-        is_exact = True
-
-
-@njit(cache=True, error_model="numpy")
-def search(task, room, speeds, tables, best):
-    """The fastest plan of one cut and mode that takes less than ``best`` cycles.
-
-    Returns (its cycles or ``best``, least bound of the cells that were cut, (schedule, tile_m in
-    items, tile_n, tile_r, tile_c), all 0 without one, (plans in the space, cells, cells cut by
-    their bound, tiles timed)).
-
-    What is left out, because something in the space is at least as fast:
-      multicast OS with a tile that WS can hold: WS loads W once, in no more pieces (so OS never
-        has all channels in a tile), and IS, which costs what OS does with all filters of a TLT;
-      grouped OS, likewise;
-      tile_m and tile_n that a smaller one equals or betters in all tabled parts;
-      OS with fewer filters a tile, WS with fewer channels than fit.
-    """
+def _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
+    """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
+    either where nothing fits or nothing is to be searched."""
     size = task.element_bytes
-    flat_out = task.rows * task.columns == 1
-    flat_in = flat_out and task.in_rows * task.in_columns * task.span_rows * task.span_columns == 1
-    chosen = np.zeros(5, np.int64)
-    counts = np.zeros(4, np.int64)  # plans, cells, cut, evaluated
-    least_bound = np.inf
-    slice_rows = ceil_div(task.rows, task.row_slices)
-    longest = ceil_div(ceil_div(task.items, task.item_slices), task.tlts)
-    if longest * task.item_filters * BIAS_BYTES > room.bias:
-        return best, least_bound, chosen, counts
+    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
+    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
+    in_area = in_rows * in_columns * size
+    out_area = tile_r * tile_c * task.item_filters * size
+    copies = 2 if cut.buffers == 2 and turns > 1 else 1
     most_m = min(longest, room.tile_m // task.item_filters)
+    most_m = min(most_m, room.mb2 // (out_area * copies))
     most_n = min(task.channels, room.tile_n)
-    tap_bytes = task.kernel * size
-    ws_m = min(most_m, room.mb1 // (task.item_filters * task.channels * tap_bytes))
-    os_items = room.mb1 // tap_bytes  # filters x channels of a W tile
-    if task.grouped and (most_n < task.channels or ws_m == 0):
-        return best, least_bound, chosen, counts
-    plans_until = np.zeros(task.channels + 1, np.int64)
-    for n in range(1, task.channels + 1):
-        plans_until[n] = plans_until[n - 1] + os_items // n
-    places = np.zeros((tables.row_tles.shape[1], 7), np.int64)
+    if task.residual:
+        beside = 0
+        if cut.flow == KEEPS_IN:
+            beside = copies * task.channels * in_area
+        elif cut.buffers == 2:
+            beside = copies * in_area
+        most_m = min(most_m, max(0, room.mb0 - beside) // out_area)
+    if task.grouped:
+        most_m = min(most_m, room.mb0 // (task.channels * in_area))
+    else:
+        most_n = min(most_n, room.mb0 // (in_area * copies))
+    if cut.flow == OS:
+        if cut.buffers == 1:
+            most_n = min(most_n, task.channels - 1)
+        most_m = _most_items(task, room, cut, most_m, 1, longest, turns)
+        if most_m <= ws_m:
+            most_m = 0
+    else:
+        most_m = _most_items(task, room, cut, most_m, task.channels, longest, turns)
+    if (cut.flow == KEEPS_IN or task.grouped) and most_n < task.channels:
+        most_n = 0
+    return most_m, most_n
 
-    for tile_r in range(1, min(slice_rows, room.tile_r) + 1):
-        in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
-        in_channels = task.channels if task.grouped else 1
-        if in_channels * in_rows * task.span_columns * size > room.mb0:
-            break
-        if task.item_filters * tile_r * size > room.mb2:
-            break
-        for tile_c in range(1, min(task.columns, room.tile_c) + 1):
-            in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
-            in_area = in_rows * in_columns * size
-            if in_channels * in_area > room.mb0:
-                break
-            cap_m = min(most_m, room.mb2 // (task.item_filters * tile_r * tile_c * size))
-            if cap_m == 0:
-                break
-            if task.grouped:
-                cap_n = task.channels
-                cap_m = min(cap_m, room.mb0 // (task.channels * in_area))
-            else:
-                cap_n = min(most_n, room.mb0 // in_area)
-            for d in range(places.shape[0]):
-                if tables.row_tles[tile_r, d]:
-                    _table_place(
-                        task, speeds, tables.rows[tables.row_first[tile_r, d] :],
-                        tables.row_kinds[tile_r, d],
-                        tables.columns[tables.column_first[tile_c] :],
-                        tables.column_kinds[tile_c], places[d],
-                    )  # fmt: skip
-            for schedule in (WS, OS):
-                if schedule == WS:
-                    top_m, top_n = min(cap_m, ws_m), cap_n
-                    if top_m == 0:
-                        continue
-                    counts[0] += top_m if task.grouped else top_m * top_n
-                else:
-                    if task.grouped:  # OS loads W more often than WS and gains nothing
-                        counts[0] += min(cap_m, ws_m)
-                        continue
-                    # All of os_items // n and cap_m, whichever is less, for n = 1 .. cap_n.
-                    turn = min(cap_n, os_items // cap_m)
-                    counts[0] += cap_m * turn + plans_until[cap_n] - plans_until[turn]
-                    if cap_m == longest:  # IS
-                        counts[0] += min(cap_n, os_items // longest)
-                    top_m = min(cap_m, os_items)
-                    top_n = min(cap_n, task.channels - 1)
-                    if top_m <= ws_m or top_n == 0:
-                        continue  # WS fits with the same tile
-                    top_n = min(top_n, os_items // (ws_m + 1))
-                    if top_n == 0:
-                        continue
-                counts[1] += 1
-                bound, _ = _time(
-                    task, speeds, tables, schedule, tables.least_item, top_m,
-                    tables.least_part[top_n], 0, places, tile_r, tile_c, flat_in, flat_out, np.inf,
+
+@njit(cache=True, error_model="numpy")
+def _fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
+    """Whether a tile fits, with all copies and neighbours that it needs."""
+    size = task.element_bytes
+    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
+    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
+    n_turns = ceil_div(task.channels, tile_n)
+    in_bytes = tile_n * in_rows * in_columns * size
+    if task.grouped:
+        in_bytes *= tile_m
+    filters = tile_m * task.item_filters
+    depth = task.channels if cut.flow == WS else tile_n
+    w_bytes = filters * depth * task.kernel * size
+    out_bytes = filters * tile_r * tile_c * size
+    in_copies, w_copies, out_copies = 1, 1, 1
+    if cut.buffers == 2:
+        if turns * n_turns * (1 if cut.flow == KEEPS_IN else m_turns) > 1:
+            in_copies = 2
+        if m_turns * (1 if cut.flow == WS else turns * n_turns) > 1:
+            w_copies = 2
+        if turns * m_turns > 1:
+            out_copies = 2
+    in_all = in_copies * in_bytes
+    if in_all > room.mb0 or w_copies * w_bytes > room.mb1 or out_copies * out_bytes > room.mb2:
+        return False
+    if task.residual:
+        if cut.buffers == 2 or cut.flow == KEEPS_IN:
+            return in_all + out_bytes <= room.mb0
+        return out_bytes <= room.mb0
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _bound(task, speeds, cut, place, item, part, count, longest, bias):
+    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
+    bursts, bytes)."""
+    dma, _, _ = tle_dma(
+        task, speeds, cut, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
+    )
+    macs = mac_time(task, speeds, place, item, part, longest)
+    time = dma + macs
+    if cut.buffers == 2:
+        macs += least_finish(task, speeds, place, item, longest)
+        time = max(dma, macs + engine(speeds, bias[0], 0, bias[1], bias[2]))
+    return time * task.repeats * (1.0 - SLACK)
+
+
+@njit(cache=True, error_model="numpy")
+def _fill_bias(cut, own_rows, own_columns, table, bias):
+    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
+    parts = min(cut.row_parts, int(own_rows)) * min(cut.column_parts, int(own_columns))
+    for index in range(3):
+        bias[index] = parts * table[index]
+
+
+@njit(cache=True, error_model="numpy")
+def _critical(cut):
+    """Row and column slice of a TLE in the middle of the map: nothing of its IFM is clipped."""
+    return int(cut.row_slices > 2), int(cut.column_slices > 2)
+
+
+@njit(cache=True, error_model="numpy")
+def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
+    """(families and classes that may hold a plan of less than ``best`` cycles, their bounds, how
+    many classes there are, the least bound of the others)."""
+    queue = np.zeros((4096, 3), np.int64)
+    bounds = np.zeros(4096)
+    bias = np.zeros(3)
+    place = np.zeros(PLACE_WIDTH)
+    waiting, classes, least_bound = 0, 0, np.inf
+    for number in range(families.shape[0]):
+        cut = _cut_of(families[number])
+        if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
+            continue
+        longest, count = items.longest[cut.items], items.count[cut.items, 0]
+        if longest * task.item_filters * BIAS_BYTES > room.bias:
+            continue
+        i, j = _critical(cut)
+        position = i * cut.column_slices + j if cut.ring_weights else 0
+        item_begin = items.begin[cut.items, 0, position]
+        part_begin = channels.begin[cut.channels, 0]
+        ws_m = 0
+        if cut.buffers == 1:
+            ws_m = _most_items(task, room, cut, longest, task.channels, longest, 1)
+        for a in range(rows.classes[cut.rows]):
+            tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
+            if tile_r > room.tile_r:
+                continue
+            row_class = rows.class_begin[cut.rows, i] + a
+            all_rows = rows.least[row_class, OUT_EXTENT]
+            own_rows = ceil_div(int(all_rows), cut.row_parts)
+            for b in range(columns.classes[cut.columns]):
+                tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
+                if tile_c > room.tile_c:
+                    continue
+                turns = ceil_div(rows.longest[cut.rows], tile_r)
+                turns *= ceil_div(columns.longest[cut.columns], tile_c)
+                most_m, most_n = _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                if most_m == 0 or most_n == 0:
+                    continue
+                classes += 1
+                column_class = columns.class_begin[cut.columns, j] + b
+                all_columns = columns.least[column_class, OUT_EXTENT]
+                own_columns = ceil_div(int(all_columns), cut.column_parts)
+                fill_place(rows.least, row_class, columns.least, column_class, place)
+                place[P_LARGEST] = own_rows * own_columns
+                place[P_WINDOWS] = least_windows(
+                    own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
+                )
+                _fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
+                bound = _bound(
+                    task, speeds, cut, place, items.lowest[item_begin + most_m],
+                    channels.lowest[part_begin + most_n], count, longest, bias,
                 )  # fmt: skip
-                bound *= 1.0 - SLACK
                 if bound >= best:
-                    counts[2] += 1
                     least_bound = min(least_bound, bound)
                     continue
-                tiles = tables.ws_tiles if schedule == WS else tables.os_tiles
-                for index_n in range(tables.parts.size - 1, -1, -1):
-                    n = tables.parts[index_n]
-                    if task.grouped:
-                        n = task.channels
-                    if n > top_n:
-                        continue
-                    last_m = top_m
-                    if schedule == OS:
-                        last_m = min(top_m, os_items // n)
-                        if last_m <= ws_m:
-                            continue
-                    for index_m in range(tiles.size - 1, -1, -1):
-                        m = tiles[index_m]
-                        if m > last_m:
-                            continue
-                        if schedule == OS and m <= ws_m:
-                            break
-                        counts[3] += 1
-                        time, is_exact = _time(
-                            task, speeds, tables, schedule, tables.item, m, tables.part[n], n,
-                            places, tile_r, tile_c, flat_in, flat_out, best,
+                if waiting == queue.shape[0]:
+                    queue = np.concatenate((queue, queue))
+                    bounds = np.concatenate((bounds, bounds))
+                queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
+                bounds[waiting] = bound
+                waiting += 1
+    return queue[:waiting], bounds[:waiting], classes, least_bound
+
+
+@njit(cache=True, error_model="numpy")
+def _tile_time(
+    task, speeds, cut, scratch, row_kinds, column_kinds, item_table, item_begins, item_counts,
+    longest, part_table, part_begins, tile_m, tile_n, best,
+):  # fmt: skip
+    """Cycles of the layer with this tile; when they are no less than ``best``, anything that is
+    no less either.
+
+    With one buffer the TLEs of the first filter slice are the slowest: it is the longest, and
+    its run of IN is. The DRAM and the ring need all TLEs, and so do two buffers."""
+    places = scratch.places
+    w_places = places[0, P_TURNS]  # the first slices are the longest
+    most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
+    sharing = cut.row_slices * cut.column_slices if cut.ring_weights else 1
+    wants_all = speeds.shared or speeds.ringed or cut.buffers == 2
+    slowest, dram, ring = 0.0, 0.0, 0.0
+    for item_slice in range(cut.item_slices if wants_all else 1):
+        kind = int(item_slice == cut.item_slices - 1 and item_counts[1] > 0)
+        in_position = item_slice if cut.ring_in else 0
+        part = part_table[part_begins[in_position] + tile_n]
+        w_bursts = -1.0
+        for index in range(cut.row_slices * cut.column_slices - 1, -1, -1):
+            w_position = index if cut.ring_weights else 0
+            if cut.flow == OS and (w_bursts < 0 or cut.ring_weights):
+                w_bursts = channel_bursts(
+                    task, item_counts[kind], cut.runs, tile_m, tile_n, sharing, w_position
+                )
+            item = item_table[item_begins[kind, w_position] + tile_m]
+            bias = scratch.biases[index, kind]
+            bias_time = engine(speeds, bias[0], 0, bias[1], bias[2])
+            turns = most_turns if cut.ring_in else int(item[TURNS])
+            own_w_places = w_places if cut.ring_weights else places[index, P_TURNS]
+            dma, own_dram, own_ring = tle_dma(
+                task, speeds, cut, places[index], item, part, item_counts[kind], bias, turns,
+                own_w_places, w_bursts,
+            )  # fmt: skip
+            dram += own_dram
+            ring += own_ring
+            if cut.buffers == 2:
+                if item_slice == 0 or kind or cut.ring_in:
+                    time = overlapped(
+                        task, speeds, cut, row_kinds, column_kinds, scratch.spots[index],
+                        item_counts[kind], turns, tile_m, tile_n, item_slice, w_position,
+                        bias_time, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
+                    )  # fmt: skip
+                    slowest = max(slowest, time * task.repeats)
+            elif item_slice == 0:
+                time = dma + mac_time(task, speeds, places[index], item, part, longest)
+                slowest = max(slowest, time * task.repeats)
+            if slowest >= best:
+                return slowest
+    return max(slowest, dram * task.repeats, ring * speeds.ring_byte * task.repeats)
+
+
+def make_open_classes(stamp: int) -> Callable[..., Any]:
+    """The second half of the search, for numba's cache to keep under ``stamp``: it looks at this
+    file alone, and the machine code holds that of the other files of `exact`."""
+
+    @njit(cache=True, error_model="numpy")
+    def open_classes(
+        task, room, speeds, rows, columns, items, channels, families, queue, bounds, best
+    ):
+        """The fastest plan of less than ``best`` cycles in the classes of ``queue``, which are in
+        the order of their ``bounds``.
+
+        Returns (its cycles or ``best``, the least bound of what was not opened, (schedule, tile_m
+        in items, tile_n, tile_r, tile_c, family), all 0 without one, (0, classes opened, tiles
+        timed))."""
+        counts = np.full(3, 0 * stamp, np.int64)
+        chosen = np.zeros(6, np.int64)
+        least_bound = np.inf
+        spatial = 1
+        for number in range(families.shape[0]):
+            spatial = max(spatial, families[number, 4] * families[number, 5])
+        scratch = Scratch(
+            np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
+            np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
+            np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
+        )  # fmt: skip
+        for waiting in range(queue.shape[0]):
+            if bounds[waiting] >= best:
+                least_bound = min(least_bound, bounds[waiting])
+                break
+            counts[OPENED] += 1
+            number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
+            cut = _cut_of(families[number])
+            longest, item_counts = items.longest[cut.items], items.count[cut.items]
+            item_begins, part_begins = items.begin[cut.items], channels.begin[cut.channels]
+            kept_m = items.kept[items.kept_begin[cut.items] : items.kept_begin[cut.items + 1]]
+            kept_n = channels.kept[
+                channels.kept_begin[cut.channels] : channels.kept_begin[cut.channels + 1]
+            ]
+            i, j = _critical(cut)
+            critical = i * cut.column_slices + j
+            item_begin = item_begins[0, critical if cut.ring_weights else 0]
+            part_begin = part_begins[0]
+            ws_m = 0
+            if cut.buffers == 1:
+                ws_m = _most_items(task, room, cut, longest, task.channels, longest, 1)
+                ws_m = min(ws_m, room.tile_m // task.item_filters)
+            tries_all = cut.flow == OS or cut.buffers == 2
+            row_class = rows.class_begin[cut.rows, 0] + a
+            column_class = columns.class_begin[cut.columns, 0] + b
+            place = scratch.places[critical]
+            for tile_r in range(
+                rows.class_first[row_class], min(rows.class_last[row_class], room.tile_r) + 1
+            ):
+                for tile_c in range(
+                    columns.class_first[column_class],
+                    min(columns.class_last[column_class], room.tile_c) + 1,
+                ):
+                    row_turns = ceil_div(rows.longest[cut.rows], tile_r)
+                    column_turns = ceil_div(columns.longest[cut.columns], tile_c)
+                    turns = row_turns * column_turns
+                    most_m, most_n = _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                    if most_m == 0 or most_n == 0:
+                        break
+                    # First the critical TLE, for a bound, then the others.
+                    for turn in range(cut.row_slices * cut.column_slices):
+                        index = (critical + turn) % (cut.row_slices * cut.column_slices)
+                        row = rows.begin[cut.rows, index // cut.column_slices] + tile_r
+                        column = columns.begin[cut.columns, index % cut.column_slices] + tile_c
+                        here, spot = scratch.places[index], scratch.spots[index]
+                        fill_place(rows.table, row, columns.table, column, here)
+                        all_rows = rows.table[row, OUT_EXTENT]
+                        all_columns = columns.table[column, OUT_EXTENT]
+                        own_rows = ceil_div(int(all_rows), cut.row_parts)
+                        own_columns = ceil_div(int(all_columns), cut.column_parts)
+                        here[P_LARGEST] = own_rows * own_columns
+                        here[P_WINDOWS] = windows(
+                            own_rows, tile_r, own_columns, tile_c, task.kernel,
+                            task.macs_per_cycle,
                         )  # fmt: skip
-                        if is_exact and time < best:
-                            best = time
-                            chosen[0], chosen[1], chosen[2] = schedule, m, n
-                            chosen[3], chosen[4] = tile_r, tile_c
-                        if schedule == OS and not flat_out:
-                            break  # fewer filters a tile: more steps, more transfers
-                    if task.grouped or (schedule == WS and not (task.dense or flat_in)):
-                        break  # fewer channels a tile: more steps
-    return best, least_bound, chosen, counts
+                        for kind in range(2):
+                            _fill_bias(
+                                cut, all_rows, all_columns, items.bias[cut.items, kind],
+                                scratch.biases[index, kind],
+                            )  # fmt: skip
+                        spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
+                        spot[2] = spot[3] = int(rows.table[row, STEPS])
+                        spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
+                        spot[6] = spot[7] = int(columns.table[column, STEPS])
+                        if cut.ring_weights:
+                            spot[3], spot[7] = row_turns, column_turns
+                        if turn == 0:
+                            bound = _bound(
+                                task, speeds, cut, place, items.lowest[item_begin + most_m],
+                                channels.lowest[part_begin + most_n], item_counts[0], longest,
+                                scratch.biases[critical, 0],
+                            )  # fmt: skip
+                            if bound >= best:
+                                break
+                    if bound >= best:
+                        least_bound = min(least_bound, bound)
+                        continue
+                    for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
+                        tile_n = index_n + 1
+                        if cut.flow == KEEPS_IN or task.grouped:
+                            tile_n = task.channels
+                        elif not tries_all:
+                            tile_n = kept_n[index_n]
+                            if tile_n > most_n:
+                                continue
+                        part = channels.table[part_begin + tile_n]
+                        bound = _bound(
+                            task, speeds, cut, place, items.lowest[item_begin + most_m],
+                            channels.lowest[part_begin + tile_n], item_counts[0], longest,
+                            scratch.biases[critical, 0],
+                        )  # fmt: skip
+                        if bound >= best:
+                            least_bound = min(least_bound, bound)
+                            break
+                        top_m = _most_items(task, room, cut, most_m, tile_n, longest, turns)
+                        bottom_m = 1 if cut.flow != OS else ws_m + 1
+                        if top_m >= bottom_m:
+                            bound = _bound(
+                                task, speeds, cut, place, items.lowest[item_begin + top_m], part,
+                                item_counts[0], longest, scratch.biases[critical, 0],
+                            )  # fmt: skip
+                            if bound >= best:
+                                least_bound = min(least_bound, bound)
+                                top_m = 0
+                        last_m = min(top_m, kept_m.size)
+                        for index_m in range((top_m if tries_all else last_m) - 1, -1, -1):
+                            tile_m = index_m + 1 if tries_all else kept_m[index_m]
+                            if tile_m > top_m:
+                                continue
+                            if tile_m < bottom_m:
+                                break
+                            bound = _bound(
+                                task, speeds, cut, place, items.lowest[item_begin + tile_m], part,
+                                item_counts[0], longest, scratch.biases[critical, 0],
+                            )  # fmt: skip
+                            if bound >= best:
+                                least_bound = min(least_bound, bound)
+                                break
+                            m_turns = ceil_div(longest, tile_m)
+                            if not _fits(
+                                task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns
+                            ):
+                                continue
+                            counts[EVALUATED] += 1
+                            time = _tile_time(
+                                task, speeds, cut, scratch, rows.kinds, columns.kinds,
+                                items.table, item_begins, item_counts, longest, channels.table,
+                                part_begins, tile_m, tile_n, best,
+                            )  # fmt: skip
+                            if time < best:
+                                best = time
+                                chosen[SCHEDULE], chosen[FAMILY] = cut.flow, number
+                                chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
+                                chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
+                        if cut.flow == KEEPS_IN or task.grouped:
+                            break
+        return best, least_bound, chosen, counts
+
+    return open_classes

@@ -130,7 +130,8 @@ def test_tiles_that_do_not_fit_are_caught(
     data: st.DataObject, problem: ConvProblem, mach: Machine
 ) -> None:
     """A tile grown along any axis passes exactly while it fits by the reference's Equation 2."""
-    plan = planner(data.draw(st.sampled_from(planner_names()))).plan(problem, mach)
+    names = [name for name in planner_names() if not name.startswith("exact")]
+    plan = planner(data.draw(st.sampled_from(names))).plan(problem, mach)
     assume(isinstance(plan, ConvPlan))
     assert isinstance(plan, ConvPlan)
     axis = data.draw(st.sampled_from(("tile_m", "tile_n", "tile_r", "tile_c")))
