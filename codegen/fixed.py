@@ -79,6 +79,16 @@ class FixedElementwise(Requantized):
 
 
 @dataclass(frozen=True, eq=False)
+class FixedChain(FixedLayer):
+    """A convolution and, behind it, a pool or a depthwise convolution that takes its output tile
+    by tile: what lies between the two is never a tensor. Inputs are the convolution's, the output
+    is the window's."""
+
+    conv: FixedConv
+    window: FixedPool | FixedConv
+
+
+@dataclass(frozen=True, eq=False)
 class FixedPad(FixedLayer):
     """As `graph.Pad`, with an integer fill value at the tensor's Q-point."""
 

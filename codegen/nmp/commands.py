@@ -100,7 +100,8 @@ ONE = Affine(constant=1)
 
 @dataclass(frozen=True)
 class Transfer:
-    """A DMA instruction and the port registers that it needs."""
+    """A DMA instruction and the port registers that it needs. ``address`` is in DRAM, or in MB0
+    for a forward; ``offset`` in the own memory."""
 
     mnemonic: str
     stream: Stream
@@ -109,6 +110,11 @@ class Transfer:
     offset: Affine
     semaphore: int
     registers: tuple[tuple[DmaRegister, Affine], ...]
+
+    @property
+    def is_forward(self) -> bool:
+        """From MB2 to MB0, not between DRAM and a memory."""
+        return self.mnemonic.startswith("nmp_forward")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import CapacityError, EmitError
 from tvm_npu.codegen.fixed import (
+    FixedChain,
     FixedConv,
     FixedElementwise,
     FixedGraph,
@@ -30,7 +31,7 @@ from tvm_npu.codegen.nmp.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.parameters import Location
-from tvm_npu.codegen.nmp.planning import Plan, PlannedLayer, kind_of, plan_layers
+from tvm_npu.codegen.nmp.planning import LayerPlanner, Plan, PlannedLayer, kind_of, plan_chains
 from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.nmp.weights import arranged
 from tvm_npu.codegen.nmp.windows import elementwise, window
@@ -116,9 +117,10 @@ def generate(
     """Storage, plans and command trees of all layers."""
     if machine.isa != "nmp":
         raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
-    storage = plan_storage(fixed)
     chosen = planner(planner_name, limits) if isinstance(planner_name, str) else planner_name
-    planned = plan_layers(storage, fixed.element_bytes, machine, chosen, limits)
+    layer_planner = LayerPlanner(fixed.element_bytes, machine, chosen, limits)
+    storage = plan_storage(plan_chains(fixed, layer_planner))
+    planned = tuple(layer_planner.plan(layer, storage.shapes) for layer in storage.layers)
     constants = _Constants(fixed.element_bytes)
     codes = []
     for one in planned:
@@ -131,7 +133,7 @@ def _code(
     one: PlannedLayer, shapes: dict[str, Shape], machine: Machine, operands: Operands
 ) -> LayerCode:
     layer, problem, plan = one.layer, one.problem, one.plan
-    if isinstance(layer, FixedConv):
+    if isinstance(layer, FixedConv | FixedChain):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
     if isinstance(layer, FixedElementwise):
@@ -168,14 +170,21 @@ class _Constants:
 
         layer = one.layer
         weight = bias = None
-        if isinstance(layer, FixedConv):
+        window_weight = window_bias = None
+        conv = layer.conv if isinstance(layer, FixedChain) else layer
+        if isinstance(conv, FixedConv):
             assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
-            name = f"layer {layer.name!r}"
-            values = arranged(layer.weight, one.plan, one.problem, machine)
-            weight = self.add(values, self.element_type, f"{name}, weights")
-            bias = self.add(layer.bias, np.dtype("<i4"), f"{name}, biases")
+            values = arranged(conv.weight, one.plan, one.problem, machine)
+            weight, bias = self._weights(conv, values)
+        if isinstance(layer, FixedChain) and isinstance(layer.window, FixedConv):
+            window_weight, window_bias = self._weights(layer.window, layer.window.weight)
         inputs = tuple(at(tensor) for tensor in layer.inputs)
-        return Operands(inputs, at(layer.output), weight, bias)
+        return Operands(inputs, at(layer.output), weight, bias, window_weight, window_bias)
+
+    def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
+        name = f"layer {conv.name!r}"
+        weight = self.add(values, self.element_type, f"{name}, weights")
+        return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
 
 
 def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Program:
@@ -185,7 +194,7 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
     storage = generated.storage
     entries = []
     for one, (begin, end) in zip(generated.layers, ranges, strict=True):
-        macs = one.problem.macs if isinstance(one.problem, ConvProblem) else 0
+        macs = one.problem.all_macs if isinstance(one.problem, ConvProblem) else 0
         entries.append(
             LayerEntry(
                 one.layer.name, kind_of(one.layer), one.layer.source, _plain(asdict(one.plan)),

@@ -71,8 +71,8 @@ class ConvolutionTiles:
         self.filter_bytes = self.channels * self.taps * self.size
         self.flat_in = problem.in_rows * problem.in_columns == 1 and problem.kernel == (1, 1)
         self.flat_in = self.flat_in and problem.padding == (0, 0, 0, 0)
-        self.flat_out = problem.rows * problem.columns == 1
-        is_wide = plan.tile_c >= problem.columns and plan.column_slices * plan.tlt_columns == 1
+        self.flat_out = problem.out_rows * problem.out_columns == 1
+        is_wide = plan.tile_c >= problem.out_columns and plan.column_slices * plan.tlt_columns == 1
         self.linear_out = plan.linear_maps and is_wide
         self.linear_in = (
             self.linear_out
@@ -82,7 +82,7 @@ class ConvolutionTiles:
         self.is_grouped = plan.mode == "grouped"
         items = problem.groups if self.is_grouped else self.filters
         item_filters = self.filters if self.is_grouped else 1
-        self.shares = core_shares(plan, problem.rows, problem.columns, items, machine)
+        self.shares = core_shares(plan, problem.out_rows, problem.out_columns, items, machine)
         idle = [self.is_grouped and one is not None and not one.items for one in self.shares.cores]
         self.parameters = LayerParameters(
             [active and not none for active, none in zip(self.shares.active, idle, strict=True)]
@@ -129,9 +129,16 @@ class ConvolutionTiles:
             min(plan.tile_c, most.columns),
         )
 
+    @property
+    def middle_tile(self) -> tuple[int, int]:
+        """Rows and columns of the convolution's OFM under the largest OUT tile."""
+        rows, columns = self.problem.middle_tile(*self.tile[2:])
+        return min(rows, self.problem.rows), min(columns, self.problem.columns)
+
     def tile_bytes(self) -> tuple[int, int, int]:
-        """Bytes of the largest IN, W and OUT tiles."""
-        filters, channels, rows, columns = self.tile
+        """Bytes of the largest IN and W tiles, and of the largest tile of the convolution's OFM."""
+        filters, channels, _, _ = self.tile
+        rows, columns = self.middle_tile
         groups = -(-filters // self.filters) if self.is_grouped else 1
         problem = self.problem
         in_elements = problem.in_tile_rows(rows) * problem.in_tile_columns(columns)
@@ -220,12 +227,12 @@ class ConvolutionTiles:
             )  # fmt: skip
         if self.linear_out:
             return self._rows_transfer(
-                mnemonic, stream, memory, address, semaphore, (problem.rows, problem.columns),
-                (filter_, filters), (row, rows), on_chip,
+                mnemonic, stream, memory, address, semaphore,
+                (problem.out_rows, problem.out_columns), (filter_, filters), (row, rows), on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", stream, memory, address, semaphore,
-            (problem.filters, problem.rows, problem.columns),
+            (problem.filters, problem.out_rows, problem.out_columns),
             (filter_, row, column), (filters, rows, columns), self.size,
             fill=0 if load else None, on_chip=on_chip,
         )  # fmt: skip
@@ -256,10 +263,12 @@ class ConvolutionTiles:
             mnemonic, stream, memory, begin, semaphore, segments, self.size, on_chip
         )
 
-    def load_biases(self, address: Affine, filters: Affine) -> Nodes:
+    def load_biases(
+        self, address: Affine, filters: Affine, on_chip: OnChip = START
+    ) -> Nodes:
         transfer = run_transfer(
             "nmp_load", Stream.BIAS, Memory.BIAS, address, SECOND_ARRIVED,
-            filters * BIAS_BYTES, self.size,
+            filters * BIAS_BYTES, self.size, on_chip,
         )  # fmt: skip
         return (transfer, wait(SECOND_ARRIVED))
 

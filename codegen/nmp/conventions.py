@@ -90,6 +90,8 @@ class OnChip:
     """The semaphore to signal, where it is not the usual one of the stream."""
 
     def registers(self, mnemonic: str) -> dict[DmaRegister, Operand]:
+        if "forward" in mnemonic:
+            return {DmaRegister.RECEIVER_TLTS: self.tlts, DmaRegister.RECEIVER_TLES: self.tles}
         if "load" not in mnemonic:
             return {}
         values: dict[DmaRegister, Operand] = {DmaRegister.RECEIVER_TLES: self.tles}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv
+from tvm_npu.codegen.fixed import FixedChain, FixedConv
 from tvm_npu.codegen.nmp.grouped import Grouped
 from tvm_npu.codegen.nmp.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.multicast import Multicast
@@ -12,7 +12,11 @@ from tvm_npu.sim.machine import Machine
 
 
 def convolution(
-    layer: FixedConv, problem: ConvProblem, plan: ConvPlan, machine: Machine, operands: Operands
+    layer: FixedConv | FixedChain,
+    problem: ConvProblem,
+    plan: ConvPlan,
+    machine: Machine,
+    operands: Operands,
 ) -> LayerCode:
     """The command tree of one layer. Raises EmitError for a plan that the machine cannot run."""
     slices = plan.row_slices * plan.column_slices * plan.filter_slices
@@ -32,5 +36,7 @@ def convolution(
             raise EmitError(
                 f"layer {layer.name!r}: a grouped plan shares nothing and has one buffer"
             )
+        if isinstance(layer, FixedChain):
+            raise EmitError(f"layer {layer.name!r}: a grouped plan has no window behind it")
         return Grouped(layer, problem, plan, machine, operands).code()
     return Multicast(layer, problem, plan, machine, operands).code()

@@ -18,6 +18,8 @@ class Operands:
     output: Location
     weight: Location | None = None
     bias: Location | None = None
+    window_weight: Location | None = None
+    window_bias: Location | None = None
 
 
 @dataclass(frozen=True)

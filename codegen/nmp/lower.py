@@ -207,9 +207,8 @@ class Lowering:
             offset = self._evaluate(node.offset)
             self._note()
             self._stream = node.stream
-            self.builder.emit(
-                node.mnemonic, sem=node.semaphore, mem=int(node.memory), rs1=address, rs2=offset
-            )
+            memory = {} if node.is_forward else {"mem": int(node.memory)}
+            self.builder.emit(node.mnemonic, sem=node.semaphore, **memory, rs1=address, rs2=offset)
             self._note()
             self._stream = Stream.OTHER
 

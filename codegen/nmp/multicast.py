@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv
+from tvm_npu.codegen.fixed import FixedChain, FixedConv
 from tvm_npu.codegen.nmp.commands import (
     Affine,
     Assign,
     Compute,
     Nodes,
+    Operand,
     Variable,
     loop,
     when,
@@ -34,50 +35,63 @@ from tvm_npu.codegen.nmp.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.layer import LayerCode, Operands, finish, require_fit
-from tvm_npu.codegen.nmp.step_loads import IN_HALF, W_HALF, StepLoads
-from tvm_npu.codegen.nmp.steps import Step
+from tvm_npu.codegen.nmp.step_loads import IN_HALF, W_HALF
+from tvm_npu.codegen.nmp.steps import OfmPlace, Step
+from tvm_npu.codegen.nmp.through_window import ThroughWindow
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.isa.xnmp import Initialise
+from tvm_npu.sim.isa.xnmp import Initialise, MacRegister
 from tvm_npu.sim.machine import Machine
 
 HAS_LAST = Variable("has_last", 0, 1)
 OUT_HALF = Variable("out_half", 0, 1)
 
 
-class Multicast(StepLoads):
+class Multicast(ThroughWindow):
     """One tree for IS, OS and WS; with groups, the groups run one after another."""
 
     def __init__(
         self,
-        layer: FixedConv,
+        layer: FixedConv | FixedChain,
         problem: ConvProblem,
         plan: ConvPlan,
         machine: Machine,
         operands: Operands,
     ) -> None:
-        super().__init__(layer, problem, plan, machine, operands)
+        conv = layer.conv if isinstance(layer, FixedChain) else layer
+        super().__init__(conv, problem, plan, machine, operands)
+        if isinstance(layer, FixedChain):
+            self.take_window(layer.window, operands)
         self._lay_out()
 
     def _lay_out(self) -> None:
-        """Offsets of the second halves, and of the residual tile."""
+        """Offsets of the second halves, of the residual tile and of what a window needs."""
         plan, machine, name = self.plan, self.machine, self.layer.name
-        in_bytes, w_bytes, out_bytes = self.tile_bytes()
+        in_bytes, w_bytes, middle_bytes = self.tile_bytes()
+        filters, _, rows, columns = self.tile
+        out_bytes = filters * rows * columns * self.size
         self.in_half_bytes, self.w_half_bytes = in_bytes, w_bytes
         self.out_half_elements = out_bytes // self.size
         mb0, mb1 = in_bytes * self.in_halves, w_bytes * self.w_halves
-        self.residual_offset = 0
-        if self.problem.has_residual and (plan.buffers == 2 or plan.keeps_in):
-            self.residual_offset = mb0
-            mb0 += out_bytes
+        self.second_offset = mb0 if plan.buffers == 2 or plan.keeps_in else 0
+        second_bytes = out_bytes if self.problem.has_residual else 0
+        self.middle_elements = 0
         biases = self.most.filters * BIAS_BYTES
+        window = self.problem.window
+        if window is not None:
+            box = self.problem.middle_tile(rows, columns)
+            second_bytes = max(second_bytes, filters * box[0] * box[1] * self.size)
+            self.middle_elements = middle_bytes // self.size
+            self.window_w_offset = mb1
+            if window.has_weights:
+                mb1 += self.most.filters * window.kernel[0] * window.kernel[1] * self.size
+                biases *= 2
+        mb0 = max(mb0, self.second_offset + second_bytes)
         twice = {1: "", 2: " (twice)"}
         require_fit(name, f"the IN tile{twice[self.in_halves]}", mb0, machine, "mb0")
         require_fit(name, f"the W tile{twice[self.w_halves]}", mb1, machine, "mb1")
-        out = out_bytes * self.out_halves
+        out = out_bytes * self.out_halves + self.middle_elements * self.size
         require_fit(name, f"the OUT tile{twice[self.out_halves]}", out, machine, "mb2")
         require_fit(name, "the biases of one TLT", biases, machine, "bias")
-        if self.problem.has_residual:
-            require_fit(name, "the residual tile", out_bytes, machine, "mb0")
         if plan.buffers == 2 and machine.memories.ports < 2:
             raise EmitError(
                 f"layer {name!r}: the plan has 2 buffers, which takes memories.ports = 2; machine "
@@ -116,7 +130,7 @@ class Multicast(StepLoads):
         """One group as a convolution of its own."""
         self.group = group
         bias = self.bias_address + group * (self.filters * BIAS_BYTES)
-        biases = when(self.items, ">", self.load_biases(bias, self.items))
+        biases = when(self.items, ">", (*self.load_biases(bias, self.items), *self.window_loads()))
         if self.plan.buffers == 1:
             return (*biases, *self.steps(lambda step: (*self.load(step), *self._consume(step))))
         return (*biases, *self._pipeline())
@@ -164,10 +178,15 @@ class Multicast(StepLoads):
     # The MACs of a step, and the end of an OUT tile
 
     def _consume(self, step: Step) -> Nodes:
-        problem = self.problem
-        out = out_registers(
-            step.own, step.rows, step.columns, self.size, self._out_half * self.out_half_elements
-        )
+        make_place, at = self.under(step)
+        offset = self._out_half * self.out_half_elements
+        stored = (self.first_row + step.r, step.rows, self.first_column + step.c, step.columns)
+        filter_ = self.group * self.filters + self.first_item + step.m
+        if self.problem.window is None:
+            out = out_registers(step.own, at.rows, at.columns, self.size, offset)
+        else:
+            out = out_registers(step.own, at.rows, at.columns, self.size)
+            offset = offset + self.middle_elements
         w_waits = when(step.own, ">", self.shared_w.await_content(step.w_half))
         if self.shared_w.level is None and self.plan.schedule != "WS":
             w_waits = self.is_place(step, w_waits)
@@ -176,16 +195,18 @@ class Multicast(StepLoads):
             *self.last_of_weights(step, self.shared_w.release(step.w_half)),
         )
         is_last = Affine.of(self.channels) - step.n - self.tile[1]
-        work = self._multiply_step(step, out)
-        filter_ = self.group * self.filters + self.first_item + step.m
-        place = (self.first_row + step.r, step.rows, self.first_column + step.c, step.columns)
-        offset = self._out_half * self.out_half_elements
-        store = self.out_transfer(False, filter_, step.own, *place, OnChip(offset))
-        end: Nodes = (*self.requantize(out), store, *self._stored)
-        if problem.has_residual:
-            residual = Affine(constant=self.residual_offset)
-            load = self.out_transfer(True, filter_, step.own, *place, OnChip(residual))
-            work = (*work, *when(is_last, ">", (), self.add_residual(out, load, residual)))
+        work = (*make_place, *self._multiply_step(step, at, out))
+        end: Nodes = self.requantize(out)
+        second = Affine(constant=self.second_offset)
+        if self.problem.has_residual:
+            load = self.out_transfer(True, filter_, step.own, *stored, OnChip(second))
+            work = (*work, *when(is_last, ">", (), self.add_residual(out, load, second)))
+        if self.problem.window is not None:
+            through = self.through_window(step, at, out, offset, second)
+            work = (*work, *when(is_last, ">", (), (*end, *through)))
+            end = ()
+        store = self.out_transfer(False, filter_, step.own, *stored, OnChip(offset))
+        end = (*end, store, *self._stored)
         in_waits = self.is_place(step, self.shared_in.await_content(step.in_half))
         return (
             *self.loads_in(step, in_waits),
@@ -206,7 +227,9 @@ class Multicast(StepLoads):
     def _has_work(self, step: Step, nodes: Nodes) -> Nodes:
         return when(step.own, ">", self.is_place(step, nodes)) if nodes else ()
 
-    def _multiply_step(self, step: Step, out: dict) -> Nodes:  # type: ignore[type-arg]
+    def _multiply_step(
+        self, step: Step, at: OfmPlace, out: dict[MacRegister, Operand]
+    ) -> Nodes:
         """The products of one step, added to the OUT tile."""
         w_offset = step.w_half * self.w_half_bytes
         if self.plan.schedule == "WS":
@@ -217,8 +240,8 @@ class Multicast(StepLoads):
 
         def multiply(initialise: Initialise) -> Compute:
             return self.multiply(
-                out, initialise, step.m, step.channels, w_offset, pitch, Affine.of(1), step.rows,
-                step.columns, step.in_half * self.in_half_bytes,
+                out, initialise, step.m, step.channels, w_offset, pitch, Affine.of(1), at.rows,
+                at.columns, step.in_half * self.in_half_bytes,
             )  # fmt: skip
 
         begin: Nodes = wait_store()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.fixed import (
+    FixedChain,
     FixedConv,
     FixedElementwise,
+    FixedGraph,
     FixedLayer,
     FixedPad,
     FixedPool,
 )
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.nmp.storage import Storage
+from tvm_npu.codegen.nmp.chains import candidates, window_of, with_chains
 from tvm_npu.codegen.nmp.windows import flat_problem, window_problem
 from tvm_npu.codegen.plan import Planner, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
@@ -46,30 +48,70 @@ class PlannedLayer:
         return float(self.plan.cycles)
 
 
-def plan_layers(
-    storage: Storage, element_bytes: int, machine: Machine, chosen: Planner, limits: TileLimits
-) -> tuple[PlannedLayer, ...]:
-    """A plan for every layer; equal problems are planned once."""
-    answers: dict[Problem, Plan | Infeasible] = {}
-    planned = []
-    for layer in storage.layers:
-        problem = problem_of(layer, storage.shapes, element_bytes)
-        if problem not in answers:
-            if isinstance(problem, ConvProblem):
-                answers[problem] = chosen.plan(problem, machine)
-            elif isinstance(problem, WindowProblem):
-                answers[problem] = _limited(plan_window(problem, machine), limits)
-            else:
-                answers[problem] = plan_flat(problem, machine)
-        answer = answers[problem]
+class LayerPlanner:
+    """Answers for the layers of a region; equal problems are planned once."""
+
+    def __init__(
+        self, element_bytes: int, machine: Machine, chosen: Planner, limits: TileLimits
+    ) -> None:
+        self.element_bytes, self.machine = element_bytes, machine
+        self.chosen, self.limits = chosen, limits
+        self._answers: dict[Problem, Plan | Infeasible] = {}
+
+    def plan(self, layer: FixedLayer, shapes: dict[str, Shape]) -> PlannedLayer:
+        """Raises PlanningError, with the layer and the Infeasible, when no plan fits."""
+        problem, answer = self.answer(layer, shapes)
         if isinstance(answer, Infeasible):
             raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
-        planned.append(PlannedLayer(layer, problem, answer))
-    return tuple(planned)
+        return PlannedLayer(layer, problem, answer)
+
+    def answer(
+        self, layer: FixedLayer, shapes: dict[str, Shape]
+    ) -> tuple[Problem, Plan | Infeasible]:
+        problem = problem_of(layer, shapes, self.element_bytes)
+        if problem not in self._answers:
+            if isinstance(problem, ConvProblem):
+                found: Plan | Infeasible = self.chosen.plan(problem, self.machine)
+            elif isinstance(problem, WindowProblem):
+                found = _limited(plan_window(problem, self.machine), self.limits)
+            else:
+                found = plan_flat(problem, self.machine)
+            self._answers[problem] = found
+        return problem, self._answers[problem]
+
+    def cycles(self, layer: FixedLayer, shapes: dict[str, Shape]) -> float:
+        """Predicted time; infinite where no plan fits or the planner predicts nothing."""
+        problem, answer = self.answer(layer, shapes)
+        if isinstance(answer, Infeasible):
+            return float("inf")
+        predicted = PlannedLayer(layer, problem, answer).predicted_cycles
+        return float("inf") if predicted is None else predicted
+
+
+def plan_chains(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
+    """The graph with the chains that are faster than their two layers; a layer is in one chain at
+    most, the earlier one of two that overlap."""
+    if not getattr(planner.chosen, "plans_windows", False) or planner.machine.ring is None:
+        return fixed
+    taken: list[FixedChain] = []
+    used: set[str] = set()
+    for chain in candidates(fixed):
+        if used & {chain.conv.output, chain.output}:
+            continue
+        apart = sum(planner.cycles(layer, fixed.shapes) for layer in (chain.conv, chain.window))
+        if planner.cycles(chain, fixed.shapes) < apart:
+            taken.append(chain)
+            used |= {chain.conv.output, chain.output}
+    return with_chains(fixed, taken)
 
 
 def problem_of(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Problem:
     """What a planner is asked for ``layer``."""
+    if isinstance(layer, FixedChain):
+        window = window_of(layer.window, shapes)
+        conv = problem_of(layer.conv, shapes, element_bytes)
+        assert isinstance(conv, ConvProblem)
+        return replace(conv, window=window)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
         return conv_problem(layer, in_shape, out_shape, element_bytes)
@@ -111,6 +153,8 @@ def conv_problem(
 
 def kind_of(layer: FixedLayer) -> str:
     """The layer table's word for a layer."""
+    if isinstance(layer, FixedChain):
+        return f"{kind_of(layer.conv)}+{kind_of(layer.window)}"
     if isinstance(layer, FixedConv):
         return "dense" if layer.is_dense else "conv"
     if isinstance(layer, FixedPool):

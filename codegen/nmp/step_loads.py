@@ -57,7 +57,8 @@ class StepLoads(SharedSteps):
     def _load_in_part(self, step: Step, arrived: int) -> Nodes:
         """The IN tile, or this TLE's part of it where TLEs share it over the ring."""
         half = step.in_half * self.in_half_bytes
-        place = (self.first_row + step.r, step.rows, self.first_column + step.c, step.columns)
+        make_place, at = self.under(step)
+        place = (at.row, at.rows, at.column, at.columns)
         first = self.group * self.channels + step.n
 
         def load(channel: Affine, channels: Affine, offset: Affine) -> Transfer:
@@ -65,15 +66,15 @@ class StepLoads(SharedSteps):
             return self.load_in(self.in_mnemonic, channel, channels, *place, on_chip)
 
         if self.in_parts == 1:
-            return (load(first, step.channels, Affine()),)
+            return (*make_place, load(first, step.channels, Affine()))
         count, make_count = clamped(
             "in_channels", self.in_part_channels, step.channels - self.in_part
         )
         area, make_area = product(
-            "in_area", self.in_extent(0, step.rows), self.in_extent(1, step.columns)
+            "in_area", self.in_extent(0, at.rows), self.in_extent(1, at.columns)
         )
         offset, make_offset = product("in_offset", self.in_part, area * self.size)
-        part = (*make_area, *make_offset, load(first + self.in_part, count, offset))
+        part = (*make_place, *make_area, *make_offset, load(first + self.in_part, count, offset))
         return (*make_count, *when(count, ">", part, (self._no_load(Stream.IN, arrived),)))
 
     def _load_weights_part(self, step: Step, arrived: int) -> Nodes:

@@ -57,6 +57,16 @@ class Step:
     w_half: Affine = Affine()
 
 
+@dataclass(frozen=True)
+class OfmPlace:
+    """Rows and columns of the convolution's OFM: where they begin, how many there are."""
+
+    row: Affine
+    rows: Affine
+    column: Affine
+    columns: Affine
+
+
 class SharedSteps(ConvolutionTiles):
     """The loops of every schedule, and the buffers that TLTs and TLEs fill for one another."""
 
@@ -257,6 +267,29 @@ class SharedSteps(ConvolutionTiles):
             return Affine(constant=tile), ()
         extent = Variable(f"{name}_now", 1, tile)
         return Affine.of(extent), (Minimum(extent, tile, own - index),)
+
+    def under(self, step: Step) -> tuple[Nodes, OfmPlace]:
+        """What of the convolution's OFM the step's OUT tile takes: the same, or, under a window,
+        what lies in the OFM of the tile's windows."""
+        row, column = self.first_row + step.r, self.first_column + step.c
+        window, problem = self.problem.window, self.problem
+        if window is None:
+            return (), OfmPlace(row, step.rows, column, step.columns)
+        nodes: Nodes = ()
+        spans: list[Affine] = []
+        for axis, (name, first, extent, total) in enumerate(
+            (
+                ("row", row, step.rows, problem.rows),
+                ("column", column, step.columns, problem.columns),
+            )
+        ):
+            low = first * window.stride[axis] - window.padding[axis]
+            high = low + (extent - 1) * window.stride[axis] + window.kernel[axis]
+            begin, make_begin = clamped(f"middle_{name}", total, low)
+            end, make_end = clamped(f"middle_{name}_end", total, high)
+            nodes += (*make_begin, *make_end)
+            spans += [begin, end - begin]
+        return nodes, OfmPlace(*spans)
 
     # Which steps load, and which are a content's last
 

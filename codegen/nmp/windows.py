@@ -47,6 +47,57 @@ def flat_problem(layer: FixedElementwise, shape: Shape, element_bytes: int) -> F
     return FlatProblem(prod(shape), len(layer.inputs), element_bytes)
 
 
+def pool_fill(layer: FixedPool, element_bytes: int) -> int:
+    """What a pool sees outside of its input."""
+    return element_limits(element_bytes)[0] if layer.kind == "max" else 0
+
+
+def pool_tile(
+    layer: FixedPool | FixedPad,
+    out: dict[MacRegister, Operand],
+    in_address: Affine,
+    in_box: tuple[Operand, Operand, Operand],
+    corner: tuple[Operand, Operand],
+    in_tensor: tuple[int, int],
+    element_bytes: int,
+) -> Nodes:
+    """From the tile [channels, rows, columns] at byte ``in_address`` of MB0 to the OUT tile; its
+    first row and column are ``corner`` of the tensor. A pad is a maximum over 1x1 windows."""
+    kernel = layer.kernel if isinstance(layer, FixedPool) else (1, 1)
+    values: dict[MacRegister, Operand] = {
+        **out,
+        MacRegister.IN_ADDRESS: in_address,
+        MacRegister.IN_CHANNELS: in_box[0],
+        MacRegister.IN_ROWS: in_box[1],
+        MacRegister.IN_COLUMNS: in_box[2],
+        MacRegister.KERNEL_ROWS: kernel[0],
+        MacRegister.KERNEL_COLUMNS: kernel[1],
+        MacRegister.STRIDE_ROWS: layer.stride[0],
+        MacRegister.STRIDE_COLUMNS: layer.stride[1],
+        MacRegister.DILATION_ROWS: 1,
+        MacRegister.DILATION_COLUMNS: 1,
+    }
+    kind = PoolKind.MAX
+    if isinstance(layer, FixedPool) and layer.kind == "avg":
+        kind = PoolKind.AVERAGE
+        widened = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
+        values |= {
+            MacRegister.ORIGIN_ROW: corner[0],
+            MacRegister.ORIGIN_COLUMN: corner[1],
+            MacRegister.COUNT_ROW_BEGIN: -widened[0],
+            MacRegister.COUNT_ROW_END: in_tensor[0] + widened[2],
+            MacRegister.COUNT_COLUMN_BEGIN: -widened[1],
+            MacRegister.COUNT_COLUMN_END: in_tensor[1] + widened[3],
+        }
+    nodes: Nodes = (Compute("nmp_pool", int(kind), MAC_DONE, registers(values)), wait(MAC_DONE))
+    smallest, largest = element_limits(element_bytes)
+    if isinstance(layer, FixedPool) and (
+        layer.low > smallest or layer.high < largest or layer.shift != 0
+    ):
+        nodes += activation(out, layer.shift, layer.low, layer.high, element_bytes)
+    return nodes
+
+
 def window(
     layer: FixedPool | FixedPad,
     in_shape: Shape,
@@ -58,15 +109,11 @@ def window(
 ) -> LayerCode:
     """A pool, or a pad as a maximum over 1x1 windows of a box that sticks out of the tensor."""
     size = problem.element_bytes
-    smallest, largest = element_limits(size)
     in_tensor, out_tensor = chw(in_shape), chw(out_shape)
     if isinstance(layer, FixedPool):
-        before = (0, layer.padding[0], layer.padding[1])
-        fill = smallest if layer.kind == "max" else 0
-        average = layer.kind == "avg"
-        clips = layer.low > smallest or layer.high < largest or layer.shift != 0
+        before, fill = (0, layer.padding[0], layer.padding[1]), pool_fill(layer, size)
     else:
-        before, fill, average, clips = layer.before, layer.value, False, False
+        before, fill = layer.before, layer.value
 
     tile = (plan.tile_channels, plan.tile_r, plan.tile_c)
     in_elements = tile[0] * problem.in_tile_rows(tile[1]) * problem.in_tile_columns(tile[2])
@@ -105,37 +152,9 @@ def window(
             (box[1] - 1) * layer.stride[0] + problem.kernel[0],
             (box[2] - 1) * layer.stride[1] + problem.kernel[1],
         )
-        out = out_registers(*box, size)
-        values: dict[MacRegister, Operand] = {
-            **out,
-            MacRegister.IN_ADDRESS: 0,
-            MacRegister.IN_CHANNELS: box[0],
-            MacRegister.IN_ROWS: in_box[1],
-            MacRegister.IN_COLUMNS: in_box[2],
-            MacRegister.KERNEL_ROWS: problem.kernel[0],
-            MacRegister.KERNEL_COLUMNS: problem.kernel[1],
-            MacRegister.STRIDE_ROWS: layer.stride[0],
-            MacRegister.STRIDE_COLUMNS: layer.stride[1],
-            MacRegister.DILATION_ROWS: 1,
-            MacRegister.DILATION_COLUMNS: 1,
-        }
-        if average:
-            assert isinstance(layer, FixedPool)
-            widened = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
-            values |= {
-                MacRegister.ORIGIN_ROW: corner[1],
-                MacRegister.ORIGIN_COLUMN: corner[2],
-                MacRegister.COUNT_ROW_BEGIN: -widened[0],
-                MacRegister.COUNT_ROW_END: in_tensor[1] + widened[2],
-                MacRegister.COUNT_COLUMN_BEGIN: -widened[1],
-                MacRegister.COUNT_COLUMN_END: in_tensor[2] + widened[3],
-            }
-        kind = PoolKind.AVERAGE if average else PoolKind.MAX
-        compute: Nodes = (Compute("nmp_pool", int(kind), MAC_DONE, registers(values)),)
-        compute += (wait(MAC_DONE),)
-        if clips:
-            assert isinstance(layer, FixedPool)
-            compute += activation(out, layer.shift, layer.low, layer.high, size)
+        compute = pool_tile(
+            layer, out_registers(*box, size), Affine(), in_box, corner[1:], in_tensor[1:], size
+        )
         return (
             box_transfer(
                 "nmp_load3d", Stream.IN, Memory.MB0, in_address, IN_ARRIVED, in_tensor, corner,

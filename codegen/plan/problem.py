@@ -80,6 +80,15 @@ class ConvProblem:
         kernel = self.kernel[0] * self.kernel[1]
         return self.filters * (self.channels // self.groups) * kernel * self.rows * self.columns
 
+    @property
+    def all_macs(self) -> int:
+        """With those of a depthwise convolution behind it."""
+        window = self.window
+        if window is None or not window.has_weights:
+            return self.macs
+        taps = window.kernel[0] * window.kernel[1]
+        return self.macs + self.filters * taps * window.rows * window.columns
+
 
 Bound = Literal["mac", "dma", "dram", "ring"]
 

@@ -53,7 +53,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: Machine, buffers: int)
     plan = ConvPlan(
         "multicast", "KS", rows, filters, schedule,
         run if schedule == "IS" else draw(st.integers(1, run)), tile_n,
-        draw(st.integers(1, problem.rows)), draw(st.integers(1, problem.columns)),
+        draw(st.integers(1, problem.out_rows)), draw(st.integers(1, problem.out_columns)),
         column_slices=columns, tlt_rows=tlt_rows, tlt_columns=tlt_columns,
         keeps_in=schedule == "OS" and tile_n == channels and draw(st.booleans()),
         ring_in=filters > 1 and draw(st.booleans()),

@@ -1,0 +1,84 @@
+"""Which pools and depthwise convolutions run behind the convolution that feeds them.
+
+A chain saves the store of the convolution's OFM and the loads of the layer behind it, and costs
+what windows that overlap compute twice and the smaller tiles that leave room for both: planned both
+ways, the faster one is taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph, FixedLayer, FixedPool
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.plan.problem import Window
+
+
+def window_of(layer: FixedLayer, shapes: dict[str, Shape]) -> Window | None:
+    """``layer`` as a window, None where it is no pool or depthwise convolution or where some
+    window would lie outside of its input altogether."""
+    if isinstance(layer, FixedPool):
+        kernel, has_weights = layer.kernel, False
+    elif isinstance(layer, FixedConv) and _is_depthwise(layer):
+        kernel, has_weights = (layer.weight.shape[2], layer.weight.shape[3]), True
+    else:
+        return None
+    _, in_rows, in_columns = chw(shapes[layer.inputs[0]])
+    _, rows, columns = chw(shapes[layer.output])
+    padding = (layer.padding[0], layer.padding[1])
+    for axis, (count, in_count) in enumerate(((rows, in_rows), (columns, in_columns))):
+        last = (count - 1) * layer.stride[axis] - padding[axis]
+        if padding[axis] >= kernel[axis] or last >= in_count or padding[axis] < 0:
+            return None
+    return Window(rows, columns, kernel, layer.stride, padding, has_weights)
+
+
+def _is_depthwise(layer: FixedConv) -> bool:
+    filters, channels = layer.weight.shape[:2]
+    return (
+        layer.groups == filters
+        and channels == 1
+        and len(layer.inputs) == 1
+        and layer.dilation == (1, 1)
+        and not layer.is_dense
+    )
+
+
+def candidates(fixed: FixedGraph) -> list[FixedChain]:
+    """All pairs that could be a chain: a dense-channel convolution whose OFM only the layer behind
+    it reads."""
+    uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
+    makers = {layer.output: layer for layer in fixed.layers}
+    found = []
+    for layer in fixed.layers:
+        conv = makers.get(layer.inputs[0]) if layer.inputs else None
+        if not isinstance(conv, FixedConv) or conv.groups != 1 or conv.is_dense:
+            continue
+        if len(conv.inputs) > 1:  # a residual tile would be the window's box, borders and all
+            continue
+        if uses[conv.output] != 1 or conv.output in fixed.outputs:
+            continue
+        if window_of(layer, fixed.shapes) is None:
+            continue
+        assert isinstance(layer, FixedPool | FixedConv)
+        if isinstance(layer, FixedConv) and layer.weight.shape[0] != conv.weight.shape[0]:
+            continue
+        found.append(
+            FixedChain(
+                f"{conv.name}+{layer.name}", conv.inputs, layer.output,
+                source=(*conv.source, *layer.source), conv=conv, window=layer,
+            )
+        )  # fmt: skip
+    return found
+
+
+def with_chains(fixed: FixedGraph, chosen: list[FixedChain]) -> FixedGraph:
+    """The graph with chains in place of their two layers, where the second was."""
+    first = {chain.conv.output for chain in chosen}
+    second = {chain.output: chain for chain in chosen}
+    layers: list[FixedLayer] = []
+    for layer in fixed.layers:
+        if layer.output not in first:
+            layers.append(second.get(layer.output, layer))
+    return replace(fixed, layers=tuple(layers))

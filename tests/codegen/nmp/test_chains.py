@@ -1,0 +1,115 @@
+"""Pools and depthwise convolutions behind a convolution, tile by tile on chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, note, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors, requantizing
+from tests.codegen.nmp.simulated import simulate
+from tests.codegen.nmp.test_wide_plans import machines, plans
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph, FixedPool
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import output_extent
+from tvm_npu.codegen.nmp import compile_fixed, generate
+from tvm_npu.codegen.nmp.chains import candidates
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.sim.machine import Machine
+
+
+def predicted(cycles: float) -> Prediction:
+    return Prediction(cycles, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass
+class Chaining:
+    """Draws a plan a problem, the same one when asked again; likes windows."""
+
+    data: st.DataObject
+    buffers: int
+    known: dict[ConvProblem, ConvPlan] = field(default_factory=dict)
+    name: str = "chaining"
+    plans_windows: bool = True
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        if problem not in self.known:
+            if problem.window is None and problem.groups > 1:  # the window's layer for itself
+                return replace(
+                    ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1), prediction=predicted(1e9)
+                )
+            plan = self.data.draw(plans(problem, machine, self.buffers))
+            cost = predicted(1.0 if problem.window else 1e9)
+            self.known[problem] = replace(plan, prediction=cost)
+        return self.known[problem]
+
+
+@st.composite
+def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
+    """A convolution and a window over its OFM."""
+    graph = draw(convolutions(element_bytes))
+    conv = graph.layers[0]
+    assert isinstance(conv, FixedConv)
+    assume(conv.groups == 1)
+    filters, rows, columns = graph.shapes["y"]
+    kernel = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+    stride = (draw(st.integers(1, 3)), draw(st.integers(1, 2)))
+    pads = tuple(draw(st.integers(0, kernel[axis % 2] - 1)) for axis in range(4))
+    out = [
+        output_extent(extent, kernel[axis], stride[axis], 1, pads[axis] + pads[axis + 2])
+        for axis, extent in enumerate((rows, columns))
+    ]
+    assume(min(out) > 0)
+    low, high = element_limits(element_bytes)
+    common = draw(requantizing(element_bytes))
+    window: FixedPool | FixedConv
+    if draw(st.booleans()):
+        generator = np.random.default_rng(draw(SEEDS))
+        window = FixedConv(
+            "window", ("y",), "v", weight=generator.integers(
+                low, high + 1, (filters, 1, *kernel)
+            ).astype(np.int8 if element_bytes == 1 else np.int16),
+            bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32),
+            stride=stride, padding=pads, groups=filters, **common,  # type: ignore[arg-type]
+        )  # fmt: skip
+    else:
+        window = FixedPool(
+            "window", ("y",), "v", kind=draw(st.sampled_from(("max", "avg"))), kernel=kernel,
+            stride=stride, padding=pads, count_include_pad=draw(st.booleans()),  # type: ignore[arg-type]
+            counted_padding=pads, **{**common, "shift": 0},  # type: ignore[arg-type]
+        )  # fmt: skip
+    return replace(
+        graph,
+        layers=(conv, window),
+        shapes={**graph.shapes, "v": (filters, *out)},
+        outputs=("v",),
+        q_points={**graph.q_points, "v": 8},
+    )
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_chains_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
+    fixed = data.draw(chains(element_bytes))
+    assume(candidates(fixed))
+    machine = data.draw(machines(buffers))
+    planner = Chaining(data, buffers)
+    inputs = random_tensors(fixed, data.draw(SEEDS))
+    try:
+        generated = generate(fixed, machine, planner)
+    except EmitError as error:
+        assert "bytes of" in str(error), error
+        reject()
+    note(generated.listing())
+    assert [type(one.layer) for one in generated.layers] == [FixedChain]
+    program = compile_fixed(fixed, machine, planner)
+    expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
+    outputs, _ = simulate(program, inputs, timing=data.draw(st.booleans()))
+    np.testing.assert_array_equal(outputs["v"], expected["v"][0])
