@@ -43,6 +43,8 @@ def test_figures_are_those_of_the_simulator(run, tmp_path, lenet, digits_npz, le
         assert layer["mac_utilization"] == measured.mac_utilization
         assert layer["loaded_bytes"] == measured.loaded_bytes
         assert layer["stored_bytes"] == measured.stored_bytes
+        assert layer["ring_bytes"] == measured.ring_bytes
+        assert layer["forwarded_bytes"] == measured.forwarded_bytes
         assert layer["predicted_cycles"] == entry.predicted_cycles
         assert layer["code_bytes"] == measured.code_bytes
     totals = found["totals"]
@@ -65,6 +67,20 @@ def test_table_and_json_say_the_same(run, tmp_path, lenet, digits_npz):
         assert ", ".join(layer["source"]) in line
     assert f"one inference: {found['totals']['cycles']:,.0f} cycles" in out
     assert f"NPU: 100.0 % of the MACs ({LENET_MACS:,})" in out
+
+
+def test_ring_traffic_is_shown_where_there_is_some(run, tmp_path, lenet):
+    """The exact planner's plans share tiles of several TLEs over the Global Ringbus."""
+    out, _, found = profiled(run, tmp_path, lenet, "--planner", "exact", "--no-timing")
+    totals = found["totals"]["ring_bytes"]
+    assert totals and all(
+        total == sum(layer["ring_bytes"].get(stream, 0) for layer in found["layers"])
+        for stream, total in totals.items()
+    )
+    assert f"{sum(totals.values()):,} bytes over the Global Ringbus" in out
+    assert re.search(r"^.* ring.*$", out, re.M)
+    without, _, plain = profiled(run, tmp_path, lenet, "--planner", "tso", "--no-timing")
+    assert not plain["totals"]["ring_bytes"] and "Ringbus" not in without
 
 
 def test_without_timing_only_cycles_are_missing(run, tmp_path, lenet):

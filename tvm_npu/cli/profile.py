@@ -49,6 +49,8 @@ class LayerRow:
     predicted_cycles: float | None
     loaded_bytes: dict[str, int]
     stored_bytes: dict[str, int]
+    ring_bytes: dict[str, int]
+    forwarded_bytes: dict[str, int]
     bursts: int
     instructions: int
     code_bytes: int
@@ -65,6 +67,8 @@ class Totals:
     predicted_cycles: float
     loaded_bytes: dict[str, int]
     stored_bytes: dict[str, int]
+    ring_bytes: dict[str, int]
+    forwarded_bytes: dict[str, int]
     instructions: int
     instruction_cache_misses: int
     code_bytes: int
@@ -142,6 +146,8 @@ def _layer_row(
         ),
         loaded_bytes=dict(first.loaded_bytes),
         stored_bytes=dict(first.stored_bytes),
+        ring_bytes=dict(first.ring_bytes),
+        forwarded_bytes=dict(first.forwarded_bytes),
         bursts=first.bursts,
         instructions=first.instructions,
         code_bytes=first.code_bytes,
@@ -169,6 +175,8 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
         predicted_cycles=sum(layer.predicted_cycles or 0.0 for layer in layers),
         loaded_bytes=_summed([first.loaded_bytes for first in firsts]),
         stored_bytes=_summed([first.stored_bytes for first in firsts]),
+        ring_bytes=_summed([first.ring_bytes for first in firsts]),
+        forwarded_bytes=_summed([first.forwarded_bytes for first in firsts]),
         instructions=sum(first.instructions for first in firsts),
         instruction_cache_misses=sum(first.instruction_cache_misses for first in firsts),
         code_bytes=sum(first.code_bytes for first in firsts),

@@ -100,6 +100,8 @@ def _columns(
         for verb, moved, total in (
             ("load", "loaded_bytes", totals.loaded_bytes),
             ("store", "stored_bytes", totals.stored_bytes),
+            ("ring", "ring_bytes", totals.ring_bytes),
+            ("forward", "forwarded_bytes", totals.forwarded_bytes),
         )
         for stream in total
     ]
@@ -113,7 +115,7 @@ def _bytes_of(moved: str, stream: str) -> Callable[[LayerRow], str]:
 
 def _total_lines(profile: Profile) -> list[str]:
     totals = profile.totals
-    loaded, stored = (sum(moved.values()) for moved in (totals.loaded_bytes, totals.stored_bytes))
+    loaded, stored = (sum(each.values()) for each in (totals.loaded_bytes, totals.stored_bytes))
     lines = []
     if profile.timing and totals.cycles is not None:
         each = totals.cycles_per_run
@@ -129,7 +131,12 @@ def _total_lines(profile: Profile) -> list[str]:
         f"{count(totals.macs)} MACs, {count(totals.instructions)} instructions, "
         f"{count(totals.code_bytes)} bytes of code"
     )
-    lines.append(f"{count(loaded)} bytes loaded, {count(stored)} bytes stored")
+    moved = [f"{count(loaded)} bytes loaded", f"{count(stored)} bytes stored"]
+    if totals.ring_bytes:
+        moved.append(f"{count(sum(totals.ring_bytes.values()))} bytes over the Global Ringbus")
+    if totals.forwarded_bytes:
+        moved.append(f"{count(sum(totals.forwarded_bytes.values()))} bytes kept on chip")
+    lines.append(", ".join(moved))
     seconds = ", ".join(
         f"{name.replace('_', ' ')} {spent:.2f} s" for name, spent in profile.host_seconds.items()
     )
