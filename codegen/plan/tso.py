@@ -1,16 +1,18 @@
 """Tensor Slicing Optimization: the exhaustive search of the TSO paper, Algorithms 1-4.
 
 `TsoPlanner` tries the three TLE splits (Algorithm 2), the three schedules and all tiles
-(Algorithm 3, in `tso_kernel`) and keeps the fastest by the paper's closed-form time. With
-``by_volume`` the time counts bytes alone (TSO-noburst).
+(Algorithm 3) and keeps the fastest by the paper's estimate (`tso_kernel`), which believes what
+Equations 3-9 say, not what a machine does: planner, cost model and machine are three things. With
+``by_volume`` the estimate counts bytes alone (TSO-noburst). As printed the equations choose what
+the paper reports: for InceptionV3's fifth convolution IN tiles of 14x4x73 with bursts and of
+16x11x20 without. Counting W tiles for every TLT that loads them, they do not.
 
-Ties: with bursts the first candidate in loop order (split, schedule, T_R, T_C, T_N) wins; by
-volume the last one does, which prefers the taller and then the wider tile.
+Ties: the first candidate in loop order (split, schedule, T_R, T_C, T_N) wins; the start of a step
+(T_SW) prefers few large tiles before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan import tso_kernel as kernel
@@ -53,7 +55,7 @@ class TsoPlanner:
     limits: TileLimits = NO_LIMITS
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
-        """The plan of least closed-form time, with its exact prediction filled in."""
+        """The plan of least estimated time, with its exact prediction filled in."""
         wanted = (
             (self.splits, self.schedules),
             (self.splits, SCHEDULES),
@@ -72,80 +74,65 @@ class TsoPlanner:
         splits: tuple[Split, ...],
         schedules: tuple[Schedule, ...],
     ) -> ConvPlan | None:
-        """Algorithm 1 for one convolution."""
+        """Algorithm 1 for one convolution: the best tile of every split and schedule."""
+        rates = kernel_rates(problem, machine, self.by_volume)
+        bounds = _bounds(problem, machine, self.limits)
+        alone, together = kernel_layer(one_group(problem)), kernel_layer(problem)
+        filters_each = problem.filters // problem.groups
         best: ConvPlan | None = None
         best_time = float("inf")
-        rates = kernel_rates(problem, machine, self.by_volume)
-        for time, plan in self._candidates(problem, machine, rates, splits, schedules):
-            if time < best_time or (best is not None and self.by_volume and time == best_time):
-                best, best_time = plan, time
-        return best
-
-    def _candidates(
-        self,
-        problem: ConvProblem,
-        machine: Machine,
-        rates: kernel.Rates,
-        splits: tuple[Split, ...],
-        schedules: tuple[Schedule, ...],
-    ) -> Iterator[tuple[float, ConvPlan]]:
-        """The best tile of every split and schedule that has one, with its time."""
-        bounds = _bounds(problem, machine, self.limits)
-        alone = kernel_layer(one_group(problem))
-        together = kernel_layer(problem)
         for split in splits:
             slices = tle_slices(split, machine.cores.tles)
             if slices is None:
                 continue
-            row_slices, filter_slices = slices
             part = kernel_slice(problem, machine, "multicast", *slices)
             if _biases_fit(-(-part.items // part.tlts), machine):
                 for schedule in schedules:
+                    limit = best_time if problem.groups == 1 else float("inf")
                     time, m, n, r, c = kernel.best_tile(
-                        alone, bounds, rates, part, _CODES[schedule]
+                        alone, bounds, rates, part, _CODES[schedule], limit
                     )
-                    if m:
-                        yield (
-                            time * problem.groups,
-                            ConvPlan(
-                                "multicast", split, row_slices, filter_slices, schedule,
-                                m, n, r, c, planner=self.name,
-                            ),
-                        )  # fmt: skip
+                    if m and time * problem.groups < best_time:
+                        best_time = time * problem.groups
+                        best = ConvPlan(
+                            "multicast", split, *slices, schedule, m, n, r, c, planner=self.name
+                        )
             if problem.groups == 1:
                 continue
-            filters_each = problem.filters // problem.groups
             part = kernel_slice(problem, machine, "grouped", *slices)
             if not _biases_fit(-(-part.items // part.tlts) * filters_each, machine):
                 continue
             for schedule in _grouped_schedules(schedules):
                 time, m, n, r, c = kernel.best_grouped_tile(
-                    together, bounds, rates, part, _CODES[schedule]
+                    together, bounds, rates, part, _CODES[schedule], best_time
                 )
                 if m:
-                    yield (
-                        time,
-                        ConvPlan(
-                            "grouped", split, row_slices, filter_slices, schedule,
-                            m * filters_each, n, r, c, planner=self.name,
-                        ),
+                    best_time = time
+                    best = ConvPlan(
+                        "grouped", split, *slices, schedule, m * filters_each, n, r, c,
+                        planner=self.name,
                     )  # fmt: skip
+        return best
 
 
 def closed_form_cycles(
     problem: ConvProblem, plan: ConvPlan, machine: Machine, by_volume: bool = False
 ) -> float:
-    """The time by Equations 3-9 that the search gives to ``plan`` (ragged edges rounded up)."""
+    """The paper's estimate of ``plan``, Equations 3-9 as `tso_kernel` states them."""
     part = kernel_slice(problem, machine, plan.mode, plan.row_slices, plan.filter_slices)
     rates = kernel_rates(problem, machine, by_volume)
     grouped = plan.mode == "grouped"
     layer = kernel_layer(problem if grouped else one_group(problem))
-    tile_m = plan.tile_m // (problem.filters // problem.groups) if grouped else plan.tile_m
-    time = kernel.tile_time(
-        layer, rates, part, grouped, _CODES[plan.schedule],
-        tile_m, plan.tile_n, plan.tile_r, plan.tile_c,
-    )  # fmt: skip
-    return float(time) * (1 if grouped else problem.groups)
+    schedule = _CODES[plan.schedule]
+    if grouped:
+        tile_m = plan.tile_m // (problem.filters // problem.groups)
+        return float(
+            kernel.grouped_time(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
+        )
+    time = kernel.multicast_time(
+        layer, rates, part, schedule, plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
+    )
+    return float(time) * problem.groups
 
 
 def kernel_layer(problem: ConvProblem) -> kernel.Layer:
@@ -171,28 +158,26 @@ def kernel_layer(problem: ConvProblem) -> kernel.Layer:
 def kernel_slice(
     problem: ConvProblem, machine: Machine, mode: str, row_slices: int, filter_slices: int
 ) -> kernel.Slice:
-    """TLE_R and TLE_W (TLE_W in groups when TLTs own whole groups), and the TLEs with work."""
+    """TLE_R and TLE_W (TLE_W in groups when TLTs own whole groups)."""
     items = problem.groups if mode == "grouped" else problem.filters // problem.groups
-    rows_each = -(-problem.rows // row_slices)
-    items_each = -(-items // filter_slices)
-    tles = -(-problem.rows // rows_each) * -(-items // items_each)
-    return kernel.Slice(rows_each, items_each, machine.cores.tlts_per_tle, tles)
+    return kernel.Slice(
+        rows=-(-problem.rows // row_slices),
+        items=-(-items // filter_slices),
+        tlts=machine.cores.tlts_per_tle,
+    )
 
 
 def kernel_rates(problem: ConvProblem, machine: Machine, by_volume: bool) -> kernel.Rates:
+    """Algorithm 4: CAS a burst, whatever the transfer; BW is the rate of an engine."""
     counted = 0.0 if by_volume else 1.0
     return kernel.Rates(
         transfer=machine.dme.setup_cycles * counted,
-        burst=machine.dme.burst_cycles * counted,
-        linear=machine.dme.linear_cycles * counted,
+        burst=machine.dram.cas_cycles * counted,
         byte=1.0 / machine.dme.bytes_per_cycle,
-        dram_burst=machine.dram.cas_cycles * counted,
-        dram_byte=1.0 / machine.dram.bytes_per_cycle,
         mac=1.0 / machine.mac.efficiency,
-        mac_step=float(machine.mac.setup_cycles),
+        step=float(machine.mac.setup_cycles),
         burst_bytes=machine.dram.burst_bytes,
         macs_per_cycle=machine.macs_per_cycle(problem.element_bytes),
-        later=int(by_volume),
     )
 
 

@@ -1,8 +1,18 @@
-"""The inner loops of TSO in numba: Algorithm 3 over the closed-form time of Equations 3-9.
+"""The inner loops of TSO in numba: Algorithm 3 over the paper's own estimate, Equations 3-9.
 
-The closed form rounds ragged edges up, as the paper does: every tile counts as a whole one. It is
-a sum of integer totals (transfers, bursts, bytes, MAC steps) times the machine's rates, so the
-no-burst model is the same sum with the rates of transfers and bursts at zero.
+The estimate is what the paper prints, not what a machine does; `cost` counts that. It takes
+
+- IS (Equation 3): IN and W tiles once a place and channel tile. W is one TLT's tile: that each TLT
+  of a TLE loads its own is left out.
+- OS and WS (Equations 4 and 5): a tile of a TLT counts for itself, IN tiles too (the factor
+  TLE_W / T_M), although one multicast serves the TLTs of a TLE.
+- OUT tiles once for every T_M filters, as in Equations 4 and 5.
+- Every transfer after another: a setup, CAS a burst and bytes / BW (Algorithm 4), BW being what one
+  engine moves; MACs of whole tiles (Equations 7 and 8) at the reachable rate; for each step (T_SW)
+  the start of a MAC instruction.
+
+Tiles at the edges count as whole ones, but for the last channels: IN and W tiles bring no channel
+that is not there. TSO-noburst is the same sum with the rates of transfers and bursts at zero.
 
 Time and loops live in one module because numba's cache looks at this file alone.
 """
@@ -11,9 +21,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
 IS, OS, WS = 0, 1, 2
+NEVER = np.inf
 
 
 class Layer(NamedTuple):
@@ -49,28 +61,23 @@ class Bounds(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Cycles per transfer, burst, byte and MAC step; ``later`` breaks ties for the last one."""
+    """Cycles per transfer, burst, byte, use of the datapath and step."""
 
     transfer: float
     burst: float
-    linear: float
     byte: float
-    dram_burst: float
-    dram_byte: float
     mac: float
-    mac_step: float
+    step: float
     burst_bytes: int
     macs_per_cycle: int
-    later: int
 
 
 class Slice(NamedTuple):
-    """What a TLE works on: OFM rows and filters (or groups), TLTs in it, TLEs with work."""
+    """What a TLE works on: OFM rows and filters (or groups); TLTs in it."""
 
     rows: int
     items: int
     tlts: int
-    tles: int
 
 
 @njit(cache=True, error_model="numpy")
@@ -86,7 +93,19 @@ def _next_count(total, part, last):
 
 
 @njit(cache=True, error_model="numpy")
+def _is_flat_out(layer):
+    return layer.rows * layer.columns == 1
+
+
+@njit(cache=True, error_model="numpy")
+def _is_flat_in(layer):
+    spans = layer.span_rows * layer.span_columns
+    return _is_flat_out(layer) and layer.in_rows * layer.in_columns * spans == 1
+
+
+@njit(cache=True, error_model="numpy")
 def _map_bursts(channels, rows, columns, width, flat, element_bytes, burst_bytes):
+    """CalBurstCount (Algorithm 4): a run a row, or a run a channel at full width."""
     if flat:
         return ceil_div(channels * element_bytes, burst_bytes)
     if columns == width:
@@ -95,103 +114,170 @@ def _map_bursts(channels, rows, columns, width, flat, element_bytes, burst_bytes
 
 
 @njit(cache=True, error_model="numpy")
-def tile_time(layer, rates, part, grouped, schedule, tile_m, tile_n, tile_r, tile_c):
-    """Cycles of the whole layer with this tile. Multicast: ``tile_m`` filters x ``tile_n``
-    channels, IN loaded once a TLE. Grouped: ``tile_m`` groups, every TLT loads its own IN."""
-    per_tlt = ceil_div(part.items, part.tlts)
-    active = min(part.items, part.tlts)
-    tiles_m = ceil_div(per_tlt, tile_m)
-    places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
-    if grouped:
-        filters_each = layer.filters // layer.groups
-        channels_each = layer.channels // layer.groups
-        filters = tile_m * filters_each
-        in_channels = tile_m * channels_each
-        mac_channels = channels_each
-        w_channels = channels_each
-        biases = per_tlt * filters_each
-        steps = tiles_m * places
-        in_loads = active * steps
-        w_loads = active * (tiles_m if schedule == WS else steps)
-    else:
-        channels_each = layer.channels
-        filters = tile_m
-        in_channels = tile_n
-        mac_channels = tile_n
-        w_channels = layer.channels if schedule == WS else tile_n
-        biases = per_tlt
-        steps = tiles_m * places * ceil_div(layer.channels, tile_n)
-        in_loads = steps
-        w_loads = active * (tiles_m if schedule == WS else steps)
-    out_moves = active * tiles_m * places * (1 + layer.residual)
-
-    size = layer.element_bytes
-    burst = rates.burst_bytes
-    in_rows = (tile_r - 1) * layer.stride_rows + layer.span_rows
-    in_columns = (tile_c - 1) * layer.stride_columns + layer.span_columns
-    flat_out = layer.rows * layer.columns == 1
-    flat_in = flat_out and in_rows * in_columns * layer.in_rows * layer.in_columns == 1
-    in_rows = min(in_rows, layer.in_rows)
-    in_columns = min(in_columns, layer.in_columns)
-    in_bytes = in_channels * in_rows * in_columns * size
-    in_bursts = _map_bursts(
-        in_channels, in_rows, in_columns, layer.in_columns, flat_in, size, burst
-    )
-    filter_bytes = w_channels * layer.kernel * size
-    if w_channels == channels_each:
-        w_bursts = ceil_div(filters * filter_bytes, burst)
-    else:
-        w_bursts = filters * ceil_div(filter_bytes, burst)
-    out_bytes = filters * tile_r * tile_c * size
-    out_bursts = _map_bursts(filters, tile_r, tile_c, layer.columns, flat_out, size, burst)
-    if layer.dense:
-        units = filters * ceil_div(mac_channels, rates.macs_per_cycle)
-    else:
-        window = tile_r * tile_c * layer.kernel
-        units = filters * mac_channels * ceil_div(window, rates.macs_per_cycle)
-
-    transfers = in_loads + w_loads + out_moves + active
-    in_bursts *= in_loads
-    out_bursts *= out_moves
-    linear = w_loads * w_bursts + active * ceil_div(biases * 4, burst)
-    linear += in_bursts * flat_in + out_bursts * flat_out
-    bursts = in_bursts * (not flat_in) + out_bursts * (not flat_out)
-    volume = (
-        in_loads * in_bytes
-        + w_loads * filters * filter_bytes
-        + out_moves * out_bytes
-        + active * biases * 4
-    )
-    own = (
-        transfers * rates.transfer
-        + bursts * rates.burst
-        + linear * rates.linear
-        + volume * rates.byte
-        + steps * units * rates.mac
-        + steps * rates.mac_step
-    )
-    shared = part.tles * ((bursts + linear) * rates.dram_burst + volume * rates.dram_byte)
-    return max(own, shared)
+def _w_bursts(layer, rates, filters, tile_n):
+    """Bursts of all W tiles of ``filters`` filters: a run a filter, or one in all when the tile
+    has all channels."""
+    channel_bytes = layer.kernel * layer.element_bytes
+    if tile_n == layer.channels:
+        return ceil_div(filters * tile_n * channel_bytes, rates.burst_bytes)
+    full, rest = layer.channels // tile_n, layer.channels % tile_n
+    bursts = full * ceil_div(tile_n * channel_bytes, rates.burst_bytes)
+    return filters * (bursts + ceil_div(rest * channel_bytes, rates.burst_bytes))
 
 
 @njit(cache=True, error_model="numpy")
-def best_tile(layer, bounds, rates, part, schedule):
-    """Algorithm 3 for one TLE slice and one schedule, multicast mode: the best over all T_R,
-    T_C, T_N, with T_M by GetFilters (IS: all filters of the TLT; OS, WS: the most that fit).
+def _time(rates, transfers, bursts, volume, units, steps):
+    return (
+        transfers * rates.transfer
+        + bursts * rates.burst
+        + volume * rates.byte
+        + units * rates.mac
+        + steps * rates.step
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c):
+    """The estimate for a TLE: ``tile_m`` filters a TLT, ``tile_n`` channels, IN by multicast."""
+    size, burst = layer.element_bytes, rates.burst_bytes
+    active = min(part.items, part.tlts)
+    tiles_m = ceil_div(ceil_div(part.items, part.tlts), tile_m)
+    places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
+    tiles_n = ceil_div(layer.channels, tile_n)
+    full, rest = layer.channels // tile_n, layer.channels % tile_n
+    steps = tiles_m * places * tiles_n
+
+    in_rows = min((tile_r - 1) * layer.stride_rows + layer.span_rows, layer.in_rows)
+    in_columns = min((tile_c - 1) * layer.stride_columns + layer.span_columns, layer.in_columns)
+    flat, width = _is_flat_in(layer), layer.in_columns
+    in_walks = tiles_m * places * (1 if schedule == IS else active)
+    in_bursts = full * _map_bursts(tile_n, in_rows, in_columns, width, flat, size, burst)
+    if rest:
+        in_bursts += _map_bursts(rest, in_rows, in_columns, width, flat, size, burst)
+    w_walks = tiles_m * (1 if schedule == IS else active)
+    w_depth = layer.channels if schedule == WS else tile_n
+    if schedule != WS:
+        w_walks *= places
+    out_moves = active * tiles_m * places * (1 + layer.residual)
+    out_bursts = _map_bursts(
+        tile_m, tile_r, tile_c, layer.columns, _is_flat_out(layer), size, burst
+    )
+
+    transfers = in_walks * tiles_n + w_walks * ceil_div(layer.channels, w_depth) + out_moves
+    bursts = in_walks * in_bursts + w_walks * _w_bursts(layer, rates, tile_m, w_depth)
+    bursts += out_moves * out_bursts
+    volume = in_walks * layer.channels * in_rows * in_columns
+    volume += w_walks * tile_m * layer.channels * layer.kernel
+    volume += out_moves * tile_m * tile_r * tile_c
+    rate = rates.macs_per_cycle
+    if layer.dense:
+        units = full * ceil_div(tile_n, rate) + ceil_div(rest, rate)
+    else:
+        units = layer.channels * ceil_div(tile_r * tile_c * layer.kernel, rate)
+    units *= tiles_m * places * tile_m
+    return _time(rates, transfers, bursts, volume * size, units, steps)
+
+
+@njit(cache=True, error_model="numpy")
+def grouped_time(layer, rates, part, schedule, tile_m, tile_r, tile_c):
+    """The estimate for TLTs that own whole groups, ``tile_m`` of them a tile: nothing is shared,
+    every tile counts for itself."""
+    size, burst = layer.element_bytes, rates.burst_bytes
+    active = min(part.items, part.tlts)
+    tiles_m = ceil_div(ceil_div(part.items, part.tlts), tile_m)
+    places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
+    filters = tile_m * (layer.filters // layer.groups)
+    depth = layer.channels // layer.groups
+    in_rows = min((tile_r - 1) * layer.stride_rows + layer.span_rows, layer.in_rows)
+    in_columns = min((tile_c - 1) * layer.stride_columns + layer.span_columns, layer.in_columns)
+    channels = tile_m * depth
+
+    in_loads = active * tiles_m * places
+    w_loads = active * tiles_m * (1 if schedule == WS else places)
+    out_moves = in_loads * (1 + layer.residual)
+    bursts = in_loads * _map_bursts(
+        channels, in_rows, in_columns, layer.in_columns, _is_flat_in(layer), size, burst
+    )
+    bursts += w_loads * ceil_div(filters * depth * layer.kernel * size, burst)
+    bursts += out_moves * _map_bursts(
+        filters, tile_r, tile_c, layer.columns, _is_flat_out(layer), size, burst
+    )
+    volume = in_loads * channels * in_rows * in_columns
+    volume += w_loads * filters * depth * layer.kernel + out_moves * filters * tile_r * tile_c
+    units = filters * depth * ceil_div(tile_r * tile_c * layer.kernel, rates.macs_per_cycle)
+    steps = tiles_m * places
+    return _time(rates, in_loads + w_loads + out_moves, bursts, volume * size, steps * units, steps)
+
+
+@njit(cache=True, error_model="numpy")
+def most_filters(part, schedule):
+    """T_M by GetFilters before memories: all filters of the TLT. An OS tile has half of them at
+    most, where there are two: with all of them it would reload nothing, which is what IS is."""
+    per_tlt = ceil_div(part.items, part.tlts)
+    return ceil_div(per_tlt, 2) if schedule == OS else per_tlt
+
+
+@njit(cache=True, error_model="numpy")
+def _best_channels(layer, rates, filters, widest):
+    """Under IS, where T_N changes no more than the loads and the bursts of W: the best T_N of
+    those up to n, for every n up to ``widest``."""
+    best = np.empty(widest + 1, np.int64)
+    least, best[0] = NEVER, 0
+    for tile_n in range(1, widest + 1):
+        tiles_n = ceil_div(layer.channels, tile_n)
+        time = 2 * tiles_n * rates.transfer + tiles_n * rates.step
+        time += _w_bursts(layer, rates, filters, tile_n) * rates.burst
+        best[tile_n] = best[tile_n - 1]
+        if time < least:
+            least, best[tile_n] = time, tile_n
+    return best
+
+
+@njit(cache=True, error_model="numpy")
+def _least_time(layer, rates, part, tile_m, tile_r, tile_c):
+    """What no OS tile of these rows and columns and up to ``tile_m`` filters is below."""
+    size = layer.element_bytes
+    per_tlt, active = ceil_div(part.items, part.tlts), min(part.items, part.tlts)
+    places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
+    in_rows = min((tile_r - 1) * layer.stride_rows + layer.span_rows, layer.in_rows)
+    in_columns = min((tile_c - 1) * layer.stride_columns + layer.span_columns, layer.in_columns)
+    walks = active * ceil_div(per_tlt, tile_m) * places
+    volume = walks * layer.channels * in_rows * in_columns
+    volume += active * places * per_tlt * layer.channels * layer.kernel
+    volume += active * places * (1 + layer.residual) * per_tlt * tile_r * tile_c
+    if layer.dense:
+        units = ceil_div(layer.channels, rates.macs_per_cycle)
+    else:
+        units = layer.channels * ceil_div(tile_r * tile_c * layer.kernel, rates.macs_per_cycle)
+    return volume * size * rates.byte + places * per_tlt * units * rates.mac
+
+
+@njit(cache=True, error_model="numpy")
+def best_tile(layer, bounds, rates, part, schedule, best_time):
+    """Algorithm 3 for one TLE slice and one schedule, multicast mode: the first best over all
+    T_R, T_C, T_N with less than ``best_time``; T_M by GetFilters (IS: all filters of the TLT; OS,
+    WS: the most that fit). T_M is 0 when there is none.
 
     A candidate is passed over without being timed when the one before it along an axis has the
     same tile counts, the same T_M and the same kind of segments: that one is smaller, hence
-    never slower (and, by volume alone, always faster), and comes first.
+    never slower, and comes first.
     """
-    best_time, best_m, best_n, best_r, best_c = float("inf"), 0, 0, 0, 0
-    size = layer.element_bytes
+    best_m, best_n, best_r, best_c = 0, 0, 0, 0
+    size, tap_bytes = layer.element_bytes, layer.kernel * layer.element_bytes
     per_tlt = ceil_div(part.items, part.tlts)
-    most = min(per_tlt, bounds.tile_m)
+    most = min(most_filters(part, schedule), bounds.tile_m)
     if schedule == WS:
-        most = min(most, bounds.mb1 // (layer.channels * layer.kernel * size))
+        most = min(most, bounds.mb1 // (layer.channels * tap_bytes))
     if most == 0 or (schedule == IS and most < per_tlt):
         return best_time, best_m, best_n, best_r, best_c
     least = per_tlt if schedule == IS else 1
+    deepest = min(layer.channels, bounds.tile_n)
+    if schedule != WS:
+        deepest = min(deepest, bounds.mb1 // (least * tap_bytes))
+    # T_N matters to more than loads and W: to the bursts of IN vectors, to rounded MACs.
+    by_hand = schedule == OS or layer.dense or _is_flat_in(layer)
+    by_hand = by_hand or rates.transfer + rates.step == 0.0
+    channels = _best_channels(layer, rates, per_tlt, 0 if by_hand else deepest)
     for tile_r in range(1, min(part.rows, bounds.tile_r) + 1):
         in_rows = (tile_r - 1) * layer.stride_rows + layer.span_rows
         if in_rows * layer.span_columns * size > bounds.mb0:
@@ -214,33 +300,38 @@ def best_tile(layer, bounds, rates, part, schedule):
             if ceil_div(layer.columns, tile_c) == tiles_c and cap == cap_c and full == full_c:
                 continue
             tiles_c, cap_c, full_c = ceil_div(layer.columns, tile_c), cap, full
-            widest = min(layer.channels, bounds.tile_n)
-            widest = min(widest, bounds.mb0 // (in_rows * in_columns * size))
-            tile_n = 1
-            while tile_n <= widest:
+            widest = min(deepest, bounds.mb0 // (in_rows * in_columns * size))
+            if widest == 0:
+                continue
+            if not by_hand:
+                if schedule == IS:
+                    tile_n = channels[widest]
+                else:  # the first that needs the fewest loads
+                    tile_n = ceil_div(layer.channels, ceil_div(layer.channels, widest))
+                time = multicast_time(layer, rates, part, schedule, cap, tile_n, tile_r, tile_c)
+                if time < best_time:
+                    best_time, best_m, best_n = time, cap, tile_n
+                    best_r, best_c = tile_r, tile_c
+                continue
+            if schedule == OS:
+                bound = _least_time(layer, rates, part, cap, tile_r, tile_c)
+                if bound * (1.0 - 1e-9) >= best_time:
+                    continue
+            for tile_n in range(1, widest + 1):
                 tile_m = cap
                 if schedule != WS:
-                    tile_m = min(cap, bounds.mb1 // (tile_n * layer.kernel * size))
-                    if tile_m < least:
-                        break
-                time = tile_time(
-                    layer, rates, part, False, schedule, tile_m, tile_n, tile_r, tile_c
-                )
-                if time < best_time or (rates.later and time == best_time):
+                    tile_m = min(cap, bounds.mb1 // (tile_n * tap_bytes))
+                time = multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c)
+                if time < best_time:
                     best_time, best_m, best_n = time, tile_m, tile_n
                     best_r, best_c = tile_r, tile_c
-                following = _next_count(layer.channels, tile_n, widest)
-                if schedule != WS:
-                    last = bounds.mb1 // (tile_m * layer.kernel * size)
-                    following = min(following, last + 1)
-                tile_n = following
     return best_time, best_m, best_n, best_r, best_c
 
 
 @njit(cache=True, error_model="numpy")
-def best_grouped_tile(layer, bounds, rates, part, schedule):
+def best_grouped_tile(layer, bounds, rates, part, schedule, best_time):
     """As `best_tile` for TLTs that own whole groups: over all T_R, T_C and groups a tile."""
-    best_time, best_m, best_r, best_c = float("inf"), 0, 0, 0
+    best_m, best_r, best_c = 0, 0, 0
     size = layer.element_bytes
     filters_each = layer.filters // layer.groups
     channels_each = layer.channels // layer.groups
@@ -270,8 +361,8 @@ def best_grouped_tile(layer, bounds, rates, part, schedule):
             tiles_c, full_c = ceil_div(layer.columns, tile_c), full
             tile_m = 1
             while tile_m <= widest:
-                time = tile_time(layer, rates, part, True, schedule, tile_m, 0, tile_r, tile_c)
-                if time < best_time or (rates.later and time == best_time):
+                time = grouped_time(layer, rates, part, schedule, tile_m, tile_r, tile_c)
+                if time < best_time:
                     best_time, best_m, best_r, best_c = time, tile_m, tile_r, tile_c
                 tile_m = _next_count(per_tlt, tile_m, widest)
     return best_time, best_m, channels_each, best_r, best_c

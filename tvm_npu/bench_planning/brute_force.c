@@ -2,9 +2,9 @@
  * T_C and T_N, with the largest T_M that fits (GetFilters). Grouped convolutions are also tried
  * with whole groups a TLT, as the planners do.
  *
- * Two costs. exact_edges = 0: the paper's closed form, Equations 3-9, every tile counted as a
- * whole one. exact_edges = 1: ragged tiles at the edges, clipping at the borders of the IFM and
- * uneven shares of TLTs counted as they are.
+ * Two costs. exact_edges = 0: the paper's estimate, Equations 3-9. exact_edges = 1: what a machine
+ * does, with ragged tiles at the edges, clipping at the borders of the IFM and uneven shares of
+ * TLTs counted as they are.
  *
  * Times are in cycles. The only cleverness is what any such program has: loops end where a tile
  * stops to fit, and equal tiles along an axis are counted, not repeated.
@@ -130,34 +130,45 @@ static Traffic out_transfer(const Layer *l, const Machine *m, int64_t filters, i
                         m->burst_bytes);
 }
 
-/* --- ragged edges rounded up: Equations 3-9 ------------------------------------------------ */
+/* --- the paper's estimate: Equations 3-9 ---------------------------------------------------- */
 
-static double closed_form(const Layer *l, const Machine *m, const Slice *s, int schedule,
-                          int64_t items_m, int64_t tile_n, int64_t tile_r, int64_t tile_c) {
+/* As printed: IS counts the IN and W tiles of one TLT (Equation 3), OS and WS those of every TLT
+ * (4, 5); OUT tiles are counted for every TLT. CAS a burst whatever the transfer (Algorithm 4).
+ * Only the channels are not rounded up to whole tiles. */
+static double estimate(const Layer *l, const Machine *m, const Slice *s, int schedule,
+                       int64_t items_m, int64_t tile_n, int64_t tile_r, int64_t tile_c) {
     int64_t per_tlt = ceil_div(s->items_each, m->tlts), active = least(s->items_each, m->tlts);
     int64_t tiles_m = ceil_div(per_tlt, items_m);
     int64_t places = ceil_div(s->rows_each, tile_r) * ceil_div(l->columns, tile_c);
-    int64_t steps = tiles_m * places * (s->grouped ? 1 : ceil_div(l->channels, tile_n));
-    int64_t filters = items_m * s->item_filters;
-    int64_t in_channels = s->grouped ? items_m * s->channels : tile_n;
-    int64_t w_channels = s->grouped || schedule == WS ? s->channels : tile_n;
-    int64_t used = ceil_div(l->rows, s->rows_each) * ceil_div(s->items, s->items_each);
+    int64_t filters = items_m * s->item_filters, owners = schedule == IS ? 1 : active;
     int64_t in_rows = least((tile_r - 1) * l->stride_rows + l->span_rows, l->in_rows);
     int64_t in_columns = least((tile_c - 1) * l->stride_columns + l->span_columns, l->in_columns);
+    int64_t full = s->channels / tile_n, rest = s->channels % tile_n, side, units = 0, steps = 0;
     Traffic all = {0, 0, 0, 0};
-    double time, shared;
 
-    add(&all, in_transfer(l, m, in_channels, in_rows, in_columns),
-        s->grouped ? active * steps : steps);
-    add(&all, weight_transfer(l, filters, w_channels, s->channels, m->burst_bytes),
-        active * (schedule == WS ? tiles_m : steps));
+    for (side = 0; side < 2; side++) {
+        int64_t depth = side ? rest : tile_n, walks = tiles_m * places * (side ? 1 : full);
+        int64_t in_channels = s->grouped ? items_m * s->channels : depth;
+        if (depth == 0)
+            continue;
+        add(&all, in_transfer(l, m, in_channels, in_rows, in_columns), owners * walks);
+        if (schedule != WS)
+            add(&all, weight_transfer(l, filters, depth, tile_n == s->channels ? depth : -1,
+                                      m->burst_bytes), owners * walks);
+        if (l->dense)
+            units += walks * filters * ceil_div(depth, m->macs_per_cycle);
+        else
+            units += walks * filters * depth
+                     * ceil_div(tile_r * tile_c * l->kernel, m->macs_per_cycle);
+        steps += walks;
+    }
+    if (schedule == WS)
+        add(&all, weight_transfer(l, filters, s->channels, s->channels, m->burst_bytes),
+            active * tiles_m);
     add(&all, out_transfer(l, m, filters, tile_r, tile_c),
         active * tiles_m * places * (1 + l->residual));
-    add(&all, linear_transfer(1, per_tlt * s->item_filters * 4, m->burst_bytes), active);
-    time = engine_cycles(all, m);
-    time += steps * mac_cycles(l, m, filters, s->grouped ? s->channels : tile_n, tile_r, tile_c);
-    shared = used * dram_cycles(all, m);
-    return (time > shared ? time : shared) * s->repeats;
+    return (all.transfers * m->setup + all.bursts * m->dram_burst + all.bytes / m->bytes_per_cycle
+            + units / m->efficiency + steps * m->mac_setup) * s->repeats;
 }
 
 /* --- ragged edges counted ------------------------------------------------------------------ */
@@ -348,6 +359,8 @@ static int tile_tlts(const Layer *l, const Machine *m, Slice *s, int schedule,
                 int64_t items_m = least(per_tlt, m->mb1 / item_bytes);
                 double time;
                 items_m = least(items_m, mb2 / (out_area * s->item_filters));
+                if (schedule == OS && !s->grouped) /* with all of them it is IS */
+                    items_m = least(items_m, ceil_div(per_tlt, 2));
                 if (in_channels * in_area > m->mb0 || items_m == 0)
                     break;
                 if (s->grouped) {
@@ -359,7 +372,7 @@ static int tile_tlts(const Layer *l, const Machine *m, Slice *s, int schedule,
                 if (exact_edges)
                     time = exact_time(l, m, s, schedule, &columns, items_m, tile_n);
                 else
-                    time = closed_form(l, m, s, schedule, items_m, tile_n, tile_r, tile_c);
+                    time = estimate(l, m, s, schedule, items_m, tile_n, tile_r, tile_c);
                 best->candidates++;
                 if (time < best->time) {
                     best->time = time;

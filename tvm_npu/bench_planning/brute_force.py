@@ -86,7 +86,7 @@ class BruteForce:
 
     def plan(self, problem: ConvProblem, machine: Machine, exact_edges: bool) -> Found:
         """The best of TSO's space: by `cost.predict`'s time (``exact_edges``), or by the paper's
-        closed form, which counts every tile as a whole one. Ties go to the first in the order of
+        estimate (`tso_kernel`). Ties go to the first in the order of
         the loops."""
         cuts = [
             (split, slices)

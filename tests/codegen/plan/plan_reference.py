@@ -285,7 +285,7 @@ def brute_force(
             for schedule in allowed:
                 found = _tilings(p, mach, limits, by_volume, cut, mode, schedule)
                 for time, tile in found:
-                    if time < best.time or (by_volume and time == best.time):
+                    if time < best.time:
                         plan = ConvPlan(mode, split, *cut, schedule, *tile)  # type: ignore[arg-type]
                         best = Choice(time, plan)
     return best
@@ -311,7 +311,8 @@ def _tilings(p, mach, limits, by_volume, cut, mode, schedule):
                 if grouped:
                     choices = [(step * filters_each, channels)]
                 else:
-                    wanted = (per_tlt,) if schedule == "IS" else range(per_tlt, 0, -1)
+                    most = ceil(per_tlt / 2) if schedule == "OS" else per_tlt
+                    wanted = (per_tlt,) if schedule == "IS" else range(most, 0, -1)
                     choices = [(tile_m, step) for tile_m in wanted]
                 for tile_m, tile_n in choices:  # GetFilters: the most that fit
                     if tile_m > top_m or tile_n > top_n or tile_r > top_r or tile_c > top_c:
@@ -342,79 +343,68 @@ def fits(p, mach, mode, schedule, tile) -> bool:
 
 
 def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
-    """Equations 3-9 with W tiles loaded by every TLT."""
+    """Equations 3-9 as printed, channel tile by channel tile: IS counts the IN and W tiles of one
+    TLT, OS and WS those of each; OUT tiles are counted for each."""
     tile_m, tile_n, tile_r, tile_c = tile
     grouped = mode == "grouped"
     filters_each, channels = p.filters // p.groups, p.channels // p.groups
     all_items = p.groups if grouped else filters_each
     tle_r, tle_w = ceil(p.rows / cut[0]), ceil(all_items / cut[1])
-    tles = ceil(p.rows / tle_r) * ceil(all_items / tle_w)
     tlts = min(tle_w, mach.cores.tlts_per_tle)
     per_tlt = ceil(tle_w / mach.cores.tlts_per_tle)
     tiles_m = ceil(per_tlt / (tile_m // filters_each if grouped else tile_m))
-    tiles_rc = ceil(tle_r / tile_r) * ceil(p.columns / tile_c)
-    tiles_n = 1 if grouped else ceil(channels / tile_n)
-    burst, size = mach.dram.burst_bytes, p.element_bytes
+    places = ceil(tle_r / tile_r) * ceil(p.columns / tile_c)
+    size, taps, rate = p.element_bytes, p.kernel[0] * p.kernel[1], 16 // p.element_bytes
+    owners = 1 if schedule == "IS" else tlts
 
-    in_channels = tile_m // filters_each * channels if grouped else tile_n
+    totals = {"transfers": 0, "bursts": 0, "elements": 0, "units": 0, "steps": 0}
+
+    def move(times: int, pieces: list[int]) -> None:
+        totals["transfers"] += times
+        totals["bursts"] += times * sum(ceil(n * size / mach.dram.burst_bytes) for n in pieces)
+        totals["elements"] += times * sum(pieces)
+
     height = min(p.in_tile_rows(tile_r), p.in_rows)
     width = min(p.in_tile_columns(tile_c), p.in_columns)
-    in_is_linear = p.in_rows == p.in_columns == p.rows == p.columns == 1
-    in_is_linear = in_is_linear and p.in_tile_rows(1) == p.in_tile_columns(1) == 1
-    if in_is_linear:
-        in_segments = [in_channels]
-    elif width == p.in_columns:
-        in_segments = [height * width] * in_channels
-    else:
-        in_segments = [width] * height * in_channels
-    if schedule == "WS" or tile_n == channels:
-        w_segments = [tile_m * channels * p.kernel[0] * p.kernel[1]]
-    else:
-        w_segments = [tile_n * p.kernel[0] * p.kernel[1]] * tile_m
+    is_point = p.in_rows == p.in_columns == p.rows == p.columns == 1
+    is_point = is_point and p.in_tile_rows(1) == p.in_tile_columns(1) == 1
+    parts = [channels] if grouped else [*range(tile_n, channels, tile_n), channels]
+    for end in parts:
+        depth = end if grouped else (end - 1) % tile_n + 1
+        read = tile_m // filters_each * channels if grouped else depth
+        if is_point:
+            move(owners * tiles_m * places, [read])
+        elif width == p.in_columns:
+            move(owners * tiles_m * places, [height * width] * read)
+        else:
+            move(owners * tiles_m * places, [width] * height * read)
+        if schedule != "WS":
+            whole = tile_n == channels
+            pieces = [tile_m * depth * taps] if whole else [depth * taps] * tile_m
+            move(owners * tiles_m * places, pieces)
+        area = tile_r * tile_c * taps
+        one = ceil(depth / rate) if p.is_dense else depth * ceil(area / rate)
+        totals["units"] += tiles_m * places * tile_m * one
+        totals["steps"] += tiles_m * places
+    if schedule == "WS":
+        move(tlts * tiles_m, [tile_m * channels * taps])
     if p.rows == p.columns == 1:
-        out_segments = [tile_m]
+        out = [tile_m]
     elif tile_c == p.columns:
-        out_segments = [tile_r * tile_c] * tile_m
+        out = [tile_r * tile_c] * tile_m
     else:
-        out_segments = [tile_c] * tile_r * tile_m
-
-    steps = tiles_m * tiles_rc * tiles_n
-    w_loads = tlts * (tiles_m if schedule == "WS" else steps)
-    transfers = bursts = linear = volume = 0
-    out_is_linear = p.rows * p.columns == 1
-    for number, segments, is_linear in (
-        (tlts * steps if grouped else steps, in_segments, in_is_linear),
-        (w_loads, w_segments, True),
-        (tlts * tiles_m * tiles_rc * (2 if p.has_residual else 1), out_segments, out_is_linear),
-    ):
-        transfers += number
-        count = number * sum(ceil(elements * size / burst) for elements in segments)
-        bursts += 0 if is_linear else count
-        linear += count if is_linear else 0
-        volume += number * sum(segments) * size
-    biases = per_tlt * (filters_each if grouped else 1) * 4
-    transfers += tlts
-    linear += tlts * ceil(biases / burst)
-    volume += tlts * biases
-
-    rate = 16 // size
-    if p.is_dense:
-        units = tile_m * ceil(tile_n / rate)
-    else:
-        units = tile_m * tile_n * ceil(tile_r * tile_c * p.kernel[0] * p.kernel[1] / rate)
-    # The order of the sum is the planner's, so that equal times tie in both.
+        out = [tile_c] * tile_r * tile_m
+    move(tlts * tiles_m * places * (2 if p.has_residual else 1), out)
     if by_volume:
-        transfers = bursts = linear = 0
-    own = (
-        transfers * mach.dme.setup_cycles
-        + bursts * mach.dme.burst_cycles
-        + linear * mach.dme.linear_cycles
-        + volume * (1.0 / mach.dme.bytes_per_cycle)
-        + steps * units * (1.0 / mach.mac.efficiency)
-        + steps * mach.mac.setup_cycles
+        totals["transfers"] = totals["bursts"] = 0
+    # The order of the sum is the planner's, so that equal times tie in both.
+    return (
+        totals["transfers"] * mach.dme.setup_cycles
+        + totals["bursts"] * mach.dram.cas_cycles
+        + totals["elements"] * size * (1.0 / mach.dme.bytes_per_cycle)
+        + totals["units"] * (1.0 / mach.mac.efficiency)
+        + totals["steps"] * mach.mac.setup_cycles
     )
-    shared = (bursts + linear) * mach.dram.cas_cycles + volume * (1.0 / mach.dram.bytes_per_cycle)
-    return max(own, tles * shared)
 
 
 def engine_cycles(

@@ -16,7 +16,6 @@ from tvm_npu.codegen.plan import TileLimits, planner, planner_names
 from tvm_npu.codegen.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
-from tvm_npu.codegen.plan.tso import closed_form_cycles
 from tvm_npu.sim.machine import Machine, machine_from_dict
 
 NMP = machine()
@@ -159,32 +158,6 @@ def test_overlap_of_equal_tiles_equals_a_walk(data: st.DataObject, mach: Machine
     dram = sum(walked[0].total(s).dram_cycles(mach) for s in ("inputs", "weights", "outputs"))
     expected = max(walked[0].overlapped_cycles(mach), dram)
     assert predict(problem, plan, mach).cycles == pytest.approx(expected, rel=1e-9)
-
-
-@settings(max_examples=100, deadline=None)
-@given(data=st.data(), mach=reference.machines())
-def test_closed_form_is_exact_where_all_divides(data: st.DataObject, mach: Machine) -> None:
-    """No padding and no ragged edge: the paper's equations and the exact count agree."""
-    small = st.integers(1, 3)
-    tile_m, tile_n, tile_r, tile_c = (data.draw(small) for _ in range(4))
-    split = data.draw(st.sampled_from(("KS", "OFM")))
-    cut = reference.slices(split, mach.cores.tles)
-    assert cut is not None
-    filters = tile_m * data.draw(small) * mach.cores.tlts_per_tle * cut[1]
-    rows, columns = tile_r * data.draw(small) * cut[0], tile_c * data.draw(small)
-    kernel = (data.draw(small), data.draw(small))
-    problem = conv(
-        filters,
-        tile_n * data.draw(small),
-        (rows + kernel[0] - 1, columns + kernel[1] - 1),
-        kernel,
-        has_residual=data.draw(st.booleans()),
-    )
-    schedule = data.draw(st.sampled_from(("OS", "WS")))
-    plan = ConvPlan("multicast", split, *cut, schedule, tile_m, tile_n, tile_r, tile_c)  # type: ignore[arg-type]
-    assert (problem.rows, problem.columns) == (rows, columns)
-    exact = predict(problem, plan, mach).cycles
-    assert closed_form_cycles(problem, plan, mach) == pytest.approx(exact, rel=1e-9)
 
 
 def test_dram_bounds_all_tles() -> None:
