@@ -44,6 +44,20 @@ instructions; a word that is none of them traps.
 `ecall` with a7 = 93 ends a core with exit code a0. MAC and DMA instructions take their operands
 from {registers} configuration registers each, latched when the instruction issues; they run beside
 the core and signal the TLT semaphore `sem` when they are done, unless `sem` is 0.
+
+## Transfers
+
+A transfer waits in the queue of its TLE's DMA engine; when the queue is full, the core that
+issues it waits. What it brings arrives when it is complete, at all receivers at once, and each of
+them gets the signal; the TLT that issued it gets one only when it receives. To other TLEs data
+goes over the Global Ringbus, and a forward from MB2 to MB0 takes a ring bus instead of DRAM. On a
+machine without ring buses both trap.
+
+A program must wait for a transfer before the MAC unit uses what it brings or overwrites what it
+takes, and for the MAC unit before it issues a transfer to or from what that uses: the same bytes,
+or the same memory on machines whose memories have one port. Two engines must not bring something
+to the same bytes at the same time. A program that breaks these rules traps, also where its result
+would have been right.
 """
 
 
