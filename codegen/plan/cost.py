@@ -21,6 +21,8 @@ Times. With one buffer a TLE loads, multiplies and stores in turn:
 
     loads + MAC + stores
 
+where `traffic` says how long all transfers of the TLE together take, and `mac_cycles` what a step
+takes its MAC unit.
 With two, `overlap.overlapped_cycles` says how steps hide each other. The TLEs run side by side:
 the slowest sets the time, unless the DRAM that they share or the Global Ringbus takes longer.
 """
@@ -41,18 +43,21 @@ from tvm_npu.codegen.plan.traffic import (
     flat_transfer,
     in_transfer,
     out_transfer,
+    rivals,
     weight_transfer,
 )
 from tvm_npu.codegen.plan.turns import Tile, TleTurns, tle_turns
 from tvm_npu.sim.machine import Machine
 
 Tiles = tuple[Tile, ...]
+STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 
 
 def mac_cycles(
     problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: Machine
 ) -> float:
-    """MAC time of one tile: TSO, Equation 7, at the reachable share of the peak rate."""
+    """MAC time of one step: TSO, Equation 7, at the reachable share of the peak rate, with what
+    the core does around it."""
     if filters * rows * columns == 0:
         return 0.0
     rate = machine.macs_per_cycle(problem.element_bytes)
@@ -61,7 +66,13 @@ def mac_cycles(
     else:
         kernel = problem.kernel[0] * problem.kernel[1]
         units = channels * filters * -(-rows * columns * kernel // rate)
-    return units / machine.mac.efficiency + machine.mac.setup_cycles
+    return units / machine.mac.efficiency + machine.mac.setup_cycles + step_cycles(machine)
+
+
+def step_cycles(machine: Machine) -> float:
+    """What a core does in a step beside waiting: about so many instructions and semaphores."""
+    cores = machine.cores
+    return STEP_INSTRUCTIONS * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
 
 
 def finish_cycles(
@@ -95,14 +106,16 @@ def one_group(problem: ConvProblem) -> ConvProblem:
 
 @dataclass(frozen=True)
 class TleCost:
-    """What one TLE does for a layer: traffic by stream, the cycles of its MAC steps, and its time
-    when one goes on under the other (0: nothing does)."""
+    """What one TLE does for a layer: traffic by stream, the cycles of its MAC steps, its time when
+    one goes on under the other (0: nothing does), and the engines that want the DRAM when its
+    does."""
 
     inputs: Traffic = NO_TRAFFIC
     weights: Traffic = NO_TRAFFIC
     outputs: Traffic = NO_TRAFFIC
     mac_cycles: float = 0.0
     overlapped_cycles: float = 0.0
+    rivals: float = 1.0
 
     @property
     def traffic(self) -> Traffic:
@@ -117,14 +130,15 @@ class TleCost:
     def cycles(self, machine: Machine) -> float:
         if self.overlapped_cycles:
             return self.overlapped_cycles
-        return self.load_cycles(machine) + self.store_cycles(machine) + self.mac_cycles
+        return self.traffic.engine_cycles(machine, self.rivals) + self.mac_cycles
 
 
 def predict(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Prediction:
     """Exact count of the plan's transfers and MAC steps, and the time that follows.
 
     ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest;
-    ``mac_cycles``, ``load_cycles`` and ``store_cycles`` are the slowest TLE's; the bytes are those
+    ``mac_cycles``, ``load_cycles`` and ``store_cycles`` are the slowest TLE's, as if its engine
+    had the DRAM to itself; the bytes are those
     that cross the DRAM bus for the whole layer (a multicast or a forwarded load counts once;
     residual tiles count as input, biases as weights). PlanningError for a plan whose choices
     contradict each other or need what the machine lacks; whether its tiles fit is `check_plan`'s
@@ -184,7 +198,7 @@ class _TleWalk:
         self, problem: ConvProblem, plan: ConvPlan, machine: Machine, turns: TleTurns
     ) -> None:
         self.problem, self.plan, self.machine, self.turns = problem, plan, machine, turns
-        self.burst_bytes = machine.dram.burst_bytes
+        self.burst_bytes, self.rivals = machine.dram.burst_bytes, rivals(plan)
         self.is_grouped = plan.mode == "grouped"
         self.each = problem.filters // problem.groups if self.is_grouped else 1
         self.depth = problem.channels // problem.groups
@@ -224,7 +238,7 @@ class _TleWalk:
         if self.problem.has_residual:
             inputs += outputs
         overlapped = self._overlapped() if self.plan.buffers == 2 else 0.0
-        return TleCost(inputs, weights, outputs, macs, overlapped)
+        return TleCost(inputs, weights, outputs, macs, overlapped, self.rivals)
 
     def _biases(self) -> Traffic:
         """One 1-D load a TLT that has anything to do, of the biases of its filters."""
@@ -299,6 +313,9 @@ class _TleWalk:
             self.problem, sizes[0] * self.each, channels, rows[0][0], columns[0][0], self.machine
         )
 
+    def _engine(self, moved: Traffic) -> float:
+        return moved.engine_cycles(self.machine, self.rivals)
+
     def _overlapped(self) -> float:
         """Time of the TLE with two buffers."""
         turns, machine = self.turns, self.machine
@@ -307,17 +324,16 @@ class _TleWalk:
         def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
             loads = []
             for extent, _ in self.channels:
-                own = NO_TRAFFIC
+                own = 0.0
                 if not keeps_in:
-                    own += self._load_in(rows, columns, sizes, extent)
+                    own += self._engine(self._load_in(rows, columns, sizes, extent))
                 if not self.keeps_weights:
-                    own += self._load_weights(sizes, extent)
+                    own += self._engine(self._load_weights(sizes, extent))
                 loads.append(own)
-            stores = self._store(rows, columns, sizes)
-            store = stores.engine_cycles(machine)
+            store = self._engine(self._store(rows, columns, sizes))
             return TileTimes(
                 steps=tuple(number for _, number in self.channels),
-                loads=tuple(one.engine_cycles(machine) for one in loads),
+                loads=tuple(loads),
                 macs=tuple(
                     self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
                 ),
@@ -340,11 +356,11 @@ class _TleWalk:
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
-                load = self._load_weights(sizes, self.depth).engine_cycles(machine)
+                load = self._engine(self._load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
             for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
-                load = self._load_in(rows, columns, (), self.depth).engine_cycles(machine)
+                load = self._engine(self._load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
-        biases = self._biases().engine_cycles(machine)
+        biases = self._engine(self._biases())
         return biases + overlapped_cycles([kind for item in tiles for kind in item], once)

@@ -35,7 +35,7 @@ from tvm_npu.codegen.plan import exact_cost as cost
 from tvm_npu.codegen.plan import exact_kernel as kernel
 from tvm_npu.codegen.plan import exact_overlap as overlap
 from tvm_npu.codegen.plan import exact_tables as tables
-from tvm_npu.codegen.plan.cost import one_group, predict
+from tvm_npu.codegen.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.plan.exact_space import Facts, Space, space
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
@@ -264,7 +264,8 @@ def _speeds(machine: Machine) -> cost.Speeds:
         dram_byte=dram_byte,
         ring_byte=ring_byte,
         mac=1.0 / machine.mac.efficiency,
-        mac_step=float(machine.mac.setup_cycles),
+        mac_step=float(machine.mac.setup_cycles + step_cycles(machine)),
+        mac_end=float(machine.mac.setup_cycles),
         shared=int(
             tles * dram.cas_cycles > min(dme.burst_cycles, dme.linear_cycles)
             or tles * dram_byte > byte

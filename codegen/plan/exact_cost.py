@@ -52,8 +52,8 @@ PLACE_WIDTH = 13
 class Speeds(NamedTuple):
     """Cycles of the machine: a transfer, a burst of a 3-D one, a burst of a 1-D one, a byte, and
     what forwarding adds to a transfer, on the engine of a TLE; a burst and a byte of the DRAM; a
-    byte of the ring; a MAC unit's work (the inverse of its efficiency) and step. ``shared`` and
-    ``ringed`` say whether the DRAM and the ring can take longer than every TLE does."""
+    byte of the ring; a MAC unit's work (the inverse of its efficiency), step and end of a tile.
+    ``shared`` and ``ringed``: whether the DRAM and the ring can take longer than every TLE does."""
 
     transfer: float
     burst: float
@@ -65,6 +65,7 @@ class Speeds(NamedTuple):
     ring_byte: float
     mac: float
     mac_step: float
+    mac_end: float
     shared: int
     ringed: int
 
@@ -72,7 +73,7 @@ class Speeds(NamedTuple):
 class Cut(NamedTuple):
     """A cut of the layer over TLEs and TLTs, with a schedule. The first four are rows of the
     tables' ``begin``; ``spatial`` parts of the TLTs differ in rows and columns, ``runs`` in
-    filters."""
+    filters; ``rivals`` are `traffic.rivals`."""
 
     rows: int
     columns: int
@@ -89,6 +90,7 @@ class Cut(NamedTuple):
     buffers: int
     row_parts: int
     column_parts: int
+    rivals: float
 
 
 @njit(cache=True, error_model="numpy")
@@ -97,11 +99,12 @@ def ceil_div(total, part):
 
 
 @njit(cache=True, error_model="numpy")
-def engine(speeds, transfers, bursts, linear, volume):
+def engine(speeds, cut, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
-    ``bursts`` in 3-D and ``linear`` bursts in 1-D ones."""
-    own = transfers * speeds.transfer + volume * speeds.byte
-    return own + bursts * speeds.burst + linear * speeds.linear_burst
+    ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
+    alone = volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
+    shared = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
+    return transfers * speeds.transfer + max(alone, cut.rivals * shared)
 
 
 @njit(cache=True, error_model="numpy")
@@ -263,7 +266,7 @@ def least_finish(task, speeds, place, item, longest):
     """The least time at the ends of all tiles of the TLT with ``longest`` items."""
     tiles = item[TURNS] * place[P_TURNS]
     beats = np.ceil(longest * task.item_filters * place[P_LARGEST] / task.macs_per_cycle)
-    return (1 + task.residual) * (max(beats, tiles) * speeds.mac + tiles * speeds.mac_step)
+    return (1 + task.residual) * (max(beats, tiles) * speeds.mac + tiles * speeds.mac_end)
 
 
 @njit(cache=True, error_model="numpy")
@@ -279,7 +282,7 @@ def tle_dma(task, speeds, cut, place, item, part, items, bias, turns, w_places, 
     bursts = in_bursts + times * out_bursts
     linear = in_linear + w_linear + times * out_linear + bias[1]
     volume = in_bytes + w_bytes + times * out_bytes + bias[2]
-    dma = engine(speeds, moves, bursts, linear, volume)
+    dma = engine(speeds, cut, moves, bursts, linear, volume)
     dma += (cut.ring_in * in_moves + cut.ring_weights * w_moves) * speeds.hop
     dram = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
     return dma, dram, cut.ring_in * in_bytes + cut.ring_weights * w_bytes

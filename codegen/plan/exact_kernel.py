@@ -51,6 +51,7 @@ from tvm_npu.codegen.plan.exact_overlap import (
     overlapped,
 )
 from tvm_npu.codegen.plan.exact_tables import BIAS_BYTES, OUT_EXTENT, STEPS, TURNS
+from tvm_npu.codegen.plan.traffic import FREE_RIVALS
 
 SLACK = 1e-9
 """Relative allowance for rounding: sums in another order differ by far less."""
@@ -90,9 +91,14 @@ class Scratch(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _cut_of(family):
+    sharing = family[4] * family[5] * family[6]
+    rivals = float(sharing)
+    if not (family[10] or family[11]):
+        rivals = 1.0 + FREE_RIVALS * (sharing - 1)
     return Cut(
         family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
         family[8], family[9], family[10], family[11], family[12], family[13], family[14],
+        rivals,
     )  # fmt: skip
 
 
@@ -189,7 +195,7 @@ def _bound(task, speeds, cut, place, item, part, count, longest, bias):
     time = dma + macs
     if cut.buffers == 2:
         macs += least_finish(task, speeds, place, item, longest)
-        time = max(dma, macs + engine(speeds, bias[0], 0, bias[1], bias[2]))
+        time = max(dma, macs + engine(speeds, cut, bias[0], 0, bias[1], bias[2]))
     return time * task.repeats * (1.0 - SLACK)
 
 
@@ -301,7 +307,7 @@ def _tile_time(
                 )
             item = item_table[item_begins[kind, w_position] + tile_m]
             bias = scratch.biases[index, kind]
-            bias_time = engine(speeds, bias[0], 0, bias[1], bias[2])
+            bias_time = engine(speeds, cut, bias[0], 0, bias[1], bias[2])
             turns = most_turns if cut.ring_in else int(item[TURNS])
             own_w_places = w_places if cut.ring_weights else places[index, P_TURNS]
             dma, own_dram, own_ring = tle_dma(

@@ -61,7 +61,7 @@ def _in_cycles(task, speeds, cut, place, tile_n, extent, position):
     linear = own * place[P_IN_LINEAR]
     linear += place[P_IN_WHOLE] * ceil_div(own * plane_bytes, task.burst_bytes)
     moves, volume = place[P_IN], own * size * place[P_IN_AREA]
-    cycles = engine(speeds, moves, own * place[P_IN_BURSTS], linear, volume)
+    cycles = engine(speeds, cut, moves, own * place[P_IN_BURSTS], linear, volume)
     return cycles + cut.ring_in * moves * speeds.hop
 
 
@@ -73,7 +73,7 @@ def _weight_cycles(task, speeds, cut, kind, tile_m, position, channels):
         task, tile_m, kind[0], kind[1], kind[2], kind[3], sharing, position, channels
     )
     volume = filters * channels * task.kernel * task.element_bytes
-    return engine(speeds, loads, 0, bursts, volume) + cut.ring_weights * loads * speeds.hop
+    return engine(speeds, cut, loads, 0, bursts, volume) + cut.ring_weights * loads * speeds.hop
 
 
 @njit(cache=True, error_model="numpy")
@@ -170,8 +170,8 @@ def overlapped(
                         merged += shorter * ceil_div(short * out_bytes, task.burst_bytes)
                         linear += place[P_OUT_WHOLE] * merged
                     tile[STORE] = engine(
-                        speeds, moves * place[P_OUT], filters * place[P_OUT_BURSTS], linear,
-                        filters * size * place[P_OUT_AREA],
+                        speeds, cut, moves * place[P_OUT], filters * place[P_OUT_BURSTS],
+                        linear, filters * size * place[P_OUT_AREA],
                     )  # fmt: skip
                     if task.dense:
                         units = long * ceil_div(tile_n, task.macs_per_cycle)
@@ -181,7 +181,7 @@ def overlapped(
                         units, last = tile_n * long * window, last_n * long * window
                     tile[MAC] = units * speeds.mac + speeds.mac_step
                     beats = ceil_div(long * area, task.macs_per_cycle)
-                    finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_step)
+                    finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
                     tile[LAST_MAC] = last * speeds.mac + speeds.mac_step + finish
                 residual = tile[STORE] if task.residual else 0.0
                 tile[LAST_LOAD] += residual

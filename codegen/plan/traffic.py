@@ -9,16 +9,26 @@ where every contiguous DRAM segment of s bytes takes ceil(s / burst_bytes) burst
 transfers, of which a burst costs linear_burst_cycles instead. A transfer that other TLEs receive,
 too, passes the Global Ringbus once, as a broadcast, and takes hop_cycles for each TLE that it
 passes longer.
+
+The DRAM serves the engines burst by burst, so transfers take no less than it needs for the bursts
+of all engines that want some at the same time (short bursts feel this first):
+
+    setup + max(bursts * burst_cycles + bytes / bytes_per_cycle,
+                rivals * (bursts * cas_cycles + bytes / dram.bytes_per_cycle))
+
+with `rivals` of them. Applied to the sum of many transfers this is a lower bound of the sum.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.machine import Machine
 
 BIAS_BYTES = 4
+FREE_RIVALS = 0.75
+"""Share of the other engines that want the DRAM when one does, by simulation of many plans."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +68,17 @@ class Traffic:
         """The same, received by other TLEs, too."""
         return replace(self, forwards=self.transfers, ring_bytes=self.bytes)
 
-    def engine_cycles(self, machine: Machine) -> float:
-        """Cycles of one DMA engine that does all of it, one transfer after another."""
+    def engine_cycles(self, machine: Machine, rivals: float = 1.0) -> float:
+        """Cycles of one DMA engine that does all of it, one transfer after another, while
+        ``rivals`` engines, this one included, want the DRAM."""
         dme = machine.dme
-        cycles = (
-            self.transfers * dme.setup_cycles
-            + (self.bursts - self.linear_bursts) * dme.burst_cycles
+        alone = (
+            (self.bursts - self.linear_bursts) * dme.burst_cycles
             + self.linear_bursts * dme.linear_cycles
             + self.bytes / dme.bytes_per_cycle
         )
+        cycles = self.transfers * dme.setup_cycles
+        cycles += max(alone, rivals * self.dram_cycles(machine))
         if self.forwards and machine.ring is not None:
             cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
         return cycles
@@ -83,6 +95,13 @@ class Traffic:
 
 
 NO_TRAFFIC = Traffic()
+
+
+def rivals(plan: ConvPlan) -> float:
+    """How many engines want the DRAM at the same time: those of all TLEs where these keep in step
+    over the ring; else three quarters of the others, as TLEs with equal work are nearly in step."""
+    tles = plan.row_slices * plan.column_slices * plan.filter_slices
+    return tles if plan.ring_in or plan.ring_weights else 1 + FREE_RIVALS * (tles - 1)
 
 
 def least_bias_bytes(filters: int, machine: Machine) -> int:

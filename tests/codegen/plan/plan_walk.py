@@ -43,8 +43,11 @@ class Transfers:
         pairs = zip(self.pieces, self.is_forwarded, strict=True)
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
-    def engine_cycles(self, mach: Machine) -> float:
-        total = engine_cycles(self.pieces, mach, self.is_linear)
+    def engine_cycles(self, mach: Machine, rivals: float) -> float:
+        """All of them, one after another, with so many engines at the DRAM."""
+        setup = len(self.pieces) * mach.dme.setup_cycles
+        alone = engine_cycles(self.pieces, mach, self.is_linear) - setup
+        total = setup + max(alone, rivals * self.dram_cycles(mach))
         if any(self.is_forwarded):
             assert mach.ring is not None
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
@@ -61,11 +64,13 @@ class Step:
     inputs: Transfers = field(default_factory=Transfers)
     weights: Transfers = field(default_factory=Transfers)
     outputs: Transfers = field(default_factory=Transfers)
+    residuals: Transfers = field(default_factory=Transfers)
     mac_cycles: float = 0.0
     finish_cycles: float = 0.0
 
-    def load_cycles(self, mach: Machine) -> float:
-        return self.inputs.engine_cycles(mach) + self.weights.engine_cycles(mach)
+    def load_cycles(self, mach: Machine, rivals: float) -> float:
+        loads = (self.inputs, self.weights, self.residuals)
+        return sum(one.engine_cycles(mach, rivals) for one in loads)
 
 
 @dataclass
@@ -74,34 +79,39 @@ class Walked:
 
     biases: Transfers
     steps: list[Step]
+    rivals: float
 
-    def total(self, stream: str) -> Transfers:
+    def total(self, *streams: str) -> Transfers:
         result = Transfers()
-        if stream == "weights":
-            result.extend(self.biases)
-        for step in self.steps:
-            result.extend(getattr(step, stream))
+        for stream in streams:
+            if stream == "weights":
+                result.extend(self.biases)
+            for step in self.steps:
+                result.extend(getattr(step, stream))
+                if stream == "inputs":
+                    result.extend(step.residuals)
         return result
+
+    def dma_cycles(self, mach: Machine, rivals: float) -> float:
+        return self.total("inputs", "weights", "outputs").engine_cycles(mach, rivals)
 
     @property
     def mac_cycles(self) -> float:
         return sum(step.mac_cycles for step in self.steps)
 
     def serial_cycles(self, mach: Machine) -> float:
-        moved = sum(self.total(s).engine_cycles(mach) for s in ("inputs", "weights", "outputs"))
-        return moved + self.mac_cycles
+        return self.dma_cycles(mach, self.rivals) + self.mac_cycles
 
     def overlapped_cycles(self, mach: Machine) -> float:
         """Two buffers, step by step: the loads of the next step and the store of the last one
         run under the MACs of a step."""
-        total = self.biases.engine_cycles(mach) + self.steps[0].load_cycles(mach)
+        loads = [step.load_cycles(mach, self.rivals) for step in self.steps]
+        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
         store = 0.0
         for index, step in enumerate(self.steps):
-            following = (
-                self.steps[index + 1].load_cycles(mach) if index + 1 < len(self.steps) else 0
-            )
+            following = loads[index + 1] if index + 1 < len(self.steps) else 0.0
             total += max(step.mac_cycles + step.finish_cycles, following + store)
-            store = step.outputs.engine_cycles(mach)
+            store = step.outputs.engine_cycles(mach, self.rivals)
         return total + store
 
 
@@ -175,13 +185,14 @@ class Tle:
         self.tile = tile
 
     def walk(self) -> Walked:
+        plan = self.plan
         biases = Transfers()
         for rows, columns, items in self.tlts:
             if rows and columns and items:
                 biases.add([len(items) * self.each * 4], True)
         places = list(product(range(self.turns[0]), range(self.turns[1])))
         filters = range(self.turns[2])
-        if self.plan.schedule == "WS":
+        if plan.schedule == "WS":
             order = [(r, c, m) for m in filters for r, c in places]
         else:
             order = [(r, c, m) for r, c in places for m in filters]
@@ -189,20 +200,22 @@ class Tle:
         loaded_w, loaded_in = None, None
         for turn in order:
             tiles = [self.tiles(turn, tlt) for tlt in self.tlts]
-            for channels in _cut(range(self.depth), self.plan.tile_n):
+            for channels in _cut(range(self.depth), plan.tile_n):
                 step = Step()
-                if self.plan.schedule != "WS":
+                if plan.schedule != "WS":
                     self._load_weights(step, tiles, channels, turn)
                 elif loaded_w != turn[2]:
                     loaded_w = turn[2]
                     self._load_weights(step, tiles, range(self.depth), turn)
-                if not self.plan.keeps_in or loaded_in != turn[:2]:
+                if not plan.keeps_in or loaded_in != turn[:2]:
                     loaded_in = turn[:2]
                     self._load_in(step, tiles, channels)
                 step.mac_cycles = max(self._mac_cycles(tile, len(channels)) for tile in tiles)
                 steps.append(step)
             self._end(steps[-1], tiles)
-        return Walked(biases, steps)
+        tles = plan.row_slices * plan.column_slices * plan.filter_slices
+        in_step = plan.ring_in or plan.ring_weights
+        return Walked(biases, steps, tles if in_step else 1 + 0.75 * (tles - 1))
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
@@ -278,7 +291,8 @@ class Tle:
         else:
             taps = p.kernel[0] * p.kernel[1]
             units = filters * channels * ceil(len(rows) * len(columns) * taps / rate)
-        return units / mach.mac.efficiency + mach.mac.setup_cycles
+        own = mach.mac.setup_cycles + 40 * mach.cores.instruction_cycles
+        return units / mach.mac.efficiency + own + 5 * mach.cores.semaphore_cycles
 
     def _end(self, step: Step, tiles: list[tuple[range, ...]]) -> None:
         p, mach = self.p, self.mach
@@ -295,7 +309,7 @@ class Tle:
             lengths = [n * p.element_bytes for n in pieces]
             step.outputs.add(lengths, linear)
             if p.has_residual:
-                step.inputs.add(lengths, linear)
+                step.residuals.add(lengths, linear)
             beats = ceil(sum(lengths) / 16)
             one = beats / mach.mac.efficiency + mach.mac.setup_cycles
             finish = one * 2 if p.has_residual else one

@@ -53,7 +53,10 @@ def plain_cycles(
             units = number * ceil(window / m.macs_per_cycle(p.element_bytes))
             compute += units / m.mac.efficiency + m.mac.setup_cycles
     busy = min(rs * cs, m.cores.tlts_per_tle)
-    own = busy * reference.engine_cycles(loads + stores, m) + compute
+    moved = loads + stores
+    setup = len(moved) * m.dme.setup_cycles
+    alone = reference.engine_cycles(moved, m) - setup
+    own = busy * (setup + max(alone, reference.dram_cycles(moved, m))) + compute
     return max(own, rs * cs * reference.dram_cycles(loads + stores, m))
 
 
