@@ -29,7 +29,7 @@ from tvm_npu.sim.machine import Machine, load_machine, machine_names
 DONE, FAILED, INTERRUPTED = 0, 1, 130
 MACHINES = ("nmp-4x8", "nmp-4x8-dual")
 SCALED = "mobilenet_v2"
-PLANNERS = ("tso", "tso-noburst", "exact")
+PLANNERS = ("tso", "tso-noburst", "exact-dma", "exact")
 EPILOG = f"""\
 machines: {", ".join(machine_names())}, or a machine file
 planners: {", ".join(planner_names())}
