@@ -10,6 +10,7 @@ from tvm_npu.bench_planning.bounds import Work, conv_bytes, executed, roofs, tou
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.reproduce.errors import ReproductionError
+from tvm_npu.reproduce.measure import LayerMeasurement
 from tvm_npu.sim.machine import Machine, load_machine
 
 NMP = load_machine("nmp-4x8")
@@ -50,23 +51,42 @@ POOL = layer("pool", 0, 20, 0, 7)
 DENSE = layer("dense", 8, 7, 9, 1)
 
 
+def ran(name: str, *source: str, kind: str = "conv") -> LayerMeasurement:
+    return LayerMeasurement(name, kind, source, 0, 1.0, 1.0, 60)
+
+
+APART = [ran(x.name, *x.source) for x in (CONV, POOL, DENSE)]
+CHAIN = ran("conv+pool", "conv-op", "pool-op")
+
+
 def test_layers_that_a_program_makes_one_of() -> None:
     """By name; what is left goes where its source is. What lies between them is no traffic."""
-    apart = [(x.name, x.source) for x in (CONV, POOL, DENSE)]
-    assert executed((CONV, POOL, DENSE), apart) == [CONV, POOL, DENSE]
-    both = ("conv", ("conv-op", "pool-op"))
-    one, other = executed((CONV, POOL, DENSE), [both, apart[2]])
+    assert executed((CONV, POOL, DENSE), APART) == [CONV, POOL, DENSE]
+    other, one = executed((CONV, POOL, DENSE), [APART[2], CHAIN])
     assert (one.macs, one.input_bytes, one.constant_bytes, one.output_bytes) == (90, 10, 5, 7)
-    assert (one.name, one.kind, one.source, other) == ("conv", "conv+pool", both[1], DENSE)
-    assert executed((CONV, POOL), [("pool", both[1])])[0].output_bytes == 7
+    assert (one.name, one.kind, one.source) == ("conv", "conv+pool", CHAIN.source)
+    assert other == DENSE
+
+
+def test_copies_come_and_go_with_chains() -> None:
+    gone = Work("conv@0", "copy", (), 0, 20, 0, 20, None)
+    assert len(executed((CONV, gone, POOL), [CHAIN])) == 1
+    _, copy = executed((CONV, POOL), [CHAIN, ran("pool@0", kind="copy")])
+    assert (copy.input_bytes, copy.output_bytes) == (30, 30)
 
 
 @pytest.mark.parametrize(
-    "names", [[("conv", ())], [("conv", ()), ("pool", ()), ("new", ())], [("new", ("pool-op",))]]
+    "run",
+    [
+        [ran("conv")],
+        [ran("conv"), ran("pool"), ran("new")],
+        [ran("new", "pool-op")],
+        [APART[0]] * 2,
+    ],
 )
-def test_a_program_of_other_layers_is_refused(names: list[tuple[str, tuple[str, ...]]]) -> None:
+def test_a_program_of_other_layers_is_refused(run: list[LayerMeasurement]) -> None:
     with pytest.raises(ReproductionError, match="has no partner"):
-        executed((CONV, POOL), names)
+        executed((CONV, POOL), run)
 
 
 def test_roofs_of_the_paper() -> None:

@@ -35,7 +35,11 @@ from tvm_npu.codegen.nmp.storage import plan_storage
 from tvm_npu.codegen.plan.cost import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.reproduce.errors import ReproductionError
+from tvm_npu.reproduce.measure import LayerMeasurement
 from tvm_npu.sim.machine import Machine
+
+COPY = "copy"
+"""The kind of a layer that only moves a tensor to where it has to lie."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +108,27 @@ class Work:
         )
 
 
-def executed(layers: Sequence[Work], names: Sequence[tuple[str, tuple[str, ...]]]) -> list[Work]:
-    """``layers`` as a program executes them: one for each of its layers (name, source), where some
-    of ``layers`` may have become one. Raises ReproductionError when they are not the same."""
+def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Work]:
+    """``layers`` as a program ``run`` them: one for each of its layers, where some of ``layers``
+    may have become one, and copies may have come or gone with that. Raises ReproductionError when
+    they are not the same layers."""
     left = {layer.name: layer for layer in layers}
-    found = [[left.pop(name)] if name in left else [] for name, _ in names]
-    for at, (_, source) in enumerate(names):
-        inside = [x for x in left.values() if x.source and set(x.source) <= set(source)]
-        for layer in inside:
-            found[at].append(left.pop(layer.name))
-    alone = [name for (name, _), own in zip(names, found, strict=True) if not own]
-    if left or alone:
-        name = [*left, *alone][0]
-        raise ReproductionError(f"layer {name!r} of the graph or of its program has no partner")
+    found = [[left.pop(one.name)] if one.name in left else [] for one in run]
+    for own, one in zip(found, run, strict=True):
+        for layer in [x for x in left.values() if x.source and set(x.source) <= set(one.source)]:
+            own.append(left.pop(layer.name))
+        if not own and one.kind == COPY:
+            half = one.dram_bytes // 2
+            own.append(Work(one.name, COPY, one.source, 0, half, 0, half, None))
+    lost = [layer.name for layer in left.values() if layer.kind != COPY]
+    lost += [one.name for own, one in zip(found, run, strict=True) if not own]
+    if lost:
+        raise ReproductionError(f"layer {lost[0]!r} of the graph or of its program has no partner")
     order = {layer.name: at for at, layer in enumerate(layers)}
-    return [reduce(Work.before, sorted(own, key=lambda layer: order[layer.name])) for own in found]
+    return [
+        reduce(Work.before, sorted(own, key=lambda layer: order.get(layer.name, 0)))
+        for own in found
+    ]
 
 
 def works(fixed: FixedGraph) -> tuple[Work, ...]:

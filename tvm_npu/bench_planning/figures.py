@@ -65,9 +65,14 @@ def mean_speed_ups(rows: Sequence[Row]) -> dict[Pair, float]:
 
 
 def limits_of_speed_up(rows: Sequence[Row]) -> dict[str, float]:
-    """By machine: what `mean_speed_ups` would be if every network took its bound's time."""
+    """By machine: what `mean_speed_ups` would be if every network took its bound's time (the
+    lowest one's, where programs differ in their layers)."""
     bases = base_rows(rows)
-    bounds = {(row.machine, row.model): row.bound_us for row in rows if row.model in bases}
+    bounds: dict[tuple[str, str], float] = {}
+    for row in rows:
+        if row.model in bases:
+            key = (row.machine, row.model)
+            bounds[key] = min(row.bound_us, bounds.get(key, row.bound_us))
     return {
         machine: geometric_mean(
             bases[model].simulated_us / bound

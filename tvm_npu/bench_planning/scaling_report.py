@@ -39,13 +39,12 @@ def scaling_table(rows: Sequence[ScalingRow], width: int) -> Table:
 
     columns = [
         Column("network", tuple(title_of(row.model) for row in rows), name=True),
-        Column("input", tuple(str(row.input_size or "as published") for row in rows)),
+        Column("input", tuple(str(row.input_size or NONE) for row in rows)),
         Column("width", tuple(f"{row.width:g}" for row in rows)),
         Column("machine", tuple(row.machine for row in rows), prose=True),
         Column("planner", tuple(row.planner for row in rows), prose=True),
         Column("MMACs", tuple(f"{row.macs / 1e6:,.1f}" for row in rows)),
         Column("simulated\ncycles", tuple(count(row.simulated_cycles) for row in rows)),
-        Column("MACs\na cycle", tuple(_rate(row) for row in rows)),
         Column("simulated\n/ bound", tuple(map(distance, rows))),
         Column("prediction\nerror", tuple(map(error, rows))),
         Column("distinct\nlayers", tuple(str(row.distinct_layers) for row in rows)),
@@ -53,10 +52,6 @@ def scaling_table(rows: Sequence[ScalingRow], width: int) -> Table:
         Column("ms a\nlayer", tuple(f"{_per_layer(row):,.2f}" for row in rows)),
     ]
     return make_table(columns, width, "Scaling: input size and width; planning by distinct layers")
-
-
-def _rate(row: ScalingRow) -> str:
-    return NONE if row.simulated_cycles is None else f"{row.macs / row.simulated_cycles:.1f}"
 
 
 def _per_layer(row: ScalingRow) -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tvm_npu.bench_planning.bounds import Roofs, Work, executed, roofs, works
 from tvm_npu.bench_planning.brute_force import BruteForce
 from tvm_npu.cli.terminal import Steps
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.plan import Planner, planner
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.measure import Breakdown, Measurement, measure
 from tvm_npu.reproduce.networks import Network, prepare
@@ -163,13 +164,34 @@ def prepare_case(
 
 
 def run_case(case: Case, chosen: Planner) -> tuple[Measurement, float]:
-    """Simulates, every value checked, then times the planner, which is warm by then."""
+    """Simulates, every value checked, then times the planner, which is warm by then, on all that
+    it was asked: layers, and chains of them that would run as one."""
+    noting = Noting(chosen)
     try:
-        measured = measure(case.network, case.machine, chosen)
+        measured = measure(case.network, case.machine, noting)
     except CodegenError as error:
         where = f"model {case.model!r}, machine {case.machine.name!r}, planner {chosen.name!r}"
         raise ReproductionError(f"{where}: {error}") from error
-    return measured, plan_seconds(chosen, case.distinct, case.machine)
+    return measured, plan_seconds(chosen, tuple(noting.asked), case.machine)
+
+
+class Noting:
+    """A planner that notes what it is asked; everything about it is the other's."""
+
+    def __init__(self, chosen: Planner) -> None:
+        self._chosen = chosen
+        self.asked: dict[ConvProblem, None] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._chosen, name)
+
+    @property
+    def name(self) -> str:
+        return self._chosen.name
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        self.asked[problem] = None
+        return self._chosen.plan(problem, machine)
 
 
 def plan_seconds(chosen: Planner, problems: Sequence[ConvProblem], machine: Machine) -> float:
@@ -203,7 +225,7 @@ def brute_force_times(
 def _rows(
     case: Case, name: str, measured: Measurement, plan_s: float
 ) -> tuple[Row, list[LayerRow]]:
-    done = executed(case.layers, [(layer.name, layer.source) for layer in measured.layers])
+    done = executed(case.layers, measured.layers)
     layers = [
         LayerRow(
             case.model, case.machine.name, name, layer.name, work.kind, work.macs,
