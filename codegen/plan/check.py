@@ -163,8 +163,8 @@ def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
         for slice_ in slices:
             total = {
                 "filter_slices": problem.filters // problem.groups,
-                "row_slices": problem.rows,
-                "column_slices": problem.columns,
+                "row_slices": problem.out_rows,
+                "column_slices": problem.out_columns,
             }[slice_]
             number = getattr(plan, slice_)
             last = slice_of(total, number, number - 1)[1]
@@ -195,8 +195,8 @@ class _Deal:
         return _Deal(
             filters_each if is_grouped else 1,
             total,
-            _dealt(problem.rows, plan.row_slices, plan.tlt_rows),
-            _dealt(problem.columns, plan.column_slices, plan.tlt_columns),
+            _dealt(problem.out_rows, plan.row_slices, plan.tlt_rows),
+            _dealt(problem.out_columns, plan.column_slices, plan.tlt_columns),
             _dealt(total, plan.filter_slices, filter_parts),
         )
 
@@ -275,8 +275,8 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
     what = "groups" if plan.mode == "grouped" else "filters"
     tile_items = plan.tile_m // deal.item_filters
     for name, slices, total, tile in (
-        ("rows", deal.rows, problem.rows, plan.tile_r),
-        ("columns", deal.columns, problem.columns, plan.tile_c),
+        ("rows", deal.rows, problem.out_rows, plan.tile_r),
+        ("columns", deal.columns, problem.out_columns, plan.tile_c),
         (what, deal.items, deal.item_total, tile_items),
     ):
         number = len(slices)
@@ -347,7 +347,9 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _D
     depth = _longest(_cut((0, channels), plan.tile_n))
     in_channels = filters // deal.item_filters * channels if plan.mode == "grouped" else depth
     w_channels = channels if plan.schedule == "WS" else depth
-    in_area = problem.in_tile_rows(rows) * problem.in_tile_columns(columns)
+    box = problem.middle_tile(rows, columns)
+    middle = min(box[0], problem.rows), min(box[1], problem.columns)
+    in_area = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1])
     taps = problem.kernel[0] * problem.kernel[1]
     size = problem.element_bytes
     in_bytes = in_channels * in_area * size
@@ -371,6 +373,17 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _D
         else:
             what, beside = "residual tile in MB0, bytes", 0
         needs.append((what, beside + out_bytes, memories.mb0_bytes))
+    if problem.window is not None:
+        kept = copies["IN"] * in_bytes if plan.buffers == 2 or plan.keeps_in else 0
+        box_bytes = filters * box[0] * box[1] * size
+        needs.append(("window's box in MB0, bytes", kept + box_bytes, memories.mb0_bytes))
+        both = copies["OUT"] * out_bytes + filters * middle[0] * middle[1] * size
+        needs.append(("OFM and OUT tiles in MB2, bytes", both, memories.mb2_bytes))
+        if problem.window.has_weights:
+            kernel = problem.window.kernel[0] * problem.window.kernel[1]
+            both = copies["W"] * weight_bytes + deal.most_items * kernel * size
+            needs.append(("W tile and depthwise kernels in MB1, bytes", both, memories.mb1_bytes))
+            needs.append(("biases of both layers, bytes", 2 * biases, memories.bias_bytes))
     for what, needed, available in needs:
         _require(needed <= available, what, needed, f"at most {available}")
 

@@ -88,6 +88,29 @@ def finish_cycles(
     return 2 * one if problem.has_residual else one
 
 
+def window_cycles(
+    problem: ConvProblem, tlts: int, filters: int, rows: int, columns: int, machine: Machine
+) -> float:
+    """Time of one OUT tile between the end of its channels and its store, where a window comes
+    behind the convolution: its OFM tile requantized, the forwards of ``tlts`` TLTs one after
+    another, the window, and, behind a depthwise convolution, that requantized."""
+    window, ring = problem.window, machine.ring
+    if window is None or ring is None or filters * rows * columns == 0:
+        return 0.0
+    rate, mac = machine.macs_per_cycle(problem.element_bytes), machine.mac
+    middle = problem.middle_tile(rows, columns)
+    area = middle[0] * middle[1]
+    forward = machine.dme.setup_cycles
+    forward += filters * area * problem.element_bytes / ring.bytes_per_cycle
+    taps = window.kernel[0] * window.kernel[1]
+    beats = -(-filters * area // rate) + filters * -(-rows * columns * taps // rate)
+    operations = 2
+    if window.has_weights:
+        beats += -(-filters * rows * columns // rate)
+        operations += 1
+    return tlts * forward + beats / mac.efficiency + operations * mac.setup_cycles
+
+
 def channel_tiles(count: int, tile: int) -> tuple[tuple[int, int], ...]:
     """(extent, how many) of the tiles of a plain axis: full ones, then a ragged one."""
     full, rest = divmod(count, tile)
@@ -230,6 +253,7 @@ class _TleWalk:
                         step = self._multiply(rows, columns, sizes, extent)
                         macs += times * number * step
                     outputs += self._store(rows, columns, sizes) * times
+                    macs += times * self._through_window(rows, columns, sizes)
         if self.plan.keeps_in:
             for rows, row_number in turns.rows:
                 for columns, column_number in turns.columns:
@@ -241,7 +265,8 @@ class _TleWalk:
         return TleCost(inputs, weights, outputs, macs, overlapped, self.rivals)
 
     def _biases(self) -> Traffic:
-        """One 1-D load a TLT that has anything to do, of the biases of its filters."""
+        """One 1-D load a TLT that has anything to do, of the biases of its filters; likewise of
+        the kernels and biases of a depthwise convolution behind it."""
         turns = self.turns
         active = sum(extent > 0 for extent, _ in turns.rows[0][0])
         active *= sum(extent > 0 for extent, _ in turns.columns[0][0])
@@ -251,6 +276,11 @@ class _TleWalk:
         total = NO_TRAFFIC
         for run, tlts in Counter(runs).items():
             one = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
+            window = self.problem.window
+            if window is not None and window.has_weights:
+                taps = window.kernel[0] * window.kernel[1]
+                one += one
+                one += flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
             total += one * (tlts * active)
         return total
 
@@ -309,9 +339,19 @@ class _TleWalk:
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
     ) -> float:
         """MAC time of one step: the first TLT's."""
-        return mac_cycles(
-            self.problem, sizes[0] * self.each, channels, rows[0][0], columns[0][0], self.machine
-        )
+        middle = self.problem.middle_tile(rows[0][0], columns[0][0])
+        middle = min(middle[0], self.problem.rows), min(middle[1], self.problem.columns)
+        filters = sizes[0] * self.each
+        return mac_cycles(self.problem, filters, channels, *middle, self.machine)
+
+    def _through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+        """What a window adds to an OUT tile: all TLTs forward their tiles, the first one's last."""
+        if self.problem.window is None:
+            return 0.0
+        parts = sum(size > 0 for size in sizes)
+        parts *= sum(extent > 0 for extent, _ in rows) * sum(extent > 0 for extent, _ in columns)
+        first = (sizes[0], rows[0][0], columns[0][0])
+        return window_cycles(self.problem, parts, *first, self.machine)
 
     def _engine(self, moved: Traffic) -> float:
         return moved.engine_cycles(self.machine, self.rivals)
@@ -340,7 +380,8 @@ class _TleWalk:
                 residual=store if self.problem.has_residual else 0.0,
                 finish=finish_cycles(
                     self.problem, sizes[0] * self.each, rows[0][0], columns[0][0], machine
-                ),
+                )
+                + self._through_window(rows, columns, sizes),
                 store=store,
             )
 

@@ -35,6 +35,7 @@ from tvm_npu.codegen.plan import exact_cost as cost
 from tvm_npu.codegen.plan import exact_kernel as kernel
 from tvm_npu.codegen.plan import exact_overlap as overlap
 from tvm_npu.codegen.plan import exact_tables as tables
+from tvm_npu.codegen.plan.chain import plan_chain
 from tvm_npu.codegen.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.plan.exact_space import Facts, Space, space
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
@@ -88,7 +89,11 @@ class ExactPlanner:
     name: str = "exact"
     uses_ring: bool = True
 
+    plans_windows: bool = True
+
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        if problem.window is not None:
+            return plan_chain(problem, machine, self.limits, self.name, self.uses_ring)
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
         return proof.plan if isinstance(proof, Proof) else proof
 

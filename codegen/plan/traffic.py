@@ -142,12 +142,13 @@ def flat_transfer(elements: int, element_bytes: int, burst_bytes: int) -> Traffi
 def is_flat_in(problem: ConvProblem) -> bool:
     """IN tiles are vectors over the channels: a 1x1 IFM under one 1x1 window."""
     window = problem.in_tile_rows(1) * problem.in_tile_columns(1)
-    return is_flat_out(problem) and problem.in_rows * problem.in_columns * window == 1
+    is_point = problem.in_rows * problem.in_columns * window == 1
+    return is_flat_out(problem) and is_point and problem.window is None
 
 
 def is_flat_out(problem: ConvProblem) -> bool:
     """OUT tiles are vectors over the filters."""
-    return problem.rows * problem.columns == 1
+    return problem.out_rows * problem.out_columns == 1
 
 
 def in_transfer(
@@ -203,7 +204,9 @@ def out_transfer(
     """One OUT (or residual) tile. ``linear_maps``: tiles of full width are 1-D transfers."""
     if is_flat_out(problem):
         return flat_transfer(filters * rows * columns, problem.element_bytes, burst_bytes)
-    if linear_maps and columns == problem.columns:
-        tensor = (problem.rows, problem.columns)
+    if linear_maps and columns == problem.out_columns:
+        tensor = (problem.out_rows, problem.out_columns)
         return _linear_map(filters, rows, tensor, problem.element_bytes, burst_bytes)
-    return map_transfer(filters, rows, columns, problem.columns, problem.element_bytes, burst_bytes)
+    return map_transfer(
+        filters, rows, columns, problem.out_columns, problem.element_bytes, burst_bytes
+    )

@@ -68,9 +68,8 @@ def place_turns(
 ) -> PlaceTurns:
     """Turns over the OFM rows (``axis`` 0) or columns (1) of ``run`` = (begin, count)."""
     begin, count = run
-    stride, padding = problem.stride[axis], problem.padding[axis]
+    stride, padding, span = problem.out_axis(axis)
     in_extent = (problem.in_rows, problem.in_columns)[axis]
-    span = (problem.kernel[axis] - 1) * problem.dilation[axis] + 1
     runs = [share(count, parts, part) for part in range(parts)]
     kinds: Counter[tuple[Tile, ...]] = Counter()
     for turn in range(max(-(-runs[0][1] // tile), least_turns)):
@@ -105,13 +104,15 @@ def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> list[Tl
     total = item_count(problem, plan)
     most_rows = most_columns = most_items = 0
     if plan.ring_weights:
-        most_rows = turns_of(problem.rows, plan.row_slices, plan.tlt_rows, plan.tile_r)
-        most_columns = turns_of(problem.columns, plan.column_slices, plan.tlt_columns, plan.tile_c)
+        most_rows = turns_of(problem.out_rows, plan.row_slices, plan.tlt_rows, plan.tile_r)
+        most_columns = turns_of(
+            problem.out_columns, plan.column_slices, plan.tlt_columns, plan.tile_c
+        )
     if plan.ring_in:
         most_items = turns_of(total, plan.filter_slices, parts, tile_items)
     columns = [
         place_turns(problem, 1, run, plan.tlt_columns, plan.tile_c, most_columns)
-        for run in _slices(problem.columns, plan.column_slices)
+        for run in _slices(problem.out_columns, plan.column_slices)
     ]
     items = [
         item_turns(run[1], parts, tile_items, most_items)
@@ -119,7 +120,7 @@ def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> list[Tl
     ]
     rows = [
         place_turns(problem, 0, run, plan.tlt_rows, plan.tile_r, most_rows)
-        for run in _slices(problem.rows, plan.row_slices)
+        for run in _slices(problem.out_rows, plan.row_slices)
     ]
     return [
         TleTurns(row_turns, column_turns, own, in_part, weight_part)
