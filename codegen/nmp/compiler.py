@@ -77,7 +77,10 @@ class Generated:
             words = " ".join(variable.name for variable in code.parameters.variables)
             plan = ", ".join(f"{name} {value}" for name, value in choices(planned.plan).items())
             text += f"{kind_of(planned.layer)} {planned.layer.name}: {plan}\n"
-            text += f"  words: {words}\n{listing(code.nodes, '  ')}"
+            text += f"  words: {words}\n"
+            if code.early:
+                text += f"  early:\n{listing(code.early, '    ')}"
+            text += listing(code.nodes, "  ")
         return text
 
 
@@ -271,15 +274,22 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
     lowering.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Affine()),))
     ranges = []
-    pairs = zip(generated.layers, generated.codes, strict=True)
-    for index, (planned, code) in enumerate(pairs):
+    codes = generated.codes
+    for index, (planned, code) in enumerate(zip(generated.layers, codes, strict=True)):
         words = code.parameters.variables
         if len(words) > MOST_LINE_WORDS:
             raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
         lowering.begin_layer(index)
+        if index == 0:
+            lowering.run_early(tuple(words), code.early)
         begin = lowering.builder.position
-        last = index + 1 == len(generated.layers)
-        lowering.run_layer(tuple(words), (*code.nodes, *(() if last else barrier(cores))))
+        lowering.run_layer(tuple(words), code.nodes)
+        if index + 1 < len(codes):
+            following = codes[index + 1]
+            lowering.begin_layer(index + 1)
+            lowering.run_early(tuple(following.parameters.variables), following.early)
+            lowering.begin_layer(index)
+            lowering.run(barrier(cores))
         ranges.append((begin, lowering.builder.position))
     lowering.begin_layer(-1)
     lowering.run(wait_store())

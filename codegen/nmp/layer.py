@@ -28,11 +28,17 @@ class LayerCode:
 
     parameters: LayerParameters
     nodes: Nodes
+    early: Nodes = ()
+    """Loads of constants for which nobody has to wait: they run in front of the barrier that ends
+    the layer before."""
 
 
-def finish(parameters: LayerParameters, nodes: Nodes) -> LayerCode:
+def finish(parameters: LayerParameters, nodes: Nodes, early: Nodes = ()) -> LayerCode:
     """``nodes`` for active cores; the others go straight to the barrier."""
-    return LayerCode(parameters, when(parameters.activity(), "!=", nodes))
+    activity = parameters.activity()
+    return LayerCode(
+        parameters, when(activity, "!=", nodes), when(activity, "!=", early) if early else ()
+    )
 
 
 def require_fit(layer: str, what: str, needed_bytes: int, machine: Machine, memory: str) -> None:

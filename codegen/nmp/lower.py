@@ -168,6 +168,12 @@ class Lowering:
         self._in_line.clear()
         self.release(*sorted(set(self._registers) - before, key=lambda v: v.name))
 
+    def run_early(self, parameters: tuple[Variable, ...], nodes: Nodes) -> None:
+        """Emits what the next layer, of these words, does in front of the barrier."""
+        self._in_line = {variable: index for index, variable in enumerate(parameters)}
+        self.run(nodes)
+        self._in_line = {}
+
     def _node(self, node: Node, later: Set[Variable]) -> None:
         if isinstance(node, Loop):
             self._loop(node, later)

@@ -26,6 +26,7 @@ from tvm_npu.codegen.nmp.commands import (
 from tvm_npu.codegen.nmp.conv_tiles import BIAS_BYTES
 from tvm_npu.codegen.nmp.conventions import (
     MAC_DONE,
+    W_ARRIVED,
     OnChip,
     out_registers,
     stored,
@@ -114,23 +115,37 @@ class Multicast(ThroughWindow):
         halves = (
             (IN_HALF, self.in_halves), (W_HALF, self.w_halves), (OUT_HALF, self.out_halves),
         )  # fmt: skip
-        return finish(
-            self.parameters,
-            (
-                *(Assign(half, Affine(constant=1)) for half, count in halves if count == 2),
-                *self.shared_in.open(),
-                *self.shared_w.open(),
-                *loop("group", self.problem.groups, 1, self._group),
-                *self.shared_in.close(),
-                *self.shared_w.close(),
-            ),
+        nodes = (
+            *(Assign(half, Affine(constant=1)) for half, count in halves if count == 2),
+            *self.shared_in.open(),
+            *self.shared_w.open(),
+            *loop("group", self.problem.groups, 1, self._group),
+            *self.shared_in.close(),
+            *self.shared_w.close(),
+        )
+        return finish(self.parameters, nodes, self._early())
+
+    def _early(self) -> Nodes:
+        """Biases and the first W tile, in front of the barrier before this layer."""
+        if not self.weights_come_early:
+            return ()
+        nothing = Affine()
+        make, first = self.at(Step(*[nothing] * 8))
+        biases = self.load_biases(self.bias_address, self.items)[:1]
+        return (
+            *when(self.items, ">", biases),
+            *make,
+            *self.own_weights(first, self._load_weights_part(first, W_ARRIVED)),
         )
 
     def _group(self, group: Affine, _: Affine) -> Nodes:
         """One group as a convolution of its own."""
         self.group = group
         bias = self.bias_address + group * (self.filters * BIAS_BYTES)
-        biases = when(self.items, ">", (*self.load_biases(bias, self.items), *self.window_loads()))
+        biases = self.load_biases(bias, self.items)
+        if self.weights_come_early:
+            biases = biases[1:]
+        biases = when(self.items, ">", (*biases, *self.window_loads()))
         if self.plan.buffers == 1:
             return (*biases, *self.steps(lambda step: (*self.load(step), *self._consume(step))))
         return (*biases, *self._pipeline())

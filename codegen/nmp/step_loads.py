@@ -41,18 +41,31 @@ class StepLoads(SharedSteps):
                 step.in_half, lambda number: self._load_in_part(step, number)
             ),
         )
-        load_w = when(
-            step.own, ">",
+        load_w = self.own_weights(
+            step,
             self.shared_w.with_semaphore(
                 step.w_half, lambda number: self._load_weights_part(step, number)
             ),
-        )  # fmt: skip
-        if self.shared_w.level is None:
-            load_w = load_w if self.plan.schedule == "WS" else self.is_place(step, load_w)
+        )
+        if self.weights_come_early:
+            load_w = when(step.m + step.r + step.c + step.n, "!=", load_w)
         return (
             *self.loads_in(step, (*flip_in, *self.shared_in.acquire(step.in_half, load_in))),
             *self.loads_weights(step, (*flip_w, *self.shared_w.acquire(step.w_half, load_w))),
         )
+
+    @property
+    def weights_come_early(self) -> bool:
+        """The first W tile needs nothing of the layer before, nor any other TLT."""
+        return self.shared_w.level is None and self.problem.groups == 1
+
+    def own_weights(self, step: Step, load: Nodes) -> Nodes:
+        """``load`` of a W tile where this TLT has filters for it and, for tiles of its own that do
+        not stay, rows and columns."""
+        load = when(step.own, ">", load)
+        if self.shared_w.level is None and self.plan.schedule != "WS":
+            load = self.is_place(step, load)
+        return load
 
     def _load_in_part(self, step: Step, arrived: int) -> Nodes:
         """The IN tile, or this TLE's part of it where TLEs share it over the ring."""

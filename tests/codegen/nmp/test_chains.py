@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, note, reject, settings
+from hypothesis import HealthCheck, assume, given, note, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors, requantizing
@@ -95,7 +95,7 @@ def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_chains_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(chains(element_bytes))
     assume(candidates(fixed))
