@@ -56,8 +56,10 @@ class StepLoads(SharedSteps):
 
     @property
     def weights_come_early(self) -> bool:
-        """The first W tile needs nothing of the layer before, nor any other TLT."""
-        return self.shared_w.level is None and self.problem.groups == 1
+        """The first W tile needs nothing of the layer before, nor of any other TLT. (With one
+        buffer it only queues in front of what other TLTs still load for the layer before.)"""
+        is_own = self.shared_w.level is None and self.problem.groups == 1
+        return is_own and self.plan.buffers == 2
 
     def own_weights(self, step: Step, load: Nodes) -> Nodes:
         """``load`` of a W tile where this TLT has filters for it and, for tiles of its own that do
