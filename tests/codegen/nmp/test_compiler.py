@@ -61,7 +61,7 @@ def test_equal_layers_are_planned_once() -> None:
 def test_infeasible_layer() -> None:
     fixed = chain(2, kernel=17)
     with pytest.raises(
-        PlanningError, match=r"layer 'y0'.*578 bytes of MB1, which has 128"
+        PlanningError, match=r"layer 'y0'.*578 bytes of MB1 needed, 128 available"
     ) as caught:
         compile_fixed(fixed, small_machine(mb0=8192, mb1=128))
     assert caught.value.layer == "y0"
