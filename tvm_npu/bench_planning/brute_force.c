@@ -24,7 +24,7 @@ typedef struct {
 typedef struct {
     int64_t tles, tlts, mb0, mb1, mb2, bias, burst_bytes, macs_per_cycle;
     double setup, burst, linear_burst, bytes_per_cycle, dram_burst, dram_bytes_per_cycle;
-    double efficiency, mac_setup;
+    double efficiency, mac_setup, step, free_rivals;
 } Machine;
 
 typedef struct {
@@ -98,16 +98,19 @@ static int flat_in(const Layer *l) {
     return flat_out(l) && l->in_rows * l->in_columns * l->span_rows * l->span_columns == 1;
 }
 
-static double engine_cycles(Traffic t, const Machine *m) {
-    return t.transfers * m->setup + (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
-           + t.bytes / m->bytes_per_cycle;
-}
-
 static double dram_cycles(Traffic t, const Machine *m) {
     return t.bursts * m->dram_burst + t.bytes / m->dram_bytes_per_cycle;
 }
 
-/* Equation 7, at the reachable share of the peak rate. */
+/* One engine's time while ``rivals`` engines, this one included, want the DRAM. */
+static double engine_cycles(Traffic t, const Machine *m, double rivals) {
+    double alone = (t.bursts - t.linear) * m->burst + t.linear * m->linear_burst
+                   + t.bytes / m->bytes_per_cycle;
+    double shared = rivals * dram_cycles(t, m);
+    return t.transfers * m->setup + (alone > shared ? alone : shared);
+}
+
+/* Equation 7, at the reachable share of the peak rate, and what a core does in a step. */
 static double mac_cycles(const Layer *l, const Machine *m, int64_t filters, int64_t channels,
                          int64_t rows, int64_t columns) {
     int64_t units;
@@ -115,7 +118,7 @@ static double mac_cycles(const Layer *l, const Machine *m, int64_t filters, int6
         units = filters * ceil_div(channels, m->macs_per_cycle);
     else
         units = filters * channels * ceil_div(rows * columns * l->kernel, m->macs_per_cycle);
-    return units / m->efficiency + m->mac_setup;
+    return units / m->efficiency + m->mac_setup + m->step;
 }
 
 static Traffic in_transfer(const Layer *l, const Machine *m, int64_t channels, int64_t rows,
@@ -300,11 +303,9 @@ static double tle_cycles(const Layer *l, const Machine *m, const Slice *s, int s
                 }
             }
     }
-    if (l->residual)
-        add(&loads, stores, 1);
+    add(&loads, stores, 1 + l->residual);
     add(sum, loads, 1);
-    add(sum, stores, 1);
-    return engine_cycles(loads, m) + engine_cycles(stores, m) + macs;
+    return engine_cycles(loads, m, 1 + m->free_rivals * (s->row_slices * s->item_slices - 1)) + macs;
 }
 
 static double exact_time(const Layer *l, const Machine *m, const Slice *s, int schedule,

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from tvm_npu.codegen.plan.cost import step_cycles
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Schedule
+from tvm_npu.codegen.plan.traffic import FREE_RIVALS
 from tvm_npu.codegen.plan.tso import SPLITS, tle_slices
 from tvm_npu.sim.machine import Machine
 
@@ -49,7 +51,7 @@ class _Machine(ctypes.Structure):
         )),
         *((name, ctypes.c_double) for name in (
             "setup", "burst", "linear_burst", "bytes_per_cycle", "dram_burst",
-            "dram_bytes_per_cycle", "efficiency", "mac_setup",
+            "dram_bytes_per_cycle", "efficiency", "mac_setup", "step", "free_rivals",
         )),
     ]  # fmt: skip
 
@@ -129,7 +131,7 @@ def _machine(problem: ConvProblem, machine: Machine) -> _Machine:
         memories.mb2_bytes, memories.bias_bytes, dram.burst_bytes,
         machine.macs_per_cycle(problem.element_bytes), dme.setup_cycles, dme.burst_cycles,
         dme.linear_cycles, dme.bytes_per_cycle, dram.cas_cycles, dram.bytes_per_cycle,
-        mac.efficiency, mac.setup_cycles,
+        mac.efficiency, mac.setup_cycles, step_cycles(machine), FREE_RIVALS,
     )  # fmt: skip
 
 
