@@ -3,12 +3,12 @@
 `TsoPlanner` tries the three TLE splits (Algorithm 2), the three schedules and all tiles
 (Algorithm 3) and keeps the fastest by the paper's estimate (`tso_kernel`), which believes what
 Equations 3-9 say, not what a machine does: planner, cost model and machine are three things. With
-``by_volume`` the estimate counts bytes alone (TSO-noburst). As printed the equations choose what
-the paper reports: for InceptionV3's fifth convolution IN tiles of 14x4x73 with bursts and of
-16x11x20 without. Counting W tiles for every TLT that loads them, they do not.
+``by_volume`` the estimate leaves out CAS (TSO-noburst). So the equations choose what the paper
+reports: for InceptionV3's fifth convolution IN tiles of 14x4x73 with bursts and of 16x11x20
+without. Counting W tiles for every TLT that loads them, they do not.
 
-Ties: the first candidate in loop order (split, schedule, T_R, T_C, T_N) wins; the start of a step
-(T_SW) prefers few large tiles before that.
+Ties: the first candidate in loop order (split, schedule, T_R, T_C, T_N) wins; the starts of
+transfers and steps (T_SW) prefer few large tiles before that.
 """
 
 from __future__ import annotations
@@ -168,11 +168,11 @@ def kernel_slice(
 
 
 def kernel_rates(problem: ConvProblem, machine: Machine, by_volume: bool) -> kernel.Rates:
-    """Algorithm 4: CAS a burst, whatever the transfer; BW is the rate of an engine."""
-    counted = 0.0 if by_volume else 1.0
+    """Algorithm 4: CAS a burst, whatever the transfer, unless ``by_volume``; BW is the rate of an
+    engine."""
     return kernel.Rates(
-        transfer=machine.dme.setup_cycles * counted,
-        burst=machine.dram.cas_cycles * counted,
+        transfer=float(machine.dme.setup_cycles),
+        burst=0.0 if by_volume else float(machine.dram.cas_cycles),
         byte=1.0 / machine.dme.bytes_per_cycle,
         mac=1.0 / machine.mac.efficiency,
         step=float(machine.mac.setup_cycles),

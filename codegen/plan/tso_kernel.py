@@ -2,17 +2,16 @@
 
 The estimate is what the paper prints, not what a machine does; `cost` counts that. It takes
 
-- IS (Equation 3): IN and W tiles once a place and channel tile. W is one TLT's tile: that each TLT
-  of a TLE loads its own is left out.
-- OS and WS (Equations 4 and 5): a tile of a TLT counts for itself, IN tiles too (the factor
-  TLE_W / T_M), although one multicast serves the TLTs of a TLE.
-- OUT tiles once for every T_M filters, as in Equations 4 and 5.
+- IN tiles once a TLE, which is what a multicast does.
+- W tiles as often as Equation 3 has it, alpha_w = alpha_in: once a TLE, one TLT's tile. That each
+  TLT loads its own is left out, under WS (once a tile of filters) as well.
+- OUT tiles for every TLT: once for every T_M filters, Equations 4 and 5.
 - Every transfer after another: a setup, CAS a burst and bytes / BW (Algorithm 4), BW being what one
   engine moves; MACs of whole tiles (Equations 7 and 8) at the reachable rate; for each step (T_SW)
   the start of a MAC instruction.
 
 Tiles at the edges count as whole ones, but for the last channels: IN and W tiles bring no channel
-that is not there. TSO-noburst is the same sum with the rates of transfers and bursts at zero.
+that is not there. TSO-noburst is the same sum without CAS.
 
 Time and loops live in one module because numba's cache looks at this file alone.
 """
@@ -145,28 +144,27 @@ def multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c)
     places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
     tiles_n = ceil_div(layer.channels, tile_n)
     full, rest = layer.channels // tile_n, layer.channels % tile_n
-    steps = tiles_m * places * tiles_n
+    walks = tiles_m * places
+    steps = walks * tiles_n
 
     in_rows = min((tile_r - 1) * layer.stride_rows + layer.span_rows, layer.in_rows)
     in_columns = min((tile_c - 1) * layer.stride_columns + layer.span_columns, layer.in_columns)
     flat, width = _is_flat_in(layer), layer.in_columns
-    in_walks = tiles_m * places * (1 if schedule == IS else active)
     in_bursts = full * _map_bursts(tile_n, in_rows, in_columns, width, flat, size, burst)
     if rest:
         in_bursts += _map_bursts(rest, in_rows, in_columns, width, flat, size, burst)
-    w_walks = tiles_m * (1 if schedule == IS else active)
-    w_depth = layer.channels if schedule == WS else tile_n
-    if schedule != WS:
-        w_walks *= places
-    out_moves = active * tiles_m * places * (1 + layer.residual)
+    w_walks, w_depth = walks, tile_n
+    if schedule == WS:
+        w_walks, w_depth = tiles_m, layer.channels
+    out_moves = active * walks * (1 + layer.residual)
     out_bursts = _map_bursts(
         tile_m, tile_r, tile_c, layer.columns, _is_flat_out(layer), size, burst
     )
 
-    transfers = in_walks * tiles_n + w_walks * ceil_div(layer.channels, w_depth) + out_moves
-    bursts = in_walks * in_bursts + w_walks * _w_bursts(layer, rates, tile_m, w_depth)
+    transfers = walks * tiles_n + w_walks * ceil_div(layer.channels, w_depth) + out_moves
+    bursts = walks * in_bursts + w_walks * _w_bursts(layer, rates, tile_m, w_depth)
     bursts += out_moves * out_bursts
-    volume = in_walks * layer.channels * in_rows * in_columns
+    volume = walks * layer.channels * in_rows * in_columns
     volume += w_walks * tile_m * layer.channels * layer.kernel
     volume += out_moves * tile_m * tile_r * tile_c
     rate = rates.macs_per_cycle
@@ -174,7 +172,7 @@ def multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c)
         units = full * ceil_div(tile_n, rate) + ceil_div(rest, rate)
     else:
         units = layer.channels * ceil_div(tile_r * tile_c * layer.kernel, rate)
-    units *= tiles_m * places * tile_m
+    units *= walks * tile_m
     return _time(rates, transfers, bursts, volume * size, units, steps)
 
 
@@ -241,9 +239,8 @@ def _least_time(layer, rates, part, tile_m, tile_r, tile_c):
     places = ceil_div(part.rows, tile_r) * ceil_div(layer.columns, tile_c)
     in_rows = min((tile_r - 1) * layer.stride_rows + layer.span_rows, layer.in_rows)
     in_columns = min((tile_c - 1) * layer.stride_columns + layer.span_columns, layer.in_columns)
-    walks = active * ceil_div(per_tlt, tile_m) * places
-    volume = walks * layer.channels * in_rows * in_columns
-    volume += active * places * per_tlt * layer.channels * layer.kernel
+    volume = ceil_div(per_tlt, tile_m) * places * layer.channels * in_rows * in_columns
+    volume += places * per_tlt * layer.channels * layer.kernel
     volume += active * places * (1 + layer.residual) * per_tlt * tile_r * tile_c
     if layer.dense:
         units = ceil_div(layer.channels, rates.macs_per_cycle)

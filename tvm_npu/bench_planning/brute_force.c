@@ -135,15 +135,15 @@ static Traffic out_transfer(const Layer *l, const Machine *m, int64_t filters, i
 
 /* --- the paper's estimate: Equations 3-9 ---------------------------------------------------- */
 
-/* As printed: IS counts the IN and W tiles of one TLT (Equation 3), OS and WS those of every TLT
- * (4, 5); OUT tiles are counted for every TLT. CAS a burst whatever the transfer (Algorithm 4).
- * Only the channels are not rounded up to whole tiles. */
+/* IN and W tiles count once a TLE, as in Equation 3, OUT tiles for every TLT; TLTs that own whole
+ * groups share nothing. CAS a burst whatever the transfer (Algorithm 4). Only the channels are not
+ * rounded up to whole tiles. */
 static double estimate(const Layer *l, const Machine *m, const Slice *s, int schedule,
                        int64_t items_m, int64_t tile_n, int64_t tile_r, int64_t tile_c) {
     int64_t per_tlt = ceil_div(s->items_each, m->tlts), active = least(s->items_each, m->tlts);
     int64_t tiles_m = ceil_div(per_tlt, items_m);
     int64_t places = ceil_div(s->rows_each, tile_r) * ceil_div(l->columns, tile_c);
-    int64_t filters = items_m * s->item_filters, owners = schedule == IS ? 1 : active;
+    int64_t filters = items_m * s->item_filters, owners = s->grouped ? active : 1;
     int64_t in_rows = least((tile_r - 1) * l->stride_rows + l->span_rows, l->in_rows);
     int64_t in_columns = least((tile_c - 1) * l->stride_columns + l->span_columns, l->in_columns);
     int64_t full = s->channels / tile_n, rest = s->channels % tile_n, side, units = 0, steps = 0;
@@ -167,7 +167,7 @@ static double estimate(const Layer *l, const Machine *m, const Slice *s, int sch
     }
     if (schedule == WS)
         add(&all, weight_transfer(l, filters, s->channels, s->channels, m->burst_bytes),
-            active * tiles_m);
+            owners * tiles_m);
     add(&all, out_transfer(l, m, filters, tile_r, tile_c),
         active * tiles_m * places * (1 + l->residual));
     return (all.transfers * m->setup + all.bursts * m->dram_burst + all.bytes / m->bytes_per_cycle

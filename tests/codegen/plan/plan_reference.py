@@ -343,8 +343,8 @@ def fits(p, mach, mode, schedule, tile) -> bool:
 
 
 def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
-    """Equations 3-9 as printed, channel tile by channel tile: IS counts the IN and W tiles of one
-    TLT, OS and WS those of each; OUT tiles are counted for each."""
+    """Equations 3-9, channel tile by channel tile: IN and W tiles once a TLE, OUT tiles for every
+    TLT; TLTs that own whole groups share nothing."""
     tile_m, tile_n, tile_r, tile_c = tile
     grouped = mode == "grouped"
     filters_each, channels = p.filters // p.groups, p.channels // p.groups
@@ -355,7 +355,7 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
     tiles_m = ceil(per_tlt / (tile_m // filters_each if grouped else tile_m))
     places = ceil(tle_r / tile_r) * ceil(p.columns / tile_c)
     size, taps, rate = p.element_bytes, p.kernel[0] * p.kernel[1], 16 // p.element_bytes
-    owners = 1 if schedule == "IS" else tlts
+    owners = tlts if grouped else 1
 
     totals = {"transfers": 0, "bursts": 0, "elements": 0, "units": 0, "steps": 0}
 
@@ -387,7 +387,7 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
         totals["units"] += tiles_m * places * tile_m * one
         totals["steps"] += tiles_m * places
     if schedule == "WS":
-        move(tlts * tiles_m, [tile_m * channels * taps])
+        move(owners * tiles_m, [tile_m * channels * taps])
     if p.rows == p.columns == 1:
         out = [tile_m]
     elif tile_c == p.columns:
@@ -396,7 +396,7 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
         out = [tile_c] * tile_r * tile_m
     move(tlts * tiles_m * places * (2 if p.has_residual else 1), out)
     if by_volume:
-        totals["transfers"] = totals["bursts"] = 0
+        totals["bursts"] = 0
     # The order of the sum is the planner's, so that equal times tie in both.
     return (
         totals["transfers"] * mach.dme.setup_cycles
