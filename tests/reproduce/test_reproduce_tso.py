@@ -72,6 +72,7 @@ def test_lenet_through_two_columns(run: Run, tmp_path: Path) -> None:
         assert f"{cell['simulated_us']:,.0f}" in out
     assert cells[0]["simulated_us"] < cells[1]["simulated_us"]
     assert "LeNet" in out and "+16.1%" in out and "Spearman" in out
+    assert "12 layers of all cells" in out and "Pearson" in out
     drawing = plot.read_text()
     assert drawing.startswith("<?xml") and "</svg>" in drawing
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from statistics import StatisticsError, correlation, fmean
+from statistics import fmean
 
 from tvm_npu.bench_planning.study import LayerRow, Row
+from tvm_npu.reproduce.cells import Accuracy, accuracy_of
 
 BASE = ("nmp-4x8", "tso")
 """Machine and planner over which speed-ups are counted."""
@@ -83,25 +83,6 @@ def limits_of_speed_up(rows: Sequence[Row]) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Predicted against simulated time over layers: mean of abs(predicted / simulated - 1), and
-    Pearson's correlation of the two times (None for fewer than two different ones)."""
-
-    layers: int
-    mean_absolute_error: float
-    pearson: float | None
-
-
 def accuracy(layers: Sequence[LayerRow]) -> Accuracy:
     """Raises ValueError without layers."""
-    if not layers:
-        raise ValueError("accuracy needs at least one layer")
-    predicted = [layer.predicted_us for layer in layers]
-    simulated = [layer.simulated_us for layer in layers]
-    errors = [abs(p / s - 1) for p, s in zip(predicted, simulated, strict=True)]
-    try:
-        pearson = correlation(predicted, simulated)
-    except StatisticsError:
-        pearson = None
-    return Accuracy(len(layers), fmean(errors), pearson)
+    return accuracy_of([(layer.predicted_us, layer.simulated_us) for layer in layers])

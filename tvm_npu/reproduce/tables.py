@@ -8,8 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_npu.cli.tables import Column, make_table
-from tvm_npu.reproduce.cells import Cell, SpeedUp, models_of, speed_ups, summarize
-from tvm_npu.reproduce.measure import Breakdown
+from tvm_npu.reproduce.cells import (
+    Cell,
+    SpeedUp,
+    accuracy_of,
+    models_of,
+    speed_ups,
+    summarize,
+)
+from tvm_npu.reproduce.measure import Breakdown, LayerMeasurement
 from tvm_npu.reproduce.networks import Network
 from tvm_npu.reproduce.tso_published import BURST, MACHINE, NO_BURST, TITLES, TRANSFER_SHARE
 
@@ -18,7 +25,11 @@ Breakdowns = Mapping[tuple[str, str], Breakdown]
 
 
 def print_reproduction(
-    console: Console, networks: Sequence[Network], cells: Sequence[Cell], breakdowns: Breakdowns
+    console: Console,
+    networks: Sequence[Network],
+    cells: Sequence[Cell],
+    breakdowns: Breakdowns,
+    layers: Sequence[LayerMeasurement],
 ) -> None:
     """Everything that was measured, then what it amounts to."""
     _print(console, networks_table(networks, console.width))
@@ -27,7 +38,7 @@ def print_reproduction(
     if gains:
         _print(console, speed_ups_table(gains, console.width))
     _print(console, breakdown_table(breakdowns, console.width))
-    for line in summary_lines(cells):
+    for line in (*summary_lines(cells), accuracy_line(layers)):
         console.print(line, soft_wrap=True)
 
 
@@ -134,6 +145,16 @@ def summary_lines(cells: Sequence[Cell]) -> list[str]:
         f"{correlation(summary.rank_correlation_in_model)}",
         f"mean absolute error of predicted against simulated: {summary.mean_prediction_error:.1%}",
     ]
+
+
+def accuracy_line(layers: Sequence[LayerMeasurement]) -> str:
+    """Predicted against simulated, layer by layer, over all cells."""
+    found = accuracy_of([(one.predicted_cycles, one.cycles) for one in layers if one.cycles > 0])
+    pearson = "undefined" if found.pearson is None else f"{found.pearson:.4f}"
+    return (
+        f"the same by layer, {found.layers:,} layers of all cells: "
+        f"{found.mean_absolute_error:.1%}; Pearson correlation: {pearson}"
+    )
 
 
 def error_lines(cells: Sequence[Cell]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
@@ -14,7 +14,7 @@ from tvm_npu.cli.terminal import Steps, open_terminal
 from tvm_npu.reproduce.cells import Cell
 from tvm_npu.reproduce.drawing import FORMATS, check_plottable
 from tvm_npu.reproduce.errors import ReproductionError
-from tvm_npu.reproduce.measure import Breakdown, measure
+from tvm_npu.reproduce.measure import Breakdown, LayerMeasurement, measure
 from tvm_npu.reproduce.networks import Network, prepare
 from tvm_npu.reproduce.strategy import DENSE_PLANNER, ForConvolutions
 from tvm_npu.reproduce.tables import print_reproduction
@@ -74,29 +74,37 @@ def _column(name: str) -> Column:
     return column
 
 
-def reproduce(
-    models: Sequence[str], columns: Sequence[Column], steps: Steps
-) -> tuple[list[Network], list[Cell], dict[tuple[str, str], Breakdown]]:
-    """Networks, cells and breakdowns (by model and column head). Raises ReproductionError when a
-    value differs from the reference's."""
+@dataclass(frozen=True)
+class Reproduction:
+    """What was measured; breakdowns by model and column head, layers of all cells."""
+
+    networks: list[Network] = field(default_factory=list)
+    cells: list[Cell] = field(default_factory=list)
+    breakdowns: dict[tuple[str, str], Breakdown] = field(default_factory=dict)
+    layers: list[LayerMeasurement] = field(default_factory=list)
+
+
+def reproduce(models: Sequence[str], columns: Sequence[Column], steps: Steps) -> Reproduction:
+    """Raises ReproductionError when a value differs from the reference's."""
     machine = load_machine(MACHINE)
-    networks, cells, breakdowns = [], [], {}
+    found = Reproduction()
     steps.expect(len(models) * (1 + len(columns)))
     for model in models:
         steps.begin(f"{model}: quantizing")
         network = prepare(model, machine, PRECISION)
-        networks.append(network)
+        found.networks.append(network)
         steps.done()
         for column in columns:
             steps.begin(f"{model}: {column.head}")
             measured = measure(network, machine, ForConvolutions(column.planner))
             paper_us = published_us(model, column)
-            cells.append(
+            found.cells.append(
                 Cell(model, column.head, paper_us, measured.time_us, measured.predicted_us)
             )
-            breakdowns[model, column.head] = measured.breakdown
+            found.breakdowns[model, column.head] = measured.breakdown
+            found.layers.extend(measured.layers)
             steps.done()
-    return networks, cells, breakdowns
+    return found
 
 
 def run(options: argparse.Namespace) -> None:
@@ -110,13 +118,13 @@ def run(options: argparse.Namespace) -> None:
     models = [model for model in TITLES if model in options.models]
     columns = [column for column in COLUMNS if column in options.columns]
     with terminal.steps() as steps:
-        networks, cells, breakdowns = reproduce(models, columns, steps)
+        found = reproduce(models, columns, steps)
     if options.json is not None:
-        write_json(options.json, [asdict(cell) for cell in cells])
+        write_json(options.json, [asdict(cell) for cell in found.cells])
     if options.plot is not None:
         suffix = options.plot.suffix[1:].lower()
-        write_bytes(options.plot, plot(cells, breakdowns, suffix))
-    print_reproduction(terminal.out, networks, cells, breakdowns)
+        write_bytes(options.plot, plot(found.cells, found.breakdowns, suffix))
+    print_reproduction(terminal.out, found.networks, found.cells, found.breakdowns, found.layers)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
