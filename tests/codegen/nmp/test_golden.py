@@ -19,22 +19,28 @@ from tvm_npu.codegen.fixed import (
 )
 from tvm_npu.codegen.nmp import compile_fixed, generate
 from tvm_npu.codegen.nmp.annotate import annotated_code
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.machine import Machine, machine_from_dict
 
 MACHINE = small_machine(tles=2, tlts=2)
+DUAL = machine_from_dict(
+    {**MACHINE.model_dump(), "memories": {**MACHINE.model_dump()["memories"], "ports": 2}}
+)
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """A planner with one answer."""
+    """A planner with one answer; alone, the layer behind a convolution takes for ever."""
 
     answer: ConvPlan
     name: str = "given"
+    plans_windows: bool = True
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+        if problem.window is None and self.answer.prediction is not None:
+            return replace(self.answer, prediction=FOR_EVER)
         return self.answer
 
 
@@ -58,6 +64,24 @@ def conv(
     return fixed_graph(layer, shapes, 2)  # type: ignore[arg-type]
 
 
+def chain() -> FixedGraph:
+    """A convolution and a depthwise one behind it."""
+    first = conv(10, 7, 1, 9)
+    window = FixedConv(
+        "window", ("y",), "v", weight=np.ones((10, 1, 3, 3), np.int16),
+        bias=np.arange(10, dtype=np.int32), padding=(1, 1, 1, 1), groups=10, shift=3, low=0,
+        high=999,
+    )  # fmt: skip
+    return replace(
+        first,
+        layers=(*first.layers, window),
+        shapes={**first.shapes, "v": (10, 9, 9)},
+        outputs=("v",),
+        q_points={**first.q_points, "v": 8},
+    )
+
+
+NO_TIME, FOR_EVER = (Prediction(cycles, 0.0, 0.0, 0.0, 0, 0, 0) for cycles in (1.0, 1e9))
 PLAN = ConvPlan("multicast", "KS", 1, 2, "OS", 2, 3, 4, 4)
 POOL = FixedPool(
     "layer", ("x",), "y", kind="avg", kernel=(3, 3), stride=(2, 2), padding=(1, 1, 1, 1), shift=0,
@@ -76,6 +100,20 @@ CASES = {
         replace(PLAN, mode="grouped", tile_n=2, schedule="WS"),
     ),
     "dense": (conv(30, 200, 1, 0), replace(PLAN, tile_n=50, tile_m=5, tile_r=1, tile_c=1)),
+    "parts": (
+        conv(10, 7, 3, 9),
+        replace(PLAN, column_slices=2, filter_slices=1, tlt_rows=2, weights="tiles"),
+    ),
+    "ring": (
+        conv(10, 8, 1, 9),
+        replace(PLAN, ring_in=True, tile_r=3, tile_c=9, tile_n=8, keeps_in=True, linear_maps=True),
+    ),
+    "ring-weights": (
+        conv(10, 7, 3, 9),
+        replace(PLAN, row_slices=2, filter_slices=1, ring_weights=True, schedule="WS"),
+    ),
+    "two-buffers": (conv(10, 7, 3, 9, residual=True), replace(PLAN, buffers=2)),
+    "chain": (chain(), replace(PLAN, tile_r=2, tile_c=4, prediction=NO_TIME)),
     "max-pool": (
         fixed_graph(
             replace(POOL, kind="max", low=-32768, high=32767), {"x": (6, 9, 9), "y": (6, 5, 5)}, 2
@@ -106,12 +144,14 @@ CASES = {
 def test_listing_and_code(case: str, golden: Callable[[str, str], None]) -> None:
     fixed, plan = CASES[case]
     chosen = Fixed(plan) if plan is not None else "tso"
-    text = generate(fixed, MACHINE, chosen).listing()
-    program = compile_fixed(fixed, MACHINE, chosen)
+    machine = DUAL if plan is not None and plan.buffers == 2 else MACHINE
+    text = generate(fixed, machine, chosen).listing()
+    program = compile_fixed(fixed, machine, chosen)
     code = annotated_code(program)
     assert np.array_equal(assemble(code), program.code)
     inputs = random_tensors(fixed, 5)
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
     outputs, _ = simulate(program, inputs)
-    assert np.array_equal(outputs["y"], expected["y"][0])
+    for name in fixed.outputs:
+        assert np.array_equal(outputs[name], expected[name][0])
     golden(f"{case}.txt", f"{text}\n{code}")
