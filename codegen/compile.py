@@ -9,7 +9,7 @@ from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.nmp import compile_fixed
-from tvm_npu.codegen.plan import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, TileLimits
 from tvm_npu.codegen.program import Program
 from tvm_npu.codegen.quantize import quantize
 from tvm_npu.sim.machine import Machine, Precision
@@ -20,7 +20,7 @@ class CompileOptions:
     """What a user chooses; ``precision`` None takes the machine's default."""
 
     precision: Precision | None = None
-    planner: str = "tso"
+    planner: str = DEFAULT_PLANNER
     limits: TileLimits = NO_LIMITS
 
 

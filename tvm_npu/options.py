@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.plan import NO_LIMITS, TileLimits, planner_names
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, TileLimits, planner_names
 from tvm_npu.errors import TargetError
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import (
@@ -20,7 +20,6 @@ from tvm_npu.sim.machine import (
 )
 
 DEFAULT_MACHINE = "nmp-4x8"
-DEFAULT_PLANNER = "tso"
 
 
 @dataclass(frozen=True)

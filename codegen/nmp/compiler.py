@@ -35,7 +35,7 @@ from tvm_npu.codegen.nmp.planning import LayerPlanner, Plan, PlannedLayer, kind_
 from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.nmp.weights import arranged
 from tvm_npu.codegen.nmp.windows import elementwise, window
-from tvm_npu.codegen.plan import NO_LIMITS, Planner, TileLimits, planner
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.plan.window import (
     FlatPlan,
@@ -97,7 +97,7 @@ def choices(plan: Plan) -> dict[str, object]:
 def compile_fixed(
     fixed: FixedGraph,
     machine: Machine,
-    planner_name: str | Planner = "tso",
+    planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Program:
     """Compiles a fixed-point graph for a machine; the planner is one by name or one of the
@@ -114,7 +114,7 @@ def compile_fixed(
 def generate(
     fixed: FixedGraph,
     machine: Machine,
-    planner_name: str | Planner = "tso",
+    planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Generated:
     """Storage, plans and command trees of all layers."""

@@ -11,6 +11,7 @@ from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Sche
 from tvm_npu.sim.machine import Machine
 
 __all__ = [
+    "DEFAULT_PLANNER",
     "NO_LIMITS",
     "Planner",
     "TileLimits",
@@ -18,6 +19,9 @@ __all__ = [
     "planner",
     "planner_names",
 ]
+
+
+DEFAULT_PLANNER = "exact"
 
 
 class Planner(Protocol):

@@ -23,7 +23,6 @@ plan's time is the least up to a relative 1e-9, and never above TSO's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -31,6 +30,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tvm_npu.codegen.plan import exact_axes as axes
+from tvm_npu.codegen.plan import exact_bounds as bounds
 from tvm_npu.codegen.plan import exact_cost as cost
 from tvm_npu.codegen.plan import exact_kernel as kernel
 from tvm_npu.codegen.plan import exact_overlap as overlap
@@ -40,7 +41,7 @@ from tvm_npu.codegen.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.plan.exact_space import Facts, Space, space
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.codegen.plan.traffic import is_flat_in, is_flat_out
+from tvm_npu.codegen.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.tso import TsoPlanner
 from tvm_npu.sim.machine import Machine
 
@@ -48,7 +49,7 @@ Mode = Literal["multicast", "grouped"]
 _UNLIMITED = 1 << 40
 
 
-COMPILED = (tables, cost, overlap, kernel)
+COMPILED = (axes, tables, cost, bounds, overlap, kernel)
 """The modules that the search is compiled from."""
 
 
@@ -61,7 +62,7 @@ def _stamp() -> int:
     return int.from_bytes(digest.digest()[:4], "little")
 
 
-_bound_classes: Callable[..., Any] = kernel.bound_classes
+_bound_classes = bounds.make_bound_classes(_stamp())
 _open_classes = kernel.make_open_classes(_stamp())
 
 
@@ -113,7 +114,7 @@ def plan_with_proof(
         return first
     assert first.prediction is not None
     plan = first
-    best = first.prediction.cycles * (1 + kernel.SLACK)  # so that a tie is found as well
+    best = first.prediction.cycles * (1 + bounds.SLACK)  # so that a tie is found as well
     bound = first.prediction.cycles
     totals = [0, 0, 0]
     room, speeds = _room(machine, limits), _speeds(machine)
@@ -129,10 +130,10 @@ def plan_with_proof(
         cuts = space(facts, mode == "grouped")
         task = _task(problem, machine, mode, linear)
         layer = (task, room, speeds, *_tables(task, cuts, facts), cuts.families)
-        queue, bounds, classes, least = _bound_classes(*layer, best)
-        order = np.argsort(bounds, kind="stable")
+        queue, least_times, classes, least = _bound_classes(*layer, best)
+        order = np.argsort(least_times, kind="stable")
         bound = min(bound, least)
-        best, least, chosen, counts = _open_classes(*layer, queue[order], bounds[order], best)
+        best, least, chosen, counts = _open_classes(*layer, queue[order], least_times[order], best)
         bound = min(bound, least)
         counts[kernel.CLASSES] = classes
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
@@ -160,17 +161,17 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> ConvPlan
     return best
 
 
-def _tables(task: tables.Task, cuts: Space, facts: Facts) -> tuple[Any, ...]:
+def _tables(task: axes.Task, cuts: Space, facts: Facts) -> tuple[Any, ...]:
     wants_kinds = int(facts.ports > 1 and not task.grouped)
     return (
-        tables.axis_tables(task, 1, cuts.rows, wants_kinds),
-        tables.axis_tables(task, 0, cuts.columns, wants_kinds),
+        axes.axis_tables(task, 1, cuts.rows, wants_kinds),
+        axes.axis_tables(task, 0, cuts.columns, wants_kinds),
         tables.item_tables(task, cuts.items),
         tables.channel_tables(task, cuts.channels),
     )
 
 
-def _plan(task: tables.Task, mode: Mode, linear: bool, cuts: Space, chosen: Any) -> ConvPlan:
+def _plan(task: axes.Task, mode: Mode, linear: bool, cuts: Space, chosen: Any) -> ConvPlan:
     """What the search has chosen."""
     family = [int(value) for value in cuts.families[chosen[kernel.FAMILY]]]
     row_slices, column_slices, filter_slices = family[4:7]
@@ -209,10 +210,10 @@ def _split(spatial_slices: int, filter_slices: int) -> Split:
     return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
-def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> tables.Task:
+def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> axes.Task:
     is_grouped = mode == "grouped"
     alone = one_group(problem)
-    return tables.Task(
+    return axes.Task(
         grouped=int(is_grouped),
         repeats=1 if is_grouped else problem.groups,
         items=problem.groups if is_grouped else alone.filters,
@@ -239,9 +240,9 @@ def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> t
     )
 
 
-def _room(machine: Machine, limits: TileLimits) -> kernel.Room:
+def _room(machine: Machine, limits: TileLimits) -> bounds.Room:
     memories = machine.memories
-    return kernel.Room(
+    return bounds.Room(
         memories.mb0_bytes,
         memories.mb1_bytes,
         memories.mb2_bytes,
@@ -271,6 +272,7 @@ def _speeds(machine: Machine) -> cost.Speeds:
         mac=1.0 / machine.mac.efficiency,
         mac_step=float(machine.mac.setup_cycles + step_cycles(machine)),
         mac_end=float(machine.mac.setup_cycles),
+        free_rivals=FREE_RIVALS,
         shared=int(
             tles * dram.cas_cycles > min(dme.burst_cycles, dme.linear_cycles)
             or tles * dram_byte > byte

@@ -12,26 +12,28 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from tvm_npu.codegen.plan.exact_tables import (
-    DENSE,
+from tvm_npu.codegen.plan.exact_axes import (
     IN_EXTENT,
     IN_LINES,
-    IN_MERGED,
     IN_SINGLE,
     IN_TILES,
     IN_WHOLE,
+    OUT_EXTENT,
+    OUT_LINES,
+    OUT_SINGLE,
+    OUT_TILES,
+    OUT_WHOLE,
+    STEPS,
+)
+from tvm_npu.codegen.plan.exact_tables import (
+    DENSE,
+    IN_MERGED,
     LOADED,
     LOADS,
     MERGED,
     MOVES,
-    OUT_EXTENT,
-    OUT_LINES,
     OUT_MERGED,
-    OUT_SINGLE,
-    OUT_TILES,
-    OUT_WHOLE,
     PARTS,
-    STEPS,
     TURNS,
     W_BURSTS,
     W_FILTERS,
@@ -53,7 +55,8 @@ class Speeds(NamedTuple):
     """Cycles of the machine: a transfer, a burst of a 3-D one, a burst of a 1-D one, a byte, and
     what forwarding adds to a transfer, on the engine of a TLE; a burst and a byte of the DRAM; a
     byte of the ring; a MAC unit's work (the inverse of its efficiency), step and end of a tile.
-    ``shared`` and ``ringed``: whether the DRAM and the ring can take longer than every TLE does."""
+    ``free_rivals``: the share of the other engines that want the DRAM when one does; ``shared``
+    and ``ringed``: whether the DRAM and the ring can take longer than every TLE does."""
 
     transfer: float
     burst: float
@@ -66,6 +69,7 @@ class Speeds(NamedTuple):
     mac: float
     mac_step: float
     mac_end: float
+    free_rivals: float
     shared: int
     ringed: int
 

@@ -1,12 +1,9 @@
 """The search of `exact` in numba: branch and bound over cuts, classes of tiles, and tiles.
 
 A cut says who works on what, in which schedule, with which streams on the ring and how many
-buffers (`exact_cost.Cut`). A class of a cut is all (tile_r, tile_c) that make equally many turns
-over the rows and over the columns; a place is one (tile_r, tile_c).
-
-`bound_classes` bounds every class from the least of each count over its tiles. `open_classes`
-opens those that can hold something faster than what is known, the least bound first: each place
-is bounded from its own counts, then each tile_n with it, then each tile_m.
+buffers (`exact_cost.Cut`). `exact_bounds` bounds its classes of tiles. `open_classes` opens those
+that can hold something faster than what is known, the least bound first: each place, which is one
+(tile_r, tile_c), is bounded from its own counts, then each tile_n with it, then each tile_m.
 
 What is left out, because something in the space is at least as fast (one buffer):
   OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
@@ -25,6 +22,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from tvm_npu.codegen.plan.exact_axes import OUT_EXTENT, STEPS
+from tvm_npu.codegen.plan.exact_bounds import (
+    critical_of,
+    cut_of,
+    fill_bias,
+    fits,
+    least_time,
+    most_at,
+    most_items,
+)
 from tvm_npu.codegen.plan.exact_cost import (
     KEEPS_IN,
     OS,
@@ -32,14 +39,10 @@ from tvm_npu.codegen.plan.exact_cost import (
     P_TURNS,
     P_WINDOWS,
     PLACE_WIDTH,
-    WS,
-    Cut,
     ceil_div,
     channel_bursts,
     engine,
     fill_place,
-    least_finish,
-    least_windows,
     mac_time,
     tle_dma,
     windows,
@@ -50,30 +53,13 @@ from tvm_npu.codegen.plan.exact_overlap import (
     TILE_WIDTH,
     overlapped,
 )
-from tvm_npu.codegen.plan.exact_tables import BIAS_BYTES, OUT_EXTENT, STEPS, TURNS
-from tvm_npu.codegen.plan.traffic import FREE_RIVALS
-
-SLACK = 1e-9
-"""Relative allowance for rounding: sums in another order differ by far less."""
+from tvm_npu.codegen.plan.exact_tables import TURNS
 
 SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
 """What a search has chosen; tile_m counts items."""
 CLASSES, OPENED, EVALUATED = range(3)
 SPOT = 8
 """Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
-
-
-class Room(NamedTuple):
-    """Scratchpads in bytes and tile limits."""
-
-    mb0: int
-    mb1: int
-    mb2: int
-    bias: int
-    tile_m: int
-    tile_n: int
-    tile_r: int
-    tile_c: int
 
 
 class Scratch(NamedTuple):
@@ -90,195 +76,6 @@ class Scratch(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _cut_of(family):
-    sharing = family[4] * family[5] * family[6]
-    rivals = float(sharing)
-    if not (family[10] or family[11]):
-        rivals = 1.0 + FREE_RIVALS * (sharing - 1)
-    return Cut(
-        family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
-        family[8], family[9], family[10], family[11], family[12], family[13], family[14],
-        rivals,
-    )  # fmt: skip
-
-
-@njit(cache=True, error_model="numpy")
-def _most_items(task, room, cut, most_m, tile_n, longest, turns):
-    """Items of a tile of ``tile_n`` channels that MB1 holds, at most ``most_m``."""
-    depth = task.channels if cut.flow == WS else tile_n
-    each = task.item_filters * depth * task.kernel * task.element_bytes
-    once = room.mb1 // each
-    if cut.buffers == 1:
-        return min(most_m, once)
-    if once >= longest and depth == task.channels and (cut.flow == WS or turns == 1):
-        return most_m
-    return min(most_m, once // 2)
-
-
-@njit(cache=True, error_model="numpy")
-def _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
-    """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
-    either where nothing fits or nothing is to be searched."""
-    size = task.element_bytes
-    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
-    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
-    in_area = in_rows * in_columns * size
-    out_area = tile_r * tile_c * task.item_filters * size
-    copies = 2 if cut.buffers == 2 and turns > 1 else 1
-    most_m = min(longest, room.tile_m // task.item_filters)
-    most_m = min(most_m, room.mb2 // (out_area * copies))
-    most_n = min(task.channels, room.tile_n)
-    if task.residual:
-        beside = 0
-        if cut.flow == KEEPS_IN:
-            beside = copies * task.channels * in_area
-        elif cut.buffers == 2:
-            beside = copies * in_area
-        most_m = min(most_m, max(0, room.mb0 - beside) // out_area)
-    if task.grouped:
-        most_m = min(most_m, room.mb0 // (task.channels * in_area))
-    else:
-        most_n = min(most_n, room.mb0 // (in_area * copies))
-    if cut.flow == OS:
-        if cut.buffers == 1:
-            most_n = min(most_n, task.channels - 1)
-        most_m = _most_items(task, room, cut, most_m, 1, longest, turns)
-        if most_m <= ws_m:
-            most_m = 0
-    else:
-        most_m = _most_items(task, room, cut, most_m, task.channels, longest, turns)
-    if (cut.flow == KEEPS_IN or task.grouped) and most_n < task.channels:
-        most_n = 0
-    return most_m, most_n
-
-
-@njit(cache=True, error_model="numpy")
-def _fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
-    """Whether a tile fits, with all copies and neighbours that it needs."""
-    size = task.element_bytes
-    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
-    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
-    n_turns = ceil_div(task.channels, tile_n)
-    in_bytes = tile_n * in_rows * in_columns * size
-    if task.grouped:
-        in_bytes *= tile_m
-    filters = tile_m * task.item_filters
-    depth = task.channels if cut.flow == WS else tile_n
-    w_bytes = filters * depth * task.kernel * size
-    out_bytes = filters * tile_r * tile_c * size
-    in_copies, w_copies, out_copies = 1, 1, 1
-    if cut.buffers == 2:
-        if turns * n_turns * (1 if cut.flow == KEEPS_IN else m_turns) > 1:
-            in_copies = 2
-        if m_turns * (1 if cut.flow == WS else turns * n_turns) > 1:
-            w_copies = 2
-        if turns * m_turns > 1:
-            out_copies = 2
-    in_all = in_copies * in_bytes
-    if in_all > room.mb0 or w_copies * w_bytes > room.mb1 or out_copies * out_bytes > room.mb2:
-        return False
-    if task.residual:
-        if cut.buffers == 2 or cut.flow == KEEPS_IN:
-            return in_all + out_bytes <= room.mb0
-        return out_bytes <= room.mb0
-    return True
-
-
-@njit(cache=True, error_model="numpy")
-def _bound(task, speeds, cut, place, item, part, count, longest, bias):
-    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
-    bursts, bytes)."""
-    dma, _, _ = tle_dma(
-        task, speeds, cut, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
-    )
-    macs = mac_time(task, speeds, place, item, part, longest)
-    time = dma + macs
-    if cut.buffers == 2:
-        macs += least_finish(task, speeds, place, item, longest)
-        time = max(dma, macs + engine(speeds, cut, bias[0], 0, bias[1], bias[2]))
-    return time * task.repeats * (1.0 - SLACK)
-
-
-@njit(cache=True, error_model="numpy")
-def _fill_bias(cut, own_rows, own_columns, table, bias):
-    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
-    parts = min(cut.row_parts, int(own_rows)) * min(cut.column_parts, int(own_columns))
-    for index in range(3):
-        bias[index] = parts * table[index]
-
-
-@njit(cache=True, error_model="numpy")
-def _critical(cut):
-    """Row and column slice of a TLE in the middle of the map: nothing of its IFM is clipped."""
-    return int(cut.row_slices > 2), int(cut.column_slices > 2)
-
-
-@njit(cache=True, error_model="numpy")
-def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
-    """(families and classes that may hold a plan of less than ``best`` cycles, their bounds, how
-    many classes there are, the least bound of the others)."""
-    queue = np.zeros((4096, 3), np.int64)
-    bounds = np.zeros(4096)
-    bias = np.zeros(3)
-    place = np.zeros(PLACE_WIDTH)
-    waiting, classes, least_bound = 0, 0, np.inf
-    for number in range(families.shape[0]):
-        cut = _cut_of(families[number])
-        if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
-            continue
-        longest, count = items.longest[cut.items], items.count[cut.items, 0]
-        if longest * task.item_filters * BIAS_BYTES > room.bias:
-            continue
-        i, j = _critical(cut)
-        position = i * cut.column_slices + j if cut.ring_weights else 0
-        item_begin = items.begin[cut.items, 0, position]
-        part_begin = channels.begin[cut.channels, 0]
-        ws_m = 0
-        if cut.buffers == 1:
-            ws_m = _most_items(task, room, cut, longest, task.channels, longest, 1)
-        for a in range(rows.classes[cut.rows]):
-            tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
-            if tile_r > room.tile_r:
-                continue
-            row_class = rows.class_begin[cut.rows, i] + a
-            all_rows = rows.least[row_class, OUT_EXTENT]
-            own_rows = ceil_div(int(all_rows), cut.row_parts)
-            for b in range(columns.classes[cut.columns]):
-                tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
-                if tile_c > room.tile_c:
-                    continue
-                turns = ceil_div(rows.longest[cut.rows], tile_r)
-                turns *= ceil_div(columns.longest[cut.columns], tile_c)
-                most_m, most_n = _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
-                if most_m == 0 or most_n == 0:
-                    continue
-                classes += 1
-                column_class = columns.class_begin[cut.columns, j] + b
-                all_columns = columns.least[column_class, OUT_EXTENT]
-                own_columns = ceil_div(int(all_columns), cut.column_parts)
-                fill_place(rows.least, row_class, columns.least, column_class, place)
-                place[P_LARGEST] = own_rows * own_columns
-                place[P_WINDOWS] = least_windows(
-                    own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
-                )
-                _fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
-                bound = _bound(
-                    task, speeds, cut, place, items.lowest[item_begin + most_m],
-                    channels.lowest[part_begin + most_n], count, longest, bias,
-                )  # fmt: skip
-                if bound >= best:
-                    least_bound = min(least_bound, bound)
-                    continue
-                if waiting == queue.shape[0]:
-                    queue = np.concatenate((queue, queue))
-                    bounds = np.concatenate((bounds, bounds))
-                queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
-                bounds[waiting] = bound
-                waiting += 1
-    return queue[:waiting], bounds[:waiting], classes, least_bound
-
-
-@njit(cache=True, error_model="numpy")
 def _tile_time(
     task, speeds, cut, scratch, row_kinds, column_kinds, item_table, item_begins, item_counts,
     longest, part_table, part_begins, tile_m, tile_n, best,
@@ -292,7 +89,9 @@ def _tile_time(
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
     sharing = cut.row_slices * cut.column_slices if cut.ring_weights else 1
-    wants_all = speeds.shared or speeds.ringed or cut.buffers == 2
+    # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
+    is_shared = speeds.shared and not (cut.ring_in or cut.ring_weights)
+    wants_all = is_shared or speeds.ringed or cut.buffers == 2
     slowest, dram, ring = 0.0, 0.0, 0.0
     for item_slice in range(cut.item_slices if wants_all else 1):
         kind = int(item_slice == cut.item_slices - 1 and item_counts[1] > 0)
@@ -363,20 +162,20 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                 break
             counts[OPENED] += 1
             number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
-            cut = _cut_of(families[number])
+            cut = cut_of(speeds, families[number])
             longest, item_counts = items.longest[cut.items], items.count[cut.items]
             item_begins, part_begins = items.begin[cut.items], channels.begin[cut.channels]
             kept_m = items.kept[items.kept_begin[cut.items] : items.kept_begin[cut.items + 1]]
             kept_n = channels.kept[
                 channels.kept_begin[cut.channels] : channels.kept_begin[cut.channels + 1]
             ]
-            i, j = _critical(cut)
+            i, j = critical_of(cut)
             critical = i * cut.column_slices + j
             item_begin = item_begins[0, critical if cut.ring_weights else 0]
             part_begin = part_begins[0]
             ws_m = 0
             if cut.buffers == 1:
-                ws_m = _most_items(task, room, cut, longest, task.channels, longest, 1)
+                ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
                 ws_m = min(ws_m, room.tile_m // task.item_filters)
             tries_all = cut.flow == OS or cut.buffers == 2
             row_class = rows.class_begin[cut.rows, 0] + a
@@ -392,7 +191,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                     row_turns = ceil_div(rows.longest[cut.rows], tile_r)
                     column_turns = ceil_div(columns.longest[cut.columns], tile_c)
                     turns = row_turns * column_turns
-                    most_m, most_n = _most(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                    most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
                     if most_m == 0 or most_n == 0:
                         break
                     # First the critical TLE, for a bound, then the others.
@@ -412,7 +211,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                             task.macs_per_cycle,
                         )  # fmt: skip
                         for kind in range(2):
-                            _fill_bias(
+                            fill_bias(
                                 cut, all_rows, all_columns, items.bias[cut.items, kind],
                                 scratch.biases[index, kind],
                             )  # fmt: skip
@@ -423,7 +222,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                         if cut.ring_weights:
                             spot[3], spot[7] = row_turns, column_turns
                         if turn == 0:
-                            bound = _bound(
+                            bound = least_time(
                                 task, speeds, cut, place, items.lowest[item_begin + most_m],
                                 channels.lowest[part_begin + most_n], item_counts[0], longest,
                                 scratch.biases[critical, 0],
@@ -442,7 +241,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                             if tile_n > most_n:
                                 continue
                         part = channels.table[part_begin + tile_n]
-                        bound = _bound(
+                        bound = least_time(
                             task, speeds, cut, place, items.lowest[item_begin + most_m],
                             channels.lowest[part_begin + tile_n], item_counts[0], longest,
                             scratch.biases[critical, 0],
@@ -450,10 +249,10 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                         if bound >= best:
                             least_bound = min(least_bound, bound)
                             break
-                        top_m = _most_items(task, room, cut, most_m, tile_n, longest, turns)
+                        top_m = most_items(task, room, cut, most_m, tile_n, longest, turns)
                         bottom_m = 1 if cut.flow != OS else ws_m + 1
                         if top_m >= bottom_m:
-                            bound = _bound(
+                            bound = least_time(
                                 task, speeds, cut, place, items.lowest[item_begin + top_m], part,
                                 item_counts[0], longest, scratch.biases[critical, 0],
                             )  # fmt: skip
@@ -467,7 +266,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                                 continue
                             if tile_m < bottom_m:
                                 break
-                            bound = _bound(
+                            bound = least_time(
                                 task, speeds, cut, place, items.lowest[item_begin + tile_m], part,
                                 item_counts[0], longest, scratch.biases[critical, 0],
                             )  # fmt: skip
@@ -475,7 +274,7 @@ def make_open_classes(stamp: int) -> Callable[..., Any]:
                                 least_bound = min(least_bound, bound)
                                 break
                             m_turns = ceil_div(longest, tile_m)
-                            if not _fits(
+                            if not fits(
                                 task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns
                             ):
                                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from tvm_npu.codegen.plan.exact_axes import FIRST, STEPS
 from tvm_npu.codegen.plan.exact_cost import (
     KEEPS_IN,
     P_IN,
@@ -23,7 +24,6 @@ from tvm_npu.codegen.plan.exact_cost import (
     own_run,
     turn_weights,
 )
-from tvm_npu.codegen.plan.exact_tables import FIRST, STEPS
 
 LOAD, LAST_LOAD, MAC, LAST_MAC, STORE = range(5)
 TILE_WIDTH = 5
