@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan.check import check_plan
-from tvm_npu.codegen.plan.cost import mac_cycles, predict, window_cycles
+from tvm_npu.codegen.plan.cost import predict
 from tvm_npu.codegen.plan.limits import TileLimits
+from tvm_npu.codegen.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.plan.problem import (
     ConvPlan,
     ConvProblem,
@@ -22,6 +23,7 @@ from tvm_npu.codegen.plan.problem import (
     Split,
     Window,
 )
+from tvm_npu.codegen.plan.traffic import chip_transfer
 from tvm_npu.sim.machine import Machine
 
 PREDICTED = 8
@@ -212,6 +214,9 @@ def _estimate(problem: ConvProblem, machine: Machine, plan: ConvPlan, cut: _Cut)
     tlts = cut.row_parts * cut.filter_parts
     total += cycles(plan.tile_m, out, plan.tile_c >= window.columns) * tlts * places * turns
     mac = steps * mac_cycles(problem, plan.tile_m, plan.tile_n, *middle, machine)
-    mac += window_cycles(problem, tlts, plan.tile_m, plan.tile_r, plan.tile_c, machine)
+    mac += finish_cycles(problem, plan.tile_m, *middle, machine)
+    mac += window_cycles(problem, plan.tile_m, plan.tile_r, plan.tile_c, machine)
+    forward = chip_transfer(plan.tile_m * middle[0] * middle[1], size).engine_cycles(machine)
+    total += forward * tlts * places * turns
     mac *= places * turns
     return max(total, mac) if plan.buffers == 2 else total + mac

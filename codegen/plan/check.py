@@ -110,6 +110,8 @@ def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> No
         ports = machine.memories.ports
         _require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
     _check_ring(problem, plan, machine)
+    if problem.window is not None:
+        _check_window(problem, plan, machine)
 
 
 _COUNTS = (
@@ -145,6 +147,34 @@ def _check_split(plan: ConvPlan) -> None:
         _require(plan.column_slices == 1, "column_slices under KS", plan.column_slices, "1")
     if plan.split == "OFM":
         _require(plan.filter_slices == 1, "filter_slices under OFM", plan.filter_slices, "1")
+
+
+def _check_window(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
+    """What may stand in front of a window, and that every window touches the OFM."""
+    for what, value, limit in (
+        ("mode with a window", plan.mode, "multicast"),
+        ("groups with a window", problem.groups, 1),
+        ("a residual with a window", problem.has_residual, False),
+        ("is_dense with a window", problem.is_dense, False),
+    ):
+        _require(value == limit, what, value, limit)
+    _require(machine.ring is not None, f"ring of {machine.name}", None, "there for a window")
+    for axis, count in ((0, problem.out_rows), (1, problem.out_columns)):
+        for at in (0, count - 1):
+            begin, end = _middle(problem, axis, (at, at + 1))
+            what = f"OFM {('rows', 'columns')[axis]} under window {at}"
+            _require(begin < end, what, (begin, end), "at least one")
+
+
+def _middle(problem: ConvProblem, axis: int, stored: Interval) -> Interval:
+    """The rows (axis 0) or columns (1) of the convolution's OFM that what is stored needs."""
+    window = problem.window
+    if window is None:
+        return stored
+    low = stored[0] * window.stride[axis] - window.padding[axis]
+    last = (stored[1] - 1) * window.stride[axis] - window.padding[axis]
+    total = (problem.rows, problem.columns)[axis]
+    return max(low, 0), min(last + window.kernel[axis], total)
 
 
 def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
@@ -271,7 +301,8 @@ def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
 
 
 def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
-    """Every OUT element has one owner, which adds all its products once."""
+    """Every OUT element has one owner, which adds all its products once. (Under a window behind,
+    owners of OUT elements whose windows overlap compute what these share each for itself.)"""
     what = "groups" if plan.mode == "grouped" else "filters"
     tile_items = plan.tile_m // deal.item_filters
     for name, slices, total, tile in (
@@ -296,7 +327,7 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
         for parts in slices:
             for part in parts:
-                _check_windows(problem, axis, _cut(part, tile))
+                _check_kernels(problem, axis, _cut(part, tile))
     if plan.ring_in:
         _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
     if plan.ring_weights:
@@ -320,11 +351,12 @@ def _check_runs(what: str, extent: int, rotations: Iterable[tuple[int, int]]) ->
         _require_partition(f"{what} over TLEs", parts, (0, extent))
 
 
-def _check_windows(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:
+def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:
     """The IN tile under each OUT tile holds the positions of all its windows, to the last."""
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     extent_of = (problem.in_tile_rows, problem.in_tile_columns)[axis]
-    for begin, end in tiles:
+    for tile in tiles:
+        begin, end = _middle(problem, axis, tile)
         first = begin * stride - problem.padding[axis]
         last = (end - 1) * stride - problem.padding[axis]
         last += (problem.kernel[axis] - 1) * dilation
@@ -344,11 +376,11 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _D
     filters = _longest_tile(deal.items, tile_items) * deal.item_filters
     rows = _longest_tile(deal.rows, plan.tile_r)
     columns = _longest_tile(deal.columns, plan.tile_c)
+    box = problem.middle_tile(rows, columns)
+    middle = min(box[0], problem.rows), min(box[1], problem.columns)
     depth = _longest(_cut((0, channels), plan.tile_n))
     in_channels = filters // deal.item_filters * channels if plan.mode == "grouped" else depth
     w_channels = channels if plan.schedule == "WS" else depth
-    box = problem.middle_tile(rows, columns)
-    middle = min(box[0], problem.rows), min(box[1], problem.columns)
     in_area = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1])
     taps = problem.kernel[0] * problem.kernel[1]
     size = problem.element_bytes
@@ -367,23 +399,25 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _D
     need("OUT", "MB2", copies["OUT"], out_bytes, memories.mb2_bytes)
     biases = deal.most_items * deal.item_filters * BIAS_BYTES
     needs.append(("biases of one TLT, bytes", biases, memories.bias_bytes))
+    window = problem.window
+    if window is not None:
+        middle_bytes = filters * middle[0] * middle[1] * size
+        out = copies["OUT"] * out_bytes + middle_bytes
+        needs.append(("OUT and OFM tiles in MB2, bytes", out, memories.mb2_bytes))
+        stays = plan.buffers == 2 or plan.keeps_in
+        moved = (copies["IN"] * in_bytes if stays else 0) + filters * box[0] * box[1] * size
+        needs.append(("OFM tile under a window in MB0, bytes", moved, memories.mb0_bytes))
+    if window is not None and window.has_weights:
+        kernels = deal.most_items * window.kernel[0] * window.kernel[1] * size
+        both = copies["W"] * weight_bytes + kernels
+        needs.append(("W tiles and kernels of the window in MB1, bytes", both, memories.mb1_bytes))
+        needs.append(("biases of both layers, bytes", 2 * biases, memories.bias_bytes))
     if problem.has_residual:
         if plan.buffers == 2 or plan.keeps_in:  # it comes while IN must stay
             what, beside = "IN and residual tiles in MB0, bytes", copies["IN"] * in_bytes
         else:
             what, beside = "residual tile in MB0, bytes", 0
         needs.append((what, beside + out_bytes, memories.mb0_bytes))
-    if problem.window is not None:
-        kept = copies["IN"] * in_bytes if plan.buffers == 2 or plan.keeps_in else 0
-        box_bytes = filters * box[0] * box[1] * size
-        needs.append(("window's box in MB0, bytes", kept + box_bytes, memories.mb0_bytes))
-        both = copies["OUT"] * out_bytes + filters * middle[0] * middle[1] * size
-        needs.append(("OFM and OUT tiles in MB2, bytes", both, memories.mb2_bytes))
-        if problem.window.has_weights:
-            kernel = problem.window.kernel[0] * problem.window.kernel[1]
-            both = copies["W"] * weight_bytes + deal.most_items * kernel * size
-            needs.append(("W tile and depthwise kernels in MB1, bytes", both, memories.mb1_bytes))
-            needs.append(("biases of both layers, bytes", 2 * biases, memories.bias_bytes))
     for what, needed, available in needs:
         _require(needed <= available, what, needed, f"at most {available}")
 

@@ -68,16 +68,6 @@ class ConvProblem:
         kernel, stride = self.window.kernel, self.window.stride
         return (rows - 1) * stride[0] + kernel[0], (columns - 1) * stride[1] + kernel[1]
 
-    def out_axis(self, axis: int) -> tuple[int, int, int]:
-        """(stride, padding, span) in the IFM of what is stored, along rows (0) or columns (1):
-        those of the convolution and of the window behind it together."""
-        stride, padding = self.stride[axis], self.padding[axis]
-        span = (self.kernel[axis] - 1) * self.dilation[axis] + 1
-        if self.window is None:
-            return stride, padding, span
-        span += (self.window.kernel[axis] - 1) * stride
-        return stride * self.window.stride[axis], padding + self.window.padding[axis] * stride, span
-
     def in_tile_rows(self, tile_rows: int) -> int:
         """Equation 1: IFM rows that ``tile_rows`` OFM rows need, dilation included."""
         return (tile_rows - 1) * self.stride[0] + (self.kernel[0] - 1) * self.dilation[0] + 1

@@ -35,7 +35,7 @@ FREE_RIVALS = 0.75
 class Traffic:
     """Transfers between DRAM and scratchpads: how many, their bursts and their bytes; how many of
     the bursts belong to 1-D transfers; how many of the transfers, and of their bytes, go to other
-    TLEs as well."""
+    TLEs as well. ``chip_bytes`` are of transfers that stay on a TLE's ring."""
 
     transfers: int = 0
     bursts: int = 0
@@ -43,6 +43,7 @@ class Traffic:
     forwards: int = 0
     ring_bytes: int = 0
     linear_bursts: int = 0
+    chip_bytes: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(
@@ -52,6 +53,7 @@ class Traffic:
             self.forwards + other.forwards,
             self.ring_bytes + other.ring_bytes,
             self.linear_bursts + other.linear_bursts,
+            self.chip_bytes + other.chip_bytes,
         )
 
     def __mul__(self, times: int) -> Traffic:
@@ -62,6 +64,7 @@ class Traffic:
             self.forwards * times,
             self.ring_bytes * times,
             self.linear_bursts * times,
+            self.chip_bytes * times,
         )
 
     def forwarded(self) -> Traffic:
@@ -79,8 +82,9 @@ class Traffic:
         )
         cycles = self.transfers * dme.setup_cycles
         cycles += max(alone, rivals * self.dram_cycles(machine))
-        if self.forwards and machine.ring is not None:
+        if machine.ring is not None:
             cycles += self.forwards * machine.ring.hop_cycles * (machine.cores.tles - 1)
+            cycles += self.chip_bytes / machine.ring.bytes_per_cycle
         return cycles
 
     def dram_cycles(self, machine: Machine) -> float:
@@ -140,10 +144,10 @@ def flat_transfer(elements: int, element_bytes: int, burst_bytes: int) -> Traffi
 
 
 def is_flat_in(problem: ConvProblem) -> bool:
-    """IN tiles are vectors over the channels: a 1x1 IFM under one 1x1 window."""
-    window = problem.in_tile_rows(1) * problem.in_tile_columns(1)
-    is_point = problem.in_rows * problem.in_columns * window == 1
-    return is_flat_out(problem) and is_point and problem.window is None
+    """IN tiles are vectors over the channels: a 1x1 IFM under one 1x1 kernel."""
+    span = problem.in_tile_rows(1) * problem.in_tile_columns(1)
+    extent = problem.in_rows * problem.in_columns * problem.rows * problem.columns
+    return extent * span == 1
 
 
 def is_flat_out(problem: ConvProblem) -> bool:
@@ -210,3 +214,8 @@ def out_transfer(
     return map_transfer(
         filters, rows, columns, problem.out_columns, problem.element_bytes, burst_bytes
     )
+
+
+def chip_transfer(elements: int, element_bytes: int) -> Traffic:
+    """One transfer from MB2 to MB0 of a TLT."""
+    return Traffic(1, chip_bytes=elements * element_bytes) if elements else NO_TRAFFIC

@@ -13,14 +13,24 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
 from tvm_npu.sim.machine import Machine
 
-Tile = tuple[int, int]
-"""Along one axis: OFM extent, IFM extent inside the tensor."""
+
+class Tile(NamedTuple):
+    """Along one axis: what is stored of it, what the convolution computes for that (the same
+    without a window behind it), and the IFM extent inside the tensor."""
+
+    out: int = 0
+    middle: int = 0
+    real: int = 0
+
+
+NO_TILE = Tile()
 PlaceTurns = tuple[tuple[tuple[Tile, ...], int], ...]
-"""(the parts' tiles, how many such turns); (0, 0) is a part without a tile."""
+"""(the parts' tiles, how many such turns); `NO_TILE` is a part without one."""
 ItemTurns = tuple[tuple[tuple[int, ...], int], ...]
 """(the parts' numbers of items, how many such turns)."""
 
@@ -66,24 +76,35 @@ def place_turns(
     tile: int,
     least_turns: int = 0,
 ) -> PlaceTurns:
-    """Turns over the OFM rows (``axis`` 0) or columns (1) of ``run`` = (begin, count)."""
+    """Turns over the rows (``axis`` 0) or columns (1) of ``run`` = (begin, count) of what is
+    stored."""
     begin, count = run
-    stride, padding, span = problem.out_axis(axis)
-    in_extent = (problem.in_rows, problem.in_columns)[axis]
     runs = [share(count, parts, part) for part in range(parts)]
     kinds: Counter[tuple[Tile, ...]] = Counter()
     for turn in range(max(-(-runs[0][1] // tile), least_turns)):
         tiles = []
         for first, own in runs:
             extent = min(tile, own - turn * tile)
-            if extent <= 0:
-                tiles.append((0, 0))
-                continue
-            low = (begin + first + turn * tile) * stride - padding
-            high = low + (extent - 1) * stride + span
-            tiles.append((extent, max(0, min(high, in_extent) - max(low, 0))))
+            tiles.append(tile_at(problem, axis, begin + first + turn * tile, max(0, extent)))
         kinds[tuple(tiles)] += 1
     return tuple(kinds.items())
+
+
+def tile_at(problem: ConvProblem, axis: int, first: int, extent: int) -> Tile:
+    """The tile of ``extent`` stored rows (``axis`` 0) or columns (1) from ``first`` on."""
+    if extent == 0:
+        return NO_TILE
+    window = problem.window
+    begin, end = first, first + extent
+    if window is not None:
+        low = first * window.stride[axis] - window.padding[axis]
+        high = low + (extent - 1) * window.stride[axis] + window.kernel[axis]
+        begin, end = max(low, 0), min(high, (problem.rows, problem.columns)[axis])
+    span = (problem.kernel[axis] - 1) * problem.dilation[axis] + 1
+    low = begin * problem.stride[axis] - problem.padding[axis]
+    high = low + (end - begin - 1) * problem.stride[axis] + span
+    in_extent = (problem.in_rows, problem.in_columns)[axis]
+    return Tile(extent, end - begin, max(0, min(high, in_extent) - max(low, 0)))
 
 
 def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemTurns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 from plan_reference import dram_cycles, engine_cycles
 
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.sim.machine import Machine
 
 
@@ -65,8 +65,10 @@ class Step:
     weights: Transfers = field(default_factory=Transfers)
     outputs: Transfers = field(default_factory=Transfers)
     residuals: Transfers = field(default_factory=Transfers)
+    on_chip: list[int] = field(default_factory=list)
     mac_cycles: float = 0.0
     finish_cycles: float = 0.0
+    window_cycles: float = 0.0
 
     def load_cycles(self, mach: Machine, rivals: float) -> float:
         loads = (self.inputs, self.weights, self.residuals)
@@ -93,11 +95,22 @@ class Walked:
         return result
 
     def dma_cycles(self, mach: Machine, rivals: float) -> float:
-        return self.total("inputs", "weights", "outputs").engine_cycles(mach, rivals)
+        moved = self.total("inputs", "weights", "outputs")
+        return moved.engine_cycles(mach, rivals) + self.chip_cycles(mach)
 
     @property
     def mac_cycles(self) -> float:
-        return sum(step.mac_cycles for step in self.steps)
+        """With the ends of tiles where a window is behind them."""
+        total = sum(step.mac_cycles for step in self.steps)
+        return total + sum(s.finish_cycles + s.window_cycles for s in self.steps if s.on_chip)
+
+    def chip_cycles(self, mach: Machine) -> float:
+        """Transfers from MB2 to MB0."""
+        sizes = [size for step in self.steps for size in step.on_chip]
+        if not sizes:
+            return 0.0
+        assert mach.ring is not None
+        return len(sizes) * mach.dme.setup_cycles + sum(sizes) / mach.ring.bytes_per_cycle
 
     def serial_cycles(self, mach: Machine) -> float:
         return self.dma_cycles(mach, self.rivals) + self.mac_cycles
@@ -159,8 +172,8 @@ class Tle:
         spatial, self.filter_slice = divmod(tle, plan.filter_slices)
         self.place = spatial
         row_slice, column_slice = divmod(spatial, plan.column_slices)
-        rows = _slices(p.rows, plan.row_slices)
-        columns = _slices(p.columns, plan.column_slices)
+        rows = _slices(p.out_rows, plan.row_slices)
+        columns = _slices(p.out_columns, plan.column_slices)
         items = _slices(total, plan.filter_slices)
         self.rows, self.columns = rows[row_slice], columns[column_slice]
         self.items = items[self.filter_slice]
@@ -190,6 +203,11 @@ class Tle:
         for rows, columns, items in self.tlts:
             if rows and columns and items:
                 biases.add([len(items) * self.each * 4], True)
+                window = self.p.window
+                if window is not None and window.has_weights:
+                    taps = window.kernel[0] * window.kernel[1]
+                    biases.add([len(items) * 4], True)
+                    biases.add([len(items) * taps * self.p.element_bytes], True)
         places = list(product(range(self.turns[0]), range(self.turns[1])))
         filters = range(self.turns[2])
         if plan.schedule == "WS":
@@ -223,9 +241,23 @@ class Tle:
             for at, size, run in zip(turn, self.tile, tlt, strict=True)
         )
 
+    def _middle(self, out: range, axis: int) -> range:
+        """Positions of the convolution's OFM under ``out`` positions of what is stored."""
+        window, total = self.p.window, (self.p.rows, self.p.columns)[axis]
+        if window is None:
+            return out
+        under = {
+            at * window.stride[axis] - window.padding[axis] + tap
+            for at in out
+            for tap in range(window.kernel[axis])
+        }
+        inside = [at for at in range(total) if at in under]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
     def _seen(self, out: range, axis: int) -> range:
         """IFM positions inside the tensor under ``out`` positions."""
         p = self.p
+        out = self._middle(out, axis)
         if not out:
             return range(0)
         first = out[0] * p.stride[axis] - p.padding[axis]
@@ -290,7 +322,8 @@ class Tle:
             units = filters * ceil(channels / rate)
         else:
             taps = p.kernel[0] * p.kernel[1]
-            units = filters * channels * ceil(len(rows) * len(columns) * taps / rate)
+            area = len(self._middle(rows, 0)) * len(self._middle(columns, 1))
+            units = filters * channels * ceil(area * taps / rate)
         own = mach.mac.setup_cycles + 40 * mach.cores.instruction_cycles
         return units / mach.mac.efficiency + own + 5 * mach.cores.semaphore_cycles
 
@@ -300,20 +333,32 @@ class Tle:
             if not (rows and columns and items):
                 continue
             filters = len(items) * self.each
-            wide = self.plan.linear_maps and len(columns) == p.columns
-            linear = wide or p.rows * p.columns == 1
-            if linear and len(rows) == p.rows:
+            wide = self.plan.linear_maps and len(columns) == p.out_columns
+            linear = wide or p.out_rows * p.out_columns == 1
+            if linear and len(rows) == p.out_rows:
                 pieces = [filters * len(rows) * len(columns)]
             else:
-                pieces = _segments(rows, columns, filters, p.columns)
+                pieces = _segments(rows, columns, filters, p.out_columns)
             lengths = [n * p.element_bytes for n in pieces]
             step.outputs.add(lengths, linear)
             if p.has_residual:
                 step.residuals.add(lengths, linear)
-            beats = ceil(sum(lengths) / 16)
-            one = beats / mach.mac.efficiency + mach.mac.setup_cycles
+            middle = filters * len(self._middle(rows, 0)) * len(self._middle(columns, 1))
+            one = self._passes(middle)
             finish = one * 2 if p.has_residual else one
             step.finish_cycles = max(step.finish_cycles, finish)
+            if p.window is not None:
+                step.on_chip.append(middle * p.element_bytes)
+                taps = p.window.kernel[0] * p.window.kernel[1]
+                through = self._passes(len(rows) * len(columns) * taps, filters)
+                if p.window.has_weights:
+                    through += self._passes(filters * len(rows) * len(columns))
+                through += 40 * mach.cores.instruction_cycles + 5 * mach.cores.semaphore_cycles
+                step.window_cycles = max(step.window_cycles, through)
+
+    def _passes(self, elements: int, times: int = 1) -> float:
+        beats = times * ceil(elements * self.p.element_bytes / 16)
+        return beats / self.mach.mac.efficiency + self.mach.mac.setup_cycles
 
 
 def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
@@ -321,6 +366,24 @@ def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
     count = plan.row_slices * plan.column_slices * plan.filter_slices
     tles = [Tle(p, plan, mach, tle) for tle in range(count)]
     return [tle.walk() for tle in tles if tle.has_work]
+
+
+@st.composite
+def windowed(draw: st.DrawFn, problem: ConvProblem) -> ConvProblem:
+    """``problem`` with a pool or a depthwise convolution behind it."""
+    kernel, stride, padding, extent = [], [], [], []
+    for total in (problem.rows, problem.columns):
+        size, step = draw(st.integers(1, min(3, total))), draw(st.integers(1, 3))
+        pad = draw(st.integers(0, size - 1))
+        kernel.append(size)
+        stride.append(step)
+        padding.append(pad)
+        extent.append((total + pad - size) // step + 1)
+    window = Window(
+        extent[0], extent[1], (kernel[0], kernel[1]), (stride[0], stride[1]),
+        (padding[0], padding[1]), draw(st.booleans()),
+    )  # fmt: skip
+    return replace(problem, window=window)
 
 
 @st.composite
@@ -350,15 +413,15 @@ def plans(draw: st.DrawFn, problem: ConvProblem, mach: Machine, plain: bool = Fa
         if mach.ring is not None:
             full = _all_full(each, filters)
             fields["ring_in"] = filters > 1 and full and draw(st.booleans())
-            full = _all_full(problem.rows, rows) and _all_full(problem.columns, columns)
+            full = _all_full(problem.out_rows, rows) and _all_full(problem.out_columns, columns)
             fields["ring_weights"] = rows * columns > 1 and full and draw(st.booleans())
         if mach.memories.ports == 2:
             fields["buffers"] = draw(st.sampled_from((1, 2)))
     unit, items = (each, problem.groups) if grouped else (1, each)
     most = ceil(ceil(items / filters) / (tlts // (parts[0] * parts[1])))
     tile_m = unit * (most if schedule == "IS" else draw(st.integers(1, most)))
-    tile_r = draw(st.integers(1, ceil(ceil(problem.rows / rows) / parts[0])))
-    tile_c = draw(st.integers(1, ceil(ceil(problem.columns / columns) / parts[1])))
+    tile_r = draw(st.integers(1, ceil(ceil(problem.out_rows / rows) / parts[0])))
+    tile_c = draw(st.integers(1, ceil(ceil(problem.out_columns / columns) / parts[1])))
     return ConvPlan(
         "grouped" if grouped else "multicast", "KS&OFM", rows, filters, schedule,
         tile_m, tile_n, tile_r, tile_c,

@@ -95,6 +95,7 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> N
                 tle.mac_cycles
                 + tle.total("inputs", "weights").engine_cycles(mach, 1)
                 + tle.total("outputs").engine_cycles(mach, 1)
+                + tle.chip_cycles(mach)
             )
             for tle, time in zip(walked, times, strict=True)
             if time == pytest.approx(max(times), rel=1e-9)
@@ -123,6 +124,17 @@ def test_prediction_of_any_plan_equals_a_walk(
     data: st.DataObject, problem: ConvProblem, mach: Machine
 ) -> None:
     """Also plans that no search would choose: any slices, parts, tiles and ways to share."""
+    check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
+def test_prediction_with_a_window_equals_a_walk(
+    data: st.DataObject, problem: ConvProblem, mach: Machine
+) -> None:
+    """A pool or a depthwise convolution behind: tiles of what is stored, overlapping below."""
+    assume(problem.groups == 1 and not problem.is_dense and mach.ring is not None)
+    problem = data.draw(plan_walk.windowed(replace(problem, has_residual=False)))
     check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
 
 

@@ -1,0 +1,64 @@
+"""How long the MAC unit of a TLT works, and its core beside it."""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import Machine
+
+STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
+"""About what a core does in a step beside waiting."""
+
+
+def mac_cycles(
+    problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: Machine
+) -> float:
+    """MAC time of one step: TSO, Equation 7, at the reachable share of the peak rate, with what
+    the core does around it."""
+    if filters * rows * columns == 0:
+        return 0.0
+    rate = machine.macs_per_cycle(problem.element_bytes)
+    if problem.is_dense:
+        units = filters * -(-channels // rate)
+    else:
+        kernel = problem.kernel[0] * problem.kernel[1]
+        units = channels * filters * -(-rows * columns * kernel // rate)
+    return units / machine.mac.efficiency + machine.mac.setup_cycles + step_cycles(machine)
+
+
+def step_cycles(machine: Machine) -> float:
+    """What a core does in a step beside waiting."""
+    cores = machine.cores
+    return STEP_INSTRUCTIONS * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
+
+
+def finish_cycles(
+    problem: ConvProblem, filters: int, rows: int, columns: int, machine: Machine
+) -> float:
+    """MAC unit time at the end of the channels of a tile of the OFM: its requantization, after the
+    addition of the residual tile where there is one."""
+    one = _pass_cycles(1, filters * rows * columns, problem.element_bytes, machine)
+    return 2 * one if problem.has_residual else one
+
+
+def window_cycles(
+    problem: ConvProblem, filters: int, rows: int, columns: int, machine: Machine
+) -> float:
+    """MAC unit time from a tile of the OFM to an OUT tile of ``rows`` x ``columns`` through the
+    window behind the convolution, with what the core does around it; 0 without a window."""
+    window = problem.window
+    elements = filters * rows * columns
+    if window is None or elements == 0:
+        return 0.0
+    taps = window.kernel[0] * window.kernel[1]
+    cycles = _pass_cycles(filters, rows * columns * taps, problem.element_bytes, machine)
+    if window.has_weights:
+        cycles += _pass_cycles(1, elements, problem.element_bytes, machine)
+    return cycles + step_cycles(machine)
+
+
+def _pass_cycles(times: int, elements: int, element_bytes: int, machine: Machine) -> float:
+    """One instruction that takes ``elements`` elements, ``times`` over; 0 for none."""
+    if times * elements == 0:
+        return 0.0
+    beats = times * -(-elements // machine.macs_per_cycle(element_bytes))
+    return beats / machine.mac.efficiency + machine.mac.setup_cycles
