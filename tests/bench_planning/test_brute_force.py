@@ -37,7 +37,7 @@ def brute_force(tmp_path_factory: pytest.TempPathFactory) -> BruteForce:
 
 
 def check(problem: ConvProblem, machine: Machine, brute_force: BruteForce) -> None:
-    """Both costs are the project's own; the closed form's winner is planner tso's, and counting
+    """Both costs are the project's own; the estimate's winner is planner tso's, and counting
     edges can only find better plans than it, and no better ones than exact."""
     chosen = planner("tso").plan(problem, machine)
     closed = brute_force.plan(problem, machine, exact_edges=False)

@@ -60,7 +60,7 @@ class LayerRow:
 @dataclass(frozen=True)
 class BruteForceTimes:
     """Seconds of one network's brute force: all layers and the distinct ones, with edges counted
-    and by the paper's closed form."""
+    and by the paper's estimate."""
 
     edges_s: float
     edges_distinct_s: float
