@@ -330,9 +330,8 @@ class ConvolutionTiles:
         }
         return Compute("nmp_conv2d", int(initialise), MAC_DONE, registers(values))
 
-    def add_residual(
-        self, out: dict[MacRegister, Operand], load: Transfer, in_offset: Affine = ZERO
-    ) -> Nodes:
+    def add_residual(self, out: dict[MacRegister, Operand], in_offset: Affine = ZERO) -> Nodes:
+        """Adds the residual tile that arrives at byte ``in_offset`` of MB0."""
         values = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
@@ -340,7 +339,7 @@ class ConvolutionTiles:
             MacRegister.SHIFT_B: self.layer.residual_shift,
         }
         add = Compute("nmp_veop", int(VectorOp.ACCUMULATE), MAC_DONE, registers(values))
-        return (load, wait(SECOND_ARRIVED), add, wait(MAC_DONE))
+        return (wait(SECOND_ARRIVED), add, wait(MAC_DONE))
 
     def requantize(self, out: dict[MacRegister, Operand]) -> Nodes:
         layer = self.layer

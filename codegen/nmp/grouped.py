@@ -94,7 +94,7 @@ class Grouped(ConvolutionTiles):
         tile = (first * self.filters, count * self.filters, *place)
         residual: Nodes = ()
         if self.problem.has_residual:
-            residual = self.add_residual(out, self.out_transfer(True, *tile))
+            residual = (self.out_transfer(True, *tile), *self.add_residual(out))
         return (
             load_in,
             *load_w,

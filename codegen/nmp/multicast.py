@@ -213,9 +213,15 @@ class Multicast(ThroughWindow):
         work = (*make_place, *self._multiply_step(step, at, out))
         end: Nodes = self.requantize(out)
         second = Affine(constant=self.second_offset)
+        early: Nodes = ()
         if self.problem.has_residual:
             load = self.out_transfer(True, filter_, step.own, *stored, OnChip(second))
-            work = (*work, *when(is_last, ">", (), self.add_residual(out, load, second)))
+            add = self.add_residual(out, second)
+            if self.plan.buffers == 2:  # it has room of its own: under the last MACs
+                early = self._has_work(step, when(is_last, ">", (), (load,)))
+            else:
+                add = (load, *add)
+            work = (*work, *when(is_last, ">", (), add))
         if self.problem.window is not None:
             through = self.through_window(step, at, out, offset, second)
             work = (*work, *when(is_last, ">", (), (*end, *through)))
@@ -224,6 +230,7 @@ class Multicast(ThroughWindow):
         end = (*end, store, *self._stored)
         in_waits = self.is_place(step, self.shared_in.await_content(step.in_half))
         return (
+            *early,
             *self.loads_in(step, in_waits),
             *self.loads_weights(step, w_waits),
             *self._has_work(step, work),
