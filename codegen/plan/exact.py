@@ -84,13 +84,17 @@ class Proof:
 
 @dataclass(frozen=True)
 class ExactPlanner:
-    """Proven least predicted time over every cut, mode, schedule and tile."""
+    """Proven least predicted time over every cut, mode, schedule and tile of a convolution; for one
+    with a window behind it, what `plan_chain` finds."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
     uses_ring: bool = True
 
-    plans_windows: bool = True
+    @property
+    def plans_windows(self) -> bool:
+        """A window takes its input over the ring of its TLE."""
+        return self.uses_ring
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
         if problem.window is not None:

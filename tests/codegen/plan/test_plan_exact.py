@@ -408,6 +408,11 @@ def test_spaces_differ_by_what_the_machine_has() -> None:
     assert len({tuple(row) for row in plain}) == len(plain)
 
 
+def test_windows_come_over_the_ring() -> None:
+    assert ExactPlanner().plans_windows
+    assert not ExactPlanner(uses_ring=False).plans_windows
+
+
 def test_infeasible_is_tsos_answer() -> None:
     mach = machine(4, 2, (64, 512, 64, 64))
     problem = conv(4, 4, (9, 9), (9, 9))
