@@ -74,9 +74,12 @@ class ConvolutionTiles:
         self.flat_out = problem.out_rows * problem.out_columns == 1
         is_wide = plan.tile_c >= problem.out_columns and plan.column_slices * plan.tlt_columns == 1
         self.linear_out = plan.linear_maps and is_wide
+        reach = problem.columns
+        if problem.window is not None:  # windows need not reach the last column
+            reach = problem.middle_tile(1, problem.out_columns)[1] - problem.window.padding[1]
         self.linear_in = (
             self.linear_out
-            and problem.in_tile_columns(problem.columns) == problem.in_columns
+            and problem.in_tile_columns(min(reach, problem.columns)) == problem.in_columns
             and problem.padding == (0, 0, 0, 0)
         )
         self.is_grouped = plan.mode == "grouped"

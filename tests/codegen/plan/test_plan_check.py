@@ -19,9 +19,9 @@ from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.nmp import compile_fixed
 from tvm_npu.codegen.plan import TileLimits, check, planner, planner_names
 from tvm_npu.codegen.plan.check import PlanFault, check_plan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
 
 NMP = load_machine("nmp-4x8")
 LAYER = conv(24, 12, (9, 10), (3, 3), padding=(1, 1, 1, 1))
@@ -94,6 +94,11 @@ def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: Co
     assert set(done.values()) == {1}
 
 
+def with_ports(mach: Machine, ports: int) -> Machine:
+    values = mach.model_dump()
+    return machine_from_dict(values | {"memories": values["memories"] | {"ports": ports}})
+
+
 class Given:
     """A planner that draws any plan that the checker accepts."""
 
@@ -103,7 +108,7 @@ class Given:
         self.data = data
 
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
-        plan = self.data.draw(plan_walk.plans(problem, machine, plain=True))
+        plan = self.data.draw(plan_walk.plans(problem, machine))
         assume(check_plan(problem, plan, machine) is None)
         return plan
 
@@ -113,9 +118,10 @@ class Given:
 def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: int) -> None:
     """Emitted and simulated: the whole space that `exact` searches can be run."""
     assume(all(extent for shape in fixed.shapes.values() for extent in shape))
-    tles, tlts = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 3))
+    tles, tlts = data.draw(st.integers(1, 6)), data.draw(st.sampled_from((1, 2, 3, 4, 8)))
     memory = st.sampled_from((256, 2048, 8192))
     mach = small_machine(tles, tlts, data.draw(memory), data.draw(memory), data.draw(memory))
+    mach = with_ports(mach, data.draw(st.sampled_from((1, 2))))
     inputs = random_tensors(fixed, seed)
     program = compile_fixed(fixed, mach, Given(data))
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
@@ -326,6 +332,64 @@ def test_what_is_loaded_once_needs_one_place() -> None:
     assert fault(added, kept, one_in) == expected
     expected = "IN and residual tiles in MB0, bytes is 320; it must be at most 288"
     assert fault(added, replace(kept, buffers=1), one_in) == expected
+
+
+POOLED = replace(LAYER, window=Window(4, 5, (3, 3), (2, 2), (0, 1)))
+BEHIND = ConvPlan("multicast", "KS&OFM", 2, 2, "OS", 3, 5, 1, 2)
+DEPTHWISE = Window(9, 10, (3, 3), (1, 1), (1, 1), has_weights=True)
+
+
+def test_windows_behind_a_convolution() -> None:
+    """OUT tiles of 1 x 2 take 3 x 5 of the OFM, which takes 5 x 7 of the IFM."""
+    assert check_plan(POOLED, BEHIND, SMALL) is None
+    for plan, change, message in (
+        (BEHIND, {"tile_r": 3}, "tile_r is 3; it must be at most 2"),
+        (BEHIND, {"tile_c": 6}, "tile_c is 6; it must be at most 5"),
+        (
+            BEHIND,
+            {"tile_r": 2, "tile_c": 5, "tile_n": 4},
+            "OUT and OFM tiles in MB2, bytes is 360; it must be at most 256",
+        ),
+        (
+            BEHIND,
+            {"tile_c": 5, "tile_n": 10},
+            "IN tile in MB0, bytes is 1200; it must be at most 1024",
+        ),
+    ):
+        assert fault(POOLED, replace(plan, **change), SMALL) == message
+    expected = "OFM tile under a window in MB0, bytes is 280; it must be at most 272"
+    lean = machine(4, 2, (272, 512, 512, 64))
+    assert fault(POOLED, replace(BEHIND, tile_m=4, tile_r=2, tile_c=3, tile_n=1), lean) == expected
+    bare = machine(4, 2, (1024, 512, 256, 64), ring=None)
+    assert fault(POOLED, BEHIND, bare) == "ring of test is None; it must be there for a window"
+
+
+def test_what_stands_in_front_of_a_window() -> None:
+    for change, message in (
+        ({"has_residual": True}, "a residual with a window is True; it must be False"),
+        ({"groups": 2}, "groups with a window is 2; it must be 1"),
+        (
+            {"window": Window(6, 5, (3, 3), (2, 2), (0, 1))},
+            "OFM rows under window 5 is (10, 9); it must be at least one",
+        ),
+    ):
+        assert fault(replace(POOLED, **change), BEHIND, SMALL) == message  # type: ignore[arg-type]
+    grouped = replace(GROUPED, window=DEPTHWISE)
+    expected = "mode with a window is grouped; it must be multicast"
+    assert fault(grouped, WHOLE_GROUPS, SMALL) == expected
+
+
+def test_kernels_and_biases_of_a_window_need_room() -> None:
+    """The six filters of a TLT: 108 bytes of kernels behind W, as many biases again."""
+    problem = replace(LAYER, window=DEPTHWISE)
+    plan = replace(BEHIND, tile_c=1)
+    assert check_plan(problem, plan, SMALL) is None
+    tight = machine(4, 2, (1024, 376, 256, 64))
+    expected = "W tiles and kernels of the window in MB1, bytes is 378; it must be at most 376"
+    assert fault(problem, plan, tight) == expected
+    many = replace(problem, filters=36)
+    expected = "biases of both layers, bytes is 72; it must be at most 64"
+    assert fault(many, plan, SMALL) == expected
 
 
 def test_a_wrong_rotation_is_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
