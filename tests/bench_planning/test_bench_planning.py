@@ -100,7 +100,7 @@ def test_bound_does_not_depend_on_the_planner_or_the_machines_memories(tmp_path:
     smaller = load_machine(machine_file(tmp_path, name='"small"', mb0_bytes="1024"))
     one = study.prepare_case("lenet", load_machine("nmp-4x8"), None)
     other = study.prepare_case("lenet", smaller, None)
-    assert one.bound_us == other.bound_us
+    assert one.bound_cycles() == other.bound_cycles() > 0
     assert [work.macs for work in one.layers] == [work.macs for work in other.layers]
     assert sum(work.macs for work in one.layers) == one.network.macs
     assert one.brute_force is None

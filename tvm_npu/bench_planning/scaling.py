@@ -75,7 +75,7 @@ def _simulated(case: Case, name: str, size: int, width: float) -> ScalingRow:
     predicted = sum(layer.predicted_cycles for layer in measured.layers)
     return ScalingRow(
         case.model, size, width, case.machine.name, name, case.network.macs, len(case.asked),
-        len(case.distinct), measured.cycles, predicted, case.bound_cycles, plan_s,
+        len(case.distinct), measured.cycles, predicted, case.bound_cycles(measured), plan_s,
     )  # fmt: skip
 
 
@@ -85,6 +85,6 @@ def _planned(model: str, cases: Sequence[Case], name: str) -> ScalingRow:
     machine = cases[0].machine
     return ScalingRow(
         model, None, 1.0, machine.name, name, sum(case.network.macs for case in cases),
-        len(asked), len(distinct), None, None, sum(case.bound_cycles for case in cases),
+        len(asked), len(distinct), None, None, sum(case.bound_cycles() for case in cases),
         plan_seconds(planner(name), distinct, machine),
     )  # fmt: skip

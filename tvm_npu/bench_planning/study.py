@@ -91,13 +91,10 @@ class Case:
     def us(self, cycles: float) -> float:
         return cycles / self.machine.frequency_mhz
 
-    @property
-    def bound_cycles(self) -> float:
-        return sum(layer.bound_cycles(self.top) for layer in self.layers)
-
-    @property
-    def bound_us(self) -> float:
-        return self.us(self.bound_cycles)
+    def bound_cycles(self, measured: Measurement | None = None) -> float:
+        """Of the layers that a program ran; of the network's own, one by one, without."""
+        layers = self.layers if measured is None else executed(self.layers, measured.layers)
+        return sum(layer.bound_cycles(self.top) for layer in layers)
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
         ),
         Column("MAC roof\nus", bound(lambda c: sum(w.mac_cycles(c.top) for w in c.layers))),
         Column("traffic\nus", bound(lambda c: sum(w.traffic_cycles(c.top) for w in c.layers))),
-        Column("bound\nus", tuple(f"{case.bound_us:,.0f}" for case in cases)),
+        Column("bound\nus", bound(Case.bound_cycles)),
     ]
-    title = f"Networks, {PRECISION}, batch 1; bound: by layer, the longer of MACs and traffic"
+    title = f"Networks, {PRECISION}, batch 1; bound: layer by layer, the longer of MACs and traffic"
     return make_table(columns, width, title)
 
 
