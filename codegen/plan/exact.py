@@ -16,8 +16,9 @@ time of TSO's plan down; what it leaves out by dominance is listed there. Left o
   cuts with empty slices: see `exact_space`
 Where "filters" and boxes take no longer, the plan says so.
 
-Ties: the first found in the order of `exact_space`, whose smallest places are searched first. The
-plan's time is the least up to a relative 1e-9, and never above TSO's.
+Ties: the first plan found. Classes of tiles are searched from the least bound up, those of equal
+bounds in the order of `exact_space`; in a class small tile_r come first, then small tile_c, large
+tile_n, large tile_m. The plan's time is the least up to a relative 1e-9, and never above TSO's.
 """
 
 from __future__ import annotations
