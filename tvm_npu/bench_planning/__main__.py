@@ -42,8 +42,8 @@ exit codes: 0 done; 1 values differ, a layer has no plan, or a file cannot be wr
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="bench_planning",
-        description="Networks under planners on machines: simulated and predicted time, the "
-        "roofline bound, DRAM traffic, and how long planning takes beside a brute force in C. "
+        description="Networks under planners on machines: simulated and predicted time, the\n"
+        "roofline bound, DRAM traffic, and how long planning takes beside a brute force in C.\n"
         "Every simulated value is checked against the reference, bit for bit.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -16,9 +16,8 @@ from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.measure import Breakdown, Measurement, measure
 from tvm_npu.reproduce.networks import Network, prepare
-from tvm_npu.sim.machine import Machine, Precision
+from tvm_npu.sim.machine import Machine
 
-PRECISION: Precision = "int16"
 REPEATS = 5
 PATIENCE_S = 3.0
 """Timings are the best of `REPEATS`, or of fewer (at least one) that take so long together."""
@@ -146,9 +145,11 @@ def prepare_case(
     input_size: int | None = None,
     width: float = 1.0,
 ) -> Case:
-    """Quantizes a network for a machine and times its brute force."""
+    """Quantizes a network for a machine, in its default precision, and times its brute force."""
     try:
-        network = prepare(model, machine, PRECISION, input_size=input_size, width=width)
+        network = prepare(
+            model, machine, machine.default_precision, input_size=input_size, width=width
+        )
     except CodegenError as error:
         raise ReproductionError(f"model {model!r}, machine {machine.name!r}: {error}") from error
     layers = tuple(work for region in network.regions for work in works(region.fixed))

@@ -19,7 +19,7 @@ from tvm_npu.bench_planning.figures import (
     pairs_of,
     speed_ups,
 )
-from tvm_npu.bench_planning.study import PRECISION, Case, LayerRow, Row, Study
+from tvm_npu.bench_planning.study import Case, LayerRow, Row, Study
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.reproduce.tso_published import TITLES
 
@@ -57,6 +57,7 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
     columns = [
         Column("network", tuple(title_of(case.model) for case in cases), name=True),
         Column("machine", tuple(case.machine.name for case in cases), prose=True),
+        Column("numbers", tuple(case.machine.default_precision for case in cases)),
         Column("layers", tuple(str(len(case.layers)) for case in cases)),
         Column("planned", tuple(str(len(case.asked)) for case in cases)),
         Column("distinct", tuple(str(len(case.distinct)) for case in cases)),
@@ -70,7 +71,7 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
         Column("traffic\nus", bound(lambda c: sum(w.traffic_cycles(c.top) for w in c.layers))),
         Column("bound\nus", bound(Case.bound_cycles)),
     ]
-    title = f"Networks, {PRECISION}, batch 1; bound: layer by layer, the longer of MACs and traffic"
+    title = "Networks, batch 1; bound: layer by layer, the longer of MACs and traffic"
     return make_table(columns, width, title)
 
 
