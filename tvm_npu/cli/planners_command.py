@@ -27,8 +27,8 @@ SUMMARIES = {
     "fixed-is": "tso with the input-stationary schedule only",
     "fixed-os": "tso with the output-stationary schedule only",
     "fixed-ws": "tso with the weight-stationary schedule only",
-    "exact": "proven least predicted time over all that the machine can do",
-    "exact-dma": "the same without the ring buses",
+    "exact": "proven least predicted time of every layer; chains layers where that is faster",
+    "exact-dma": "the same without the ring buses, and so without chains",
 }
 
 
