@@ -36,7 +36,7 @@ def make_program() -> Program:
     )  # fmt: skip
     shapes = {"x": (4, 10, 10), "y": (6, 10, 10), "z": (6, 5, 5)}
     fixed = FixedGraph((conv, pool), shapes, ("x",), ("z",), dict.fromkeys("xyz", 8), 2)
-    return compile_fixed(fixed, small_machine(2, 2))
+    return compile_fixed(fixed, small_machine(2, 2), "exact-dma")  # two layers, no forwards
 
 
 PROGRAM = make_program()
