@@ -60,6 +60,7 @@ class Multicast(ThroughWindow):
     ) -> None:
         conv = layer.conv if isinstance(layer, FixedChain) else layer
         super().__init__(conv, problem, plan, machine, operands)
+        self.share_tiles()
         if isinstance(layer, FixedChain):
             self.take_window(layer.window, operands)
         self._lay_out()
@@ -202,9 +203,7 @@ class Multicast(ThroughWindow):
         else:
             out = out_registers(step.own, at.rows, at.columns, self.size)
             offset = offset + self.middle_elements
-        w_waits = when(step.own, ">", self.shared_w.await_content(step.w_half))
-        if self.shared_w.level is None and self.plan.schedule != "WS":
-            w_waits = self.is_place(step, w_waits)
+        w_waits = self.own_weights(step, self.shared_w.await_content(step.w_half))
         frees = (
             *self.last_of_in(step, self.shared_in.release(step.in_half)),
             *self.last_of_weights(step, self.shared_w.release(step.w_half)),

@@ -62,8 +62,8 @@ class StepLoads(SharedSteps):
         return is_own and self.plan.buffers == 2
 
     def own_weights(self, step: Step, load: Nodes) -> Nodes:
-        """``load`` of a W tile where this TLT has filters for it and, for tiles of its own that do
-        not stay, rows and columns."""
+        """``load`` of a W tile, or the wait for it, where this TLT has filters for it and, for
+        tiles of its own that do not stay, rows and columns."""
         load = when(step.own, ">", load)
         if self.shared_w.level is None and self.plan.schedule != "WS":
             load = self.is_place(step, load)

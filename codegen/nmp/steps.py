@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.nmp.commands import (
     Affine,
     Minimum,
@@ -33,11 +32,8 @@ from tvm_npu.codegen.nmp.conventions import (
     W_FREE,
     W_GO,
 )
-from tvm_npu.codegen.nmp.layer import Operands
 from tvm_npu.codegen.nmp.shared_buffer import SharedBuffer
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.isa.xnmp import Level
-from tvm_npu.sim.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -70,15 +66,8 @@ class OfmPlace:
 class SharedSteps(ConvolutionTiles):
     """The loops of every schedule, and the buffers that TLTs and TLEs fill for one another."""
 
-    def __init__(
-        self,
-        layer: FixedConv,
-        problem: ConvProblem,
-        plan: ConvPlan,
-        machine: Machine,
-        operands: Operands,
-    ) -> None:
-        super().__init__(layer, problem, plan, machine, operands)
+    def share_tiles(self) -> None:
+        """Who turns how often and loads what for whom; words of the core's line for it."""
         self._deal_turns()
         self._share_in()
         self._share_weights()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from tvm_npu.codegen.plan.check import check_plan
 from tvm_npu.codegen.plan.cost import predict
@@ -22,12 +23,12 @@ from tvm_npu.codegen.plan.problem import (
     Schedule,
     Split,
     Window,
+    tile_sizes,
 )
 from tvm_npu.codegen.plan.traffic import chip_transfer
 from tvm_npu.sim.machine import Machine
 
 PREDICTED = 8
-BIAS_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -49,26 +50,13 @@ def plan_chain(
     window = problem.window
     if window is None:
         raise ValueError("plan_chain needs a problem with a window")
-    ranked = sorted(
-        enumerate(_candidates(problem, window, machine, limits, uses_ring)),
-        key=lambda entry: (entry[1][0], entry[0]),
-    )
-    best: ConvPlan | None = None
-    left = PREDICTED
-    for _, (_, plan) in ranked:
-        if left == 0:
-            break
-        if check_plan(problem, plan, machine) is not None:
-            continue
-        left -= 1
-        found = replace(plan, planner=name, prediction=predict(problem, plan, machine))
-        assert found.prediction is not None
-        if best is None or best.prediction is None:
-            best = found
-        elif found.prediction.cycles < best.prediction.cycles:
-            best = found
-    if best is not None:
-        return best
+    candidates = _candidates(problem, window, machine, limits, uses_ring)
+    ranked = (plan for _, plan in sorted(candidates, key=lambda entry: entry[0]))
+    sound = (plan for plan in ranked if check_plan(problem, plan, machine) is None)
+    predicted = [(predict(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)]
+    if predicted:
+        prediction, plan = min(predicted, key=lambda entry: entry[0].cycles)
+        return replace(plan, planner=name, prediction=prediction)
     smallest = problem.middle_tile(1, 1)
     return Infeasible(
         "MB2",
@@ -95,18 +83,14 @@ def _cuts(problem: ConvProblem, window: Window, machine: Machine) -> Iterator[_C
             yield _Cut(row_slices, filter_slices, row_parts, parts, *own)
 
 
-def _sizes(total: int) -> list[int]:
-    """The smallest tile for each number of tiles."""
-    return sorted({-(-total // parts) for parts in range(1, total + 1)}, reverse=True)
-
-
 def _candidates(
     problem: ConvProblem, window: Window, machine: Machine, limits: TileLimits, uses_ring: bool
 ) -> Iterator[tuple[float, ConvPlan]]:
     ring = uses_ring and machine.ring is not None
     for buffers in (1, 2)[: machine.memories.ports]:
         for cut in _cuts(problem, window, machine):
-            for tile_r in _sizes(min(cut.rows, limits.max_tile_r or cut.rows)):
+            most_rows = min(cut.rows, limits.max_tile_r or cut.rows)
+            for tile_r in reversed(tuple(tile_sizes(most_rows))):
                 tile_c = min(window.columns, limits.max_tile_c or window.columns)
                 while tile_c > 1 and _most_filters(problem, (tile_r, tile_c), buffers, machine) < 1:
                     tile_c = -(-tile_c // 2)

@@ -6,6 +6,7 @@ Names follow the TSO paper: N input channels, M filters, an OFM of R rows x C co
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -214,3 +215,14 @@ def slice_of(total: int, slices: int, index: int) -> tuple[int, int]:
     size = -(-total // slices)
     begin = min(index * size, total)
     return begin, min(size, total - begin)
+
+
+def tile_sizes(total: int) -> Iterator[int]:
+    """The smallest part size for every number of parts that ``total`` can be cut into."""
+    part = 1
+    while True:
+        yield part
+        parts = -(-total // part)
+        if parts == 1:
+            return
+        part = -(-total // (parts - 1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.codegen.plan.traffic import Traffic, flat_transfer, map_transfer
 from tvm_npu.sim.machine import Machine
 
@@ -129,17 +129,6 @@ def _whole(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-def _sizes(total: int) -> Iterator[int]:
-    """The smallest part size for every number of parts that ``total`` can be cut into."""
-    part = 1
-    while True:
-        yield part
-        parts = -(-total // part)
-        if parts == 1:
-            return
-        part = -(-total // (parts - 1))
-
-
 def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[WindowPlan]:
     full_width_fits = _most_channels(problem, machine, 1, problem.columns) > 0
     widths = [problem.columns] if full_width_fits else _narrow_widths(problem)
@@ -148,7 +137,7 @@ def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[Win
         rows = -(-problem.rows // row_slices)
         channels = -(-problem.channels // channel_slices)
         for tile_c in widths:
-            for tile_r in _sizes(rows):
+            for tile_r in tile_sizes(rows):
                 most = min(channels, _most_channels(problem, machine, tile_r, tile_c))
                 if most == 0:
                     break
@@ -172,7 +161,7 @@ def _narrow_widths(problem: WindowProblem) -> list[int]:
     """T_C worth a look: the smallest for each number of tiles, and the smallest that reads the
     IFM at full width, which makes one segment of an IN tile's rows."""
     covers = -(-(problem.in_columns - problem.kernel[1]) // problem.stride[1]) + 1
-    widths = set(_sizes(problem.columns)) | {max(1, min(covers, problem.columns))}
+    widths = set(tile_sizes(problem.columns)) | {max(1, min(covers, problem.columns))}
     return sorted(widths)
 
 

@@ -20,13 +20,12 @@ from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.terminal import Terminal, open_terminal
 from tvm_npu.codegen.plan import planner_names
 from tvm_npu.models import names
+from tvm_npu.reproduce.command import exit_code
 from tvm_npu.reproduce.drawing import FORMATS, check_plottable
-from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.tso_published import TITLES
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import Machine, load_machine, machine_names
 
-DONE, FAILED, INTERRUPTED = 0, 1, 130
 MACHINES = ("nmp-4x8", "nmp-4x8-dual")
 SCALED = "mobilenet_v2"
 PLANNERS = ("tso", "tso-noburst", "exact-dma", "exact")
@@ -164,23 +163,7 @@ def _write(path: Path | None, rows: Sequence[Row | LayerRow | ScalingRow]) -> No
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
-    try:
-        run(options)
-    except (ReproductionError, CliError) as error:
-        print(f"bench_planning: error: {error}", file=sys.stderr)
-        return FAILED
-    except ModuleNotFoundError as error:
-        if error.name not in ("tvm", "onnx"):
-            raise
-        print(
-            f"bench_planning: error: this needs {error.name}: pip install '.[relay]'",
-            file=sys.stderr,
-        )
-        return FAILED
-    except KeyboardInterrupt:
-        print("bench_planning: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return DONE
+    return exit_code("bench_planning", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.terminal import Steps, open_terminal
 from tvm_npu.reproduce.cells import Cell
+from tvm_npu.reproduce.command import exit_code
 from tvm_npu.reproduce.drawing import FORMATS, check_plottable
-from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.measure import Breakdown, LayerMeasurement, measure
 from tvm_npu.reproduce.networks import Network, prepare
 from tvm_npu.reproduce.strategy import DENSE_PLANNER, ForConvolutions
@@ -23,7 +22,6 @@ from tvm_npu.reproduce.tso_published import COLUMNS, MACHINE, TITLES, Column, pu
 from tvm_npu.sim.machine import Precision, load_machine
 
 PRECISION: Precision = "int16"
-DONE, FAILED, INTERRUPTED = 0, 1, 130
 NAMES = {name.lower(): column for column in COLUMNS for name in (column.head, column.planner)}
 _NAMED = "\n".join(f"  {column.head:10}{column.planner}" for column in COLUMNS)
 EPILOG = f"""\
@@ -129,23 +127,7 @@ def run(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
-    try:
-        run(options)
-    except (ReproductionError, CliError) as error:
-        print(f"reproduce_tso: error: {error}", file=sys.stderr)
-        return FAILED
-    except ModuleNotFoundError as error:
-        if error.name not in ("tvm", "onnx"):
-            raise
-        print(
-            f"reproduce_tso: error: this needs {error.name}: pip install '.[relay]'",
-            file=sys.stderr,
-        )
-        return FAILED
-    except KeyboardInterrupt:
-        print("reproduce_tso: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    return DONE
+    return exit_code("reproduce_tso", lambda: run(options))
 
 
 if __name__ == "__main__":
