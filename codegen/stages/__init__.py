@@ -1,0 +1,6 @@
+"""Pipelines over unequal execution places: what a stage configuration is and how one is searched."""
+
+from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain
+from tvm_npu.codegen.stages.configuration import Configuration
+
+__all__ = ["ChainLayer", "Configuration", "LayerChain"]
