@@ -1,4 +1,4 @@
-"""Pipelines over unequal execution places: what a stage configuration is and how one is searched."""
+"""Pipelines over unequal execution places: stage configurations and how one is searched."""
 
 from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain
 from tvm_npu.codegen.stages.configuration import Configuration

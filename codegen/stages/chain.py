@@ -43,7 +43,7 @@ class LayerChain:
 
     def __post_init__(self) -> None:
         if not self.layers:
-            raise ChainError(f"model {self.model} has no layers: there is nothing to cut into stages")
+            raise ChainError(f"model {self.model} has no layers: nothing to cut into stages")
 
     def __len__(self) -> int:
         return len(self.layers)
