@@ -17,6 +17,9 @@ from tvm_npu.models.shared import SharedModels, find_shared_models
 Float = NDArray[np.float32]
 Judge = Literal["class", "detection", "none"]
 
+BUILT = ("lenet", "squeezenet1.0", "mobilenet_v2", "resnet50", "inception_v3")
+"""Of `tvm_npu.models` the networks of the TSO paper; the larger ones have their reproductions."""
+
 CALIBRATION_IMAGES = 32
 """At most so many images of a bulk set calibrate; single images all do."""
 
@@ -129,7 +132,7 @@ def cases() -> dict[str, Case]:
     """All cases by name; the pretrained ones only where their folder exists."""
     shared = find_shared_models()
     found = [Case("digits_lenet", "built", data.load_digits_lenet, _digits)]
-    found += [_built(name) for name in models.names()]
+    found += [_built(name) for name in BUILT]
     if shared is not None:
         found += _pretrained(SharedModels(shared))
     found += [_light(name) for name in light.light_models()]

@@ -2,7 +2,8 @@
 
 `build(name)` makes a network of the literature at its published size (or scaled by batch,
 input size and width) with deterministic He-scaled weights. Inputs are expected to have about
-zero mean and unit power. The output is the logits; there is no Softmax at the end.
+zero mean and unit power. Classifiers put out logits, without a Softmax; detectors their raw maps;
+the other networks their last feature map.
 
 See also `data` (a LeNet trained on digits), `light` (the nine light models of the onnx
 package) and `shared` (a folder of pretrained models with reference outputs).
@@ -15,7 +16,18 @@ from dataclasses import dataclass
 
 import onnx
 
-from . import inception_v3, lenet, mobilenet_v2, resnet, squeezenet
+from . import (
+    alexnet,
+    flownet,
+    inception_v3,
+    lenet,
+    mobilenet_v2,
+    resnet,
+    squeezenet,
+    synthetic,
+    vgg,
+    yolo,
+)
 from ._macs import macs, macs_by_node
 from .errors import (
     ModelArgumentError,
@@ -61,6 +73,28 @@ _FAMILIES = {
     "inception_v3": _Family(
         inception_v3.build_inception_v3, inception_v3.DEFAULT_SIZE, inception_v3.MINIMUM_SIZE
     ),
+    "squeezenet1.1": _Family(
+        squeezenet.build_squeezenet1_1, squeezenet.DEFAULT_SIZE, squeezenet.MINIMUM_SIZE
+    ),
+    "resnet50_v1.5": _Family(resnet.build_resnet50_v1_5, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
+    "vgg16": _Family(vgg.build_vgg16, vgg.DEFAULT_SIZE, vgg.MINIMUM_SIZE),
+    "alexnet": _Family(alexnet.build_alexnet, alexnet.DEFAULT_SIZE, alexnet.MINIMUM_SIZE),
+    "yolov2": _Family(yolo.build_yolov2, yolo.V2_DEFAULT_SIZE, yolo.MINIMUM_SIZE),
+    "yolov2_eplanner": _Family(yolo.build_yolov2_eplanner, yolo.V2_DEFAULT_SIZE, yolo.MINIMUM_SIZE),
+    "yolov3": _Family(yolo.build_yolov3, yolo.V3_DEFAULT_SIZE, yolo.MINIMUM_SIZE),
+    "darknet53": _Family(yolo.build_darknet53, yolo.V3_DEFAULT_SIZE, yolo.MINIMUM_SIZE),
+    "flownet_s": _Family(flownet.build_flownet_s, flownet.DEFAULT_SIZE, flownet.MINIMUM_SIZE),
+    "synthnet": _Family(
+        synthetic.build_synthnet, synthetic.SYNTHNET_DEFAULT_SIZE, synthetic.SYNTHNET_MINIMUM_SIZE
+    ),
+    **{
+        name: _Family(build_synth, synthetic.SYNTH_DEFAULT_SIZE, synthetic.SYNTH_MINIMUM_SIZE)
+        for name, build_synth in (
+            ("synth1", synthetic.build_synth1),
+            ("synth2", synthetic.build_synth2),
+            ("synth3", synthetic.build_synth3),
+        )
+    },
 }
 
 
@@ -77,7 +111,7 @@ def build(
     input_size: int | None = None,
     width: float = 1.0,
 ) -> onnx.ModelProto:
-    """The network `name`: opset 13, NCHW float32 [batch, C, input_size, input_size] -> logits.
+    """The network `name`: opset 13, NCHW float32 [batch, C, input_size, input_size].
 
     `input_size` defaults to the published one; `width` multiplies the inner channel counts.
     The same arguments give the same bytes.

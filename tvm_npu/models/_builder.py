@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from ._macs import without_weights
 from ._weights import (
     HE_GAIN,
     Moments,
@@ -64,9 +65,14 @@ class NetworkBuilder:
         self.name = name
         self.width = width
         self._rng = generator(seed)
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: list[onnx.TensorProto] = []
-        self._inputs: list[onnx.ValueInfoProto] = []
+        # Filled in place: protobuf copies what is put into a message, and VGG-16 has 0.5 GB.
+        self._model = helper.make_model(
+            helper.make_graph([], name, [], []),
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            producer_name="tvm-npu",
+        )
+        self._model.ir_version = IR_VERSION
+        self._graph = self._model.graph
 
     def scaled(self, channels: int) -> int:
         """`channels` times the width multiplier, rounded, at least one."""
@@ -74,7 +80,9 @@ class NetworkBuilder:
 
     def input(self, name: str, shape: Sequence[int]) -> Tensor:
         """The network's input [N, C, H, W], taken to have zero mean and unit power."""
-        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape)))
+        self._graph.input.append(
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, list(shape))
+        )
         return Tensor(name, tuple(shape), Moments())
 
     def conv(
@@ -132,6 +140,11 @@ class NetworkBuilder:
     def relu(self, x: Tensor, name: str) -> Tensor:
         self._node("Relu", [x.name], name)
         return Tensor(name, x.shape, x.moments.relu())
+
+    def leaky_relu(self, x: Tensor, name: str, slope: float = 0.1) -> Tensor:
+        """x where it is positive, slope * x where it is not."""
+        self._node("LeakyRelu", [x.name], name, alpha=slope)
+        return Tensor(name, x.shape, x.moments.leaky_relu(slope))
 
     def relu6(self, x: Tensor, name: str) -> Tensor:
         """Clip to [0, 6]; the bounds are scalar initializers, as opset 13 has them."""
@@ -197,6 +210,52 @@ class NetworkBuilder:
         moments = mixed([(part.moments, part.channels) for part in parts])
         return Tensor(name, (parts[0].shape[0], channels, *parts[0].shape[2:]), moments)
 
+    def space_to_depth(self, x: Tensor, name: str, block: int = 2) -> Tensor:
+        """[N, C, H, W] -> [N, block^2 * C, H / block, W / block], the order of ONNX SpaceToDepth.
+
+        Written as block^2 strided slices and a concatenation: channel (i * block + j) * C + c
+        of the result is x[:, c, i::block, j::block]. `block` divides H and W.
+        """
+        sizes = ("height", x.shape[2]), ("width", x.shape[3])
+        for axis, size in sizes:
+            if size % block:
+                raise ModelArgumentError(
+                    "input_size", f"{axis} {size} at {name}", f"a multiple of {block} there"
+                )
+        shape = (*x.shape[:2], x.shape[2] // block, x.shape[3] // block)
+        parts = []
+        for i in range(block):
+            for j in range(block):
+                part = f"{name}/slice{i}{j}"
+                indices = {
+                    "starts": (i, j),
+                    "ends": x.shape[2:],
+                    "axes": (2, 3),
+                    "steps": (block, block),
+                }
+                operands = [
+                    self._constant(f"{part}.{key}", np.asarray(value, dtype=np.int64))
+                    for key, value in indices.items()
+                ]
+                self._node("Slice", [x.name, *operands], part)
+                parts.append(Tensor(part, shape, x.moments))
+        return self.concat(parts, name)
+
+    def upsample(self, x: Tensor, name: str, factor: int = 2) -> Tensor:
+        """[N, C, H, W] -> [N, C, factor * H, factor * W]; every element becomes a square."""
+        scales = np.asarray([1.0, 1.0, factor, factor], dtype=np.float32)
+        operands = [x.name, "", self._constant(f"{name}.scales", scales)]
+        self._node(
+            "Resize",
+            operands,
+            name,
+            mode="nearest",
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+        shape = (*x.shape[:2], x.shape[2] * factor, x.shape[3] * factor)
+        return Tensor(name, shape, x.moments)
+
     def flatten(self, x: Tensor, name: str) -> Tensor:
         """[N, C, H, W] -> [N, C * H * W]."""
         self._node("Flatten", [x.name], name, axis=1)
@@ -219,25 +278,27 @@ class NetworkBuilder:
         """A dense layer whose logits have about unit power."""
         return self.dense(x, name, classes, gain=1.0 / x.moments.power)
 
-    def model(self, output: Tensor) -> onnx.ModelProto:
-        """The checked ModelProto; the one output is `output`."""
-        result = helper.make_tensor_value_info(output.name, TensorProto.FLOAT, list(output.shape))
-        graph = helper.make_graph(
-            self._nodes, self.name, self._inputs, [result], initializer=self._initializers
+    def model(self, *outputs: Tensor) -> onnx.ModelProto:
+        """The checked ModelProto with these outputs, in order."""
+        self._graph.output.extend(
+            helper.make_tensor_value_info(output.name, TensorProto.FLOAT, list(output.shape))
+            for output in outputs
         )
-        model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="tvm-npu"
-        )
-        model.ir_version = IR_VERSION
-        onnx.checker.check_model(model)
-        return model
+        onnx.checker.check_model(without_weights(self._model))
+        return self._model
 
-    def _constant(self, name: str, value: npt.NDArray[np.float32]) -> str:
-        self._initializers.append(numpy_helper.from_array(value, name))
+    def _constant(self, name: str, value: npt.NDArray[Any]) -> str:
+        tensor = self._graph.initializer.add()
+        tensor.name = name
+        tensor.dims.extend(value.shape)
+        tensor.data_type = helper.np_dtype_to_tensor_dtype(value.dtype)
+        tensor.raw_data = value.tobytes()
         return name
 
     def _node(self, op_type: str, inputs: Sequence[str], name: str, **attributes: Any) -> None:
-        self._nodes.append(helper.make_node(op_type, list(inputs), [name], name=name, **attributes))
+        self._graph.node.append(
+            helper.make_node(op_type, list(inputs), [name], name=name, **attributes)
+        )
 
     def _window_size(
         self, x: Tensor, kernel: Pair, stride: int, pads: tuple[int, int, int, int]

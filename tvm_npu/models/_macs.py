@@ -56,7 +56,7 @@ def _shape(shapes: Shapes, name: str) -> tuple[int, ...]:
 def static_shapes(model: onnx.ModelProto) -> Shapes:
     """Static shape of every tensor. Inference runs on a copy without the large weights."""
     shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    inferred = onnx.shape_inference.infer_shapes(_without_weights(model))
+    inferred = onnx.shape_inference.infer_shapes(without_weights(model))
     graph = inferred.graph
     for value in [*graph.input, *graph.value_info, *graph.output]:
         dims = value.type.tensor_type.shape.dim
@@ -65,7 +65,8 @@ def static_shapes(model: onnx.ModelProto) -> Shapes:
     return shapes
 
 
-def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy in which large initializers are inputs: what shape inference and checks need."""
     large = [t for t in model.graph.initializer if math.prod(t.dims) > _KEPT_ELEMENTS]
     small = [t for t in model.graph.initializer if math.prod(t.dims) <= _KEPT_ELEMENTS]
     known = {value.name for value in model.graph.input}

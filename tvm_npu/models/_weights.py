@@ -53,6 +53,13 @@ class Moments:
         power = self.power * above + self.mean * deviation * density
         return Moments(mean, max(power - mean**2, 1e-6 * self.power))
 
+    def leaky_relu(self, slope: float) -> Moments:
+        """Exact for a normal distribution: slope * x plus (1 - slope) * max(x, 0)."""
+        above = self.relu()
+        mean = slope * self.mean + (1.0 - slope) * above.mean
+        power = slope**2 * self.power + (1.0 - slope**2) * above.power
+        return Moments(mean, max(power - mean**2, 1e-6 * self.power))
+
     def max_pool(self) -> Moments:
         deviation = math.sqrt(self.variance)
         return Moments(self.mean + MAX_POOL_SHIFT * deviation, MAX_POOL_SHRINK * self.variance)
