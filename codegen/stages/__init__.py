@@ -2,5 +2,13 @@
 
 from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain
 from tvm_npu.codegen.stages.configuration import Configuration
+from tvm_npu.codegen.stages.platform import Platform, load_platform, platform_names
 
-__all__ = ["ChainLayer", "Configuration", "LayerChain"]
+__all__ = [
+    "ChainLayer",
+    "Configuration",
+    "LayerChain",
+    "Platform",
+    "load_platform",
+    "platform_names",
+]
