@@ -8,31 +8,48 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine_parts import (
+    ELEMENT_BYTES,
+    AddressSpace,
+    Cycles,
+    Frequency,
+    MachineName,
+    MemoryBytes,
+    Part,
+    Precision,
+    Rate,
+    check_address_space,
+)
+from tvm_npu.sim.tiles.machine import TileMachine
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-Precision = Literal["int16", "int8"]
-ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
-
-MemoryBytes = Annotated[int, Field(ge=64, le=1 << 24, multiple_of=8)]
-Cycles = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-Rate = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
+__all__ = [
+    "ELEMENT_BYTES",
+    "AnyMachine",
+    "Machine",
+    "Precision",
+    "TileMachine",
+    "any_machine_from_dict",
+    "any_machine_from_toml",
+    "load_any_machine",
+    "load_machine",
+    "machine_from_dict",
+    "machine_from_toml",
+    "machine_names",
+]
 
 LARGEST_SCRATCHPADS = 1 << 30
 """Bytes of all scratchpads of a machine together."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Cores(_Part):
+class Cores(Part):
     """TLEs, the TLTs in each, and what their scalar side costs."""
 
     tles: Annotated[int, Field(ge=1, le=16)]
@@ -54,7 +71,7 @@ class Cores(_Part):
         return self
 
 
-class Mac(_Part):
+class Mac(Part):
     """The MAC unit of a TLT; ``efficiency`` is the reachable share of the peak rate."""
 
     datapath_bits: Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
@@ -63,7 +80,7 @@ class Mac(_Part):
     accumulator_bits: Annotated[int, Field(ge=32, le=63)]
 
 
-class Memories(_Part):
+class Memories(Part):
     """Scratchpads of one TLT: MB0 (IN), MB1 (W), MB2 (OUT) and the bias buffer (int32)."""
 
     mb0_bytes: MemoryBytes
@@ -75,7 +92,7 @@ class Memories(_Part):
     but not the same bytes of it."""
 
 
-class Dme(_Part):
+class Dme(Part):
     """The DMA engine of a TLE."""
 
     setup_cycles: Cycles
@@ -93,30 +110,28 @@ class Dme(_Part):
         return self.burst_cycles if linear is None else linear
 
 
-class Dram(_Part):
+class Dram(AddressSpace):
     """The memory that all TLEs share."""
 
-    base_address: Annotated[int, Field(ge=0, lt=1 << 32, multiple_of=4096)]
-    capacity_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)]
     burst_bytes: Annotated[int, Field(ge=8, le=4096)]
     cas_cycles: Cycles
     bytes_per_cycle: Rate
 
 
-class Ring(_Part):
+class Ring(Part):
     """The ring buses: one in each TLE, and the Global Ringbus between the TLEs."""
 
     bytes_per_cycle: Rate
     hop_cycles: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
 
 
-class Machine(_Part):
-    """One machine. `load_machine` makes it; nothing asks a machine for its name to decide."""
+class Machine(Part):
+    """An NMP. `load_machine` makes it; nothing asks a machine for its name to decide."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+    name: MachineName
     isa: Literal["nmp"]
     description: str = ""
-    frequency_mhz: Annotated[float, Field(ge=0.001, le=1e5, allow_inf_nan=False)]
+    frequency_mhz: Frequency
     default_precision: Precision = "int16"
     cores: Cores
     mac: Mac
@@ -127,17 +142,7 @@ class Machine(_Part):
 
     @model_validator(mode="after")
     def _fits_address_space(self) -> Machine:
-        end = self.dram.base_address + self.dram.capacity_bytes
-        if end > 1 << 32:
-            raise ValueError(
-                f"dram.base_address + dram.capacity_bytes = {end:#x} leaves the 32-bit address "
-                "space"
-            )
-        if self.dram.base_address < 0x4000_0000:
-            raise ValueError(
-                f"dram.base_address = {self.dram.base_address:#x} is below 0x40000000, where the "
-                "scratchpads are mapped"
-            )
+        check_address_space(self.dram)
         return self
 
     @model_validator(mode="after")
@@ -174,6 +179,12 @@ class Machine(_Part):
         )
 
 
+AnyMachine = Machine | TileMachine
+"""Every kind of machine that a file can describe; ``isa`` says which."""
+
+_KINDS: dict[str, type[Machine] | type[TileMachine]] = {"nmp": Machine, "tiles": TileMachine}
+
+
 def machine_names() -> tuple[str, ...]:
     """Names of the machines that come with the package."""
     folder = resources.files("tvm_npu.sim") / "machines"
@@ -182,9 +193,9 @@ def machine_names() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _built_in(name: str) -> Machine:
+def _built_in(name: str) -> AnyMachine:
     text = (resources.files("tvm_npu.sim") / "machines" / f"{name}.toml").read_text("utf-8")
-    return machine_from_toml(text, origin=f"{name}.toml")
+    return any_machine_from_toml(text, origin=f"{name}.toml")
 
 
 def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
@@ -209,10 +220,16 @@ def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
 
 
 def load_machine(name_or_path: str | Path) -> Machine:
-    """A built-in machine by name, or a machine file by path.
+    """An NMP: a built-in one by name, or a machine file by path.
 
-    Raises MachineError for an unknown name, an unreadable file, or a missing or absurd key.
+    Raises MachineError for an unknown name, an unreadable file, a missing or absurd key, and a
+    machine that is no NMP.
     """
+    return _nmp(load_any_machine(name_or_path))
+
+
+def load_any_machine(name_or_path: str | Path) -> AnyMachine:
+    """`load_machine` for machines of every kind."""
     text = str(name_or_path)
     if text in machine_names():
         return _built_in(text)
@@ -224,21 +241,36 @@ def load_machine(name_or_path: str | Path) -> Machine:
         content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"cannot read machine file {text!r}: {error}") from error
-    return machine_from_toml(content, origin=text)
+    return any_machine_from_toml(content, origin=text)
+
+
+def _nmp(machine: AnyMachine) -> Machine:
+    if not isinstance(machine, Machine):
+        raise MachineError(f"machine {machine.name!r} is of isa {machine.isa!r}; this needs 'nmp'")
+    return machine
 
 
 def machine_from_toml(text: str, origin: str) -> Machine:
+    return _nmp(any_machine_from_toml(text, origin))
+
+
+def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Machine:
+    return _nmp(any_machine_from_dict(values, origin))
+
+
+def any_machine_from_toml(text: str, origin: str) -> AnyMachine:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine file {origin}: not TOML: {error}") from error
-    return machine_from_dict(_extended(values, origin), origin)
+    return any_machine_from_dict(_extended(values, origin), origin)
 
 
-def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Machine:
+def any_machine_from_dict(values: dict[str, object], origin: str = "machine") -> AnyMachine:
     """Validates plain values (from TOML, or from a program file)."""
+    kind = _KINDS.get(str(values.get("isa")), Machine)
     try:
-        return Machine.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         problems = []
         for item in error.errors():

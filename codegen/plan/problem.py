@@ -51,6 +51,8 @@ class ConvProblem:
     is_dense: bool = False
     window: Window | None = None
     """What is computed from the OFM tile by tile on chip, so that only its result is stored."""
+    accumulator_bytes: int = 8
+    """Of a partial sum, on machines where these take more room than elements (tile machines)."""
 
     @property
     def out_rows(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import (
     Machine,
+    load_any_machine,
     load_machine,
     machine_from_dict,
     machine_from_toml,
@@ -24,9 +25,11 @@ def different(one: Machine, other: Machine) -> dict[str, Any]:
 
 
 def test_machines_of_the_package() -> None:
-    assert machine_names() == ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8")
+    nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8")
+    assert set(nmps) <= set(machine_names())
     for name in machine_names():
-        assert load_machine(name).name == name
+        assert load_any_machine(name).name == name
+    assert [name for name in machine_names() if load_any_machine(name).isa == "nmp"] == list(nmps)
     base = load_machine("nmp-4x8")
     assert base.ring is not None and base.memories.ports == 1
     assert (base.ring.bytes_per_cycle, base.ring.hop_cycles) == (16.0, 4.0)

@@ -1,0 +1,43 @@
+"""What machine files of every kind are made of: limits of numbers, and the memory behind all."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Precision = Literal["int16", "int8"]
+ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
+
+MemoryBytes = Annotated[int, Field(ge=64, le=1 << 24, multiple_of=8)]
+Cycles = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Rate = Annotated[float, Field(ge=0.01, le=1e6, allow_inf_nan=False)]
+Frequency = Annotated[float, Field(ge=0.001, le=1e5, allow_inf_nan=False)]
+MachineName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
+
+
+class Part(BaseModel):
+    """A table of a machine file: immutable, no unknown keys, no conversions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class AddressSpace(Part):
+    """Where the memory outside of the chip lies."""
+
+    base_address: Annotated[int, Field(ge=0, lt=1 << 32, multiple_of=4096)]
+    capacity_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)]
+
+
+def check_address_space(space: AddressSpace) -> None:
+    """ValueError when ``space`` leaves the 32-bit addresses above the scratchpads."""
+    end = space.base_address + space.capacity_bytes
+    if end > 1 << 32:
+        raise ValueError(
+            f"dram.base_address + dram.capacity_bytes = {end:#x} leaves the 32-bit address space"
+        )
+    if space.base_address < 0x4000_0000:
+        raise ValueError(
+            f"dram.base_address = {space.base_address:#x} is below 0x40000000, where the "
+            "scratchpads are mapped"
+        )

@@ -1,0 +1,169 @@
+"""Tile machines: one compute engine that works on whole tiles, beside a memory outside of the chip.
+
+The generic accelerator of e-PlaNNer (an array of PEs with memories for input, weights and output)
+and the core with an on-chip memory and a DMA controller of the double-buffer paper are both such
+machines; which parts a machine has decides what it does.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tvm_npu.sim.machine_parts import (
+    AddressSpace,
+    Cycles,
+    Frequency,
+    MachineName,
+    MemoryBytes,
+    Part,
+    Precision,
+    Rate,
+    check_address_space,
+)
+
+ArrayAxis = Literal["IC", "OC", "OH", "OW"]
+"""Loops of a convolution that can be spread over PEs: channels, filters, rows, columns."""
+
+StoredBytes = Annotated[int, Field(ge=1, le=4)]
+AccumulatorBytes = Annotated[int, Field(ge=4, le=8, multiple_of=4)]
+PES = Annotated[int, Field(ge=1, le=1 << 16)]
+
+
+class Words(Part):
+    """How wide values are stored, outside of the chip and on it. An element may take more bytes
+    than its precision needs (4: as much as a float32). A sum that does not fit its accumulator
+    traps; partial sums leave the chip at that width."""
+
+    int8_bytes: Literal[1, 2, 4] = 1
+    int16_bytes: Literal[2, 4] = 2
+    int8_accumulator_bytes: Literal[4, 8] = 4
+    int16_accumulator_bytes: Literal[4, 8] = 8
+
+
+class SplitMemories(Part):
+    """A memory each for input, weight and output tiles."""
+
+    input_bytes: MemoryBytes
+    weight_bytes: MemoryBytes
+    output_bytes: MemoryBytes
+    bias_bytes: MemoryBytes
+
+
+class SharedMemory(Part):
+    """One memory for all tiles."""
+
+    shared_bytes: MemoryBytes
+    bias_bytes: MemoryBytes
+
+
+class PeArray(Part):
+    """A two-dimensional array of PEs, a MAC each a cycle: ``width`` of them in a row, spread over
+    the loop ``column_mapping``, ``height`` rows, spread over ``row_mapping`` (e-PlaNNer, 6.1)."""
+
+    width: PES
+    height: PES
+    column_mapping: ArrayAxis
+    row_mapping: ArrayAxis
+    setup_cycles: Cycles
+
+    @model_validator(mode="after")
+    def _two_loops(self) -> PeArray:
+        if self.column_mapping == self.row_mapping:
+            raise ValueError(
+                f"column_mapping = row_mapping = {self.row_mapping!r}; they take different loops"
+            )
+        return self
+
+
+class Core(Part):
+    """A scalar core that convolves by itself. With a cache every line that a command touches is
+    fetched once from where it lies, unless it is found in the cache; without one every access goes
+    there."""
+
+    mac_cycles: Cycles
+    operation_cycles: Cycles
+    setup_cycles: Cycles
+    chip_access_cycles: Cycles
+    dram_access_cycles: Cycles
+    cache_bytes: Annotated[int, Field(ge=0, le=1 << 24)]
+    line_bytes: Annotated[int, Field(ge=4, le=4096)]
+    hit_cycles: Cycles
+    chip_miss_cycles: Cycles
+    dram_miss_cycles: Cycles
+
+
+class Mover(Part):
+    """A transfer engine that runs beside the compute engine and keeps to the program's order where
+    tiles meet: a transfer takes setup + segments * segment_cycles + bytes / bytes_per_cycle."""
+
+    setup_cycles: Cycles
+    segment_cycles: Cycles
+    bytes_per_cycle: Rate
+
+
+class Dmac(Part):
+    """A DMA controller that executes programs of its own (PL-330); the core starts them and waits
+    for their events."""
+
+    start_cycles: Cycles
+    instruction_cycles: Cycles
+    dram_access_cycles: Cycles
+    chip_access_cycles: Cycles
+    bytes_per_cycle: Rate
+    channels: Annotated[int, Field(ge=1, le=8)]
+    events: Annotated[int, Field(ge=1, le=32)]
+
+
+class TileMachine(Part):
+    """One tile machine. It has an ``array`` or a ``core``, a ``mover`` or a ``dmac``."""
+
+    name: MachineName
+    isa: Literal["tiles"]
+    description: str = ""
+    frequency_mhz: Frequency
+    default_precision: Precision = "int8"
+    words: Words
+    memories: SplitMemories | SharedMemory
+    array: PeArray | None = None
+    core: Core | None = None
+    mover: Mover | None = None
+    dmac: Dmac | None = None
+    dram: AddressSpace
+
+    @model_validator(mode="after")
+    def _fits_address_space(self) -> TileMachine:
+        check_address_space(self.dram)
+        return self
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> TileMachine:
+        for one, other in (("array", "core"), ("mover", "dmac")):
+            given = [name for name in (one, other) if getattr(self, name) is not None]
+            if len(given) != 1:
+                found = " and ".join(given) or "neither"
+                raise ValueError(f"{found} of {one} and {other} given; a machine has one of them")
+        return self
+
+    def element_bytes(self, precision: Precision) -> int:
+        """Bytes of a stored element."""
+        return self.words.int8_bytes if precision == "int8" else self.words.int16_bytes
+
+    def accumulator_bytes(self, precision: Precision) -> int:
+        """Bytes of a partial sum, on chip and off."""
+        words = self.words
+        return (
+            words.int8_accumulator_bytes if precision == "int8" else words.int16_accumulator_bytes
+        )
+
+    @property
+    def core_count(self) -> int:
+        return 1
+
+    def macs_per_cycle(self, element_bytes: int) -> float:
+        """Peak multiply-accumulates a cycle; those of a core that finds all in registers."""
+        if self.array is not None:
+            return self.array.width * self.array.height
+        assert self.core is not None
+        return 1.0 / self.core.mac_cycles if self.core.mac_cycles else float("inf")
