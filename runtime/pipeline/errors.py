@@ -21,6 +21,14 @@ class FrameError(PipelineError, ValueError):
     """A frame that is not what the first stage takes. Nothing of it went in."""
 
 
+class PipelineFull(PipelineError, TimeoutError):
+    """No room for the frame in time: results are not taken as fast as frames come."""
+
+
+class PipelineEmpty(PipelineError, TimeoutError):
+    """No result in time."""
+
+
 class StageError(PipelineError):
     """A stage failed. ``stage`` and ``place`` are names; ``frame`` is the number (from 0) of the
     last frame that the stage finished, -1 before the first; ``delivered`` is how many frames the

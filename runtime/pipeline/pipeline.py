@@ -1,0 +1,419 @@
+"""A running pipeline: frames in, results out in order, stages exchanged between two frames."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.runtime.pipeline.channel import NotLoaded
+from tvm_npu.runtime.pipeline.epoch import Deployment, Epoch
+from tvm_npu.runtime.pipeline.errors import (
+    FrameError,
+    PipelineEmpty,
+    PipelineError,
+    PipelineFull,
+    PlaceError,
+    StageDied,
+    StageError,
+    StageNotLoaded,
+)
+from tvm_npu.runtime.pipeline.monitor import Monitor
+from tvm_npu.runtime.pipeline.place import Place, check_places
+from tvm_npu.runtime.pipeline.process import WorkerProcess, how_it_ended
+from tvm_npu.runtime.pipeline.ring import (
+    PeerGone,
+    WouldBlock,
+    deadline_after,
+    remaining,
+    wait_readable,
+)
+from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
+from tvm_npu.runtime.pipeline.throttle import Throttle, may_steal
+from tvm_npu.runtime.pipeline.times import FrameTimes, read_times, write_put
+
+_DRAIN_S = 30.0
+"""How long one more result is awaited from the stages behind a failed one."""
+_STOP_S = 2.0
+_KEPT_TIMES = 200_000
+
+Frame = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out for one frame; the arrays belong to the caller."""
+
+    frame: int
+    outputs: Mapping[str, NDArray[Any]]
+    times: FrameTimes
+
+
+class Pipeline:
+    """Stages as processes, one a place, joined by queues of ``slots`` frames; a context manager.
+
+    Frames are numbered from 0 in the order in which they are put in, and results come out in that
+    order, each once, also when the stages are exchanged (`switch`) and when one fails: then every
+    result that passed the failed stage still comes out before its StageError is raised.
+    ``timeout_s`` is the longest that a stage may work on one frame (StageHung); None for ever.
+    One thread may put, another may get, a third may exchange stages.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        places: Sequence[Place],
+        *,
+        slots: int = 2,
+        timeout_s: float | None = None,
+        load_timeout_s: float = 300.0,
+    ) -> None:
+        """Starts and loads everything. Raises PlaceError, ArtifactError and StageNotLoaded."""
+        check_places(places)
+        if timeout_s is not None and timeout_s <= 0:
+            raise PipelineError(f"a stage's timeout is above 0 s, not {timeout_s:g}")
+        self.places = tuple(places)
+        self.deployments: dict[int, Deployment] = {}
+        self.observers: list[Callable[[FrameTimes], None]] = []
+        self._slots = slots
+        self._load_timeout_s = load_timeout_s
+        self._times: deque[FrameTimes] = deque(maxlen=_KEPT_TIMES)
+        self._workers: dict[int, WorkerProcess] = {}
+        self._epochs: tuple[Epoch, ...] = ()
+        self._next_epoch = 0
+        self._put_lock = threading.Lock()
+        self._get_lock = threading.Lock()
+        self._changing = threading.RLock()
+        self._closed = False
+        self._put_count = 0
+        self._out_count = 0
+        self._throttle: Throttle | None = None
+        self._monitor = Monitor(lambda: self._epochs, timeout_s)
+        try:
+            self.switch(self.prepare(deployment))
+            for place in self.places:
+                if place.duty < 1:
+                    self.set_duty(place.name, place.duty)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def deployment(self) -> Deployment:
+        """What the next frame goes through."""
+        return self._epochs[-1].deployment
+
+    @property
+    def put_count(self) -> int:
+        """Frames that went in."""
+        return self._put_count
+
+    @property
+    def out_count(self) -> int:
+        """Results that came out."""
+        return self._out_count
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Process of each place that has one."""
+        return {worker.place.name: worker.pid for worker in self._workers.values()}
+
+    def put(self, frame: Frame, timeout_s: float | None = None) -> int:
+        """Copies a frame in and returns its number; waits while the first queue is full.
+
+        Raises PipelineFull after ``timeout_s``, FrameError, and StageError once a stage failed.
+        """
+        limit = deadline_after(timeout_s)
+        with self._put_lock:
+            self._check_open()
+            epoch = self._epochs[-1]
+            arrays = _checked(frame, epoch.deployment)
+            while True:
+                if self._monitor.failure is not None:
+                    raise self._monitor.failure.error(self._out_count)
+                if epoch.producer.has_free:
+                    break
+                if not wait_readable(
+                    [epoch.producer.wait_descriptor, self._monitor.failed_descriptor],
+                    remaining(limit),
+                ):
+                    raise PipelineFull(
+                        f"the pipeline is full: {self._put_count - self._out_count} frames went "
+                        f"in whose results were not taken (waited {timeout_s:g} s)"
+                    )
+            try:
+                slot = epoch.producer.acquire()
+                for name, array in arrays.items():
+                    np.copyto(slot.tensors[name], array)
+                number = self._put_count
+                write_put(slot.words, number, time.monotonic_ns())
+                epoch.producer.publish(slot)
+            except PeerGone:
+                raise self._failed() from None
+            epoch.put += 1
+            self._put_count += 1
+            return number
+
+    def get(self, timeout_s: float | None = None) -> Result:
+        """The next result; waits for it. Raises PipelineEmpty after ``timeout_s`` and StageError
+        when no more results will come."""
+        limit = deadline_after(timeout_s)
+        with self._get_lock:
+            self._check_open()
+            while True:
+                epoch = self._epochs[0]
+                failure = self._monitor.failure
+                consumer = epoch.consumer.wait_descriptor
+                if failure is None:
+                    ready = wait_readable(
+                        [consumer, self._monitor.failed_descriptor], remaining(limit)
+                    )
+                    if not ready:
+                        raise PipelineEmpty(
+                            f"no result within {timeout_s:g} s; "
+                            f"{self._put_count - self._out_count} frames are on their way"
+                        )
+                elif self._put_count == self._out_count or not wait_readable([consumer], _DRAIN_S):
+                    raise failure.error(self._out_count)
+                try:
+                    slot = epoch.consumer.take(0)
+                except WouldBlock:
+                    continue
+                except PeerGone:
+                    raise self._failed() from None
+                if slot is not None:
+                    break
+                self._retire(epoch)
+            outputs = {name: array.copy() for name, array in slot.tensors.items()}
+            times = read_times(slot.words, epoch.number, time.monotonic_ns())
+            epoch.consumer.release(slot)
+            if times.frame != self._out_count:
+                raise PipelineError(
+                    f"frame {times.frame} came out where frame {self._out_count} was due"
+                )
+            epoch.out += 1
+            self._out_count += 1
+            self._times.append(times)
+        for observer in tuple(self.observers):
+            observer(times)
+        return Result(times.frame, outputs, times)
+
+    def run(self, frames: Iterable[Frame]) -> Iterator[Result]:
+        """Results of all ``frames``, in order, while frames go in as room permits. A frame is
+        taken from ``frames`` only when the one before it is in. Raises what `put` and `get` do,
+        after the last result that there is."""
+        source = iter(frames)
+        frame = next(source, None)
+        failed: StageError | None = None
+        while True:
+            while frame is not None and failed is None:
+                try:
+                    self.put(frame, 0.0)
+                except PipelineFull:
+                    break
+                except StageError as error:
+                    failed = error
+                    break
+                frame = next(source, None)
+            if self._put_count == self._out_count:
+                if failed is not None:
+                    raise failed
+                if frame is None:
+                    return
+            elif failed is None and frame is not None:
+                wait_readable(
+                    [
+                        self._epochs[0].consumer.wait_descriptor,
+                        self._epochs[-1].producer.wait_descriptor,
+                        self._monitor.failed_descriptor,
+                    ],
+                    None,
+                )
+                try:
+                    result = self.get(0.0)
+                except PipelineEmpty:
+                    continue
+                yield result
+            else:
+                yield self.get()
+
+    def prepare(self, deployment: Deployment) -> Epoch:
+        """Loads a deployment beside the running one, which goes on meanwhile.
+
+        Raises ArtifactError and PlaceError when it does not fit, StageNotLoaded when a stage does
+        not load; the running one is not touched by any of these.
+        """
+        deployment.check_places(self.places)
+        with self._changing:
+            self._check_open()
+            if self._epochs:
+                deployment.check_replaces(self._epochs[-1].deployment)
+            try:
+                workers = [self._worker(index) for index in deployment.places]
+                epoch = Epoch(self._next_epoch, deployment, workers, self._slots)
+            except OSError:
+                raise self._failed() from None
+            self._next_epoch += 1
+            answers = self._monitor.replies(epoch.number, workers, self._load_timeout_s)
+            for stage, worker, answer in zip(deployment.stages, workers, answers, strict=True):
+                if answer is None or isinstance(answer, NotLoaded):
+                    epoch.drop()
+                    raise self._not_loaded(stage.name, worker, answer)
+            return epoch
+
+    def switch(self, prepared: Epoch) -> None:
+        """The next frame that is put in, and all after it, go through ``prepared``; those before
+        it still go through what they were put into. Results stay in order."""
+        with self._changing:
+            self._check_open()
+            prepared.start()
+            self.deployments[prepared.number] = prepared.deployment
+            with self._put_lock:
+                before = self._epochs
+                self._epochs = (*before, prepared)
+                if before:
+                    before[-1].finish_input()
+
+    def discard(self, prepared: Epoch) -> None:
+        """Instead of `switch`."""
+        prepared.drop()
+
+    def redeploy(self, deployment: Deployment) -> None:
+        """`prepare` and `switch`."""
+        with self._changing:
+            self.switch(self.prepare(deployment))
+
+    def set_duty(self, place: str, duty: float) -> None:
+        """Slows a place down to ``duty`` of its speed from now on (1: not at all).
+
+        Raises PlaceError, and ThrottleError when cores cannot be slowed here.
+        """
+        chosen = [one for one in self.places if one.name == place]
+        if not chosen:
+            known = ", ".join(one.name for one in self.places)
+            raise PlaceError(f"there is no place {place!r}; known: {known}")
+        if self._throttle is None:
+            self._throttle = self._make_throttle()
+        for core in chosen[0].cores:
+            self._throttle.set(core, duty)
+
+    def times(self, epoch: int | None = None) -> list[FrameTimes]:
+        """Of the last 200,000 results, or those of one deployment (a key of ``deployments``)."""
+        return [one for one in tuple(self._times) if epoch is None or one.epoch == epoch]
+
+    def statistics(self, epoch: int | None = None) -> PipelineStatistics:
+        """Of one deployment; that of the last result when none is named. Raises ValueError when
+        no frame of it has come out."""
+        if epoch is None and self._times:
+            epoch = self._times[-1].epoch
+        deployment = self.deployments[epoch] if epoch is not None else self.deployment
+        return summarize(
+            self.times(epoch),
+            [stage.name for stage in deployment.stages],
+            [self.places[index].name for index in deployment.places],
+        )
+
+    def close(self) -> None:
+        """Ends all processes; frames that are on their way are dropped. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._monitor.close()
+        if self._throttle is not None:
+            self._throttle.close()
+        for worker in self._workers.values():
+            worker.stop()
+        for worker in self._workers.values():
+            worker.join(_STOP_S)
+        for epoch in self._epochs:
+            epoch.close()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _worker(self, index: int) -> WorkerProcess:
+        if index not in self._workers:
+            worker = self._workers[index] = WorkerProcess(self.places[index])
+            self._monitor.add(worker)
+        return self._workers[index]
+
+    def _make_throttle(self) -> Throttle:
+        cores = sorted({core for place in self.places for core in place.cores})
+        if may_steal():
+            return Throttle(cores)
+        for index in range(len(self.places)):
+            self._worker(index)
+        pids: dict[int, list[int]] = {core: [] for core in cores}
+        for worker in self._workers.values():
+            pids[worker.place.cores[0]].append(worker.pid)
+        return Throttle(cores, pids)
+
+    def _retire(self, epoch: Epoch) -> None:
+        """Its last result came out."""
+        with self._put_lock:
+            self._epochs = tuple(one for one in self._epochs if one is not epoch)
+        epoch.close()
+
+    def _not_loaded(self, stage: str, worker: WorkerProcess, answer: NotLoaded | None) -> Exception:
+        what = f"stage {stage!r} could not be loaded on place {worker.place.name!r}"
+        details = ""
+        if answer is not None:
+            what, details = f"{what}: {answer.summary}", f"\n{answer.text}"
+        elif self._monitor.failure is not None and worker.exit_code is None:
+            return self._failed()
+        elif self._monitor.failure is not None:
+            what += f": its process {how_it_ended(worker.exit_code)}"
+        else:
+            what += f" within {self._load_timeout_s:g} s"
+        return StageNotLoaded(
+            what + details, stage=stage, place=worker.place.name,
+            frame=worker.board.last_frame, delivered=self._out_count,
+        )  # fmt: skip
+
+    def _failed(self) -> StageError:
+        """The failure of which a closed connection is a sign."""
+        failure = self._monitor.wait_for_failure(5.0)
+        if failure is None:
+            return StageDied(
+                "a stage closed its connection", stage="?", place="?", frame=-1,
+                delivered=self._out_count,
+            )  # fmt: skip
+        return failure.error(self._out_count)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise PipelineError("the pipeline is closed")
+
+
+def _checked(frame: Frame, deployment: Deployment) -> dict[str, NDArray[Any]]:
+    """Raises FrameError unless names, shapes and types are those of the first stage's inputs."""
+    arrays = {}
+    for spec in deployment.inputs:
+        if spec.name not in frame:
+            raise FrameError(f"the frame has no {spec.name!r} (it has {', '.join(frame)})")
+        array = np.asarray(frame[spec.name])
+        if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype):
+            raise FrameError(
+                f"{spec.name!r} is {array.dtype}{list(array.shape)}, the pipeline takes "
+                f"{spec.dtype}{list(spec.shape)}"
+            )
+        arrays[spec.name] = array
+    unknown = sorted(set(frame) - set(arrays))
+    if unknown:
+        raise FrameError(f"the pipeline takes no {unknown[0]!r} (it takes {', '.join(arrays)})")
+    return arrays
