@@ -1,0 +1,192 @@
+"""What a tile plan costs on a machine: `predict_tiles`.
+
+Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (double-buffer paper,
+Equation 1): start, segments, bytes. A step takes the array the product over the loops of
+ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9).
+
+With one buffer nothing overlaps: the tile that comes overwrites the one in use. With two, the mover
+brings the tiles of the next step and stores the results of the last while the engine works. Steps
+differ by the loop that moves on (`_Advance`): those inside of it begin anew, and only tiles that
+depend on one of them come and go. So the time is the sum over the four kinds of steps of
+max(transfers, engine), plus what comes before the first and after the last step. Tiles of one kind
+count as equally large here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
+from tvm_npu.codegen.plan.tiles.plan import (
+    IN_LOOPS,
+    LOOPS,
+    OUT_LOOPS,
+    WEIGHT_LOOPS,
+    Loop,
+    TilePlan,
+    extent,
+    group_runs,
+    trips,
+)
+from tvm_npu.codegen.plan.tiles.room import check_tile_plan
+from tvm_npu.codegen.plan.tiles.traffic import Moved, TileTraffic, tile_traffic
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import ArrayAxis, PeArray
+
+ARRAY_LOOPS: dict[ArrayAxis, Loop] = {"OC": "M", "IC": "N", "OH": "R", "OW": "C"}
+
+
+@dataclass(frozen=True)
+class TransferCost:
+    """Equation 1 of the double-buffer paper, in cycles: ``start`` (C) a transfer, ``segment`` (p) a
+    contiguous run, ``byte`` (t / element size) a byte."""
+
+    start: float
+    segment: float
+    byte: float
+
+    def cycles(self, moved: Moved) -> float:
+        return (
+            self.start * moved.transfers
+            + self.segment * moved.segments
+            + self.byte * moved.size_bytes
+        )
+
+
+def transfer_cost(machine: TileMachine) -> TransferCost:
+    """C, p and t of a machine's mover or DMA controller."""
+    mover = machine.mover
+    if mover is not None:
+        return TransferCost(mover.setup_cycles, mover.segment_cycles, 1 / mover.bytes_per_cycle)
+    dmac = machine.dmac
+    assert dmac is not None  # a machine has one of them
+    # A program sets source, destination and transfer once, adds to an address between runs, and
+    # ends with an event; what a word takes hangs on the slower of its two ends and on the port.
+    word = max(dmac.dram_access_cycles, dmac.chip_access_cycles, 4 / dmac.bytes_per_cycle)
+    start = dmac.start_cycles + 5 * dmac.instruction_cycles
+    return TransferCost(start, 4 * dmac.instruction_cycles, word / 4)
+
+
+def pes_on(array: PeArray, loop: Loop) -> int:
+    """PEs that the array spreads over ``loop``."""
+    if ARRAY_LOOPS[array.column_mapping] == loop:
+        return array.width
+    return array.height if ARRAY_LOOPS[array.row_mapping] == loop else 1
+
+
+def iterations(total: int, tile: int, pes: int) -> int:
+    """Sum of ceil(part / pes) over the tiles that ``total`` is cut into."""
+    whole, rest = divmod(total, tile)
+    return whole * -(-tile // pes) + -(-rest // pes)
+
+
+def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> float:
+    """What all steps take the compute engine."""
+    steps = group_runs(problem, plan)
+    for loop in LOOPS:
+        steps *= trips(problem, plan, loop)
+    taps = problem.kernel[0] * problem.kernel[1]
+    outputs = problem.filters * problem.rows * problem.columns
+    array = machine.array
+    if array is not None:
+        work = problem.groups * taps
+        for loop in LOOPS:
+            work *= iterations(extent(problem, loop), plan.tile(loop), pes_on(array, loop))
+        finish = outputs / (array.width * array.height)
+        return work + steps * array.setup_cycles + finish
+    core = machine.core
+    assert core is not None  # a machine has one of them
+    access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
+    return (
+        problem.macs * (core.mac_cycles + 2 * access)
+        + outputs * (core.operation_cycles + 2 * access)
+        + steps * core.setup_cycles
+    )
+
+
+def predict_tiles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:
+    """Exact traffic, and the time that follows.
+
+    Residual tiles count as input, biases as weights, partial sums of both ways as output. Raises
+    PlanningError for a plan that `check_tile_plan` refuses.
+    """
+    fault = check_tile_plan(problem, plan, machine)
+    if fault is not None:
+        raise PlanningError(f"no prediction for this plan: {fault}")
+    return predicted(problem, plan, machine)
+
+
+def predicted(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:
+    """`predict_tiles` for a plan that is known to be sound."""
+    traffic, cost = tile_traffic(problem, plan, machine), transfer_cost(machine)
+    engine = engine_cycles(problem, plan, machine)
+    loads, stores = cost.cycles(traffic.loads), cost.cycles(traffic.stores)
+    if plan.buffers == 1:
+        cycles = loads + stores + engine
+    else:
+        cycles = _overlapped(problem, plan, traffic, cost, engine)
+    bound: Bound = "mac" if engine >= loads + stores else "dma"
+    return Prediction(
+        cycles=cycles,
+        mac_cycles=engine,
+        load_cycles=loads,
+        store_cycles=stores,
+        in_bytes=(traffic.inputs + traffic.residual).size_bytes,
+        weight_bytes=(traffic.weights + traffic.biases).size_bytes,
+        out_bytes=traffic.stores.size_bytes + traffic.partial_loads.size_bytes,
+        bound=bound,
+    )
+
+
+@dataclass(frozen=True)
+class _Advance:
+    """Steps at whose begin the same loops move on."""
+
+    steps: int
+    moved: frozenset[Loop]
+
+
+def _advances(problem: ConvProblem, plan: TilePlan) -> Iterator[_Advance]:
+    """The kinds of steps, from the first of each run of groups to those of the innermost loop."""
+    counts = [trips(problem, plan, loop) for loop in plan.order]
+    before, outer = 0, group_runs(problem, plan)
+    for depth in range(len(counts) + 1):
+        if depth:
+            outer *= counts[depth - 1]
+        inner = zip(plan.order[max(depth - 1, 0) :], counts[max(depth - 1, 0) :], strict=True)
+        moved = frozenset(loop for loop, count in inner if count > 1 or depth == 0)
+        if outer > before:
+            yield _Advance(outer - before, moved)
+        before = outer
+
+
+def _overlapped(
+    problem: ConvProblem, plan: TilePlan, traffic: TileTraffic, cost: TransferCost, engine: float
+) -> float:
+    """With two buffers."""
+
+    def each(moved: Moved) -> float:
+        return cost.cycles(moved) / moved.transfers if moved.transfers else 0.0
+
+    kinds = list(_advances(problem, plan))
+    steps = sum(kind.steps for kind in kinds)
+    out_tiles = traffic.outputs.transfers
+    leaving = out_tiles + traffic.partial_stores.transfers
+    # What a change of the OUT tile costs the mover on average: results or partial sums out,
+    # residual tiles and partial sums in.
+    changing = traffic.stores + traffic.partial_loads + traffic.residual
+    change = cost.cycles(changing) / leaving
+    work = engine / steps
+    total, first = 0.0, True
+    for kind in kinds:
+        arrive = each(traffic.inputs) if kind.moved & IN_LOOPS else 0.0
+        arrive += each(traffic.weights) if kind.moved & WEIGHT_LOOPS else 0.0
+        both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
+        count = kind.steps
+        if first:  # nothing runs beside the first loads, nor beside the last store
+            total += cost.cycles(traffic.biases) + arrive + work + change
+            count, first = count - 1, False
+        total += count * max(both, work)
+    return total
