@@ -15,7 +15,10 @@ from tvm_npu.codegen.program_parts import (
 )
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TILE_ISA
+from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.program import Program
@@ -50,18 +53,24 @@ def check(program: Program) -> None:
         program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
         "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
     )  # fmt: skip
-    element_bytes = 2 if program.precision == "int16" else 1
+    element_bytes = stored_bytes = 2 if program.precision == "int16" else 1
+    if isinstance(machine, TileMachine):
+        stored_bytes = machine.element_bytes("int16" if element_bytes == 2 else "int8")
     for slot in (*program.inputs, *program.outputs, *program.intermediates):
         end = slot.offset + slot.size_bytes
         room = segments[slot.segment].size_bytes
         require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
         require(
-            slot.offset % slot.element_bytes == 0,
-            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.element_bytes}",
+            slot.offset % slot.stored_bytes == 0,
+            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.stored_bytes}",
         )  # fmt: skip
         require(
             slot.element_bytes == element_bytes,
             f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,
+        )  # fmt: skip
+        require(
+            slot.stored_bytes == stored_bytes,
+            f"stored size of an element of tensor {slot.name!r}", slot.stored_bytes, stored_bytes,
         )  # fmt: skip
     for layer in program.layers:
         code = (layer.code_begin, layer.code_end)
@@ -72,6 +81,25 @@ def check(program: Program) -> None:
             f"whole instructions within {sizes[Segment.CODE]} bytes",
         )  # fmt: skip
     _check_records(program, sizes)
+    if isinstance(machine, TileMachine):
+        _check_tile_code(program)
+    else:
+        _check_ring(program, machine)
+
+
+def _check_tile_code(program: Program) -> None:
+    code = program.code
+    illegal = np.flatnonzero(TILE_ISA.decode_array(code)[:, 0] < 0)
+    first = f"{int(code[illegal[0]]):#010x} at {int(illegal[0])}" if len(illegal) else "none"
+    require(first == "none", "word of the code that is no instruction", first, "none")
+    end = TILE_ISA.encode("tend")
+    last = int(code[-1]) if len(code) else None
+    require(last == end, "last word of the code", last, f"{end} (tend)")
+    records = len(program.relocations)
+    require(records == 0, f"relocations for isa {TILE_ISA.name!r}", records, 0)
+
+
+def _check_ring(program: Program, machine: Machine) -> None:
     if machine.ring is None:
         for mnemonic in ("nmp_forward", "nmp_forward3d"):
             item = NMP_ISA.by_mnemonic[mnemonic]

@@ -43,7 +43,8 @@ Text = Annotated[str, Field(max_length=1 << 16)]
 
 @dataclass(frozen=True)
 class TensorSlot:
-    """A tensor in memory: batch-free shape, Q-point and place."""
+    """A tensor in memory: batch-free shape, Q-point and place. An element's numeric type has
+    ``element_bytes``; it lies, sign-extended, in ``stored_bytes`` (left out: as many)."""
 
     name: Text
     shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
@@ -51,10 +52,15 @@ class TensorSlot:
     element_bytes: Literal[1, 2]
     segment: Segment
     offset: Count
+    stored_bytes: Literal[0, 1, 2, 4] = 0
+
+    def __post_init__(self) -> None:
+        if not self.stored_bytes:
+            object.__setattr__(self, "stored_bytes", self.element_bytes)
 
     @property
     def size_bytes(self) -> int:
-        return prod(self.shape) * self.element_bytes
+        return prod(self.shape) * self.stored_bytes
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.program import Program, Segment, TensorSlot
 from tvm_npu.runtime.errors import RunError
+from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
-from tvm_npu.sim.nmp.statistics import RunStatistics, add
+from tvm_npu.sim.statistics import RunStatistics, add
 
 Array = NDArray[np.generic]
 
@@ -34,6 +35,8 @@ class Session:
         self.timing = timing
         self.observer: Callable[[list[Array], list[Array]], None] | None = None
         self.machine = self.program.machine_description()
+        if not isinstance(self.machine, Machine):
+            raise RunError(f"program {self.program.name!r} is for isa {self.machine.isa!r}")
         base = self.machine.dram.base_address
         self._image = self.program.image(base)
         self._lock = threading.Lock()

@@ -12,3 +12,4 @@ class Stream(IntEnum):
     OUT = 3
     RESIDUAL = 4
     BIAS = 5
+    PARTIAL = 6

@@ -20,7 +20,10 @@ FOLDERS = {
     "runtime": "tvm_npu.runtime",
     "tvm_npu": "tvm_npu",
 }
-DATA_OF_SIM = ("isa", "machine", "errors", "streams")
+DATA_OF_SIM = (
+    "isa", "machine", "machine_parts", "errors", "streams",
+    "tiles.isa", "tiles.machine", "tiles.rates",
+)  # fmt: skip
 ALLOWED = {
     "sim": ("tvm_npu.sim",),
     "codegen": ("tvm_npu.codegen", *(f"tvm_npu.sim.{name}" for name in DATA_OF_SIM)),
@@ -107,6 +110,7 @@ def test_imports_follow_the_rules(path: str) -> None:
         ("sim/x.py", "import importlib\nimportlib.import_module('tvm')"),
         ("codegen/x.py", "from tvm_npu.sim.nmp.simulator import run"),
         ("codegen/x.py", "from tvm_npu.sim import nmp"),
+        ("codegen/x.py", "from tvm_npu.sim.tiles.simulator import TileSimulator"),
         ("codegen/x.py", "from tvm_npu.runtime.session import Session"),
         ("codegen/x.py", "from tvm_npu.relay import partition_for_npu"),
         ("codegen/x.py", "from sim.machine import Machine"),
@@ -127,6 +131,7 @@ def test_the_check_finds(path: str, text: str) -> None:
     [
         ("sim/isa/x.py", "from .table import Field\nfrom ..machine import Machine"),
         ("codegen/x.py", "from tvm_npu.sim.machine import Machine\nimport tvm_npu.sim.isa.xnmp"),
+        ("codegen/x.py", "from tvm_npu.sim.tiles.isa import TILE_ISA"),
         ("runtime/x.py", "import tvm\ntvm.register_func('a')\nfrom tvm_npu.codegen import program"),
         ("tvm_npu/relay/x.py", "from tvm import relay\nimport tvm\ntvm.IRModule()"),
         ("sim/x.py", "import tvm_npu.sim.machine\nfrom tvm_npu import __version__"),

@@ -23,7 +23,7 @@ from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.terminal import COMPILING, PATIENCE_S, after
 from tvm_npu.errors import NpuError
-from tvm_npu.sim.nmp.statistics import RunStatistics
+from tvm_npu.sim.statistics import RunStatistics
 
 CPU, NPU = "TVM on the CPU, float32", "TVM with the NPU"
 

@@ -1,68 +1,14 @@
-"""What a run cost, as Python objects: for the machine, per layer and per core."""
+"""What a run of the NMP cost, read out of its state."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp.state import State
-from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, add, by_stream
 
-
-@dataclass(frozen=True)
-class LayerStatistics:
-    """One layer of one run. ``cycles`` is from the end of the layer before to its own end; a core
-    waits while a semaphore or a full DMA queue blocks it. ``loaded_bytes`` and ``stored_bytes`` are
-    DRAM traffic, ``ring_bytes`` what passed the Global Ringbus (each once, however many receive
-    it), ``forwarded_bytes`` what went from MB2 to MB0; each by stream."""
-
-    name: str
-    cycles: float
-    macs: int
-    mac_utilization: float
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
-    bursts: int
-    mac_cycles_per_core: tuple[float, ...]
-    wait_cycles_per_core: tuple[float, ...]
-    dma_cycles_per_tle: tuple[float, ...]
-    instructions: int
-    code_bytes: int
-
-
-@dataclass(frozen=True)
-class RunStatistics:
-    """One or more runs, summed: the layers and what belongs to none. ``cycles`` is until the last
-    core has exited and the last transfer is complete; zero when timing was off."""
-
-    machine: str
-    runs: int
-    cycles: float
-    time_us: float
-    macs: int
-    mac_utilization: float
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
-    instructions: int
-    instruction_cache_misses: int
-    code_bytes: int
-    layers: tuple[LayerStatistics, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-
-def _by_stream(counts: NDArray[np.int64]) -> dict[str, int]:
-    return {s.name.lower(): int(counts[s]) for s in Stream if counts[s]}
+__all__ = ["LayerStatistics", "RunStatistics", "add", "collect"]
 
 
 def collect(
@@ -85,10 +31,10 @@ def collect(
                 cycles=end - previous_end,
                 macs=macs,
                 mac_utilization=utilization(macs, end - previous_end),
-                loaded_bytes=_by_stream(state.layer_bytes[index, :, 0]),
-                stored_bytes=_by_stream(state.layer_bytes[index, :, 1]),
-                ring_bytes=_by_stream(state.layer_ring_bytes[index]),
-                forwarded_bytes=_by_stream(state.layer_forwarded_bytes[index]),
+                loaded_bytes=by_stream(state.layer_bytes[index, :, 0]),
+                stored_bytes=by_stream(state.layer_bytes[index, :, 1]),
+                ring_bytes=by_stream(state.layer_ring_bytes[index]),
+                forwarded_bytes=by_stream(state.layer_forwarded_bytes[index]),
                 bursts=int(state.layer_bursts[index].sum()),
                 mac_cycles_per_core=tuple(state.layer_mac_cycles[index].tolist()),
                 wait_cycles_per_core=tuple(state.layer_wait_cycles[index].tolist()),
@@ -107,64 +53,12 @@ def collect(
         time_us=cycles / machine.frequency_mhz,
         macs=macs,
         mac_utilization=utilization(macs, cycles),
-        loaded_bytes=_by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
-        stored_bytes=_by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
-        ring_bytes=_by_stream(state.layer_ring_bytes.sum(axis=0)),
-        forwarded_bytes=_by_stream(state.layer_forwarded_bytes.sum(axis=0)),
+        loaded_bytes=by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
+        stored_bytes=by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
+        ring_bytes=by_stream(state.layer_ring_bytes.sum(axis=0)),
+        forwarded_bytes=by_stream(state.layer_forwarded_bytes.sum(axis=0)),
         instructions=int(state.counters[0]),
         instruction_cache_misses=int(state.counters[1]),
         code_bytes=4 * len(state.words),
         layers=tuple(layers),
-    )
-
-
-def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
-    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
-
-
-def _pairs(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def _weighted(a: float, a_cycles: float, b: float, b_cycles: float) -> float:
-    total = a_cycles + b_cycles
-    return (a * a_cycles + b * b_cycles) / total if total > 0 else 0.0
-
-
-def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
-    """Two runs of one program, summed; utilization is weighted by cycles."""
-    layers = tuple(
-        replace(
-            one,
-            cycles=one.cycles + two.cycles,
-            macs=one.macs + two.macs,
-            mac_utilization=_weighted(
-                one.mac_utilization, one.cycles, two.mac_utilization, two.cycles
-            ),
-            loaded_bytes=_sum(one.loaded_bytes, two.loaded_bytes),
-            stored_bytes=_sum(one.stored_bytes, two.stored_bytes),
-            ring_bytes=_sum(one.ring_bytes, two.ring_bytes),
-            forwarded_bytes=_sum(one.forwarded_bytes, two.forwarded_bytes),
-            bursts=one.bursts + two.bursts,
-            mac_cycles_per_core=_pairs(one.mac_cycles_per_core, two.mac_cycles_per_core),
-            wait_cycles_per_core=_pairs(one.wait_cycles_per_core, two.wait_cycles_per_core),
-            dma_cycles_per_tle=_pairs(one.dma_cycles_per_tle, two.dma_cycles_per_tle),
-            instructions=one.instructions + two.instructions,
-        )
-        for one, two in zip(a.layers, b.layers, strict=True)
-    )
-    return replace(
-        a,
-        runs=a.runs + b.runs,
-        cycles=a.cycles + b.cycles,
-        time_us=a.time_us + b.time_us,
-        macs=a.macs + b.macs,
-        mac_utilization=_weighted(a.mac_utilization, a.cycles, b.mac_utilization, b.cycles),
-        loaded_bytes=_sum(a.loaded_bytes, b.loaded_bytes),
-        stored_bytes=_sum(a.stored_bytes, b.stored_bytes),
-        ring_bytes=_sum(a.ring_bytes, b.ring_bytes),
-        forwarded_bytes=_sum(a.forwarded_bytes, b.forwarded_bytes),
-        instructions=a.instructions + b.instructions,
-        instruction_cache_misses=a.instruction_cache_misses + b.instruction_cache_misses,
-        layers=layers,
     )

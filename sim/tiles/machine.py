@@ -68,6 +68,11 @@ class PeArray(Part):
     row_mapping: ArrayAxis
     setup_cycles: Cycles
 
+    def pes_over(self, axis: ArrayAxis) -> int:
+        """Over how many PEs a loop is spread."""
+        over_columns = self.width if self.column_mapping == axis else 1
+        return self.height if self.row_mapping == axis else over_columns
+
     @model_validator(mode="after")
     def _two_loops(self) -> PeArray:
         if self.column_mapping == self.row_mapping:

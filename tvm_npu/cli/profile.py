@@ -12,7 +12,7 @@ import numpy as np
 from tvm_npu.codegen.program import LayerEntry, Program
 from tvm_npu.report import PartitionReport
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.nmp.statistics import LayerStatistics, RunStatistics
+from tvm_npu.sim.statistics import LayerStatistics, RunStatistics
 
 SCHEMA = "tvm-npu profile 1"
 

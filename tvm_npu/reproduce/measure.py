@@ -15,7 +15,7 @@ from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.networks import Network, Region
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import Machine
-from tvm_npu.sim.nmp.statistics import LayerStatistics
+from tvm_npu.sim.statistics import LayerStatistics
 
 
 @dataclass(frozen=True)
