@@ -40,10 +40,10 @@ def nan_weight() -> Any:
 CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "unknown operator": (lambda: relay.tanh(x()), "has instructions for", "tanh", "the table"),
     "leaky relu": (
-        lambda: relay.nn.leaky_relu(x(), 0.1),
-        "has instructions for",
-        "nn.leaky_relu",
-        "the table",
+        lambda: relay.nn.leaky_relu(x(), 1.5),
+        "slope of a leaky ReLU",
+        "slope 1.5",
+        "0 to 1",
     ),
     "dynamic": (
         lambda: relay.nn.relu(x(ANY, 4, 8, 8)),

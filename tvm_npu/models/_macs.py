@@ -36,17 +36,18 @@ def macs_by_node(
 
 
 def _node_macs(node: onnx.NodeProto, shapes: Shapes) -> int:
-    output = math.prod(_shape(shapes, node.output[0]))
+    output = math.prod(shape_of(shapes, node.output[0]))
     if node.op_type == "Conv":
-        return output * math.prod(_shape(shapes, node.input[1])[1:])
-    first = _shape(shapes, node.input[0])
+        return output * math.prod(shape_of(shapes, node.input[1])[1:])
+    first = shape_of(shapes, node.input[0])
     transposed = node.op_type == "Gemm" and any(
         attribute.name == "transA" and attribute.i for attribute in node.attribute
     )
     return output * (first[0] if transposed else first[-1])
 
 
-def _shape(shapes: Shapes, name: str) -> tuple[int, ...]:
+def shape_of(shapes: Shapes, name: str) -> tuple[int, ...]:
+    """The shape of tensor `name`; ModelShapeError where it is not static."""
     try:
         return shapes[name]
     except KeyError:

@@ -216,6 +216,23 @@ def _relu(b: _Builder, call: relay.Call) -> None:
     _activation(b, call, b.input(call), g.RELU)
 
 
+def _leaky_relu(b: _Builder, call: relay.Call) -> None:
+    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a from 0 to 1"""
+    slope, tensor, shape = float(call.attrs.alpha), b.input(call), of.shape_of(call)[1:]
+
+    def scaled(scale: float) -> str:
+        common = b.common(call, tensor, shape=shape)
+        values = np.full(shape[0], scale, np.float32)
+        b.layers.append(g.Affine(**common, scale=values, bias=np.zeros_like(values)))
+        return str(common["output"])
+
+    steep = scaled(1.0 - slope)
+    _activation(b, call, steep, g.RELU)
+    positive = b.tensors[call]
+    common = b.common(call, scaled(slope), positive)
+    b.layers.append(g.Elementwise(**common, op="add"))
+
+
 def _clip(b: _Builder, call: relay.Call) -> None:
     bounds = g.Clip(float(call.attrs.a_min), float(call.attrs.a_max))
     _activation(b, call, b.input(call), bounds)
@@ -312,6 +329,7 @@ _HANDLERS: dict[str, Callable[[_Builder, relay.Call], None]] = {
     "nn.bias_add": _bias_add,
     "nn.batch_norm": _batch_norm,
     "nn.relu": _relu,
+    "nn.leaky_relu": _leaky_relu,
     "clip": _clip,
     "maximum": _bound,
     "minimum": _bound,

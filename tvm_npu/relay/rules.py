@@ -312,6 +312,12 @@ def ordered_bounds(call: relay.Call, context: Context) -> Violation | None:
     return None if low <= high else Violation(f"clip({low:g}, {high:g})", "low <= high")
 
 
+def slope_in_range(call: relay.Call, context: Context) -> Violation | None:
+    """The slope of a leaky ReLU is a number from 0 to 1."""
+    slope = float(call.attrs.alpha)
+    return None if 0.0 <= slope <= 1.0 else Violation(f"slope {slope:g}", "0 to 1")
+
+
 def constant_padding(call: relay.Call, context: Context) -> Violation | None:
     """Padding fills with one finite constant."""
     if call.attrs.pad_mode != "constant":
@@ -374,6 +380,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "nn.bias_add": (channel_axis,),
     "nn.batch_norm": (channel_axis, positive_variance),
     "nn.relu": (),
+    "nn.leaky_relu": (slope_in_range,),
     "clip": (ordered_bounds,),
     "maximum": (scalar_bound,),
     "minimum": (scalar_bound,),
@@ -402,6 +409,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 LAYOUT_ONLY = frozenset(
     {
         "nn.relu",
+        "nn.leaky_relu",
         "clip",
         "maximum",
         "minimum",

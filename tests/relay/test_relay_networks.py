@@ -1,0 +1,32 @@
+"""Networks with leaky ReLUs and a passthrough: all of them on the NPU, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tvm_npu.codegen.plan import planner
+from tvm_npu.reproduce.measure import measure
+from tvm_npu.reproduce.networks import prepare
+from tvm_npu.sim.machine import load_machine
+
+pytestmark = pytest.mark.relay
+
+
+@pytest.mark.parametrize(
+    ("name", "input_size", "layers", "cpu_operators"),
+    [
+        # A leaky ReLU is two depthwise 1x1 convolutions, the second with a residual.
+        ("flownet_s", 48, 10 + 2 * 10, 0),
+        ("yolov2", 32, 78, 0),
+        ("alexnet", 67, 12, 0),
+        ("darknet53", 32, 179, 0),
+    ],
+)
+def test_network_runs_on_the_npu(
+    name: str, input_size: int, layers: int, cpu_operators: int
+) -> None:
+    machine = load_machine("nmp-4x8")
+    network = prepare(name, machine, "int16", input_size=input_size, width=0.125)
+    assert network.npu_mac_share == 1.0
+    assert (network.layers, network.cpu_operators) == (layers, cpu_operators)
+    assert measure(network, machine, planner("exact")).cycles > 0
