@@ -43,6 +43,7 @@ __all__ = [
     "machine_from_dict",
     "machine_from_toml",
     "machine_names",
+    "stored_element_bytes",
 ]
 
 LARGEST_SCRATCHPADS = 1 << 30
@@ -181,6 +182,13 @@ class Machine(Part):
 
 AnyMachine = Machine | TileMachine
 """Every kind of machine that a file can describe; ``isa`` says which."""
+
+def stored_element_bytes(machine: AnyMachine, precision: str) -> int:
+    """Bytes that an element takes in the machine's memories."""
+    if isinstance(machine, TileMachine):
+        return machine.element_bytes("int8" if precision == "int8" else "int16")
+    return ELEMENT_BYTES[precision]
+
 
 _KINDS: dict[str, type[Machine] | type[TileMachine]] = {"nmp": Machine, "tiles": TileMachine}
 

@@ -1,6 +1,6 @@
 """Code generation for the NMP.
 
-`storage` places tensors, `compiler` asks planners and puts a Program together; `convolution` and
+`compiler` asks planners and puts a Program together; `convolution` and
 `windows` write layers as command trees (`commands`, with the conventions of `conventions`), which
 `lower` turns into instructions.
 """

@@ -32,7 +32,6 @@ from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.parameters import Location
 from tvm_npu.codegen.nmp.planning import LayerPlanner, Plan, PlannedLayer, kind_of, plan_chains
-from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.nmp.weights import arranged
 from tvm_npu.codegen.nmp.windows import elementwise, window
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
@@ -54,6 +53,7 @@ from tvm_npu.codegen.program import (
     SegmentSize,
     TensorSlot,
 )
+from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.sim.machine import Machine
 
 MOST_LINE_WORDS = 511

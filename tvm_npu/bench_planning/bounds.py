@@ -31,9 +31,9 @@ from tvm_npu.codegen.fixed import (
 )
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.planning import conv_problem, kind_of
-from tvm_npu.codegen.nmp.storage import plan_storage
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.plan.traffic import BIAS_BYTES
+from tvm_npu.codegen.storage import plan_storage
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.measure import LayerMeasurement
 from tvm_npu.sim.machine import Machine

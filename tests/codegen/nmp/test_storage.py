@@ -25,9 +25,9 @@ from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.nmp import compile_fixed
-from tvm_npu.codegen.nmp.storage import ALIGNMENT_BYTES, Lifetime, first_fit, plan_storage
 from tvm_npu.codegen.quantize import quantize
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Lifetime, first_fit, plan_storage
 from tvm_npu.sim.machine import machine_from_dict
 
 

@@ -52,8 +52,8 @@ class Storage:
 class _Places:
     """Tensors as (buffer, byte offset), found through chains of parents."""
 
-    def __init__(self, fixed: FixedGraph) -> None:
-        self.sizes = {t: prod(s) * fixed.element_bytes for t, s in fixed.shapes.items()}
+    def __init__(self, fixed: FixedGraph, element_bytes: int) -> None:
+        self.sizes = {t: prod(s) * element_bytes for t, s in fixed.shapes.items()}
         self.parents: dict[str, tuple[str, int]] = {}
 
     def find(self, tensor: str) -> tuple[str, int]:
@@ -64,11 +64,14 @@ class _Places:
         return tensor, offset
 
 
-def plan_storage(fixed: FixedGraph) -> Storage:
-    """Decides views and copies and gives every buffer its place. Deterministic."""
+def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
+    """Decides views and copies and gives every buffer its place. Deterministic.
+
+    ``stored_bytes`` are those that an element takes in memory (None: as many as its numbers)."""
     shapes = dict(fixed.shapes)
-    places = _Places(fixed)
-    plane = {t: prod(chw(s)[1:]) * fixed.element_bytes for t, s in shapes.items()}
+    element_bytes = fixed.element_bytes if stored_bytes is None else stored_bytes
+    places = _Places(fixed, element_bytes)
+    plane = {t: prod(chw(s)[1:]) * element_bytes for t, s in shapes.items()}
     for layer in fixed.layers:
         if isinstance(layer, FixedReshape):
             places.parents[layer.output] = (layer.inputs[0], 0)
