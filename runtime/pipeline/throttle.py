@@ -115,6 +115,11 @@ class Throttle:
         """By core."""
         return dict(self._duties)
 
+    @property
+    def pids(self) -> Mapping[int, int]:
+        """The helper of each core."""
+        return {core: helper.pid for core, helper in self._helpers.items()}
+
     def set(self, core: int, duty: float) -> None:
         """Takes effect within a period; returns when it has. Raises PlaceError and
         ThrottleError."""

@@ -1,0 +1,228 @@
+"""Stages that die, raise, hang: which error, what was delivered before it, what is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.pipeline.stages import frame, make, numbers, places
+from tvm_npu.runtime.pipeline import Deployment, Pipeline
+from tvm_npu.runtime.pipeline.errors import StageDied, StageError, StageHung, StageRaised
+from tvm_npu.runtime.pipeline.worker import WITHOUT_TVM
+
+ROOT = Path(__file__).parents[3]
+
+
+def with_failure(how: str, at: int, stage: int = 1, stages: int = 3) -> Deployment:
+    parts = []
+    for n in range(stages):
+        function, options = ("failing", {"how": how, "at": at}) if n == stage else ("affine", {})
+        parts.append(make(function, n, last=n == stages - 1, **options))
+    return Deployment(tuple(parts), tuple(range(stages)))
+
+
+def until_error(pipeline: Pipeline, count: int = 50) -> tuple[list, StageError]:
+    results: list = []
+    with pytest.raises(StageError) as caught:
+        for result in pipeline.run(frame(n) for n in range(count)):
+            results.append(result)
+    return results, caught.value
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("raise", StageRaised, "raised ValueError: cannot take 7 on frame 7"),
+        ("wrong", StageRaised, r"ArtifactError: stage 's1' returned 'x2' as float64\[2\], its art"),
+        ("kill", StageDied, "was killed by SIGKILL while it worked on frame 7"),
+        ("exit", StageDied, "ended with exit code 3 while it worked on frame 7"),
+        ("hang", StageHung, "has worked on frame 7 for more than 0.7 s"),
+    ],
+)
+def test_what_failed_and_what_was_delivered(how: str, kind: type, message: str) -> None:
+    with Pipeline(with_failure(how, 7), places(3), timeout_s=0.7) as pipeline:
+        results, error = until_error(pipeline)
+        assert type(error) is kind
+        assert error.stage == "s1" and error.place == "p1"
+        assert error.frame == 6 and error.delivered == 7
+        assert numbers(results) == list(range(7))
+        text = str(error)
+        assert text.startswith("stage 's1' on place 'p1' (cores ")
+        assert "; its last finished frame was 6; frames 0 to 6 were delivered" in text
+        assert re.search(message, text)
+        for action in (lambda: pipeline.put(frame(0)), pipeline.get):
+            with pytest.raises(kind):
+                action()
+    assert no_process_lives(pipeline)
+
+
+@pytest.mark.parametrize("stage", [0, 2])
+def test_failures_at_the_ends(stage: int) -> None:
+    with Pipeline(with_failure("kill", 0, stage), places(3)) as pipeline:
+        results, error = until_error(pipeline)
+    assert results == [] and error.delivered == 0 and error.frame == -1
+    assert f"stage 's{stage}'" in str(error)
+    assert "it finished no frame; no frame was delivered" in str(error)
+
+
+@pytest.mark.parametrize("victim", ["p0", "p1", "p2"])
+def test_kill_minus_nine(victim: str) -> None:
+    deployment = Deployment(
+        tuple(make("affine", n, last=n == 2, delay_s=0.002) for n in range(3)), (0, 1, 2)
+    )
+    with Pipeline(deployment, places(3)) as pipeline:
+        results: list = []
+        with pytest.raises(StageDied, match="was killed by SIGKILL") as caught:
+            for result in pipeline.run(frame(n) for n in range(1000)):
+                results.append(result)
+                if len(results) == 20:
+                    os.kill(pipeline.pids[victim], signal.SIGKILL)
+        assert caught.value.place == victim
+        assert caught.value.delivered == len(results) >= 20
+        assert numbers(results) == list(range(len(results)))
+        # Whatever the dead stage had finished came out.
+        if victim != "p2":
+            assert caught.value.frame == len(results) - 1
+    assert no_process_lives(pipeline)
+
+
+def test_killed_while_nothing_runs() -> None:
+    with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+        os.kill(pipeline.pids["p1"], signal.SIGKILL)
+        with pytest.raises(StageDied, match="'p1' .* was killed by SIGKILL; it finished no frame"):
+            pipeline.get(timeout_s=20)
+
+
+def test_a_stopped_process_hangs() -> None:
+    """Also one that is stopped between two frames."""
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.5) as pipeline:
+        assert numbers(list(pipeline.run([frame(0)]))) == [0]
+        os.kill(pipeline.pids["p1"], signal.SIGSTOP)
+        results, error = until_error(pipeline)
+        assert type(error) is StageHung and results == []
+        assert "has not taken its next frame for more than 0.5 s" in str(error)
+        assert error.place == "p1" and error.delivered == 1
+
+
+def test_an_idle_pipeline_does_not_hang() -> None:
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.2) as pipeline:
+        time.sleep(0.6)
+        pipeline.put(frame(0))
+        assert numbers([pipeline.get()]) == [0]
+        time.sleep(0.6)
+        assert numbers(list(pipeline.run([frame(1)]))) == [1]
+
+
+def test_a_slow_consumer_is_no_hang() -> None:
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.2, slots=1) as pipeline:
+        for n in range(3):
+            pipeline.put(frame(n), timeout_s=5)
+        time.sleep(0.8)
+        assert numbers([pipeline.get() for _ in range(3)]) == [0, 1, 2]
+
+
+def test_a_failure_behind_exchanged_stages() -> None:
+    """Frames of the old deployment come out; those of the new one up to its failure."""
+    with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+        pipeline.put(frame(0))
+        pipeline.put(frame(1))
+        pipeline.redeploy(with_failure("raise", 3, stage=0, stages=1))
+        results, error = until_error(pipeline)
+        assert numbers(results) == [0, 1, 0, 1, 2]
+        assert error.delivered == 5 and error.stage == "s0"
+        assert "raised ValueError: cannot take 3 on frame 5" in str(error)
+
+
+def test_an_exception_in_the_source_of_frames_is_its_own() -> None:
+    def source():
+        yield frame(0)
+        raise KeyError("camera")
+
+    with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+        with pytest.raises(KeyError, match="camera"):
+            list(pipeline.run(source()))
+        assert numbers([pipeline.get()]) == [0]
+
+
+ORPHANS = """
+import sys
+from tests.runtime.pipeline.stages import frame, make, places
+from tvm_npu.runtime.pipeline import Deployment, Pipeline
+
+how, at = sys.argv[1], 5
+stages = make("affine", 0), make("failing", 1, how=how, at=at), make("affine", 2, last=True)
+pipeline = Pipeline(Deployment(stages, (0, 1, 2)), places(3))
+for n in range(at + 1):
+    pipeline.put(frame(n))
+if how == "hang":
+    for n in range(at):
+        pipeline.get()
+print(*pipeline.pids.values(), flush=True)
+sys.stdin.read() if how != "leave" else None
+"""
+
+
+@pytest.mark.parametrize("how", ["raise-never", "hang", "leave"])
+def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) -> None:
+    before = set(os.listdir("/dev/shm"))
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHANS, how],
+        cwd=ROOT, env={**os.environ, WITHOUT_TVM: "1"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with parent:
+        assert parent.stdout is not None
+        pids = [int(text) for text in parent.stdout.readline().split()]
+        assert len(pids) == 3
+        if how != "leave":
+            assert all(alive(pid) for pid in pids)
+            parent.kill()
+        parent.wait()
+    assert eventually(lambda: not any(alive(pid) for pid in pids))
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_closing_frees_descriptors_and_processes() -> None:
+    def once() -> Pipeline:
+        with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
+            list(pipeline.run(frame(n) for n in range(10)))
+            pipeline.redeploy(with_failure("raise", 99, stages=2))
+            list(pipeline.run(frame(n) for n in range(10)))
+        return pipeline
+
+    once()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    assert no_process_lives(once())
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state not in "ZX"
+
+
+def no_process_lives(pipeline: Pipeline) -> bool:
+    return not any(alive(pid) for pid in pipeline.pids.values())
+
+
+def eventually(condition: Callable[[], bool], patience_s: float = 20.0) -> bool:
+    limit = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True

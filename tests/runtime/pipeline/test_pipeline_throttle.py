@@ -1,0 +1,86 @@
+"""Duty cycles: the time that the helper takes from a core, and what it refuses."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.pipeline.stages import CORES, frame, make, numbers
+from tvm_npu.runtime.pipeline import Deployment, Pipeline, Place
+from tvm_npu.runtime.pipeline.errors import PlaceError
+from tvm_npu.runtime.pipeline.throttle import Throttle, ThrottleError, may_steal
+
+CORE = CORES[-1]
+needs_root = pytest.mark.skipif(not may_steal(), reason="real-time priority is not permitted")
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def taken_share(pid: int, seconds: float) -> float:
+    begin, used = time.monotonic(), cpu_s(pid)
+    time.sleep(seconds)
+    return (cpu_s(pid) - used) / (time.monotonic() - begin)
+
+
+@needs_root
+def test_the_helper_takes_its_share_of_the_core() -> None:
+    """Real-time priority: whatever else runs there cannot change that."""
+    with Throttle([CORE]) as throttle:
+        helper = throttle.pids[CORE]
+        assert taken_share(helper, 0.3) == pytest.approx(0, abs=0.07)
+        for duty in (1 / 3, 0.75):
+            throttle.set(CORE, duty)
+            assert throttle.duties[CORE] == duty
+            assert taken_share(helper, 0.5) == pytest.approx(1 - duty, abs=0.07)
+        throttle.set(CORE, 1)
+        assert taken_share(helper, 0.3) == pytest.approx(0, abs=0.07)
+
+
+def test_processes_are_stopped_and_continued() -> None:
+    deployment = Deployment((make("affine", 0, last=True),), (0,))
+    with Pipeline(deployment, [Place("p", (CORE,))], timeout_s=20) as pipeline:
+        pid = pipeline.pids["p"]
+        with Throttle([CORE], {CORE: [pid]}, period_s=0.02) as throttle:
+            throttle.set(CORE, 0.5)
+            states = set()
+            limit = time.monotonic() + 20
+            while not {"T", "S"} <= states and time.monotonic() < limit:
+                states.add(re.split(r"[) ]+", Path(f"/proc/{pid}/stat").read_text())[2])
+            assert {"T", "S"} <= states
+            assert numbers(list(pipeline.run(frame(n) for n in range(20)))) == list(range(20))
+            # A helper that dies while the stage is stopped must not leave it so.
+            throttle.set(CORE, 0.05)
+            os.kill(throttle.pids[CORE], signal.SIGKILL)
+            with pytest.raises(ThrottleError, match=f"process that slows core {CORE} has died"):
+                while True:
+                    throttle.set(CORE, 0.5)
+            assert numbers(list(pipeline.run(frame(n) for n in range(20)))) == list(range(20))
+
+
+@needs_root
+def test_throttled_places_of_a_pipeline() -> None:
+    deployment = Deployment((make("affine", 0, last=True),), (0,))
+    with Pipeline(deployment, [Place("slow", (CORE,), duty=0.5)]) as pipeline:
+        assert numbers(list(pipeline.run(frame(n) for n in range(50)))) == list(range(50))
+        pipeline.set_duty("slow", 1.0)
+        with pytest.raises(PlaceError, match="no place 'fast'; known: slow"):
+            pipeline.set_duty("fast", 0.5)
+        with pytest.raises(PlaceError, match="duty cycle 0.01; it lies between 0.05 and 1"):
+            pipeline.set_duty("slow", 0.01)
+        assert numbers(list(pipeline.run(frame(n) for n in range(50)))) == list(range(50))
+
+
+def test_cores_that_cannot_be_slowed() -> None:
+    with pytest.raises(ThrottleError, match="cannot slow core 4000: usable cores are"):
+        Throttle([4000], {})
+    with Throttle([CORE], {CORE: []}) as throttle:
+        with pytest.raises(ThrottleError, match="core 4000 is not one of this throttle's"):
+            throttle.set(4000, 0.5)
