@@ -36,14 +36,18 @@ class ChainLayer:
 
 @dataclass(frozen=True)
 class LayerChain:
-    """The layers of a model in the order in which a frame passes them; at least one."""
+    """The layers of a model in the order in which a frame passes them; at least one.
+    ``input_bytes``: what a frame brings to the first layer; 0 when nobody says."""
 
     model: str
     layers: tuple[ChainLayer, ...]
+    input_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not self.layers:
             raise ChainError(f"model {self.model} has no layers: nothing to cut into stages")
+        if self.input_bytes < 0:
+            raise ChainError(f"model {self.model}: input_bytes = {self.input_bytes} is below 0")
 
     def __len__(self) -> int:
         return len(self.layers)
