@@ -91,4 +91,4 @@ def run_search(
     except BudgetSpent:
         best = session.best()
     finished = budget is None or session.count < budget
-    return SearchResult(name, best, session.trials, finished)
+    return SearchResult(name, best, session.trials, session.asked, finished)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tvm_npu.codegen.stages.configuration import Configuration
 from tvm_npu.codegen.stages.search.exact import exact_configuration
 from tvm_npu.codegen.stages.search.layer_model import Fit, LayerTimeModel
-from tvm_npu.codegen.stages.search.session import BudgetSpent, Session, Trial
+from tvm_npu.codegen.stages.search.session import Session, Trial
 
 BUDGET = 12
 SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
+EXACT_NOISE = 0.002
 WORTH = 0.002
 """The search ends when the samples promise less than this share of the bottleneck."""
 
@@ -29,38 +30,21 @@ def search_guided(session: Session) -> Trial:
     first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
     session.try_out(first)
     while True:
-        fit = model.fit(session.trials)
-        if session.count >= budget:
-            break
-        candidate = _next(session, model, fit)
+        with threadpool_limits(1):  # the matrices are small, and the pipeline needs the cores
+            fit = model.fit(session.trials)
+            candidate = None if session.count >= budget else _next(session, model, fit)
         if candidate is None:
-            break
-        try:
-            session.try_out(candidate)
-        except BudgetSpent:
-            break
-    return believed_best(session.trials, model, fit)
+            return believed_best(session.trials, model, fit)
+        session.try_out(candidate)
 
 
 def believed_best(trials: Sequence[Trial], model: LayerTimeModel, fit: Fit) -> Trial:
-    """The trial whose stages are fastest by the fitted layer times and its own measurement, each
-    weighted by its variance; the earliest of equals."""
+    """The fastest trial: as measured where measurements are exact (`EXACT_NOISE`), else by the
+    fitted layer times, in which all measurements have their share; the earliest of equals."""
+    if fit.noise <= EXACT_NOISE:
+        return min(trials, key=lambda trial: trial.bottleneck_s)
     table = model.table(fit.mean_s)
-    return min(
-        trials,
-        key=lambda trial: max(
-            _combined(fit, table.times(trial.configuration).seconds, trial).tolist()
-        ),
-    )
-
-
-def _combined(fit: Fit, modelled: tuple[float, ...], trial: Trial) -> np.ndarray:
-    """The model's stage times hold the measurement already; without noise they are equal to it up
-    to what the model clips, and then the measurement is right."""
-    measured = np.array(trial.times.seconds)
-    if fit.noise <= 0.002:
-        return measured
-    return np.array(modelled)
+    return min(trials, key=lambda trial: table.times(trial.configuration).bottleneck_s)
 
 
 def _next(session: Session, model: LayerTimeModel, fit: Fit) -> Configuration | None:
@@ -76,7 +60,7 @@ def _next(session: Session, model: LayerTimeModel, fit: Fit) -> Configuration | 
         gain = 1.0 - value / drawn.times(best.configuration).bottleneck_s
         if not session.known(plan):
             gains.setdefault(plan, []).append(max(gain, 0.0))
-    if sum(map(sum, gains.values())) / SAMPLES < WORTH:
+    if not gains or (fit.noise <= EXACT_NOISE and sum(map(sum, gains.values())) / SAMPLES < WORTH):
         return None
     promised = {plan: table.times(plan).bottleneck_s for plan in gains}
     return min(gains, key=lambda plan: promised[plan])

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -39,23 +40,68 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Layer times [layers, places]: ``mean_s``, and what samples are made of (``covariance``, of
-    the flattened table). ``noise``: relative, of one measured stage."""
+class _Stages:
+    """Measured stages: ``layers`` [stages, layers] of 0 and 1, ``places`` [stages], and what they
+    took without transfers, ``seconds`` [stages]."""
+
+    layers: np.ndarray
+    places: np.ndarray
+    seconds: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Layer times before any measurement: means [layers, places]; the covariance of (l, p) and
+    (m, q) is ``between_layers[l, m] * between_places[p, q]``."""
 
     mean_s: np.ndarray
-    covariance: np.ndarray
+    between_layers: np.ndarray
+    between_places: np.ndarray
+
+    def sums(self, layer_s: np.ndarray, stages: _Stages) -> np.ndarray:
+        """Seconds of ``stages`` under a table of layer times."""
+        return np.einsum("nl,ln->n", stages.layers, layer_s[:, stages.places])
+
+    def posterior(
+        self, layer_s: np.ndarray, stages: _Stages, factor: Any, seconds: np.ndarray
+    ) -> np.ndarray:
+        """``layer_s``, which has this covariance, corrected by ``seconds`` measured."""
+        off = cho_solve(factor, seconds - self.sums(layer_s, stages))
+        by_layer = self.between_layers @ (stages.layers.T * off)  # [layers, stages]
+        return layer_s + by_layer @ self.between_places[stages.places]
+
+    def inner(self, stages: _Stages, noise: float) -> np.ndarray:
+        """Covariance of the measured stages."""
+        own = stages.layers @ self.between_layers @ stages.layers.T
+        places = self.between_places[np.ix_(stages.places, stages.places)]
+        return own * places + np.diag((noise * stages.seconds) ** 2)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Layer times given what was measured: ``mean_s`` [layers, places], and samples. ``noise`` of
+    one measured stage and ``deviation`` of one layer from the roofline: relative, the likeliest."""
+
+    mean_s: np.ndarray
     noise: float
     deviation: float
+    _prior: _Prior
+    _stages: _Stages
+    _factor: Any
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
-        """Layer times that agree with what was measured, [layers, places]."""
-        size = self.covariance.shape[0]
-        scale = np.sqrt(np.clip(np.diag(self.covariance), 0.0, None))
-        tiny = 1e-9 * float(np.max(scale)) ** 2
-        root = np.linalg.cholesky(self.covariance + tiny * np.eye(size))
-        drawn = self.mean_s + (root @ random.standard_normal(size)).reshape(self.mean_s.shape)
-        return np.maximum(drawn, LEAST_SHARE * self.mean_s)
+        """Layer times that agree with what was measured: a sample of the prior, corrected by how
+        far its stages are from the measured ones (Matheron's rule)."""
+        prior = self._prior
+        drawn = prior.mean_s + (
+            _root(prior.between_layers)
+            @ random.standard_normal(prior.mean_s.shape)
+            @ _root(prior.between_places).T
+        )
+        stages = self._stages
+        errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
+        agreed = prior.posterior(drawn, stages, self._factor, stages.seconds - errors)
+        return np.maximum(agreed, LEAST_SHARE * self.mean_s)
 
 
 class LayerTimeModel:
@@ -64,28 +110,22 @@ class LayerTimeModel:
     def __init__(self, chain: LayerChain, platform: Platform) -> None:
         layers, places = len(chain), len(platform)
         self._links = links_table(chain, platform, np.zeros((layers, places)))
-        work = _shares(np.array(chain.weights))
+        work = _shares(np.array([float(layer.macs) or layer.weight for layer in chain.layers]))
         moved = _shares(np.array(layer_bytes(chain), dtype=np.float64))
         even = np.full(layers, 1.0 / layers)
-        self._features = np.stack([work, moved, even], axis=1)
-        self._prior = self._features @ np.array(SHARES)
+        features = np.stack([work, moved, even], axis=1)
+        self._prior = features @ np.array(SHARES)
         speeds = np.array([place.speed for place in platform.places])
         self._hint = speeds.max() / speeds
         ignored = {"name", "core_ids"}
         told = [place.model_dump(exclude=ignored) for place in platform.places]
-        self._alike = np.array(
-            [
-                [
-                    1.0 if p == q else ALIKE if told[p] == told[q] else DIFFERENT
-                    for q in range(places)
-                ]
-                for p in range(places)
-            ]
-        )
+        alike = [[ALIKE if one == other else DIFFERENT for other in told] for one in told]
+        self._alike = np.array(alike)
+        np.fill_diagonal(self._alike, 1.0)
         distance = np.subtract.outer(np.arange(layers), np.arange(layers))
         smooth = np.exp(-0.5 * (distance / SMOOTH_LAYERS) ** 2)
         self._own = np.outer(self._prior, self._prior) * (0.5 * smooth + 0.5 * np.eye(layers))
-        self._roofline = (self._features * np.array(FACTORS) ** 2) @ self._features.T
+        self._roofline = (features * np.array(FACTORS) ** 2) @ features.T
 
     def table(self, layer_s: np.ndarray) -> TimeTable:
         """With the platform's links."""
@@ -96,59 +136,58 @@ class LayerTimeModel:
         return np.outer(self._prior, self._hint)
 
     def fit(self, trials: Sequence[Trial]) -> Fit:
-        """Raises nothing: any trials of valid configurations can be fitted."""
-        rows, values = self._observations(trials)
-        scale = self._first_scale(rows, values)
-        best: tuple[float, Fit] | None = None
+        """The likeliest deviation and noise, and the layer times under them; at least one trial."""
+        stages = self._stages(trials)
+        scale = self._first_scale(stages)
         for _ in range(ROUNDS):
-            best = None
-            prior = np.outer(self._prior, scale)
-            for deviation in DEVIATIONS:
-                shared = self._roofline + deviation**2 * self._own
-                covariance = np.einsum(
-                    "lm,pq->lpmq", shared, self._alike * np.outer(scale, scale)
-                ).reshape(prior.size, prior.size)
-                for noise in NOISES:
-                    score, fit = _posterior(prior, covariance, rows, values, noise, deviation)
-                    if best is None or score > best[0]:
-                        best = score, fit
-            assert best is not None
-            scale = best[1].mean_s.sum(axis=0)
-        assert best is not None
-        return best[1]
+            fits = [
+                self._fit(stages, scale, deviation, noise)
+                for deviation in DEVIATIONS
+                for noise in NOISES
+            ]
+            _, fit = max(fits, key=lambda scored: scored[0])
+            scale = fit.mean_s.sum(axis=0)
+        return fit
 
-    def _observations(self, trials: Sequence[Trial]) -> tuple[np.ndarray, np.ndarray]:
-        """Which layer times each measured stage is the sum of, and that sum: transfers are taken
-        off by the platform's links, at most nine tenths of what was measured."""
-        shape = self._features.shape[0], len(self._hint)
-        rows, values = [], []
+    def _fit(
+        self, stages: _Stages, scale: np.ndarray, deviation: float, noise: float
+    ) -> tuple[float, Fit]:
+        """The logarithm of the likelihood, and the fit."""
+        prior = _Prior(
+            np.outer(self._prior, scale),
+            self._roofline + deviation**2 * self._own,
+            self._alike * np.outer(scale, scale),
+        )
+        factor = cho_factor(prior.inner(stages, noise), lower=True)
+        off = stages.seconds - prior.sums(prior.mean_s, stages)
+        score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
+        mean = prior.posterior(prior.mean_s, stages, factor, stages.seconds)
+        mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
+        return float(score), Fit(mean_s, noise, deviation, prior, stages, factor)
+
+    def _stages(self, trials: Sequence[Trial]) -> _Stages:
+        """Transfers are taken off by the platform's links, at most nine tenths of what was
+        measured."""
+        layers, places, seconds = [], [], []
         for trial in trials:
             transfers = self._links.times(trial.configuration).seconds
-            stages = zip(
-                trial.configuration.ranges(),
-                trial.configuration.places,
-                trial.times.seconds,
-                transfers,
-                strict=True,
-            )
-            for (first, end), place, seconds, transfer in stages:
-                row = np.zeros(shape)
-                row[first:end, place] = 1.0
-                rows.append(row.ravel())
-                values.append(max(seconds - transfer, 0.1 * seconds))
-        return np.array(rows), np.array(values)
+            for stage, (first, end) in enumerate(trial.configuration.ranges()):
+                inside = np.zeros(len(self._prior))
+                inside[first:end] = 1.0
+                layers.append(inside)
+                places.append(trial.configuration.places[stage])
+                measured = trial.times.seconds[stage]
+                seconds.append(max(measured - transfers[stage], 0.1 * measured))
+        return _Stages(np.array(layers), np.array(places), np.array(seconds))
 
-    def _first_scale(self, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def _first_scale(self, stages: _Stages) -> np.ndarray:
         """Each place's time for all layers: from its own stages, others' by the hints."""
-        places = len(self._hint)
-        shares = rows.reshape(len(rows), -1, places) * self._prior[:, None]
-        share = shares.sum(axis=1)  # [stages, places]
-        at = share.argmax(axis=1)
-        scale = np.zeros(places)
-        for place in range(places):
-            own = at == place
+        share = stages.layers @ self._prior
+        scale = np.zeros(len(self._hint))
+        for place in range(len(scale)):
+            own = stages.places == place
             if own.any():
-                scale[place] = values[own].sum() / share[own, place].sum()
+                scale[place] = stages.seconds[own].sum() / share[own].sum()
         measured = scale > 0
         common = float(np.exp(np.mean(np.log(scale[measured] / self._hint[measured]))))
         return np.where(measured, scale, common * self._hint)
@@ -159,21 +198,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
     return values / total if total > 0 else np.full(len(values), 1.0 / len(values))
 
 
-def _posterior(
-    prior: np.ndarray,
-    covariance: np.ndarray,
-    rows: np.ndarray,
-    values: np.ndarray,
-    noise: float,
-    deviation: float,
-) -> tuple[float, Fit]:
-    """Logarithm of the likelihood, and the layer times given ``values`` = ``rows`` @ times."""
-    seen = covariance @ rows.T
-    inner = rows @ seen + np.diag((noise * values) ** 2)
-    factor = cho_factor(inner, lower=True)
-    off = values - rows @ prior.ravel()
-    mean = prior.ravel() + seen @ cho_solve(factor, off)
-    score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
-    left = covariance - seen @ cho_solve(factor, seen.T)
-    mean_s = np.maximum(mean.reshape(prior.shape), LEAST_SHARE * prior)
-    return float(score), Fit(mean_s, left, noise, deviation)
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """A matrix whose product with its transpose is ``covariance``, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.clip(values, 0.0, None))

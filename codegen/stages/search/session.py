@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,13 +38,14 @@ class Trial:
 @dataclass(frozen=True)
 class SearchResult:
     """``best``: what the search would run from now on; ``trials`` in the order in which they were
-    run, no configuration twice; ``finished``: it ended by its own rule, not by the budget."""
+    run, no configuration twice; ``asked``: how often the search wanted one run, remembered ones
+    included; ``finished``: it ended by its own rule, not by the budget."""
 
     search: str
     best: Trial
     trials: tuple[Trial, ...]
+    asked: int
     finished: bool = True
-    notes: tuple[str, ...] = field(default=())
 
     @property
     def trials_to_best(self) -> int:
@@ -88,6 +89,7 @@ class Session:
         self.most_stages = min(len(chain), platform.most_stages)
         self._measure = measure
         self._known: dict[Configuration, Trial] = {}
+        self.asked = 0
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -102,6 +104,7 @@ class Session:
 
     def try_out(self, configuration: Configuration) -> Trial:
         """Measures ``configuration``, or remembers it. BudgetSpent when that is one too many."""
+        self.asked += 1
         found = self._known.get(configuration)
         if found is not None:
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -94,8 +95,8 @@ def seed_configuration(
     elif rank == "layers":
         order.sort(key=lambda stage: stages[stage])
     else:
-        edges = np.cumsum((0, *stages))
-        order.sort(key=lambda stage: -sum(weights[edges[stage] : edges[stage + 1]]))
+        ranges = list(Configuration(stages, tuple(range(count))).ranges())
+        order.sort(key=lambda stage: -math.fsum(weights[slice(*ranges[stage])]))
     places = [0] * count
     for stage, place in zip(order, chosen_places(platform, count), strict=True):
         places[stage] = place

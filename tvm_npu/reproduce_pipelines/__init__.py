@@ -1,0 +1,1 @@
+"""Pipe-Search and Shisha reproduced on simulated execution places."""
