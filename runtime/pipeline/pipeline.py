@@ -268,9 +268,10 @@ class Pipeline:
                     raise self._not_loaded(stage.name, worker, answer)
             return epoch
 
-    def switch(self, prepared: Epoch) -> None:
+    def switch(self, prepared: Epoch) -> int:
         """The next frame that is put in, and all after it, go through ``prepared``; those before
-        it still go through what they were put into. Results stay in order."""
+        it still go through what they were put into. Results stay in order. Returns the number of
+        that next frame."""
         with self._changing:
             self._check_open()
             prepared.start()
@@ -280,15 +281,16 @@ class Pipeline:
                 self._epochs = (*before, prepared)
                 if before:
                     before[-1].finish_input()
+                return self._put_count
 
     def discard(self, prepared: Epoch) -> None:
         """Instead of `switch`."""
         prepared.drop()
 
-    def redeploy(self, deployment: Deployment) -> None:
+    def redeploy(self, deployment: Deployment) -> int:
         """`prepare` and `switch`."""
         with self._changing:
-            self.switch(self.prepare(deployment))
+            return self.switch(self.prepare(deployment))
 
     def set_duty(self, place: str, duty: float) -> None:
         """Slows a place down to ``duty`` of its speed from now on (1: not at all).

@@ -6,7 +6,7 @@ configurations to be measured and is told the times of their stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,19 +73,21 @@ def run_search(
     *,
     seed: int = 0,
     budget: int | None = None,
+    known: Sequence[Trial] = (),
     **options: Any,
 ) -> SearchResult:
     """Searches a fast configuration of ``chain`` on ``platform``.
 
     ``measure`` runs a configuration and tells its stages' times; ``budget``: at most so many of
-    them (None: the search's own rule ends it); equal seeds give equal searches. Options are those
+    them (None: the search's own rule ends it); equal seeds give equal searches;
+    ``known`` trials of earlier searches count as measured and cost no budget. Options are those
     of the search's function: ``alpha`` of Pipe-Search and Shisha, ``times`` of exact, ...
 
     Raises SearchError for an unknown name or a bad budget, seed or option.
     """
     if name not in _SEARCHES:
         raise SearchError(f"unknown search {name!r}; known: {', '.join(_SEARCHES)}")
-    session = Session(chain, platform, measure, seed=seed, budget=budget)
+    session = Session(chain, platform, measure, seed=seed, budget=budget, known=known)
     try:
         best = _SEARCHES[name](session, **options)
     except BudgetSpent:

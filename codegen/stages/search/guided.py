@@ -28,7 +28,8 @@ def search_guided(session: Session) -> Trial:
     model = LayerTimeModel(session.chain, session.platform)
     budget = session.budget or BUDGET
     first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
-    session.try_out(first)
+    if not session.trials:
+        session.try_out(first)
     while True:
         with threadpool_limits(1):  # the matrices are small, and the pipeline needs the cores
             fit = model.fit(session.trials)

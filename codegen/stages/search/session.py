@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +38,9 @@ class Trial:
 @dataclass(frozen=True)
 class SearchResult:
     """``best``: what the search would run from now on; ``trials`` in the order in which they were
-    run, no configuration twice; ``asked``: how often the search wanted one run, remembered ones
-    included; ``finished``: it ended by its own rule, not by the budget."""
+    run, those known before in front, no configuration twice; ``asked``: how often the search
+    wanted one run, remembered ones included; ``finished``: it ended by its own rule, not by the
+    budget."""
 
     search: str
     best: Trial
@@ -63,7 +64,7 @@ class BudgetSpent(Exception):
 
 class Session:
     """One search at work. A configuration that was measured is remembered: asking for it again
-    costs no trial."""
+    costs no trial. ``known``: trials of earlier searches, which still hold."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Session:
         *,
         seed: int = 0,
         budget: int | None = None,
+        known: Sequence[Trial] = (),
     ) -> None:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
             raise SearchError(f"seed = {seed!r}; an integer from 0 to {(1 << 63) - 1}")
@@ -90,6 +92,10 @@ class Session:
         self._measure = measure
         self._known: dict[Configuration, Trial] = {}
         self.asked = 0
+        for trial in known:
+            platform.check(trial.configuration, len(chain))
+            self._known[trial.configuration] = trial
+        self._given = len(self._known)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
@@ -97,7 +103,8 @@ class Session:
 
     @property
     def count(self) -> int:
-        return len(self._known)
+        """Trials that were run in this search."""
+        return len(self._known) - self._given
 
     def known(self, configuration: Configuration) -> bool:
         return configuration in self._known
@@ -108,7 +115,7 @@ class Session:
         found = self._known.get(configuration)
         if found is not None:
             return found
-        if self.budget is not None and len(self._known) >= self.budget:
+        if self.budget is not None and self.count >= self.budget:
             raise BudgetSpent
         self.platform.check(configuration, len(self.chain))
         times = self._measure(configuration)

@@ -70,6 +70,17 @@ def slow_to_load(options: Mapping[str, str]) -> Function:
     return affine(options)
 
 
+def sleeper(options: Mapping[str, str]) -> Function:
+    """x -> x + ``layers``, in ``seconds`` times the number that stands in the file ``speed``."""
+    speed = Path(options["speed"])
+
+    def run(inputs: Arrays) -> Arrays:
+        time.sleep(float(options["seconds"]) * float(speed.read_text()))
+        return {options["out"]: inputs[options["in"]] + float(options["layers"])}
+
+    return run
+
+
 def where(options: Mapping[str, str]) -> Function:
     """Returns process id and the cores it may use, two at most."""
 
