@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tvm_npu.codegen import nmp, tiles
 from tvm_npu.codegen.calibrate import Ranges
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.nmp import compile_fixed
-from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.program import Program
 from tvm_npu.codegen.quantize import quantize
-from tvm_npu.sim.machine import Machine, Precision
+from tvm_npu.sim.machine import AnyMachine, Precision
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,32 @@ class CompileOptions:
 
 
 def fixed_graph(
-    graph: Graph, ranges: Ranges, machine: Machine, options: CompileOptions = CompileOptions()
+    graph: Graph, ranges: Ranges, machine: AnyMachine, options: CompileOptions = CompileOptions()
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
     return quantize(fuse(graph), ranges, options.precision or machine.default_precision)
 
 
 def compile_graph(
-    graph: Graph, ranges: Ranges, machine: Machine, options: CompileOptions = CompileOptions()
+    graph: Graph, ranges: Ranges, machine: AnyMachine, options: CompileOptions = CompileOptions()
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
     fixed = fixed_graph(graph, ranges, machine, options)
     return compile_fixed(fixed, machine, options.planner, options.limits)
+
+
+GENERATORS: dict[str, Callable[..., Program]] = {
+    "nmp": nmp.compile_fixed,
+    "tiles": tiles.compile_fixed,
+}
+"""Code generators by the instruction set of a machine."""
+
+
+def compile_fixed(
+    fixed: FixedGraph,
+    machine: AnyMachine,
+    planner: str | Planner = DEFAULT_PLANNER,
+    limits: TileLimits = NO_LIMITS,
+) -> Program:
+    """plan -> emit, for a machine of any kind. Raises as `compile_graph`."""
+    return GENERATORS[machine.isa](fixed, machine, planner, limits)

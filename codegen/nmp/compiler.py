@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import CapacityError, EmitError
+from tvm_npu.codegen.constants import Constants
+from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed import (
     FixedChain,
     FixedConv,
@@ -18,6 +19,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
 )
 from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.layers import kind_of
 from tvm_npu.codegen.nmp.commands import Affine, Assign, listing
 from tvm_npu.codegen.nmp.conventions import (
     CORE,
@@ -31,7 +33,7 @@ from tvm_npu.codegen.nmp.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.parameters import Location
-from tvm_npu.codegen.nmp.planning import LayerPlanner, Plan, PlannedLayer, kind_of, plan_chains
+from tvm_npu.codegen.nmp.planning import LayerPlanner, PlannedLayer, plan_chains
 from tvm_npu.codegen.nmp.weights import arranged
 from tvm_npu.codegen.nmp.windows import elementwise, window
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
@@ -51,9 +53,9 @@ from tvm_npu.codegen.program import (
     Program,
     Segment,
     SegmentSize,
-    TensorSlot,
 )
 from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Storage, plan_storage
+from tvm_npu.codegen.tables import check_capacity, choices, plain, tensor_slots
 from tvm_npu.sim.machine import Machine
 
 MOST_LINE_WORDS = 511
@@ -82,16 +84,6 @@ class Generated:
                 text += f"  early:\n{listing(code.early, '    ')}"
             text += listing(code.nodes, "  ")
         return text
-
-
-def choices(plan: Plan) -> dict[str, object]:
-    """What a plan chooses, defaults of optional choices left out."""
-    return {
-        field.name: getattr(plan, field.name)
-        for field in fields(plan)
-        if field.name not in ("prediction", "cycles", "planner")
-        and (field.default is MISSING or getattr(plan, field.name) != field.default)
-    }
 
 
 def compile_fixed(
@@ -129,7 +121,7 @@ def generate(
     for one in planned:
         operands = constants.operands(one, storage, machine)
         codes.append(_code(one, storage.shapes, machine, operands))
-    return Generated(storage, planned, tuple(codes), bytes(constants.data), chosen.name)
+    return Generated(storage, planned, tuple(codes), bytes(constants.constants.data), chosen.name)
 
 
 def _code(
@@ -152,20 +144,11 @@ class _Constants:
     """Weights and biases, one after another, aligned."""
 
     def __init__(self, element_bytes: int) -> None:
-        self.data = bytearray()
+        self.constants = Constants()
         self.element_type = np.dtype("<i1" if element_bytes == 1 else "<i2")
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
-        array = np.ascontiguousarray(values)
-        bounds = np.iinfo(dtype)
-        if array.size and (array.min() < bounds.min or array.max() > bounds.max):
-            raise EmitError(
-                f"{what}: values {array.min()} .. {array.max()} do not fit {dtype.name}"
-            )
-        self.data.extend(bytes(-len(self.data) % ALIGNMENT_BYTES))
-        location = Location(Segment.CONSTANTS, len(self.data))
-        self.data.extend(array.astype(dtype).tobytes())
-        return location
+        return Location(Segment.CONSTANTS, self.constants.add(values, dtype, what))
 
     def operands(self, one: PlannedLayer, storage: Storage, machine: Machine) -> Operands:
         def at(tensor: str) -> Location:
@@ -200,28 +183,20 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
         macs = one.problem.all_macs if isinstance(one.problem, ConvProblem) else 0
         entries.append(
             LayerEntry(
-                one.layer.name, kind_of(one.layer), one.layer.source, _plain(asdict(one.plan)),
+                one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),
                 one.predicted_cycles, macs, begin, end,
             )
         )  # fmt: skip
 
-    def slot(name: str, tensor: str) -> TensorSlot:
-        return TensorSlot(
-            name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
-            fixed.q_points[_original(fixed, storage, tensor)], fixed.element_bytes,
-            Segment.ACTIVATIONS, storage.offsets[tensor],
-        )  # fmt: skip
-
-    shown = {*fixed.inputs, *storage.outputs}
-    rest = [tensor for tensor in storage.offsets if tensor not in shown]
+    inputs, outputs, rest = tensor_slots(fixed, storage, fixed.element_bytes)
     program = Program(
         name=fixed.name,
         machine=machine.model_dump(),
         precision=fixed.precision,
         planner=generated.planner,
-        inputs=tuple(slot(name, name) for name in fixed.inputs),
-        outputs=tuple(slot(*pair) for pair in zip(fixed.outputs, storage.outputs, strict=True)),
-        intermediates=tuple(slot(tensor, tensor) for tensor in rest),
+        inputs=inputs,
+        outputs=outputs,
+        intermediates=rest,
         segments={
             Segment.CODE: SegmentSize(WORD_BYTES * len(lowered.words), ALIGNMENT_BYTES),
             Segment.CONSTANTS: SegmentSize(len(constants), ALIGNMENT_BYTES),
@@ -235,29 +210,8 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
         relocations=relocations,
         debug=np.array(list(lowered.debug), DEBUG),
     )
-    capacity = machine.dram.capacity_bytes
-    if program.size_bytes > capacity:
-        raise CapacityError(
-            f"program {fixed.name!r} needs {program.size_bytes} bytes of DRAM; machine "
-            f"{machine.name!r} has dram.capacity_bytes = {capacity}",
-            program.size_bytes,
-            capacity,
-        )
+    check_capacity(program, machine)
     return program
-
-
-def _original(fixed: FixedGraph, storage: Storage, tensor: str) -> str:
-    """The tensor of the graph that ``tensor`` is, or is a copy of."""
-    while tensor not in fixed.q_points:
-        tensor = next(layer.inputs[0] for layer in storage.layers if layer.output == tensor)
-    return tensor
-
-
-def _plain(value: Any) -> Any:
-    """Numbers of array libraries as plain ones, so that they can be written as JSON."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:

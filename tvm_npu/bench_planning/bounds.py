@@ -30,7 +30,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
 )
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.nmp.planning import conv_problem, kind_of
+from tvm_npu.codegen.layers import conv_problem, kind_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.plan.traffic import BIAS_BYTES
 from tvm_npu.codegen.storage import plan_storage

@@ -8,8 +8,8 @@ from pathlib import Path
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import read_bytes
 from tvm_npu.cli.terminal import Terminal
+from tvm_npu.codegen.annotate import code_comments, program_isa
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.nmp.annotate import code_comments
 from tvm_npu.codegen.program import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
@@ -91,7 +91,8 @@ def listing(program: Program, layer: str | None = None) -> str | None:
     for begin, end in parts:
         inside = {at - begin: text for at, text in comments.items() if begin <= at < end}
         code = image.code[begin:end]
-        texts.append(disassemble_code(code, start + WORD_BYTES * begin, inside))
+        address = start + WORD_BYTES * begin
+        texts.append(disassemble_code(code, address, inside, program_isa(program)))
     return "\n".join(texts)
 
 

@@ -7,7 +7,7 @@ at all, partial sums at accumulator width both ways.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from tvm_npu.codegen.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -17,6 +17,7 @@ from tvm_npu.codegen.plan.tiles.plan import (
     OUT_LOOPS,
     WEIGHT_LOOPS,
     TilePlan,
+    extent,
     group_runs,
     trips,
     visits,
@@ -141,4 +142,6 @@ def _biases(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Moved
     if biases_stay(problem, machine):
         return Moved(1, 1, all_biases)
     runs = group_runs(problem, plan) * trips(problem, plan, "M")
-    return Moved(runs, runs, all_biases) * visits(problem, plan, frozenset("M"))
+    # Tiles are finished in the last trip of the loop over channels only.
+    last = replace(plan, tile_n=extent(problem, "N"))
+    return Moved(runs, runs, all_biases) * visits(problem, last, frozenset("M"))

@@ -10,6 +10,7 @@ import pytest
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.annotate import annotated_code
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -18,7 +19,6 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
 )
 from tvm_npu.codegen.nmp import compile_fixed, generate
-from tvm_npu.codegen.nmp.annotate import annotated_code
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble

@@ -5,14 +5,26 @@ from __future__ import annotations
 from tvm_npu.codegen.program import Program
 from tvm_npu.sim.isa.builder import ABI_NAMES
 from tvm_npu.sim.isa.disassembler import disassemble_code
+from tvm_npu.sim.isa.table import Isa
+from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TILE_ISA
+
+ISAS = {"nmp": NMP_ISA, "tiles": TILE_ISA}
 
 
 def annotated_code(program: Program) -> str:
     """Disassembly with a comment wherever the layer, the tile's registers or the stream change.
 
     The text assembles back to the same words."""
-    return disassemble_code(program.code, comments=code_comments(program))
+    return disassemble_code(
+        program.code, comments=code_comments(program), isa=program_isa(program)
+    )
+
+
+def program_isa(program: Program) -> Isa:
+    """The instruction set that a program's code is written in."""
+    return ISAS[program.machine_description().isa]
 
 
 def code_comments(program: Program) -> dict[int, str]:

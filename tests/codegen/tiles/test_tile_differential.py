@@ -1,0 +1,116 @@
+"""Compiled tile code computes what the reference says, bit for bit, and moves what plans say."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, note, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import (
+    SEEDS,
+    convolutions,
+    elementwise_layers,
+    layers,
+    pads,
+    pools,
+    random_tensors,
+)
+from tests.codegen.random_graphs import graphs, random_inputs
+from tests.codegen.tiles.interpreter import Interpreter
+from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
+from tvm_npu.codegen.calibrate import calibrate
+from tvm_npu.codegen.errors import PlanningError, QuantizationError
+from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.fixed_point import quantize_tensor
+from tvm_npu.codegen.fuse import fuse
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.codegen.plan.tiles.traffic import tile_traffic
+from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.quantize import quantize
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.tiles import compile_fixed, generate
+from tvm_npu.codegen.tiles.planning import LayerPlanner
+from tvm_npu.sim.machine import TileMachine
+
+
+def check(
+    fixed: FixedGraph, inputs: dict[str, np.ndarray], machine: TileMachine, seed: int
+) -> Interpreter:
+    note(generate(fixed, machine, AnyPlan(seed)).listing())
+    program = compile_fixed(fixed, machine, AnyPlan(seed))
+    content = program.to_bytes()
+    assert Program.from_bytes(content).to_bytes() == content
+    assert compile_fixed(fixed, machine, AnyPlan(seed)).to_bytes() == content
+    expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
+    run = Interpreter(program)
+    outputs = run.run(inputs)
+    for name in fixed.outputs:
+        np.testing.assert_array_equal(outputs[name], expected[name][0])
+    return run
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
+def test_single_layers(
+    data: st.DataObject, machine: TileMachine, element_bytes: int, seed: int
+) -> None:
+    fixed = data.draw(layers(element_bytes))
+    try:
+        check(fixed, random_tensors(fixed, seed), machine, seed)
+    except PlanningError:
+        reject()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from((pads, pools, elementwise_layers)), SEEDS)
+def test_other_layers_in_small_tiles(data: st.DataObject, kind: object, seed: int) -> None:
+    assert callable(kind)
+    fixed = data.draw(kind(2))
+    memory = data.draw(st.sampled_from((64, 96, 128)))
+    try:
+        check(fixed, random_tensors(fixed, seed), tile_machine((memory,) * 3), seed)
+    except PlanningError:
+        reject()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), tile_machines(), SEEDS)
+def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, seed: int) -> None:
+    """Bytes, transfers and contiguous runs, stream by stream."""
+    fixed = data.draw(convolutions(2))
+    (layer,) = fixed.layers
+    planner = LayerPlanner(fixed, machine, AnyPlan(seed))
+    try:
+        planned = planner.plan(layer, fixed.shapes)
+    except PlanningError:
+        reject()
+    problem = planner.conv_problem(layer, fixed.shapes)  # type: ignore[arg-type]
+    assert isinstance(planned.plan, TilePlan)
+    note(str(planned.plan))
+    run = check(fixed, random_tensors(fixed, seed), machine, seed)
+    said = tile_traffic(problem, planned.plan, machine)
+    for stream, to_chip, moved in (
+        ("in", True, said.inputs), ("residual", True, said.residual),
+        ("weight", True, said.weights), ("bias", True, said.biases),
+        ("out", False, said.outputs), ("partial", True, said.partial_loads),
+        ("partial", False, said.partial_stores),
+    ):  # fmt: skip
+        key = (stream, to_chip)
+        found = (run.transfers[key], run.runs[key], run.traffic[key])
+        assert found == (moved.transfers, moved.segments, moved.size_bytes), key
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), tile_machines(), st.sampled_from(("int8", "int16")), SEEDS)
+def test_graphs(graph: Graph, machine: TileMachine, precision: str, seed: int) -> None:
+    samples = random_inputs(graph, seed)
+    try:
+        fixed = quantize(fuse(graph), calibrate(graph, [samples]), precision)  # type: ignore
+        inputs = {
+            name: quantize_tensor(samples[name][0], fixed.q_points[name], fixed.element_bytes)
+            for name in fixed.inputs
+        }
+        check(fixed, inputs, machine, seed)
+    except (PlanningError, QuantizationError):
+        reject()

@@ -1,0 +1,88 @@
+"""Small tile machines, and planners that answer with any plan that fits."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.tiles.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.tiles.room import check_tile_plan, no_room
+from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
+
+
+def tile_machine(
+    memories: tuple[int, ...] = (4096, 4096, 4096),
+    words: tuple[int, int, int, int] = (1, 2, 4, 8),
+    bias_bytes: int = 4096,
+    **parts: dict[str, Any],
+) -> TileMachine:
+    """setup-a with other memories: three sizes, or one for all tiles."""
+    values: dict[str, Any] = load_any_machine("setup-a").model_dump()
+    values["name"] = "small"
+    if len(memories) == 1:
+        values["memories"] = {"shared_bytes": memories[0]}
+    else:
+        names = ("input_bytes", "weight_bytes", "output_bytes")
+        values["memories"] = dict(zip(names, memories, strict=True))
+    values["memories"]["bias_bytes"] = bias_bytes
+    names = ("int8_bytes", "int16_bytes", "int8_accumulator_bytes", "int16_accumulator_bytes")
+    values["words"] = dict(zip(names, words, strict=True))
+    for part, changes in parts.items():
+        values[part] |= changes
+    machine = any_machine_from_dict(values)
+    assert isinstance(machine, TileMachine)
+    return machine
+
+
+@st.composite
+def tile_machines(draw: st.DrawFn) -> TileMachine:
+    size = st.sampled_from((256, 512, 1024, 4096, 16384))
+    count = draw(st.sampled_from((1, 3)))
+    memories = tuple(draw(size) for _ in range(count))
+    if count == 1:
+        memories = (2 * memories[0],)
+    words = draw(st.sampled_from(((1, 2, 4, 8), (4, 4, 8, 8), (2, 2, 4, 8))))
+    return tile_machine(memories, words, draw(st.sampled_from((64, 128, 4096))))
+
+
+@dataclass(frozen=True)
+class AnyPlan:
+    """Any plan that fits, by ``seed``; Infeasible where the smallest tiles do not."""
+
+    seed: int
+    name: str = "any"
+
+    def plan(self, problem: ConvProblem, machine: Any) -> TilePlan | Infeasible:
+        draw = random.Random(f"{self.seed} {problem}")
+        order: list[Loop] = list(LOOPS)
+        draw.shuffle(order)
+        buffers = draw.choice((1, 2))
+        extents = [extent(problem, loop) for loop in LOOPS]
+        for _ in range(60):
+            tile = [draw.randint(1, size) for size in extents]
+            groups = 1
+            if problem.groups > 1 and draw.random() < 0.5:
+                groups, tile[0], tile[1] = draw.randint(1, problem.groups), extents[0], extents[1]
+            plan = TilePlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
+            if check_tile_plan(problem, plan, machine) is None:
+                return plan
+            extents = [max(1, size * 9 // 10) for size in extents] if groups == 1 else extents
+        plan = TilePlan(1, 1, 1, 1, tuple(order))
+        return plan if check_tile_plan(problem, plan, machine) is None else no_room(
+            problem, machine
+        )
+
+
+@dataclass(frozen=True)
+class Given:
+    """A planner with one answer."""
+
+    answer: TilePlan
+    name: str = "given"
+
+    def plan(self, problem: ConvProblem, machine: Any) -> TilePlan:
+        return self.answer
