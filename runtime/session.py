@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.codegen.program import Program, Segment, TensorSlot
+from tvm_npu.codegen.program import Program, TensorSlot
+from tvm_npu.runtime.drivers import driver_for
 from tvm_npu.runtime.errors import RunError
-from tvm_npu.sim.machine import Machine
-from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
 from tvm_npu.sim.statistics import RunStatistics, add
 
 Array = NDArray[np.generic]
 
-PARAMETER_REGISTER = 11
-"""a1: where every core finds the program's parameter table."""
+STORED_TYPE: dict[int, np.dtype[np.generic]] = {
+    size: np.dtype(f"<i{size}") for size in (1, 2, 4)
+}
+"""By bytes of a stored element: sign-extended, little-endian."""
 
 
 class Session:
@@ -35,30 +36,12 @@ class Session:
         self.timing = timing
         self.observer: Callable[[list[Array], list[Array]], None] | None = None
         self.machine = self.program.machine_description()
-        if not isinstance(self.machine, Machine):
-            raise RunError(f"program {self.program.name!r} is for isa {self.machine.isa!r}")
         base = self.machine.dram.base_address
         self._image = self.program.image(base)
         self._lock = threading.Lock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        debug = self.program.debug
-        element_bytes = (*self.program.outputs, *self.program.inputs)[0].element_bytes
-        self._simulator = Simulator(
-            self.machine,
-            self._image.code,
-            self._image.addresses[Segment.CODE],
-            self._image.end_address - base,
-            layer_names=[layer.name for layer in self.program.layers],
-            layer_of=debug["layer"].astype(np.int32),
-            stream_of=debug["stream"].astype(np.int8),
-            tile_registers=[self.program.scopes[int(scope)] for scope in debug["scope"]],
-            element_bytes=element_bytes,
-        )
-        self._simulator.write(
-            self._image.addresses[Segment.CONSTANTS],
-            np.frombuffer(self._image.constants, np.uint8),
-        )
+        self._simulator = driver_for(self.program, self._image, self.machine)
 
     @classmethod
     def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:
@@ -91,7 +74,8 @@ class Session:
         """Integers [B, *shape] at the inputs' Q-points -> integers at the outputs'.
 
         Images of a batch run one after another; statistics are summed over them. Raises RunError
-        for wrong inputs and `sim.nmp.traps.Trap` when the simulated machine traps.
+        for wrong inputs and a trap (`sim.nmp.traps.Trap`, `sim.tiles.traps.TileTrap`) when the
+        simulated machine stops against the program's will.
         """
         self._check_count(inputs)
         slots = self.program.inputs
@@ -107,27 +91,14 @@ class Session:
             self._last = None
             for image in range(batch):
                 for array, slot in zip(arrays, self.program.inputs, strict=True):
-                    self._simulator.write(self._image.address(slot), array[image])
-                self._account(self._run_once())
+                    stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
+                    self._simulator.write(self._image.address(slot), stored)
+                self._account(self._simulator.run(timing=self.timing))
                 for result, slot in zip(results, self.program.outputs, strict=True):
                     result[image] = self._read(slot)
         if self.observer is not None:
             self.observer(arrays, results)
         return results
-
-    def _run_once(self) -> RunStatistics:
-        statistics, codes = self._simulator.run(
-            self._image.entry_address,
-            {PARAMETER_REGISTER: self._image.parameter_address},
-            timing=self.timing,
-            budget=DEFAULT_BUDGET,
-        )
-        failed = [core for core, code in enumerate(codes) if code]
-        if failed:
-            raise RunError(
-                f"program {self.program.name!r}: core {failed[0]} exited with {codes[failed[0]]}"
-            )
-        return statistics
 
     def read_intermediate(self, name: str) -> Array:
         """The last image's tensor ``name`` as it lies in DRAM now (it may have been reused)."""
@@ -139,7 +110,8 @@ class Session:
     def _read(self, slot: TensorSlot) -> Array:
         begin = self._image.address(slot) - self.machine.dram.base_address
         flat = self._simulator.dram[begin : begin + slot.size_bytes]
-        return flat.view(_element_type(slot)).reshape(slot.shape).copy()
+        stored = flat.view(STORED_TYPE[slot.stored_bytes]).reshape(slot.shape)
+        return stored.astype(_element_type(slot))
 
     def _account(self, run: RunStatistics) -> None:
         self._last = run if self._last is None else add(self._last, run)

@@ -8,7 +8,7 @@ with the same tag have the same content in the bytes that both give for it.
 
 from __future__ import annotations
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.state import SPANS, Array, Costs, State
 
 

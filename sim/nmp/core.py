@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.content import note_private
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.state import (

@@ -7,7 +7,6 @@ simulator's sources, so that numba's on-disk cache can never serve code made fro
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import numba
 import numpy as np
 
+from tvm_npu.sim import compiled
+from tvm_npu.sim.compiled import device, source_digest
 from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
-from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.traps import TrapCode
 
 KINDS = ("value", "branch", "jump", "state")
@@ -37,19 +37,11 @@ SEMANTICS = {
 }
 
 
-def source_digest() -> str:
-    """Digest of all sources that compiled simulator code is made from."""
-    folder = Path(__file__).resolve().parent
-    digest = hashlib.sha256(numba.__version__.encode())
-    for path in sorted([*folder.glob("*.py"), *(folder.parent / "isa").glob("*.py")]):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def compile_cached(name: str, source: str, names: dict[str, Any]) -> Callable[..., Any]:
     """njit, cached on disk beside this module, of a function given as source text."""
-    unique = f"{name}_{source_digest()}"
+    folder = Path(__file__).resolve().parent
+    sources = (*folder.glob("*.py"), *(folder.parent / "isa").glob("*.py"), Path(compiled.__file__))
+    unique = f"{name}_{source_digest(sources)}"
     namespace = {"__name__": __name__, **names}
     text = source.replace(f"def {name}(", f"def {unique}(")
     # Line numbers past this file's end: numba then finds no source, instead of this module's

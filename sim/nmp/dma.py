@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.content import note_content
 from tvm_npu.sim.nmp.hazards import BOX, FORWARDS, STORES
 from tvm_npu.sim.nmp.semaphores import add_tlt, wake

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.isa.xnmp import DmaRegister
-from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,

@@ -10,7 +10,7 @@ same bytes at the same time trap, too.
 
 from __future__ import annotations
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import trap
 from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
 from tvm_npu.sim.nmp.traps import TrapCode

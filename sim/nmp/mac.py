@@ -6,8 +6,8 @@ Values are computed when an operation issues (`convolution`, `vector`); its time
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.isa.xnmp import Initialise
-from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.mac_registers import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 
 LOW32 = 0xFFFF_FFFF
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.sim.nmp.compiled import device
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
 from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode

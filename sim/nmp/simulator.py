@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.linalg.cython_blas  # noqa: F401  the BLAS behind compiled np.dot; _blas must see it
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.elf import ElfImage
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
@@ -37,32 +36,6 @@ CORE_REGISTER = 10
 
 _LEVELS = ("TLT", "TLE", "global")
 _TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
-
-
-class _SerialBlas:
-    """One BLAS thread while any simulator runs: tiles are too small for more. The setting is the
-    process's, so the last one out restores it."""
-
-    def __init__(self) -> None:
-        self._controller = ThreadpoolController()
-        self._lock = threading.Lock()
-        self._running = 0
-        self._limit: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._running == 0:
-                self._limit = self._controller.limit(limits=1)
-            self._running += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running -= 1
-            if self._running == 0:
-                self._limit.restore_original_limits()
-
-
-_blas = _SerialBlas()
 
 
 class Simulator:
@@ -166,7 +139,7 @@ class Simulator:
             if not 1 <= register <= 31 or register == CORE_REGISTER:
                 raise SimError(f"register {register} cannot hold an argument; 1 to 31 can, "
                                f"except {CORE_REGISTER}")  # fmt: skip
-        with self._lock, _blas:
+        with self._lock, serial_blas:
             state = self._state
             reset_for_run(state)
             state.time[self.machine.core_count :] = np.inf

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.isa.xnmp import DmaRegister
-from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
 
 CHANNELS, ROWS, COLUMNS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.isa.xnmp import PoolKind, VectorOp
-from tvm_npu.sim.nmp.compiled import device
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,

@@ -6,8 +6,8 @@ import inspect
 
 import numba
 
+from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp import dispatch, engine
-from tvm_npu.sim.nmp.compiled import device
 
 
 def test_numba_finds_no_foreign_source_for_generated_code() -> None:

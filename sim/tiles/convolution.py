@@ -1,0 +1,326 @@
+"""tconv: values by im2col and a matrix product in floating point that is exact.
+
+Products of int8 are exact in float32 as long as at most 2**10 of them are summed (2**10 * 2**14 =
+2**24), those of int16 in float64 up to 2**22; longer sums go in parts that are added as integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.tiles.accumulators import add_sums, copy_rows, is_plain
+from tvm_npu.sim.tiles.isa import Accumulate
+from tvm_npu.sim.tiles.operands import (
+    ENGINE_READS,
+    FIRST,
+    GO,
+    LARGEST_EXTENT,
+    LARGEST_PRODUCT,
+    NOWHERE,
+    RESULT,
+    SECOND,
+    STOP,
+    fits,
+    in_bounds,
+    load_first,
+    load_run,
+    locate,
+    mark_written,
+    memory_of,
+    product,
+    reachable,
+    trap,
+    use,
+    was_written,
+)
+from tvm_npu.sim.tiles.registers import (
+    DILATION_COLUMNS,
+    DILATION_ROWS,
+    GROUPS,
+    IN_CHANNELS,
+    IN_COLUMNS,
+    IN_ROWS,
+    KERNEL_COLUMNS,
+    KERNEL_ROWS,
+    OUT_CHANNELS,
+    OUT_COLUMNS,
+    OUT_ROWS,
+    PAD_LEFT,
+    PAD_TOP,
+    STRIDE_COLUMNS,
+    STRIDE_ROWS,
+    W_FILTER_BYTES,
+    W_OFFSET,
+)
+from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Array, Costs, State
+from tvm_npu.sim.tiles.timing import book_conv
+from tvm_npu.sim.tiles.traps import TileTrapCode
+
+_BAD_REGISTER = int(TileTrapCode.BAD_REGISTER)
+KEEP = int(Accumulate.KEEP)
+SUB = 6
+FEW_FILTERS = 4
+"""Groups of one channel with at most so many filters are multiplied without im2col."""
+
+
+@device
+def inside(count: int, tap: int, stride: int, pad: int, size: int) -> tuple[int, int]:
+    """Which of ``count`` windows have their element at distance ``tap`` in 0..size: a range."""
+    first = max(0, -((tap - pad) // stride)) if tap < pad else 0
+    last = (size - 1 + pad - tap) // stride + 1 if size + pad > tap else 0
+    return min(first, count), max(min(last, count), min(first, count))
+
+
+@device
+def fill_columns(s: State, channels: int, first_channel: int, begin: int, end: int) -> None:
+    """im2col of output positions begin..end of one group: [channels * taps][end - begin]."""
+    r, tile, target = s.registers, s.tile, s.columns
+    in_rows, in_columns = r[IN_ROWS], r[IN_COLUMNS]
+    stride_rows, stride_columns = r[STRIDE_ROWS], r[STRIDE_COLUMNS]
+    out_columns = r[OUT_COLUMNS]
+    first_row, last_row = begin // out_columns, (end - 1) // out_columns
+    at = 0
+    for c in range(channels):
+        plane = (first_channel + c) * in_rows * in_columns
+        for i in range(r[KERNEL_ROWS]):
+            for j in range(r[KERNEL_COLUMNS]):
+                tap = j * r[DILATION_COLUMNS]
+                low, high = inside(out_columns, tap, stride_columns, r[PAD_LEFT], in_columns)
+                for row in range(first_row, last_row + 1):
+                    q0 = begin - row * out_columns if row == first_row else 0
+                    q1 = end - row * out_columns if row == last_row else out_columns
+                    line = target[at : at + q1 - q0]
+                    at += q1 - q0
+                    y = row * stride_rows + i * r[DILATION_ROWS] - r[PAD_TOP]
+                    a, b = max(low, q0), min(high, q1)
+                    if y < 0 or y >= in_rows or a >= b:
+                        line[:] = 0
+                        continue
+                    line[: a - q0] = 0
+                    line[b - q0 :] = 0
+                    base = plane + y * in_columns + a * stride_columns + tap - r[PAD_LEFT]
+                    if stride_columns == 1:
+                        line[a - q0 : b - q0] = tile[base : base + b - a]
+                    else:
+                        for q in range(b - a):
+                            line[a - q0 + q] = tile[base + q * stride_columns]
+
+
+@device
+def multiply_plane(s: State, channel: int, filters: int) -> None:
+    """Products [filters][positions] of a group of one channel; its weights lie in `weights`."""
+    r, tile = s.registers, s.tile
+    in_rows, in_columns = r[IN_ROWS], r[IN_COLUMNS]
+    out_rows, out_columns = r[OUT_ROWS], r[OUT_COLUMNS]
+    stride = r[STRIDE_COLUMNS]
+    positions = out_rows * out_columns
+    taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
+    s.products[: filters * positions] = 0
+    for i in range(r[KERNEL_ROWS]):
+        top, bottom = inside(
+            out_rows, i * r[DILATION_ROWS], r[STRIDE_ROWS], r[PAD_TOP], in_rows
+        )
+        for j in range(r[KERNEL_COLUMNS]):
+            tap = j * r[DILATION_COLUMNS]
+            low, high = inside(out_columns, tap, stride, r[PAD_LEFT], in_columns)
+            for row in range(top, bottom):
+                y = row * r[STRIDE_ROWS] + i * r[DILATION_ROWS] - r[PAD_TOP]
+                base = (channel * in_rows + y) * in_columns + low * stride + tap - r[PAD_LEFT]
+                for f in range(filters):
+                    weight = s.weights[f * taps + i * r[KERNEL_COLUMNS] + j]
+                    at = f * positions + row * out_columns
+                    line = s.products[at + low : at + high]
+                    if stride == 1:
+                        source = tile[base : base + high - low]
+                        for q in range(high - low):
+                            line[q] += weight * source[q]
+                    else:
+                        for q in range(high - low):
+                            line[q] += weight * tile[base + q * stride]
+
+
+@device
+def columns_are_there(s: State, m: Costs, address: int, size: int) -> bool:
+    """Whether `columns` holds the whole im2col of the tile at ``address``; claims it if not."""
+    key, r = s.columns_key, s.registers
+    same = key[0] == address and key[1] == address + size * m.element_bytes
+    for register in range(IN_CHANNELS, GROUPS):
+        if register != OUT_CHANNELS and key[2 + register - IN_CHANNELS] != r[register]:
+            same = False
+            key[2 + register - IN_CHANNELS] = r[register]
+    key[0], key[1] = address, address + size * m.element_bytes
+    return same
+
+
+@device
+def load_weights(
+    s: State, m: Costs, address: int, pitch: int, first: int, filters: int, begin: int, end: int
+) -> bool:
+    """Elements begin..end of the filters from ``first`` on: [filters][end - begin]."""
+    memory, width = memory_of(s, SECOND), m.element_bytes
+    count = end - begin
+    if pitch == count * width:
+        from_ = address + first * pitch
+        return load_run(s, m, memory, from_, filters * count, s.weights, 0)
+    for f in range(filters):
+        from_ = address + (first + f) * pitch + begin * width
+        if not load_run(s, m, memory, from_, count, s.weights, f * count):
+            return False
+    return True
+
+
+@device
+def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
+    """Address of the filters, ``depth`` elements each; NOWHERE when they trap."""
+    memory = reachable(s, m, SECOND)
+    if memory == NOWHERE:
+        return NOWHERE
+    packed, pitch = depth * m.element_bytes, s.registers[W_FILTER_BYTES]
+    if pitch != 0 and pitch < packed:
+        trap(s, _BAD_REGISTER, pitch, packed, LARGEST_PRODUCT, 0, W_FILTER_BYTES)
+        return NOWHERE
+    pitch = packed if pitch == 0 else pitch
+    size = product(filters - 1, pitch) + packed
+    if not fits(s, memory, s.registers[W_OFFSET], size, W_OFFSET):
+        return NOWHERE
+    begin = s.places[memory, 0] + s.registers[W_OFFSET]
+    for f in range(filters):
+        if pitch != packed or f == 0:
+            end = begin + (packed if pitch != packed else size)
+            if not was_written(s, m, memory, begin + f * pitch, end + f * pitch):
+                return NOWHERE
+    use(s, ENGINE_READS, begin, begin + size)
+    return begin
+
+
+@device
+def tconv(s: State, m: Costs, row: int) -> int:
+    r = s.registers
+    if not in_bounds(s, IN_CHANNELS, IN_CHANNELS, 1, LARGEST_EXTENT):
+        return STOP
+    if not in_bounds(s, IN_ROWS, IN_COLUMNS, 0, LARGEST_EXTENT):
+        return STOP
+    if not in_bounds(s, OUT_CHANNELS, DILATION_COLUMNS, 1, LARGEST_EXTENT):
+        return STOP
+    if not in_bounds(s, PAD_TOP, PAD_LEFT, 0, LARGEST_EXTENT):
+        return STOP
+    if not in_bounds(s, GROUPS, GROUPS, 1, r[OUT_CHANNELS]):
+        return STOP
+    groups, filters = r[GROUPS], r[OUT_CHANNELS]
+    if filters % groups:
+        return trap(s, _BAD_REGISTER, filters, groups, groups, 0, OUT_CHANNELS)
+    per_group, channels = filters // groups, r[IN_CHANNELS]
+    all_channels = min(groups * channels, LARGEST_EXTENT)
+    taps = product(r[KERNEL_ROWS], r[KERNEL_COLUMNS])
+    depth = min(channels * min(taps, LARGEST_EXTENT), LARGEST_PRODUCT)
+    keep = s.decoded[row, SUB] == KEEP
+    out_rows, out_columns = r[OUT_ROWS], r[OUT_COLUMNS]
+    in_at = locate(
+        s, m, FIRST, all_channels, r[IN_ROWS], r[IN_COLUMNS], m.element_bytes, True, False
+    )
+    if in_at == NOWHERE:
+        return STOP
+    w_at = locate_filters(s, m, filters, depth)
+    if w_at == NOWHERE:
+        return STOP
+    width = m.accumulator_bytes
+    out_at = locate(s, m, RESULT, filters, out_rows, out_columns, width, keep, True)
+    if out_at == NOWHERE:
+        return STOP
+    plain = is_plain(s, m, out_at, out_rows, out_columns, width)
+    sums_at = out_at if plain else m.scratch_begin
+    positions = out_rows * out_columns
+    if not load_first(s, m, in_at, all_channels, r[IN_ROWS], r[IN_COLUMNS]):
+        return STOP
+    if keep and not plain:
+        copy_rows(s, m, out_at, sums_at, filters, out_rows, out_columns, width, False)
+    if not convolve(s, m, keep, in_at, w_at, sums_at, per_group, depth):
+        return STOP
+    if plain:
+        mark_written(s, m, out_at, out_at + filters * positions * width, 1)
+    else:
+        copy_rows(s, m, out_at, sums_at, filters, out_rows, out_columns, width, True)
+    s.layer_macs[s.layer_of[row]] += depth * filters * positions
+    book_conv(s, m, row)
+    return GO
+
+
+@device
+def convolve(
+    s: State, m: Costs, keep: bool, in_at: int, w_at: int, sums_at: int, per_group: int, depth: int
+) -> bool:
+    """The sums of all groups into packed accumulators at ``sums_at``; False when one traps."""
+    r = s.registers
+    groups, channels = r[GROUPS], r[IN_CHANNELS]
+    positions = r[OUT_ROWS] * r[OUT_COLUMNS]
+    pitch = r[W_FILTER_BYTES]
+    if pitch == 0:
+        pitch = depth * m.element_bytes
+    exact = m.exact_products
+    tile_size = groups * channels * r[IN_ROWS] * r[IN_COLUMNS]
+    is_tile = r[KERNEL_ROWS] == 1 and r[KERNEL_COLUMNS] == 1
+    is_tile = is_tile and r[STRIDE_ROWS] == 1 and r[STRIDE_COLUMNS] == 1
+    is_tile = is_tile and r[PAD_TOP] == 0 and r[PAD_LEFT] == 0
+    is_tile = is_tile and r[IN_ROWS] == r[OUT_ROWS] and r[IN_COLUMNS] == r[OUT_COLUMNS]
+    block = positions
+    if not is_tile:
+        block = min(positions, max(1, SCRATCH_ELEMENTS // max(depth, per_group)))
+    for group in range(groups):
+        first = group * per_group
+        if channels == 1 and per_group <= FEW_FILTERS and depth <= exact:
+            if not load_weights(s, m, w_at, pitch, first, per_group, 0, depth):
+                return False
+            multiply_plane(s, group, per_group)
+            if not add_sums(
+                s, m, keep, sums_at, s.products, first, per_group, positions, 0, positions
+            ):
+                return False
+            continue
+        if depth <= exact and not load_weights(s, m, w_at, pitch, first, per_group, 0, depth):
+            return False
+        for begin in range(0, positions, block):
+            count = min(block, positions - begin)
+            if is_tile:
+                size = channels * positions
+                columns = s.tile[group * size : (group + 1) * size]
+            else:
+                whole = groups == 1 and block == positions
+                if not (whole and columns_are_there(s, m, in_at, tile_size)):
+                    if not whole:
+                        s.columns_key[0], s.columns_key[1] = NOWHERE, NOWHERE
+                    fill_columns(s, channels, group * channels, begin, begin + count)
+                columns = s.columns[: depth * count]
+            products = s.products[: per_group * count]
+            if depth <= exact:
+                multiply(s.weights, columns, products, per_group, depth, count)
+                if not add_sums(
+                    s, m, keep, sums_at, products, first, per_group, positions, begin, count
+                ):
+                    return False
+                continue
+            sums = s.sums[: per_group * count]
+            sums[:] = 0
+            for low in range(0, depth, exact):
+                high = min(low + exact, depth)
+                if not load_weights(s, m, w_at, pitch, first, per_group, low, high):
+                    return False
+                part = columns[low * count : high * count]
+                multiply(s.weights, part, products, per_group, high - low, count)
+                for k in range(per_group * count):
+                    sums[k] += np.int64(products[k])
+            if not add_sums(s, m, keep, sums_at, sums, first, per_group, positions, begin, count):
+                return False
+    return True
+
+
+@device
+def multiply(
+    weights: Array, columns: Array, products: Array, filters: int, depth: int, count: int
+) -> None:
+    """products[filters][count] = weights[filters][depth] @ columns[depth][count]."""
+    np.dot(
+        weights[: filters * depth].reshape((filters, depth)),
+        columns.reshape((depth, count)),
+        products.reshape((filters, count)),
+    )

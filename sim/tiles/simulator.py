@@ -1,0 +1,156 @@
+"""The tile simulator's Python face: load a program once, run it many times."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.isa.disassembler import disassemble
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.tiles import engine
+from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
+from tvm_npu.sim.tiles.reads import READS
+from tvm_npu.sim.tiles.state import grown, make_costs, make_state, reset_for_run
+from tvm_npu.sim.tiles.statistics import collect
+from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrap, TileTrapCode, TrapSlot
+
+SEGMENTS = (TileMemory.CONSTANTS, TileMemory.ACTIVATIONS)
+
+
+class TileSimulator:
+    """One tile machine with one program.
+
+    ``code`` are instruction words; they run from the first one until ``tend``. ``segments`` gives
+    (address, bytes) of CONSTANTS and ACTIVATIONS, which lie in the ``dram_bytes`` from
+    ``machine.dram.base_address`` on. ``precision`` is the numeric type of the elements.
+    ``layer_of`` gives each word's layer (-1: none) for statistics and traps.
+    """
+
+    def __init__(
+        self,
+        machine: TileMachine,
+        code: NDArray[np.uint32],
+        segments: Mapping[TileMemory, tuple[int, int]],
+        dram_bytes: int,
+        *,
+        precision: Precision = "int8",
+        layer_names: Sequence[str] = (),
+        layer_of: NDArray[np.int32] | None = None,
+    ) -> None:
+        if machine.array is None or machine.mover is None:
+            raise SimError(
+                f"machine {machine.name!r}: there is no cycle model of a machine without [array] "
+                "and [mover]"
+            )
+        if dram_bytes > machine.dram.capacity_bytes:
+            raise SimError(
+                f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
+                f"{machine.dram.capacity_bytes}"
+            )
+        base = machine.dram.base_address
+        places = {}
+        for memory in SEGMENTS:
+            address, size = segments.get(memory, (base, 0))
+            if address < base or size < 0 or address + size > base + dram_bytes:
+                raise SimError(
+                    f"segment {memory.name} at {address:#x}..{address + size:#x} does not lie in "
+                    f"the image at {base:#x}..{base + dram_bytes:#x}"
+                )
+            places[memory] = (address - base, size)
+        self.machine = machine
+        self.layer_names = tuple(layer_names)
+        self.precision: Precision = precision
+        self._lock = threading.Lock()
+        self._dram_bytes = dram_bytes
+        words = np.ascontiguousarray(code, np.uint32)
+        layers = np.full(len(words), -1) if layer_of is None else np.asarray(layer_of, np.int32)
+        top = len(self.layer_names)
+        if layers.shape != (len(words),) or not ((layers >= -1) & (layers < top)).all():
+            raise SimError(f"layer_of needs {len(words)} numbers from -1 to {top - 1}")
+        decoded = TILE_ISA.decode_array(words)
+        self._state = make_state(
+            machine, precision, decoded, words, dram_bytes, places, layers, top
+        )
+
+    @property
+    def dram(self) -> NDArray[np.uint8]:
+        """The image's DRAM, from the machine's base address on; a view, writable."""
+        return self._state.memory[: self._dram_bytes]
+
+    def write(self, address: int, data: NDArray[Any]) -> None:
+        """Copies bytes into DRAM."""
+        offset = address - self.machine.dram.base_address
+        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        if offset < 0 or offset + flat.size > self._dram_bytes:
+            raise SimError(
+                f"{flat.size} bytes at {address:#x} do not lie in the image's {self._dram_bytes} "
+                f"bytes of DRAM"
+            )
+        self._state.memory[offset : offset + flat.size] = flat
+
+    def run(self, *, timing: bool = True) -> RunStatistics:
+        """Executes the program. Raises TileTrap; the simulator can be used again after one.
+        Values do not depend on ``timing``, and what is on chip does not survive a run."""
+        with self._lock, serial_blas:
+            reset_for_run(self._state)
+            costs = make_costs(self.machine, self.precision, self._state, timing)
+            while True:
+                outcome = engine.run_words(self._state, costs)
+                if outcome == engine.ENDED:
+                    break
+                if outcome == engine.GROW:
+                    self._state = grown(self._state)
+                elif outcome == engine.CONTROL:
+                    self._control()
+                else:
+                    raise self._trap()
+            return collect(
+                self._state, self.machine, self.layer_names, ELEMENT_BYTES[self.precision]
+            )
+
+    def _control(self) -> None:
+        """tgo or twait, at `State.pc`."""
+        record = self._state.trap
+        record[TrapSlot.CODE] = TileTrapCode.NO_UNIT
+        record[TrapSlot.ROW] = self._state.pc[0]
+        raise self._trap()
+
+    def _trap(self) -> TileTrap:
+        state, record = self._state, self._state.trap.tolist()
+        code, row = TileTrapCode(record[TrapSlot.CODE]), record[TrapSlot.ROW]
+        instruction, layer, registers = "", "", {}
+        mnemonic = ""
+        if row < len(state.words):
+            instruction = disassemble(int(state.words[row]), TILE_ISA)
+            mnemonic = instruction.split()[0]
+            number = int(state.layer_of[row])
+            layer = self.layer_names[number] if number < len(self.layer_names) else ""
+            registers = {r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())}
+        detail = DETAIL_FORMATS[code].format(
+            a=record[TrapSlot.A],
+            b=record[TrapSlot.B],
+            c=record[TrapSlot.C],
+            memory=self._memory_name(record[TrapSlot.MEMORY]),
+            register=TileRegister(record[TrapSlot.REGISTER]).name,
+            machine=self.machine.name,
+            unit="mover" if mnemonic in ("tload", "tstore") else "DMA controller",
+        )
+        return TileTrap(code, row, detail, instruction, layer, registers)
+
+    def _memory_name(self, number: int) -> str:
+        if number >= len(TileMemory):
+            return f"memory {number}"
+        memory = TileMemory(number)
+        if memory in SEGMENTS:
+            return memory.name
+        if memory < TileMemory.BIAS and isinstance(self.machine.memories, SharedMemory):
+            return f"the shared memory (as {memory.name})"
+        return f"the {memory.name.lower()} memory"

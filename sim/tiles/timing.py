@@ -1,0 +1,89 @@
+"""When commands run: an interlocked machine.
+
+Words issue one a cycle. The transfer engine and the compute engine each take commands in program
+order; a command starts when it has issued, its engine is free, and the other engine is done with
+all earlier commands that touch the same bytes, unless both only read them. What a transfer touches
+outside of the chip counts from its first byte to its last.
+"""
+
+from __future__ import annotations
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.tiles import rates
+from tvm_npu.sim.tiles.intervals import latest, note
+from tvm_npu.sim.tiles.registers import (
+    COUNT_INNER,
+    COUNT_OUTER,
+    GROUPS,
+    IN_CHANNELS,
+    KERNEL_COLUMNS,
+    KERNEL_ROWS,
+    OUT_CHANNELS,
+    OUT_COLUMNS,
+    OUT_ROWS,
+    RUN_BYTES,
+    STRIDE_INNER,
+    STRIDE_OUTER,
+)
+from tvm_npu.sim.tiles.state import ENGINE, ISSUE, MOVER, Costs, State
+
+READS = 1
+"""This bit of a list of ranges: reads; the next one: the compute engine's."""
+
+contiguous_runs = device(rates.contiguous_runs)
+transfer_cycles = device(rates.transfer_cycles)
+array_conv_cycles = device(rates.array_conv_cycles)
+array_element_cycles = device(rates.array_element_cycles)
+
+
+@device
+def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
+    """Runs the command at ``row``, which touches `State.ranges`, on ``engine`` for ``cycles``."""
+    if not m.timed:
+        return
+    free = max(s.clock[engine], s.clock[ISSUE])
+    start = free
+    for k in range(s.range_count[0]):
+        kind, begin, end = s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2]
+        writes_of_other = (kind ^ 2) & 2
+        start = max(start, latest(s, writes_of_other, begin, end))
+        if kind & READS == 0:
+            start = max(start, latest(s, writes_of_other | READS, begin, end))
+    done = start + cycles
+    horizon = max(s.clock[MOVER + ENGINE - engine], s.clock[ISSUE])
+    for k in range(s.range_count[0]):
+        note(s, s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2], done, horizon)
+    s.clock[engine] = done
+    layer = s.layer_of[row]
+    s.layer_busy[layer, engine - MOVER] += cycles
+    if engine == ENGINE:
+        s.layer_wait[layer] += start - free
+    s.layer_end[layer] = max(s.layer_end[layer], done)
+
+
+@device
+def book_transfer(s: State, m: Costs, row: int, size_bytes: int) -> None:
+    r = s.registers
+    runs = contiguous_runs(
+        r[RUN_BYTES], r[COUNT_INNER], r[STRIDE_INNER], r[COUNT_OUTER], r[STRIDE_OUTER]
+    )
+    s.layer_runs[s.layer_of[row]] += runs
+    cycles = transfer_cycles(m.mover_setup, m.mover_segment, m.mover_rate, runs, size_bytes)
+    book(s, m, row, MOVER, cycles)
+
+
+@device
+def book_conv(s: State, m: Costs, row: int) -> None:
+    r = s.registers
+    cycles = array_conv_cycles(
+        m.setup, r[GROUPS], r[OUT_CHANNELS] // r[GROUPS], r[IN_CHANNELS], r[OUT_ROWS],
+        r[OUT_COLUMNS], r[KERNEL_ROWS] * r[KERNEL_COLUMNS],
+        m.over_channels, m.over_filters, m.over_rows, m.over_columns,
+    )  # fmt: skip
+    book(s, m, row, ENGINE, cycles)
+
+
+@device
+def book_elements(s: State, m: Costs, row: int, operations: int) -> None:
+    """A command of so many operations, none of which depends on another."""
+    book(s, m, row, ENGINE, array_element_cycles(operations, m.pes))

@@ -1,0 +1,108 @@
+"""tload and tstore: what they move."""
+
+from __future__ import annotations
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.tiles.operands import (
+    ACTIVATIONS,
+    BIAS,
+    CONSTANTS,
+    GO,
+    LARGEST_EXTENT,
+    STOP,
+    fits,
+    in_bounds,
+    mark_written,
+    product,
+    trap,
+    use,
+    was_written,
+)
+from tvm_npu.sim.tiles.registers import (
+    ADDRESS,
+    CHIP_OFFSET,
+    COUNT_INNER,
+    COUNT_OUTER,
+    OPERANDS,
+    RUN_BYTES,
+    STRIDE_INNER,
+    STRIDE_OUTER,
+)
+from tvm_npu.sim.tiles.state import MOVER_READS, MOVER_WRITES, Costs, State
+from tvm_npu.sim.tiles.timing import book_transfer
+from tvm_npu.sim.tiles.traps import TileTrapCode
+
+_TRANSFER_OUTSIDE = int(TileTrapCode.TRANSFER_OUTSIDE)
+_WRONG_MEMORY = int(TileTrapCode.WRONG_MEMORY)
+_NO_UNIT = int(TileTrapCode.NO_UNIT)
+_ILLEGAL = int(TileTrapCode.ILLEGAL_INSTRUCTION)
+
+MEM, BASE, STREAM = 2, 3, 5
+STREAMS = 7
+LARGEST_RUN = 1 << 24
+LARGEST_STRIDE = (1 << 31) - 1
+
+
+@device
+def tload(s: State, m: Costs, row: int) -> int:
+    return transfer(s, m, row, True)
+
+
+@device
+def tstore(s: State, m: Costs, row: int) -> int:
+    return transfer(s, m, row, False)
+
+
+@device
+def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
+    if not m.has_mover:
+        return trap(s, _NO_UNIT, 0, 0, 0, 0, 0)
+    memory, base, stream = s.decoded[row, MEM], s.decoded[row, BASE], s.decoded[row, STREAM]
+    if stream >= STREAMS:
+        return trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
+    if memory > BIAS:
+        return trap(s, _WRONG_MEMORY, 0, 0, 0, memory, OPERANDS)
+    if base != ACTIVATIONS and (base != CONSTANTS or not loads):
+        return trap(s, _WRONG_MEMORY, 0, 0, 0, base, OPERANDS)
+    if not in_bounds(s, RUN_BYTES, RUN_BYTES, 1, LARGEST_RUN):
+        return STOP
+    for count, stride in ((COUNT_INNER, STRIDE_INNER), (COUNT_OUTER, STRIDE_OUTER)):
+        if not in_bounds(s, count, count, 1, LARGEST_EXTENT):
+            return STOP
+        if s.registers[count] > 1 and not in_bounds(s, stride, stride, 0, LARGEST_STRIDE):
+            return STOP
+    r = s.registers
+    run, inner, outer = r[RUN_BYTES], r[COUNT_INNER], r[COUNT_OUTER]
+    inner_stride = r[STRIDE_INNER] if inner > 1 else run
+    outer_stride = r[STRIDE_OUTER] if outer > 1 else inner * inner_stride
+    size = product(outer, product(inner, run))
+    if not fits(s, memory, r[CHIP_OFFSET], size, CHIP_OFFSET):
+        return STOP
+    chip = s.places[memory, 0] + r[CHIP_OFFSET]
+    extent = (outer - 1) * outer_stride + (inner - 1) * inner_stride + run
+    if r[ADDRESS] < 0 or r[ADDRESS] + extent > s.places[base, 1]:
+        end = r[ADDRESS] + extent
+        return trap(s, _TRANSFER_OUTSIDE, r[ADDRESS], end, s.places[base, 1], base, ADDRESS)
+    outside = s.places[base, 0] + r[ADDRESS]
+    if not loads and not was_written(s, m, memory, chip, chip + size):
+        return STOP
+    if outer_stride == inner * inner_stride:  # one row of runs
+        inner, outer = inner * outer, 1
+    if inner_stride == run:
+        run, inner = run * inner, 1
+    for i in range(outer):
+        for j in range(inner):
+            here = chip + (i * inner + j) * run
+            there = outside + i * outer_stride + j * inner_stride
+            if loads:
+                s.memory[here : here + run] = s.memory[there : there + run]
+            else:
+                s.memory[there : there + run] = s.memory[here : here + run]
+    if loads:
+        mark_written(s, m, chip, chip + size, 1)
+    use(s, MOVER_WRITES if loads else MOVER_READS, chip, chip + size)
+    if m.has_core:  # nothing else but the transfers themselves reaches out of the chip
+        use(s, MOVER_READS if loads else MOVER_WRITES, outside, outside + extent)
+    s.layer_bytes[s.layer_of[row], stream, 0 if loads else 1] += size
+    book_transfer(s, m, row, size)
+    return GO
