@@ -13,10 +13,12 @@ from tvm_npu.errors import TargetError
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import (
     ELEMENT_BYTES,
+    AnyMachine,
     Machine,
     Precision,
-    load_machine,
-    machine_from_dict,
+    TileMachine,
+    any_machine_from_dict,
+    load_any_machine,
 )
 
 DEFAULT_MACHINE = "nmp-4x8"
@@ -31,7 +33,7 @@ class NpuOptions:
     ``cpu_target`` is the TVM target string that the glue code around a region is compiled for.
     """
 
-    machine: Machine
+    machine: AnyMachine
     precision: Precision
     planner: str = DEFAULT_PLANNER
     percentile: float | None = None
@@ -70,12 +72,12 @@ class NpuOptions:
     @staticmethod
     def from_json(text: str) -> NpuOptions:
         values = json.loads(text)
-        machine = machine_from_dict(values.pop("machine"), origin="region options")
+        machine = any_machine_from_dict(values.pop("machine"), origin="region options")
         return NpuOptions(machine=machine, **values)
 
 
 def make_options(
-    machine: Machine | str | Path = DEFAULT_MACHINE,
+    machine: AnyMachine | str | Path = DEFAULT_MACHINE,
     *,
     precision: Precision | None = None,
     planner: str | None = None,
@@ -88,9 +90,9 @@ def make_options(
 
     Raises TargetError for an unknown machine or a value out of its range.
     """
-    if not isinstance(machine, Machine):
+    if not isinstance(machine, Machine | TileMachine):
         try:
-            machine = load_machine(machine)
+            machine = load_any_machine(machine)
         except MachineError as error:
             raise TargetError(str(error)) from error
     return NpuOptions(

@@ -58,17 +58,18 @@ class TestWithTvm:
         [
             (
                 (2, 1, 70, 80), "",
-                "The smallest input tile of a convolution (one channel of one window) fits MB0.",
+                "The smallest input tile of a convolution (one channel of one window) fits its "
+                "memory.",
                 "window 70x70 = 9800 bytes", "8192 bytes of MB0",
             ),
             (
                 (2, 1, 6, 9), "[memories]\nmb1_bytes = 64\n",
-                "The smallest weight tile (one channel of one filter) fits MB1.",
+                "The smallest weight tile (one channel of one filter) fits its memory.",
                 "kernel 6x6 = 72 bytes", "64 bytes of MB1",
             ),
             (
                 (33, 1, 1, 3), FEW_BIASES,
-                "The biases of a layer fit the bias buffers of all TLTs together.",
+                "The biases of a layer fit the bias memories of all cores together.",
                 "33 filters = 132 bytes in each TLT", "64 bytes of bias buffer",
             ),
             (

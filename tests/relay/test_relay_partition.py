@@ -151,7 +151,7 @@ def test_dynamic_slices_become_static() -> None:
     y = relay.op.dyn._make.strided_slice(x, begin, whole, step, "end")
     mod = module(relay.nn.max_pool2d(y, (1, 1)))
     params = {"end": np.full(4, 2**63 - 1, np.int64)}
-    context = Context(load_machine("nmp-4x8"), 2)
+    context = Context(load_machine("nmp-4x8"), "int16")
     found = split_main(normalize(mod, params), context)
     assert not found.refusals and found.regions[0].outputs == ((1, 4, 4, 4),)
 

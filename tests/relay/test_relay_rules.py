@@ -105,19 +105,19 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     "nan weight": (lambda: conv(x(), nan_weight()), "neither NaN", "2 of 144", "0 values"),
     "kernel too large for MB0": (
         lambda: conv(x(1, 4, 80, 80), size=65),
-        "fits MB0",
+        "fits its memory",
         "window 65x65 = 8450 bytes",
         "8192 bytes of MB0",
     ),
     "dilated window too large": (
         lambda: conv(x(1, 4, 80, 80), dilation=(33, 33)),
-        "fits MB0",
+        "fits its memory",
         "window 67x67 = 8978 bytes",
         "8192 bytes of MB0",
     ),
     "more biases than the TLTs have room for": (
         lambda: relay.nn.dense(x(1, 4), const(np.zeros((32769, 4)))),
-        "fit the bias buffers",
+        "fit the bias memories",
         "32769 filters = 4100 bytes in each TLT",
         "4096 bytes of bias buffer",
     ),
@@ -153,7 +153,7 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
     ),
     "pool window too large": (
         lambda: relay.nn.global_avg_pool2d(x(1, 4, 65, 65)),
-        "fits MB0",
+        "fits the memory for input",
         "window 65x65 = 8450 bytes",
         "8192 bytes of MB0",
     ),

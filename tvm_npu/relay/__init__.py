@@ -73,7 +73,7 @@ def partition_for_npu(
         seed=seed,
         tile_limits=tile_limits,
     )
-    context = Context(options.machine, options.element_bytes)
+    context = Context(options.machine, options.precision)
     split = split_main(normalize(mod, params), context, mod_name)
     report = PartitionReport(
         machine=options.machine.name,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from tvm import relay
 
-from tvm_npu.codegen.plan.traffic import least_bias_bytes
+from tvm_npu.codegen.least import LeastNeeds, Need, least_needs
 from tvm_npu.relay import operands as of
 from tvm_npu.report import Refusal
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.machine import AnyMachine, Precision
 
 MAX_EXTENT = 65535
 
@@ -26,8 +26,12 @@ MAX_EXTENT = 65535
 class Context:
     """What the rules may depend on besides the call."""
 
-    machine: Machine
-    element_bytes: int
+    machine: AnyMachine
+    precision: Precision
+
+    @property
+    def least(self) -> LeastNeeds:
+        return least_needs(self.machine, self.precision)
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def tensors_fit_memory(call: relay.Call, context: Context) -> Violation | None:
     """Operands and result of one image lie in the machine's DRAM together."""
     data = sum(prod(shape[1:]) for shape in _run_time_shapes(call))
     constants = sum(prod(arg.data.shape) for arg in call.args if isinstance(arg, relay.Constant))
-    needed = (data + constants) * context.element_bytes
+    needed = (data + constants) * context.least.stored_bytes
     capacity = context.machine.dram.capacity_bytes
     if needed > capacity:
         return Violation(f"{needed} bytes", f"{capacity} bytes of DRAM")
@@ -144,45 +148,35 @@ def nchw_layout(call: relay.Call, context: Context) -> Violation | None:
 
 
 def conv_tile_fits(call: relay.Call, context: Context) -> Violation | None:
-    """The smallest input tile of a convolution (one channel of one window) fits MB0."""
-    rows, columns = _dilated_kernel(call)
-    needed = rows * columns * context.element_bytes
-    available = context.machine.memories.mb0_bytes
-    if needed > available:
-        return Violation(f"window {rows}x{columns} = {needed} bytes", f"{available} bytes of MB0")
-    return None
+    """The smallest input tile of a convolution (one channel of one window) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_input(window, kernel), f"window {_by(window)}")
 
 
 def conv_weights_fit(call: relay.Call, context: Context) -> Violation | None:
-    """The smallest weight tile (one channel of one filter) fits MB1."""
-    rows, columns = of.shape_of(call.args[1])[2:]
-    needed = rows * columns * context.element_bytes
-    available = context.machine.memories.mb1_bytes
-    if needed > available:
-        return Violation(f"kernel {rows}x{columns} = {needed} bytes", f"{available} bytes of MB1")
-    return None
+    """The smallest weight tile (one channel of one filter) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_weight(window, kernel), f"kernel {_by(kernel)}")
 
 
 def biases_fit(call: relay.Call, context: Context) -> Violation | None:
-    """The biases of a layer fit the bias buffers of all TLTs together."""
+    """The biases of a layer fit the bias memories of all cores together."""
     groups = int(call.attrs.groups) if of.op_name(call) == "nn.conv2d" else 1
     filters = of.shape_of(call)[1] // groups
-    needed = least_bias_bytes(filters, context.machine)
-    available = context.machine.memories.bias_bytes
-    if needed > available:
-        value = f"{filters} filters = {needed} bytes in each TLT"
-        return Violation(value, f"{available} bytes of bias buffer")
-    return None
+    return _too_large(context.least.biases(filters), f"{filters} filters")
 
 
 def pool_tile_fits(call: relay.Call, context: Context) -> Violation | None:
-    """One channel of one pooling window fits MB0."""
-    (rows, columns), _, _ = of.pool_windows(call)
-    needed = rows * columns * context.element_bytes
-    available = context.machine.memories.mb0_bytes
-    if needed > available:
-        return Violation(f"window {rows}x{columns} = {needed} bytes", f"{available} bytes of MB0")
-    return None
+    """One channel of one pooling window fits the memory for input tiles."""
+    window, _, _ = of.pool_windows(call)
+    return _too_large(context.least.pool_input(window), f"window {_by(window)}")
+
+
+def _too_large(need: Need, what: str) -> Violation | None:
+    if need.fits:
+        return None
+    value = f"{what} = {need.needed} bytes {need.where}".rstrip()
+    return Violation(value, f"{need.available} bytes of {need.memory}")
 
 
 def pool_not_dilated(call: relay.Call, context: Context) -> Violation | None:
@@ -479,7 +473,16 @@ def _run_time_shapes(call: relay.Call) -> list[of.TensorShape]:
     return [shape for shape in map(of.static_shape, types) if shape is not None]
 
 
-def _dilated_kernel(call: relay.Call) -> tuple[int, int]:
+def _by(extents: tuple[int, int]) -> str:
+    return f"{extents[0]}x{extents[1]}"
+
+
+def _kernel(call: relay.Call) -> tuple[int, int]:
     rows, columns = of.shape_of(call.args[1])[2:]
+    return rows, columns
+
+
+def _dilated_kernel(call: relay.Call) -> tuple[int, int]:
+    rows, columns = _kernel(call)
     dilation = of.pair(call.attrs.dilation)
     return (rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1
