@@ -81,11 +81,11 @@ class _Assembly:
             for value in operands.split(","):
                 self._data(number, value.strip())
         elif mnemonic == "li":
-            rd, value = _split(mnemonic, "rd, value", operands)
-            self.builder.li(rd, _number(mnemonic, "value", value))
+            rd, value = split_operands(mnemonic, "rd, value", operands)
+            self.builder.li(rd, parse_number(mnemonic, "value", value))
         elif mnemonic in _PSEUDO:
             syntax, expand = _PSEUDO[mnemonic]
-            self.statement(number, *expand(*_split(mnemonic, syntax, operands)))
+            self.statement(number, *expand(*split_operands(mnemonic, syntax, operands)))
         else:
             self._instruction(number, mnemonic, operands)
 
@@ -94,13 +94,13 @@ class _Assembly:
             self.references.append(_Reference(number, self.builder.position, value, None))
             self.builder.word(value)
         else:
-            self.builder.word(_number(".word", "value", value))
+            self.builder.word(parse_number(".word", "value", value))
 
     def _instruction(self, number: int, mnemonic: str, operands: str) -> None:
         instruction = self.builder.isa.by_mnemonic.get(mnemonic)
         if instruction is None:
             raise IsaError(f"{self.builder.isa.title} has no instruction {mnemonic!r}")
-        texts = _split(mnemonic, instruction.syntax, operands)
+        texts = split_operands(mnemonic, instruction.syntax, operands)
         values: dict[str, int | str] = {}
         for name, text in zip(instruction.syntax_names, texts, strict=True):
             field = instruction.field(name)
@@ -145,7 +145,7 @@ def _pattern(syntax: str) -> re.Pattern[str]:
     return re.compile(r"\s*".join(pieces))
 
 
-def _split(mnemonic: str, syntax: str, operands: str) -> tuple[str, ...]:
+def split_operands(mnemonic: str, syntax: str, operands: str) -> tuple[str, ...]:
     """The operands' texts, in the order in which ``syntax`` names them."""
     match = _pattern(syntax).fullmatch(operands)
     if match is None:
@@ -162,10 +162,11 @@ def _value(instruction: Instruction, field: Field, text: str) -> int | str:
         return int(field.names[text.upper()])
     if field.relative and _LABEL.fullmatch(text):
         return text
-    return _number(instruction.mnemonic, field.name, text)
+    return parse_number(instruction.mnemonic, field.name, text)
 
 
-def _number(mnemonic: str, operand: str, text: str) -> int:
+def parse_number(mnemonic: str, operand: str, text: str) -> int:
+    """Decimal, 0x, 0o or 0b; IsaError names the instruction and its operand."""
     try:
         return int(text, 0)
     except ValueError:

@@ -39,7 +39,7 @@ class Field:
     """A named operand. ``pieces`` are (high, low, shift): word bits high..low hold the value's
     bits from ``shift`` upwards. ``column`` is the decoded column that the simulator reads.
     ``relative`` marks a distance in bytes from this instruction, ``names`` the words that
-    assembly may use for the field's values."""
+    assembly may use for the field's values. The bits hold the value less ``bias``."""
 
     name: str
     pieces: tuple[tuple[int, int, int], ...]
@@ -48,6 +48,7 @@ class Field:
     register: bool = False
     relative: bool = False
     names: type[Named] | None = None
+    bias: int = 0
 
     @cached_property
     def mask(self) -> int:
@@ -63,23 +64,24 @@ class Field:
 
     @property
     def low(self) -> int:
-        return -(1 << (self.width - 1)) if self.signed else 0
+        return self.bias - ((1 << (self.width - 1)) if self.signed else 0)
 
     @property
     def high(self) -> int:
         top = (1 << (self.width - 1)) if self.signed else (1 << self.width)
-        return top - self.step
+        return self.bias + top - self.step
 
     def encode(self, value: int) -> int:
         """The word bits of ``value``; IsaError when it does not fit."""
-        if not self.low <= value <= self.high or value % self.step:
+        bits = value - self.bias
+        if not self.low <= value <= self.high or bits % self.step:
             multiple = f", a multiple of {self.step}" if self.step > 1 else ""
             raise IsaError(
                 f"field {self.name}: {value} is outside {self.low}..{self.high}{multiple}"
             )
         word = 0
         for high, low, shift in self.pieces:
-            word |= ((value >> shift) & ((1 << (high - low + 1)) - 1)) << low
+            word |= ((bits >> shift) & ((1 << (high - low + 1)) - 1)) << low
         return word
 
     def decode(self, word: int) -> int:
@@ -88,7 +90,7 @@ class Field:
             value |= ((word >> low) & ((1 << (high - low + 1)) - 1)) << shift
         if self.signed and value >> (self.width - 1):
             value -= 1 << self.width
-        return value
+        return value + self.bias
 
     def decode_array(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
         value = np.zeros_like(words)
@@ -96,7 +98,7 @@ class Field:
             value |= ((words >> low) & ((1 << (high - low + 1)) - 1)) << shift
         if self.signed:
             value -= (value >> (self.width - 1)) << self.width
-        return value
+        return value + self.bias
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ class Instruction:
     "branch" f(a, b, imm, pc) says whether pc += imm, "jump" f(a, b, imm, pc) gives the next pc and
     links rd, "state" f(state, costs, core, row) does anything. ``shared`` says that executing it
     can be seen by, or depends on, another core: the simulator runs such instructions in global
-    time order.
+    time order. An instruction of ``size_bytes`` bytes is one little-endian number.
     """
 
     mnemonic: str
@@ -119,15 +121,21 @@ class Instruction:
     execute: str
     kind: Literal["value", "branch", "jump", "state"] = "state"
     shared: bool = False
+    size_bytes: int = 4
 
     @cached_property
     def mask(self) -> int:
+        """The constant bits."""
         operands = 0
         for item in self.fields:
             if operands & item.mask:
                 raise IsaError(f"{self.mnemonic}: field {item.name} overlaps another field")
             operands |= item.mask
-        return WORD_MASK & ~operands
+        return self.all_bits & ~operands
+
+    @property
+    def all_bits(self) -> int:
+        return (1 << (8 * self.size_bytes)) - 1
 
     def field(self, name: str) -> Field:
         for item in self.fields:
@@ -159,19 +167,23 @@ COLUMNS = ("rd", "rs1", "rs2", "imm", "sem", "sub")
 
 @dataclass(frozen=True)
 class Isa:
-    """A named, checked set of instructions: every bit accounted for, decoding unique."""
+    """A named, checked set of instructions: every bit accounted for, decoding unique.
+
+    ``decode_array`` is for sets whose instructions are all one word of four bytes.
+    """
 
     name: str
     title: str
     instructions: tuple[Instruction, ...]
+    columns: tuple[str, ...] = COLUMNS
 
     def __post_init__(self) -> None:
         for i, one in enumerate(self.instructions):
-            if one.match & ~one.mask & WORD_MASK:
+            if one.match & ~one.mask:
                 raise IsaError(f"{one.mnemonic}: constant bits overlap an operand")
             if set(one.syntax_names) != {item.name for item in one.fields}:
                 raise IsaError(f"{one.mnemonic}: syntax {one.syntax!r} does not name its fields")
-            if any(item.column not in COLUMNS for item in one.fields):
+            if any(item.column not in self.columns for item in one.fields):
                 raise IsaError(f"{one.mnemonic}: unknown decoded column")
             for other in self.instructions[:i]:
                 if one.mnemonic == other.mnemonic:
