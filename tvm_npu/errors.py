@@ -23,6 +23,10 @@ class ImportRegionError(NpuError, ValueError):
     """A region function that is not what partitioning makes."""
 
 
+class CutError(NpuError, ValueError):
+    """A module that cannot be cut into pipeline stages, or a range of layers that it lacks."""
+
+
 class SyntheticCalibrationWarning(UserWarning):
     """Ranges were taken from random input; accuracy on real data is unknown."""
 

@@ -1,0 +1,203 @@
+"""Cutting a Relay module into a chain of layers, and any range of layers into a stage's module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tvm
+from numpy.typing import NDArray
+from tvm import relay
+
+from tvm_npu.codegen.errors import ConfigurationError
+from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain
+from tvm_npu.codegen.stages.configuration import Configuration
+from tvm_npu.errors import CutError
+from tvm_npu.relay import operands as of
+from tvm_npu.relay.cut_points import bits, cut_points
+from tvm_npu.relay.kernel_graph import Kernel, KernelGraph, Value, kernel_graph
+from tvm_npu.relay.stage_modules import StageModule, stage_module
+from tvm_npu.runtime.pipeline.artifact import TensorSpec
+
+
+@dataclass(frozen=True)
+class CutModel:
+    """A model as fused kernels and where it may be cut.
+
+    ``layers[k]`` are the numbers of the kernels of layer k, ascending; ``chain`` is what searches
+    see of it. ``target`` is what the graph was optimised for (blocked layouts depend on it).
+    """
+
+    graph: KernelGraph
+    layers: tuple[tuple[int, ...], ...]
+    chain: LayerChain
+    target: tvm.target.Target
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @cached_property
+    def _prefix(self) -> str:
+        """What names of tensors begin with that are no input of the model."""
+        prefix = "cut"
+        while any(var.name_hint.startswith(prefix) for var in self.graph.inputs):
+            prefix += "_"
+        return prefix
+
+    def tensor(self, value: Value) -> TensorSpec:
+        """Name (unique in the model), shape and type of a tensor."""
+        if value.node < 0:
+            name = self.graph.inputs[value.position].name_hint
+        else:
+            name = f"{self._prefix}{value.node}"
+            if value.position:
+                name += f".{value.position}"
+        type_ = self.graph.type_of(value)
+        return TensorSpec(name, of.static_shape(type_) or (), str(type_.dtype))
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """The model's inputs that anything reads."""
+        return tuple(self.tensor(value) for value in self._crossing(0))
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """The model's outputs in its order; one that is two outputs is here twice."""
+        return tuple(self.tensor(value) for value in self.graph.outputs)
+
+    def _crossing(self, cut: int) -> tuple[Value, ...]:
+        """Tensors that cross the cut in front of layer ``cut`` (behind the last: the outputs)."""
+        if cut == len(self.layers):
+            return tuple(dict.fromkeys(self.graph.outputs))
+        return _crossing(self.graph, {n for layer in self.layers[:cut] for n in layer})
+
+    def stage(self, first: int, end: int) -> StageModule:
+        """Layers ``first`` to ``end`` - 1 as a module of their own. CutError for another range."""
+        if not 0 <= first < end <= len(self.layers):
+            raise CutError(
+                f"layers {first} to {end - 1} are no stage: the chain has layers 0 to "
+                f"{len(self.layers) - 1}"
+            )
+        kernels = sorted(n for layer in self.layers[first:end] for n in layer)
+        last = self.chain.layers[end - 1].name
+        name = self.chain.layers[first].name if end == first + 1 else (
+            f"{self.chain.layers[first].name}..{last}"
+        )  # fmt: skip
+        inputs, outputs = self._crossing(first), self._crossing(end)
+        names = {value: self.tensor(value) for value in (*inputs, *outputs)}
+        return stage_module(self.graph, name, kernels, inputs, outputs, names)
+
+    def stages(self, layers: Sequence[int]) -> tuple[StageModule, ...]:
+        """One module a stage, for the number of layers of each. ConfigurationError unless they are
+        all layers of the chain."""
+        grouping = Configuration(tuple(layers), tuple(range(len(layers))))
+        if grouping.layer_count != len(self):
+            raise ConfigurationError(
+                f"stages of {', '.join(map(str, layers))} layers hold {grouping.layer_count}; "
+                f"the chain has {len(self)}"
+            )
+        return tuple(self.stage(first, end) for first, end in grouping.ranges())
+
+    def in_output_order(self, tensors: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """What the last stage returned, by name -> the model's outputs in its order."""
+        return [tensors[spec.name] for spec in self.outputs]
+
+
+def cut_model(
+    mod: tvm.IRModule,
+    params: Mapping[str, Any] | None = None,
+    *,
+    target: Any = "llvm",
+    name: str = "model",
+) -> CutModel:
+    """``mod``, before or after `partition_for_npu`, as a chain of layers.
+
+    ``target`` is the CPU target that the graph is optimised for as ``relay.build`` does it at
+    ``opt_level`` 3; stages can be compiled for others, too. Raises CutError for a model that
+    cannot be cut (control flow, open shapes, no operator).
+    """
+    target = tvm.target.Target(target)
+    graph = kernel_graph(mod, params, target)
+    reads = [{value.node for value in kernel.reads if value.node >= 0} for kernel in graph.kernels]
+    cuts = cut_points(
+        [sorted(nodes) for nodes in reads],
+        [kernel.work.weight for kernel in graph.kernels],
+        lambda before: _bytes(graph, _crossing(graph, set(bits(before)))),
+    )
+    layers = []
+    done = 0
+    for before in (*(cut.before for cut in cuts), (1 << len(graph.kernels)) - 1):
+        layers.append(tuple(bits(before & ~done)))
+        done |= before
+    return CutModel(graph, tuple(layers), _chain(graph, layers, name), target)
+
+
+def _crossing(graph: KernelGraph, before: set[int]) -> tuple[Value, ...]:
+    """Tensors made before a cut (or inputs) and read, or returned by the model, behind it."""
+    wanted = {
+        value
+        for number, kernel in enumerate(graph.kernels)
+        if number not in before
+        for value in kernel.reads
+    }
+    wanted.update(graph.outputs)
+    return tuple(sorted(value for value in wanted if value.node < 0 or value.node in before))
+
+
+def _bytes(graph: KernelGraph, values: Sequence[Value]) -> int:
+    return sum(graph.size_bytes(value) for value in values)
+
+
+def _chain(graph: KernelGraph, layers: Sequence[tuple[int, ...]], model: str) -> LayerChain:
+    names: dict[str, int] = {}
+    found = []
+    before: set[int] = set()
+    for number, layer in enumerate(layers):
+        before |= set(layer)
+        kernels = [graph.kernels[n] for n in layer]
+        name = _layer_name(kernels, number)
+        names[name] = names.get(name, 0) + 1
+        if names[name] > 1:
+            name = f"{name}#{names[name]}"
+        last = number == len(layers) - 1
+        behind = dict.fromkeys(graph.outputs) if last else _crossing(graph, before)
+        found.append(
+            ChainLayer(
+                name=name,
+                weight=sum(kernel.work.weight for kernel in kernels),
+                macs=sum(kernel.work.macs for kernel in kernels),
+                parameter_bytes=sum(kernel.parameter_bytes for kernel in kernels),
+                activation_bytes=_bytes(graph, tuple(behind)),
+                source=tuple(source for kernel in kernels for source in kernel.source),
+            )
+        )
+    return LayerChain(model, tuple(found))
+
+
+def _layer_name(kernels: Sequence[Kernel], number: int) -> str:
+    """The source name of the kernel with the most work, else its kind and the layer's number."""
+    heaviest = max(kernels, key=lambda kernel: kernel.work.weight)
+    if heaviest.source:
+        return heaviest.source[0]
+    kind = "npu" if heaviest.is_region else heaviest.work.kind or "layer"
+    return f"{kind}_{number}"
+
+
+def as_frame(tensors: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """``arrays`` by name in the types of ``tensors``. CutError for a missing name or a shape that
+    is not the tensor's."""
+    frame = {}
+    for spec in tensors:
+        if spec.name not in arrays:
+            raise CutError(f"input {spec.name!r} is missing; given: {', '.join(arrays) or 'none'}")
+        array = np.ascontiguousarray(arrays[spec.name], spec.dtype)
+        if array.shape != spec.shape:
+            raise CutError(f"input {spec.name!r} has shape {array.shape}, not {spec.shape}")
+        frame[spec.name] = array
+    return frame
+
+
+__all__ = ["CutModel", "as_frame", "cut_model"]

@@ -1,0 +1,216 @@
+"""A model as the kernels that TVM runs for it: optimised and fused once, before anything is cut.
+
+Everything that TVM does to a whole graph (folding of constants and batch norms, blocked layouts,
+fusion) changes bits, and changes them differently in a piece of the graph. So it is done here, on
+the whole model, exactly as ``relay.build`` does it; what is cut later is the sequence of fused
+functions that ``relay.build`` would compile, and no graph pass sees the pieces.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+import tvm
+from tvm import relay
+
+from tvm_npu.errors import CutError
+from tvm_npu.relay import operands as of
+from tvm_npu.relay.calibrate import is_region
+from tvm_npu.relay.importer import SOURCES_ATTR
+from tvm_npu.relay.layer_work import Work, call_work, total
+
+Expr = Any
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, order=True)
+class Value:
+    """One tensor: result ``position`` of kernel ``node``, or input ``position`` (node -1)."""
+
+    node: int
+    position: int
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One call of a fused function or of an NPU region.
+
+    ``source`` names the operators of the model inside that have work (for a region: all of
+    them); empty where TVM's passes changed too much to tell.
+    """
+
+    call: relay.Call
+    reads: tuple[Value, ...]
+    work: Work
+    parameter_bytes: int
+    operators: tuple[str, ...]
+    source: tuple[str, ...]
+    is_region: bool
+
+
+@dataclass(frozen=True)
+class KernelGraph:
+    """``outputs`` are the model's, in its order; one tensor may be two outputs."""
+
+    mod: tvm.IRModule
+    inputs: tuple[relay.Var, ...]
+    kernels: tuple[Kernel, ...]
+    outputs: tuple[Value, ...]
+    output_is_tuple: bool
+
+    def type_of(self, value: Value) -> relay.TensorType:
+        if value.node < 0:
+            return self.inputs[value.position].checked_type
+        return of.tensor_types(self.kernels[value.node].call.checked_type)[value.position]
+
+    def size_bytes(self, value: Value) -> int:
+        type_ = self.type_of(value)
+        return prod(of.static_shape(type_) or ()) * np.dtype(str(type_.dtype)).itemsize
+
+
+def kernel_graph(
+    mod: tvm.IRModule, params: Mapping[str, Any] | None, target: tvm.target.Target
+) -> KernelGraph:
+    """``mod`` (before or after `partition_for_npu`) as fused kernels for ``target``.
+
+    Raises CutError for a model with control flow, open shapes or no operator.
+    """
+    if "main" not in [var.name_hint for var in mod.get_global_vars()]:
+        raise CutError("the module has no function 'main'")
+    mod = relay.transform.InferType()(mod)
+    _check_plain(mod)
+    with tvm.transform.PassContext(opt_level=3):
+        optimised, _ = relay.optimize(mod, target=target, params=dict(params or {}))
+    main = optimised["main"]
+    nodes = [expr for expr in of.post_order(main.body) if isinstance(expr, relay.Call)]
+    if not nodes:
+        raise CutError("the model has no operator: nothing can be cut into stages")
+    index = {call: number for number, call in enumerate(nodes)}
+    inputs = {var: number for number, var in enumerate(main.params)}
+    sources = _sources(mod["main"], main, index)
+
+    def values(expr: Expr) -> list[Value]:
+        if isinstance(expr, relay.Tuple):
+            return [value for field in expr.fields for value in values(field)]
+        if isinstance(expr, relay.TupleGetItem):
+            return [values(expr.tuple_value)[int(expr.index)]]
+        if isinstance(expr, relay.Var):
+            return [Value(-1, inputs[expr])]
+        if isinstance(expr, relay.Call):
+            count = len(of.tensor_types(expr.checked_type))
+            return [Value(index[expr], position) for position in range(count)]
+        return []
+
+    outputs = values(main.body)
+    if len(outputs) != len(of.tensor_types(main.body.checked_type)):
+        raise CutError("an output of the model is a constant: it belongs to no stage")
+    kernels = []
+    for number, call in enumerate(nodes):
+        reads = dict.fromkeys(value for arg in call.args for value in values(arg))
+        kernels.append(_kernel(optimised, call, tuple(reads), sources.get(number, ())))
+    return KernelGraph(
+        optimised,
+        tuple(main.params),
+        tuple(kernels),
+        tuple(outputs),
+        isinstance(main.body.checked_type, relay.TupleType),
+    )
+
+
+def _check_plain(mod: tvm.IRModule) -> None:
+    for expr in of.post_order(mod["main"].body):
+        if not isinstance(
+            expr, relay.Call | relay.Tuple | relay.TupleGetItem | relay.Var | relay.Constant
+        ):
+            raise CutError(
+                f"the model has a {type(expr).__name__}: only plain dataflow can be cut into "
+                "stages"
+            )
+        for type_ in of.tensor_types(expr.checked_type):
+            if of.static_shape(type_) is None:
+                name = of.source_of(expr) or of.op_name(expr) or getattr(expr, "name_hint", "")
+                raise CutError(
+                    f"tensor of {name!r} has type {type_}: stages need static shapes"
+                )
+
+
+def _kernel(
+    mod: tvm.IRModule, call: relay.Call, reads: tuple[Value, ...], source: tuple[str, ...]
+) -> Kernel:
+    function = mod[call.op] if isinstance(call.op, relay.GlobalVar) else call.op
+    if not isinstance(function, relay.Function):
+        raise CutError(f"TVM left {of.op_name(call) or call.op} outside of any fused function")
+    inside = [e for e in of.post_order(function.body) if isinstance(e, relay.Call)]
+    constants = [e for e in of.post_order(function.body) if isinstance(e, relay.Constant)]
+    for arg in call.args:
+        fields = arg.fields if isinstance(arg, relay.Tuple) else [arg]
+        constants += [field for field in fields if isinstance(field, relay.Constant)]
+    region = is_region(function)
+    if region:
+        source = tuple(json.loads(str(function.attrs[SOURCES_ATTR])))
+    return Kernel(
+        call=call,
+        reads=reads,
+        work=total(call_work(e) for e in inside),
+        parameter_bytes=sum(constant.data.numpy().nbytes for constant in constants),
+        operators=tuple(of.op_name(e) for e in inside),
+        source=source,
+        is_region=region,
+    )
+
+
+def _sources(
+    before: relay.Function, after: relay.Function, index: Mapping[relay.Call, int]
+) -> dict[int, tuple[str, ...]]:
+    """Names of the operators with work in each kernel. TVM's passes drop them, but keep the order
+    in which operators are found from the output on: if works agree one by one, so do names."""
+    known = []
+    for expr in of.post_order(before.body):
+        if isinstance(expr, relay.Call) and (work := call_work(expr)).weight:
+            known.append((work, of.source_of(expr)))
+    found = []
+    for frame, expr in _inlined_post_order(after.body):
+        if isinstance(expr, relay.Call) and (work := call_work(expr)).weight:
+            found.append((work, index[expr if frame is None else frame]))
+    if [work for work, _ in known] != [work for work, _ in found]:
+        return {}
+    names: dict[int, tuple[str, ...]] = {}
+    for (_, name), (_, number) in zip(known, found, strict=True):
+        names[number] = (*names.get(number, ()), *([name] if name else []))
+    return names
+
+
+def _inlined_post_order(root: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """(call of the fused function or None, expression) as if fused functions were not there."""
+
+    def below(item: tuple[Expr, Expr]) -> list[tuple[Expr, Expr]]:
+        frame, expr = item
+        if frame is None and isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
+            if not is_region(expr.op):
+                return [(expr, expr.op.body)]
+        if frame is not None and isinstance(expr, relay.Var):
+            position = list(frame.op.params).index(expr)
+            return [(None, frame.args[position])]
+        return [(frame, child) for child in of.children(expr)]
+
+    return _post_order((None, root), below)
+
+
+def _post_order(root: Key, below: Callable[[Key], list[Key]]) -> Iterator[Key]:
+    seen = {root}
+    stack = [(root, iter(below(root)))]
+    while stack:
+        item, rest = stack[-1]
+        for child in rest:
+            if child not in seen:
+                seen.add(child)
+                stack.append((child, iter(below(child))))
+                break
+        else:
+            stack.pop()
+            yield item
