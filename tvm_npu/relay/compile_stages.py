@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 from tvm import relay
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
+from tvm.target.x86 import get_simd_32bit_lanes
 
 from tvm_npu.codegen.stages.configuration import Configuration
 from tvm_npu.codegen.stages.platform import Platform
@@ -55,8 +56,12 @@ def host_mcpu() -> str:
 def common_target(targets: tuple[CpuTarget, ...]) -> str:
     """The target to optimise the graph for, whose blocked layouts all stages share: the one with
     the narrowest vectors, which every place can fill; of equals the first."""
-    width = tvm.get_global_func("target.llvm_get_vector_width")
-    return min((one.target for one in targets), key=lambda text: int(width(tvm.target.Target(text))))
+
+    def lanes(target: str) -> int:
+        with tvm.target.Target(target):
+            return int(get_simd_32bit_lanes())
+
+    return min((one.target for one in targets), key=lanes)
 
 
 class StageCompiler:
@@ -88,7 +93,7 @@ class StageCompiler:
             self._temporary.cleanup()
 
     def compile(self, first: int, end: int, target: CpuTarget) -> StageArtifact:
-        """Layers ``first`` to ``end`` - 1 for a target. CutError for a range that does not exist."""
+        """Layers ``first`` to ``end`` - 1 for a target. CutError for another range."""
         key = (first, end, target.target, target.threads)
         with self._lock:
             if key not in self._artifacts:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tvm
 from numpy.typing import NDArray
-from tvm import relay
 
 from tvm_npu.codegen.errors import ConfigurationError
 from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain

@@ -7,6 +7,7 @@ rest, which comes before it. What is parallel to v (neither needed by v nor need
   long as the shortcut is an identity; the block's input then crosses the cut beside v's result.
 - branches that are joined again (inception and fire modules, a projection shortcut): no cut, they
   stay in one layer.
+- only operators without work (a reshape, a shortcut that cuts and pads): cut, as for an identity.
 - side branches behind which no work is left (a detector's heads: they end in outputs, or in a
   last concatenation): cut, if they weigh at most `SIDE_SHARE` of the lane that v is in. They are
   computed before the cut and their results carried along.
@@ -92,7 +93,7 @@ class _Relations:
 
     def allows_cut(self, node: int) -> bool:
         side = self.parallel(node)
-        if not side:
+        if not self.work(side):
             return True
         lane = 0
         for other in bits(side):

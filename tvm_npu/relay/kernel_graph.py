@@ -78,14 +78,19 @@ def kernel_graph(
 ) -> KernelGraph:
     """``mod`` (before or after `partition_for_npu`) as fused kernels for ``target``.
 
-    Raises CutError for a model with control flow, open shapes or no operator.
+    Raises CutError for a model with control flow, open shapes or no operator, and for what TVM
+    cannot compile.
     """
     if "main" not in [var.name_hint for var in mod.get_global_vars()]:
         raise CutError("the module has no function 'main'")
     mod = relay.transform.InferType()(mod)
     _check_plain(mod)
-    with tvm.transform.PassContext(opt_level=3):
-        optimised, _ = relay.optimize(mod, target=target, params=dict(params or {}))
+    try:
+        with tvm.transform.PassContext(opt_level=3):
+            optimised, _ = relay.optimize(mod, target=target, params=dict(params or {}))
+    except tvm.error.TVMError as error:
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise CutError(f"TVM cannot compile the model: {reason}") from error
     main = optimised["main"]
     nodes = [expr for expr in of.post_order(main.body) if isinstance(expr, relay.Call)]
     if not nodes:
@@ -128,15 +133,12 @@ def _check_plain(mod: tvm.IRModule) -> None:
             expr, relay.Call | relay.Tuple | relay.TupleGetItem | relay.Var | relay.Constant
         ):
             raise CutError(
-                f"the model has a {type(expr).__name__}: only plain dataflow can be cut into "
-                "stages"
+                f"the model has a {type(expr).__name__}: only plain dataflow can be cut into stages"
             )
         for type_ in of.tensor_types(expr.checked_type):
             if of.static_shape(type_) is None:
                 name = of.source_of(expr) or of.op_name(expr) or getattr(expr, "name_hint", "")
-                raise CutError(
-                    f"tensor of {name!r} has type {type_}: stages need static shapes"
-                )
+                raise CutError(f"tensor of {name!r} has type {type_}: stages need static shapes")
 
 
 def _kernel(
