@@ -11,7 +11,7 @@ from tvm_npu.codegen.stages.search.space import neighbours, random_configuration
 
 BUDGET = 1000
 """Trials of a search that would not end by itself, unless the caller says otherwise."""
-STEPS_A_TRIAL = 20
+STEPS_A_TRIAL = 5
 """Annealing and random walk meet configurations again; they end after that many steps a trial."""
 HOTTEST, COLDEST = 0.3, 0.001
 """Annealing: the relative loss that is accepted with probability 1/e, at the start and the end."""
