@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -23,6 +24,7 @@ from tvm_npu.sim.machine_parts import (
     Rate,
     check_address_space,
 )
+from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 if sys.version_info >= (3, 11):
@@ -237,19 +239,19 @@ def load_machine(name_or_path: str | Path) -> Machine:
 
 
 def load_any_machine(name_or_path: str | Path) -> AnyMachine:
-    """`load_machine` for machines of every kind."""
+    """`load_machine` for machines of every kind; a ``.json`` file is e-PlaNNer's description."""
     text = str(name_or_path)
     if text in machine_names():
         return _built_in(text)
     path = Path(name_or_path)
-    if path.suffix != ".toml" and not path.exists():
+    if path.suffix not in _READERS and not path.exists():
         known = ", ".join(machine_names())
         raise MachineError(f"unknown machine {text!r}: neither a file nor one of {known}")
     try:
         content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise MachineError(f"cannot read machine file {text!r}: {error}") from error
-    return any_machine_from_toml(content, origin=text)
+    return _READERS.get(path.suffix, any_machine_from_toml)(content, text)
 
 
 def _nmp(machine: AnyMachine) -> Machine:
@@ -272,6 +274,19 @@ def any_machine_from_toml(text: str, origin: str) -> AnyMachine:
     except tomllib.TOMLDecodeError as error:
         raise MachineError(f"machine file {origin}: not TOML: {error}") from error
     return any_machine_from_dict(_extended(values, origin), origin)
+
+
+def any_machine_from_eplanner(text: str, origin: str) -> AnyMachine:
+    """e-PlaNNer's JSON: `sim.tiles.eplanner_json`."""
+    base = _built_in("setup-a").model_dump()
+    return any_machine_from_dict(eplanner_machine(text, origin, base), origin)
+
+
+_READERS: dict[str, Callable[[str, str], AnyMachine]] = {
+    ".toml": any_machine_from_toml,
+    ".json": any_machine_from_eplanner,
+}
+"""By a file's suffix; files with another one are TOML."""
 
 
 def any_machine_from_dict(values: dict[str, object], origin: str = "machine") -> AnyMachine:

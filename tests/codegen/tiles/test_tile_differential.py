@@ -31,6 +31,7 @@ from tvm_npu.codegen.quantize import quantize
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles import compile_fixed, generate
 from tvm_npu.codegen.tiles.planning import LayerPlanner
+from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine
 
 
@@ -45,12 +46,22 @@ def check(
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
     run = Interpreter(program)
     outputs = run.run(inputs)
-    for name in fixed.outputs:
+    session = Session(program)
+    simulated = session.run_fixed([inputs[name][None] for name in fixed.inputs])
+    for name, values in zip(fixed.outputs, simulated, strict=True):
         np.testing.assert_array_equal(outputs[name], expected[name][0])
+        np.testing.assert_array_equal(values, expected[name])
+    statistics = session.statistics
+    assert statistics is not None and statistics.macs == run.macs
+    for bytes_by_stream, to_chip in (
+        (statistics.loaded_bytes, True), (statistics.stored_bytes, False),
+    ):  # fmt: skip
+        for stream in ("in", "weight", "bias", "residual", "partial", "out"):
+            assert bytes_by_stream.get(stream, 0) == run.traffic[stream, to_chip]
     return run
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_single_layers(
     data: st.DataObject, machine: TileMachine, element_bytes: int, seed: int
