@@ -105,7 +105,5 @@ DRIVERS: dict[str, Callable[[Program, Image, Any], Driver]] = {
 def driver_for(program: Program, image: Image, machine: AnyMachine) -> Driver:
     """A simulator with ``program`` at its place and its constants written."""
     driver = DRIVERS[machine.isa](program, image, machine)
-    driver.write(
-        image.addresses[Segment.CONSTANTS], np.frombuffer(image.constants, np.uint8)
-    )
+    driver.write(image.addresses[Segment.CONSTANTS], np.frombuffer(image.constants, np.uint8))
     return driver

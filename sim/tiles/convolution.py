@@ -118,9 +118,7 @@ def multiply_plane(s: State, channel: int, filters: int) -> None:
     taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
     s.products[: filters * positions] = 0
     for i in range(r[KERNEL_ROWS]):
-        top, bottom = inside(
-            out_rows, i * r[DILATION_ROWS], r[STRIDE_ROWS], r[PAD_TOP], in_rows
-        )
+        top, bottom = inside(out_rows, i * r[DILATION_ROWS], r[STRIDE_ROWS], r[PAD_TOP], in_rows)
         for j in range(r[KERNEL_COLUMNS]):
             tap = j * r[DILATION_COLUMNS]
             low, high = inside(out_columns, tap, stride, r[PAD_LEFT], in_columns)
@@ -229,7 +227,7 @@ def tconv(s: State, m: Costs, row: int) -> int:
     if out_at == NOWHERE:
         return STOP
     plain = is_plain(s, m, out_at, out_rows, out_columns, width)
-    sums_at = out_at if plain else m.scratch_begin
+    sums_at = out_at if plain else m.sums_begin
     positions = out_rows * out_columns
     if not load_first(s, m, in_at, all_channels, r[IN_ROWS], r[IN_COLUMNS]):
         return STOP

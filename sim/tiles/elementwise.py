@@ -118,7 +118,7 @@ def tfinish(s: State, m: Costs, row: int) -> int:
     positions = rows * columns
     count = channels * positions
     plain = is_plain(s, m, out_at, rows, columns, width)
-    sums_at = out_at if plain else m.scratch_begin
+    sums_at = out_at if plain else m.sums_begin
     if not plain:
         copy_rows(s, m, out_at, sums_at, channels, rows, columns, width, False)
     load_sums(s, m, sums_at, count, s.sums)

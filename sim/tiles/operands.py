@@ -253,9 +253,7 @@ def load_elements(
 
 
 @device
-def load_first(
-    s: State, m: Costs, address: int, channels: int, rows: int, columns: int
-) -> bool:
+def load_first(s: State, m: Costs, address: int, channels: int, rows: int, columns: int) -> bool:
     """`load_elements` of the first operand into `State.tile`, unless that is what it holds."""
     key, count = s.tile_key, channels * rows * columns
     if key[0] == address and key[2] == count and address >= m.chip_begin:

@@ -1,7 +1,8 @@
 """Everything that changes while a tile machine runs, as flat arrays that compiled code can share.
 
 All memories lie in one array of bytes: the DRAM image, then the memories on chip, then scratch
-space of the simulator. An address in compiled code is an index into it.
+space of the simulator for what is not aligned: elements, and accumulators. An address in compiled
+code is an index into it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Costs(NamedTuple):
     exact_products: int
     chip_begin: int
     scratch_begin: int
-    scratch_bytes: int
+    sums_begin: int
     has_mover: bool
     has_core: bool
     timed: bool
@@ -136,7 +137,7 @@ def make_costs(machine: TileMachine, precision: Precision, state: State, timing:
         exact_products=EXACT_PRODUCTS[precision],
         chip_begin=chip_begin,
         scratch_begin=scratch_begin,
-        scratch_bytes=len(state.memory) - scratch_begin,
+        sums_begin=scratch_begin + (len(state.memory) - scratch_begin) // 2,
         has_mover=mover is not None,
         has_core=machine.core is not None,
         timed=timing,
@@ -188,7 +189,7 @@ def make_state(
     # Only a core has operands outside of the chip; memory that is not touched costs nothing.
     reachable = places if machine.core else places[: TileMemory.CONSTANTS]
     largest_bytes = _aligned(int(reachable[:, 1].max()))
-    memory_array = np.zeros(position + largest_bytes + ALIGNMENT, np.uint8)
+    memory_array = np.zeros(position + 2 * largest_bytes, np.uint8)
     largest = max(SCRATCH_ELEMENTS, largest_bytes // machine.element_bytes(precision))
     floats = np.float32 if precision == "int8" else np.float64
     rows = layers + 1
