@@ -2,6 +2,7 @@
 
 from tvm_npu.codegen.pl330.transfer import (
     Box,
+    Direction,
     Tensor3d,
     Tile,
     TransferError,
@@ -13,6 +14,7 @@ from tvm_npu.codegen.pl330.transfer import (
 
 __all__ = [
     "Box",
+    "Direction",
     "Tensor3d",
     "Tile",
     "TransferError",

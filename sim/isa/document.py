@@ -73,20 +73,20 @@ def isa_document(isa: Isa = NMP_ISA) -> str:
         _instruction_table(XNMP),
         "## Operands\n",
         _field_table(isa),
-        _names("MAC configuration registers", MacRegister),
-        _names("DMA configuration registers", DmaRegister),
-        _names("`mem`: on-chip memories", Memory),
-        _names("`level`: semaphores", Level),
-        _names("`sub` of nmp_conv2d and nmp_percept", Initialise),
-        _names("`sub` of nmp_pool", PoolKind),
-        _names("`sub` of nmp_veop", VectorOp),
+        names_section("MAC configuration registers", MacRegister),
+        names_section("DMA configuration registers", DmaRegister),
+        names_section("`mem`: on-chip memories", Memory),
+        names_section("`level`: semaphores", Level),
+        names_section("`sub` of nmp_conv2d and nmp_percept", Initialise),
+        names_section("`sub` of nmp_pool", PoolKind),
+        names_section("`sub` of nmp_veop", VectorOp),
         "## Registers\n",
-        _table(
+        markdown_table(
             ("register", "ABI name"),
             ((f"x{number}", name) for number, name in enumerate(ABI_NAMES)),
         ),
         "## Pseudo-instructions\n",
-        _table(
+        markdown_table(
             ("written", "stands for"),
             ((f"`{written}`", f"`{meaning}`") for written, meaning in pseudo_instructions()),
         ),
@@ -94,22 +94,24 @@ def isa_document(isa: Isa = NMP_ISA) -> str:
     return "\n".join(parts)
 
 
-def encoding_parts(instruction: Instruction) -> tuple[tuple[int, int, str], ...]:
-    """(high, low, text) from bit 31 to bit 0: an operand's piece (``imm[11:5]``), or constant
-    bits."""
+def encoding_parts(
+    instruction: Instruction, edges: frozenset[int] = _CONSTANT_EDGES
+) -> tuple[tuple[int, int, str], ...]:
+    """(high, low, text) from the highest bit to bit 0: an operand's piece (``imm[11:5]``), or
+    constant bits, cut at ``edges`` (lowest bits of parts)."""
     pieces = {
         high: (low, _piece_name(item, high - low + 1, shift))
         for item in instruction.fields
         for high, low, shift in item.pieces
     }
     parts = []
-    high = 31
+    high = 8 * instruction.size_bytes - 1
     while high >= 0:
         if high in pieces:
             low, text = pieces[high]
         else:
             low = high
-            while low > 0 and low not in _CONSTANT_EDGES and instruction.mask >> (low - 1) & 1:
+            while low > 0 and low not in edges and instruction.mask >> (low - 1) & 1:
                 low -= 1
             width = high - low + 1
             text = f"{(instruction.match >> low) & ((1 << width) - 1):0{width}b}"
@@ -131,7 +133,7 @@ def _instruction_table(instructions: Iterable[Instruction]) -> str:
         bits = " ".join(text for _, _, text in encoding_parts(item))
         assembly = f"{item.mnemonic} {item.syntax}".rstrip()
         rows.append((f"`{assembly}`", f"`{bits}`", item.meaning))
-    return _table(("assembly", "bits 31 to 0", "meaning"), rows)
+    return markdown_table(("assembly", "bits 31 to 0", "meaning"), rows)
 
 
 def _field_table(isa: Isa) -> str:
@@ -149,15 +151,19 @@ def _field_table(isa: Isa) -> str:
             users.setdefault((item.name, bits, values), []).append(instruction.mnemonic)
     rows = [(f"`{name}`", bits, values, ", ".join(used))
             for (name, bits, values), used in users.items()]  # fmt: skip
-    return _table(("operand", "bits", "values", "instructions"), rows)
+    return markdown_table(("operand", "bits", "values", "instructions"), rows)
 
 
-def _names(title: str, names: type[Named]) -> str:
+def names_section(title: str, names: type[Named]) -> str:
+    """A section that lists an enumeration."""
     rows = ((str(int(item)), f"`{item.name}`", item.meaning) for item in names)
-    return f"### {title}\n\n{names.__doc__}\n\n" + _table(("value", "name", "meaning"), rows)
+    return f"### {title}\n\n{names.__doc__}\n\n" + markdown_table(
+        ("value", "name", "meaning"), rows
+    )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; bars in cells are escaped."""
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     lines += [" | ".join(cell.replace("|", "\\|") for cell in row) for row in rows]
     return "".join(f"| {line} |\n" for line in lines)
