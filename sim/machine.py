@@ -25,7 +25,7 @@ from tvm_npu.sim.machine_parts import (
     check_address_space,
 )
 from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SHARED, SPLIT, TileMachine, without_alternatives
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -221,6 +221,8 @@ def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
             f"{base!r}); there are {known}"
         )
     result = _built_in(str(base)).model_dump(exclude={"name", "description"})
+    if result["isa"] == "tiles":
+        without_alternatives(result, values)
     for key, value in values.items():
         mine = result.get(key)
         both = isinstance(value, dict) and isinstance(mine, dict)
@@ -291,13 +293,19 @@ _READERS: dict[str, Callable[[str, str], AnyMachine]] = {
 
 def any_machine_from_dict(values: dict[str, object], origin: str = "machine") -> AnyMachine:
     """Validates plain values (from TOML, or from a program file)."""
-    kind = _KINDS.get(str(values.get("isa")), Machine)
+    isa = values.get("isa", "nmp")  # an NMP's file says so if it is missing
+    kind = _KINDS.get(isa) if isinstance(isa, str) else None
+    if kind is None:
+        known = ", ".join(repr(name) for name in _KINDS)
+        raise MachineError(f"machine file {origin}: isa: no such kind of machine (value: {isa!r}); "
+                           f"there are {known}")  # fmt: skip
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         problems = []
         for item in error.errors():
-            key = ".".join(str(part) for part in item["loc"]) or "file"
+            parts = [str(part) for part in item["loc"] if part not in (SPLIT, SHARED)]
+            key = ".".join(parts) or "file"
             if item["type"] == "value_error":  # of several keys; the text names them
                 problems.append(f"{key}: {item['ctx']['error']}")
                 continue

@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from tvm_npu.codegen import program
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.machine import Machine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
@@ -88,60 +89,81 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def declared(model: type[BaseModel], prefix: str = "") -> list[str]:
-    keys = []
+    keys: list[str] = []
     for key, info in model.model_fields.items():
-        inner = info.annotation
-        for option in get_args(inner):  # a table that may be left out
-            if isinstance(option, type) and issubclass(option, BaseModel):
-                inner = option
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += declared(inner, f"{prefix}{key}.")
-        else:
+        tables = sorted(models_in(info.annotation), key=lambda table: len(table.model_fields))
+        if not tables:
             keys.append(prefix + key)
+        for table in tables[::-1]:  # the larger of two that exclude each other first
+            keys += [name for name in declared(table, f"{prefix}{key}.") if name not in keys]
     return keys
 
 
-def machine_rows() -> dict[str, list[str]]:
-    return {cells[0].strip("`"): cells[1:] for cells in rows("docs/machine-file.md")[1:]}
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Tables in a field's type: it may be left out, or be one of several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for option in get_args(annotation) for model in models_in(option)]
 
 
-def test_machine_keys_are_those_of_the_model() -> None:
-    assert list(machine_rows()) == declared(Machine)
+MACHINES = {"nmp-4x8": Machine, "setup-a": TileMachine}
+"""Built-in machines and what describes them; each has a table on the page."""
 
 
-def test_machine_values_are_those_of_the_file() -> None:
-    values = flat(load_machine("nmp-4x8").model_dump())
-    for key, (shown, *_) in machine_rows().items():
+def machine_rows(name: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    inside = False
+    for cells in rows("docs/machine-file.md"):
+        if cells[0] == "key":
+            inside = cells[1] == name
+        elif inside:
+            found[cells[0].strip("`")] = cells[1:]
+    return found
+
+
+@pytest.mark.parametrize(("name", "model"), MACHINES.items())
+def test_machine_keys_are_those_of_the_model(name: str, model: type[BaseModel]) -> None:
+    keys = list(machine_rows(name))
+    assert sorted(keys) == sorted(declared(model))
+    tables = list(dict.fromkeys(key.split(".")[0] for key in keys))
+    assert tables == list(dict.fromkeys(key.split(".")[0] for key in declared(model)))
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_machine_values_are_those_of_the_file(name: str) -> None:
+    values = flat(load_any_machine(name).model_dump())
+    for key, (shown, *_) in machine_rows(name).items():
         if key != "description":
-            actual = values[key]
+            actual = values.get(key, "-")
             assert shown == (f"{actual:g}" if isinstance(actual, float) else str(actual)), key
 
 
-def test_machine_bounds_are_those_of_the_model() -> None:
+@pytest.mark.parametrize(("name", "least"), [("nmp-4x8", 10), ("setup-a", 6)])
+def test_machine_bounds_are_those_of_the_model(name: str, least: int) -> None:
     """A number range in the table is accepted at its ends and refused beyond them."""
     checked = 0
-    for key, (_, allowed, _) in machine_rows().items():
+    for key, (shown, allowed, _) in machine_rows(name).items():
         ends = re.match(r"(\d+) to (\d+)(?:, multiples of (\d+))?$", allowed)
-        if ends is None or key.startswith("dram."):
+        if ends is None or key.startswith("dram.") or shown == "-":
             continue
         low, high, step = (int(text or 1) for text in ends.groups())
         for value, good in ((low, True), (high, True), (low - step, False), (high + step, False)):
-            assert accepts(key, value) == good, f"{key} = {value}"
+            assert accepts(name, key, value) == good, f"{key} = {value}"
         if step > 1:
-            assert not accepts(key, low + 1), key
+            assert not accepts(name, key, low + 1), key
         checked += 1
-    assert checked >= 10
+    assert checked >= least
 
 
-def accepts(key: str, value: int) -> bool:
-    values = load_machine("nmp-4x8").model_dump()
+def accepts(name: str, key: str, value: int) -> bool:
+    values = load_any_machine(name).model_dump()
     *parents, last = key.split(".")
     part = values
     for parent in parents:
         part = part[parent]
     part[last] = value
     try:
-        machine_from_dict(values)
+        any_machine_from_dict(values)
     except ValueError:
         return False
     return True

@@ -68,11 +68,11 @@ def isa_document(isa: Isa = NMP_ISA) -> str:
             title=isa.title, base=len(RV32IM), custom=len(XNMP), registers=CONFIG_REGISTERS
         ),
         "## RV32IM\n",
-        _instruction_table(RV32IM),
+        instruction_table(RV32IM),
         "## Xnmp\n",
-        _instruction_table(XNMP),
+        instruction_table(XNMP),
         "## Operands\n",
-        _field_table(isa),
+        field_table(isa),
         names_section("MAC configuration registers", MacRegister),
         names_section("DMA configuration registers", DmaRegister),
         names_section("`mem`: on-chip memories", Memory),
@@ -127,7 +127,8 @@ def _piece_name(item: Field, width: int, shift: int) -> str:
     return f"{item.name}[{top}:{shift}]" if width > 1 else f"{item.name}[{shift}]"
 
 
-def _instruction_table(instructions: Iterable[Instruction]) -> str:
+def instruction_table(instructions: Iterable[Instruction]) -> str:
+    """Assembly, bits and meaning of each."""
     rows = []
     for item in instructions:
         bits = " ".join(text for _, _, text in encoding_parts(item))
@@ -136,7 +137,8 @@ def _instruction_table(instructions: Iterable[Instruction]) -> str:
     return markdown_table(("assembly", "bits 31 to 0", "meaning"), rows)
 
 
-def _field_table(isa: Isa) -> str:
+def field_table(isa: Isa) -> str:
+    """Each operand's bits, values and users."""
     users: dict[tuple[str, str, str], list[str]] = {}
     for instruction in isa.instructions:
         for item in instruction.fields:
@@ -169,8 +171,13 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {line} |\n" for line in lines)
 
 
-if __name__ == "__main__":
+def main(text: str) -> None:
+    """Writes ``text`` to the file that the command line names, or to standard output."""
     if len(sys.argv) > 1:
-        Path(sys.argv[1]).write_text(isa_document(), "utf-8")
+        Path(sys.argv[1]).write_text(text, "utf-8")
     else:
-        sys.stdout.write(isa_document())
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main(isa_document())

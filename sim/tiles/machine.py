@@ -7,9 +7,10 @@ machines; which parts a machine has decides what it does.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from tvm_npu.sim.machine_parts import (
     AddressSpace,
@@ -56,6 +57,23 @@ class SharedMemory(Part):
 
     shared_bytes: MemoryBytes
     bias_bytes: MemoryBytes
+
+
+SPLIT, SHARED = "(split)", "(shared)"
+
+
+def _memory_kind(values: object) -> str:
+    """Which kind a table means, so that complaints are about that one alone."""
+    given = isinstance(values, SharedMemory) or (
+        isinstance(values, Mapping) and "shared_bytes" in values
+    )
+    return SHARED if given else SPLIT
+
+
+TileMemories = Annotated[
+    Annotated[SplitMemories, Tag(SPLIT)] | Annotated[SharedMemory, Tag(SHARED)],
+    Discriminator(_memory_kind),
+]
 
 
 class PeArray(Part):
@@ -121,6 +139,24 @@ class Dmac(Part):
     events: Annotated[int, Field(ge=1, le=32)]
 
 
+ALTERNATIVES = (("array", "core"), ("mover", "dmac"))
+"""Tables of which a machine has one."""
+
+
+def without_alternatives(base: dict[str, object], values: Mapping[str, object]) -> None:
+    """Takes out of ``base`` what ``values``, which extend it, replace by its alternative."""
+    for pair in ALTERNATIVES:
+        for one, other in (pair, pair[::-1]):
+            if one in values:
+                base.pop(other, None)
+    mine, theirs = values.get("memories"), base.get("memories")
+    if isinstance(mine, Mapping) and isinstance(theirs, dict):
+        split = {f"{name}_bytes" for name in ("input", "weight", "output")}
+        for own, replaced in ((split, {"shared_bytes"}), ({"shared_bytes"}, split)):
+            if own & mine.keys():
+                base["memories"] = {k: v for k, v in theirs.items() if k not in replaced}
+
+
 class TileMachine(Part):
     """One tile machine. It has an ``array`` or a ``core``, a ``mover`` or a ``dmac``."""
 
@@ -130,7 +166,7 @@ class TileMachine(Part):
     frequency_mhz: Frequency
     default_precision: Precision = "int8"
     words: Words
-    memories: SplitMemories | SharedMemory
+    memories: TileMemories
     array: PeArray | None = None
     core: Core | None = None
     mover: Mover | None = None
@@ -144,11 +180,11 @@ class TileMachine(Part):
 
     @model_validator(mode="after")
     def _one_of_each(self) -> TileMachine:
-        for one, other in (("array", "core"), ("mover", "dmac")):
-            given = [name for name in (one, other) if getattr(self, name) is not None]
+        for one, other in ALTERNATIVES:
+            given = [f"[{name}]" for name in (one, other) if getattr(self, name) is not None]
             if len(given) != 1:
-                found = " and ".join(given) or "neither"
-                raise ValueError(f"{found} of {one} and {other} given; a machine has one of them")
+                found = "both" if given else "neither"
+                raise ValueError(f"{found} of [{one}] and [{other}] given; a machine has one")
         return self
 
     def element_bytes(self, precision: Precision) -> int:

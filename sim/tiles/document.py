@@ -1,0 +1,95 @@
+"""The document of tile instructions: `python -m tvm_npu.sim.tiles.document docs/isa-tiles.md`."""
+
+from __future__ import annotations
+
+from tvm_npu.sim.isa.document import field_table, instruction_table, main, names_section
+from tvm_npu.sim.tiles.isa import (
+    CONFIG_REGISTERS,
+    TILE_INSTRUCTIONS,
+    TILE_ISA,
+    Accumulate,
+    Finish,
+    TileMemory,
+    TilePool,
+    TileRegister,
+    TileVector,
+    TransferStream,
+)
+
+_INTRODUCTION = """\
+# The instruction set of tile machines
+
+Made by `python -m tvm_npu.sim.tiles.document` from the table in `sim/tiles/isa.py`, which also
+gives the encoder, the decoder, the assembler, the disassembler and the simulator's dispatch.
+
+The control unit executes {count} instructions of 32 bits, one after the other from the first one to
+`tend`; there are no branches. Every bit of an instruction is either constant or part of an operand,
+and no word is two instructions; a word that is none of them traps. Instructions take their operands
+from {registers} configuration registers of 32 bits, signed, which are 0 at the start.
+
+## Numbers and tiles
+
+Elements are int8 or int16, whichever the program says, in as many bytes as the machine's `[words]`
+give for that, little-endian and sign-extended. A tile lies packed: channel by channel, row by row,
+without gaps; nothing has to be aligned. Sums are exact, in accumulators as wide as `[words]` says;
+one that does not fit traps. Biases are int32.
+
+`tconv` and `tpool` see the part of a tile that lies inside its tensor, at PAD_TOP and PAD_LEFT in
+the window; what is missing, in front and behind, is padding. Operands are read before the result is
+written.
+
+Rounding is half up, towards plus infinity: a sum becomes `(sum + 2^(SHIFT - 1)) >> SHIFT`, then is
+saturated to the element type, then clipped to LOW and HIGH. A negative SHIFT shifts left.
+
+## Order and time
+
+Words issue one a cycle. The transfer engine (the machine's `[mover]`) and the compute engine each
+take commands in program order. A command starts when it has issued, its engine is free, and the
+other engine is done with every earlier command that touches the same bytes, unless both only read
+them. So a program needs no waiting instructions, and transfers go on under computation wherever
+their bytes allow. Operands latch when an instruction issues: registers can be set for the next one
+at once.
+
+- A transfer takes `setup_cycles + pieces * segment_cycles + bytes / bytes_per_cycle`; pieces are
+  the contiguous parts outside of the chip (runs without a gap between them are one).
+- `tconv` on an array takes `setup_cycles` and, for each group, the product over filters, channels,
+  rows, columns, kernel rows and kernel columns of the tile, those that are spread over PEs divided
+  by their number and rounded up.
+- `tfinish`, `tpool`, `tvec` and `tfill` on an array take an operation a PE and cycle: as many as
+  the result has elements, for `tpool` times the elements of the window.
+
+Machines with a `[dmac]` have no such engine and no interlock: there `tgo` and `twait` start and
+await programs of the DMA controller. On a machine that has no unit for it an instruction traps.
+
+## Traps
+
+A program stops with an error that names the instruction, its layer, the registers it reads, and the
+limit, when a tile or transfer leaves its memory or segment; a register's value cannot be used; a
+memory cannot take part (the bias memory in `tconv`, a store to CONSTANTS, a place outside of the
+chip on an array); bytes on chip are read that nothing was written to in this run; a number that is
+read as an element is none; a sum does not fit; a pooling window counts no element; or the code ends
+without `tend`.
+"""
+
+
+def tile_document() -> str:
+    """The whole document, Markdown."""
+    parts = [
+        _INTRODUCTION.format(count=len(TILE_INSTRUCTIONS), registers=CONFIG_REGISTERS),
+        "## Instructions\n",
+        instruction_table(TILE_INSTRUCTIONS),
+        "## Operands\n",
+        field_table(TILE_ISA),
+        names_section("`creg`: configuration registers", TileRegister),
+        names_section("`mem`, `base`: memories", TileMemory),
+        names_section("`stream`: what a transfer carries", TransferStream),
+        names_section("`sub` of tconv", Accumulate),
+        names_section("`sub` of tfinish", Finish),
+        names_section("`sub` of tpool", TilePool),
+        names_section("`sub` of tvec", TileVector),
+    ]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    main(tile_document())
