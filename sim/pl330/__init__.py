@@ -6,6 +6,7 @@ processor. The processor drives it by time:
     dmac = Dmac(timing, ddr, on_chip)
     dmac.start(0, program, now_cycles=100.0)        # DMAGO; the program ends with DMASEV 0
     now_cycles = dmac.wait(0, now_cycles=250.0)     # when event 0 is there, at least 250
+    now_cycles = dmac.wait_stopped(0, now_cycles)   # DMAEND comes behind the event
 
 Channels that run at the same time share the execution unit and the memories. `start` and `wait`
 first do everything that begins earlier, so a processor whose times never go back sees the same

@@ -103,8 +103,7 @@ class Dmac:
         before ``now_cycles``.
         """
         s, timing = self._state, self.timing
-        if not 0 <= channel < timing.channels:
-            raise DmacError(f"channel {channel}; the controller has 0 to {timing.channels - 1}")
+        self._check_channel(channel)
         if not 1 <= len(program) <= timing.program_bytes:
             raise DmacError(
                 f"program of {len(program)} bytes; allowed: 1 to {timing.program_bytes}"
@@ -158,6 +157,21 @@ class Dmac:
         s.pending[event] = 0
         return self._time
 
+    def wait_stopped(self, channel: int, now_cycles: float) -> float:
+        """The time at which a processor that polls ``channel`` from ``now_cycles`` on finds it
+        stopped: its DMAEND comes behind the event for which the processor has waited.
+
+        Raises DmacError for a channel that does not exist, DmacTrap when a channel traps or when
+        this one waits for ever.
+        """
+        self._check_channel(channel)
+        self.advance(now_cycles)
+        s = self._state
+        if s.status[channel] != kernel.STOPPED and self._run(np.inf, -2 - channel) == kernel.IDLE:
+            raise self._deadlock("")
+        self._time = max(self._time, float(s.end[channel]))
+        return self._time
+
     def signal(self, event: int, now_cycles: float) -> None:
         """The processor sends an event to channels (DMASEV through the debug registers)."""
         if not 0 <= event < self.timing.events or self._state.to_core[event]:
@@ -182,6 +196,11 @@ class Dmac:
 
     def statistics(self, channel: int) -> ChannelStatistics:
         return ChannelStatistics(*(int(value) for value in self._state.counters[channel]))
+
+    def _check_channel(self, channel: int) -> None:
+        if not 0 <= channel < self.timing.channels:
+            last = self.timing.channels - 1
+            raise DmacError(f"channel {channel}; the controller has 0 to {last}")
 
     def _run(self, until: float, wanted: int) -> int:
         reason = int(kernel.run_until(self._state, self._costs, until, wanted))

@@ -409,8 +409,9 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, nogil=True, **_OPTIONS)
 def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
-    """Does all that begins before ``until``, or up to the signal of event ``wanted`` (-1: none)
-    to the processor. Why it stopped: TIME_REACHED, SIGNALLED, IDLE or TRAPPED."""
+    """Does all that begins before ``until``, or up to what is wanted: the signal of event
+    ``wanted`` to the processor, or the end of channel -2 - ``wanted``; -1: nothing. Why it
+    stopped: TIME_REACHED, SIGNALLED, IDLE or TRAPPED."""
     channels = len(s.status)
     while True:
         earliest, chosen, stores = INFINITY, -1, False
@@ -436,4 +437,6 @@ def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
         if s.trap[0] != 0:
             return TRAPPED
         if event >= 0 and event == wanted:
+            return SIGNALLED
+        if wanted < -1 and s.status[-2 - wanted] == STOPPED:
             return SIGNALLED

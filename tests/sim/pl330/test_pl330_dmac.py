@@ -206,6 +206,23 @@ def test_wait_after_the_event_returns_at_once() -> None:
         dmac.wait(0, 5000.0)
 
 
+def test_a_channel_stops_behind_its_event() -> None:
+    dmac, _, _ = controller()
+    program = copy_program(DDR, ON_CHIP, 1, 0)
+    dmac.start(0, program, 0.0)
+    now = dmac.wait(0, 0.0)
+    with pytest.raises(DmacError, match="channel 0 still runs"):
+        dmac.start(0, program, now)
+    stopped = dmac.wait_stopped(0, now)
+    assert stopped == now + 1 == dmac.wait_stopped(0, stopped)
+    dmac.start(0, program, stopped)
+    dmac.start(1, assemble("dmawfe 3, 0\ndmaend"), stopped)
+    with pytest.raises(DmacTrap, match="deadlock: channel 1 waits for event 3, which nobody"):
+        dmac.wait_stopped(1, stopped)
+    with pytest.raises(DmacError, match="channel -1; the controller has 0 to 7"):
+        dmac.wait_stopped(-1, stopped)
+
+
 @st.composite
 def scripts(draw: st.DrawFn) -> list[tuple[float, int, int, int]]:
     """(pause in cycles, bursts, offset, beats) of transfers that a processor starts."""
@@ -242,9 +259,7 @@ def test_steps_do_not_change_a_run(
             if number >= 2:
                 now = dmac.wait(channel, now)
                 times.append(now)
-                while not dmac.is_stopped(channel):
-                    now += 1.0
-                    dmac.advance(now)
+                now = dmac.wait_stopped(channel, now)
             program = copy_program(DDR + offset, ON_CHIP + offset, bursts, channel, beats)
             dmac.start(channel, program, now)
         times.append(dmac.run())
