@@ -6,7 +6,7 @@ import math
 import os
 import platform as host
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,8 @@ from tvm_npu.codegen.stages.platform import MAXIMUM_PLACES, Platform, RealPlace
 
 CPUS = Path("devices/system/cpu")
 FASTEST = 1024.0
+MOST_PARTS = 8
+"""Places into which a single cluster is divided."""
 By = Literal["auto", "cluster", "core"]
 
 
@@ -81,21 +83,23 @@ def detect_platform(
     root: Path = Path("/sys"), allowed: Collection[int] | None = None, by: By = "auto"
 ) -> Platform:
     """Real places of this machine: one a cluster, one a core, or (``auto``) one a cluster unless
-    there is a single one, which is then divided into its cores. Hardware threads of one core stay
-    in one place and count as one thread. Raises PlatformError when nothing can be used."""
+    there is a single one, which is then divided into its cores, or MOST_PARTS groups of them.
+    Hardware threads of one core stay in one place and count as one thread.
+
+    Raises PlatformError when no core can be used.
+    """
     cores = usable_cores(root, allowed)
-    groups: dict[object, list[Core]] = {}
-    for core in cores:
-        groups.setdefault(core.cluster, []).append(core)
-    single = by == "core" or (by == "auto" and len(groups) == 1)
+    clusters = _grouped(cores, lambda core: core.cluster)
+    single = by == "core" or (by == "auto" and len(clusters) == 1)
     if single:
-        groups = {}
-        for core in cores:
-            groups.setdefault(min(core.siblings), []).append(core)
-    clusters = sorted(groups.values(), key=lambda own: (-own[0].capacity, own[0].core_id))
+        clusters = _grouped(cores, lambda core: min(core.siblings))
+        if by == "auto":
+            clusters = _parts(clusters)
+    clusters.sort(key=lambda own: (-own[0].capacity, own[0].core_id))
     left_out = clusters[MAXIMUM_PLACES:]
     places = tuple(
-        _place(index, own, single) for index, own in enumerate(clusters[:MAXIMUM_PLACES])
+        _place(f"core{own[0].core_id}" if single else f"cluster{index}", own)
+        for index, own in enumerate(clusters[:MAXIMUM_PLACES])
     )
     notes = [f"{len(cores)} cores of {host.machine() or 'this machine'} as found in {root / CPUS}"]
     quota = quota_cores(root)
@@ -106,10 +110,26 @@ def detect_platform(
     return Platform(name="detected", description="; ".join(notes), places=places)
 
 
-def _place(index: int, cores: list[Core], single: bool) -> RealPlace:
+def _grouped(cores: Iterable[Core], key: Callable[[Core], object]) -> list[list[Core]]:
+    groups: dict[object, list[Core]] = {}
+    for core in cores:
+        groups.setdefault(key(core), []).append(core)
+    return list(groups.values())
+
+
+def _parts(physical: list[list[Core]]) -> list[list[Core]]:
+    """At most MOST_PARTS neighbouring groups of physical cores, as even as can be."""
+    count = min(MOST_PARTS, len(physical))
+    edges = [len(physical) * part // count for part in range(count + 1)]
+    return [
+        [core for own in physical[first:end] for core in own]
+        for first, end in zip(edges, edges[1:], strict=False)
+    ]
+
+
+def _place(name: str, cores: list[Core]) -> RealPlace:
     ids = tuple(core.core_id for core in cores)
     physical = len({min(core.siblings) for core in cores})
-    name = f"core{ids[0]}" if single else f"cluster{index}"
     threads = physical if physical < len(ids) else 0
     return RealPlace(
         kind="real", name=name, core_ids=ids, threads=threads, capacity=cores[0].capacity

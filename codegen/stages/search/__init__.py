@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 
 from tvm_npu.codegen.errors import SearchError
@@ -87,6 +88,13 @@ def run_search(
     """
     if name not in _SEARCHES:
         raise SearchError(f"unknown search {name!r}; known: {', '.join(_SEARCHES)}")
+    fixed = ("session", "heuristic", "seeded")
+    free = [key for key in signature(_SEARCHES[name]).parameters if key not in fixed]
+    for option in options:
+        if option not in free:
+            raise SearchError(
+                f"search {name} has no option {option}; it has {', '.join(free) or 'none'}"
+            )
     session = Session(chain, platform, measure, seed=seed, budget=budget, known=known)
     try:
         best = _SEARCHES[name](session, **options)

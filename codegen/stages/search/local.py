@@ -62,7 +62,8 @@ def search_annealing(session: Session, seeded: bool = False) -> Trial:
     or with probability exp(-relative loss / temperature); the temperature falls geometrically."""
     budget = session.budget or BUDGET
     current = session.try_out(_start(session, seeded))
-    for _ in range(STEPS_A_TRIAL * budget):
+    steps = STEPS_A_TRIAL * budget
+    for step in range(steps):
         around = neighbours(current.configuration, session.platform)
         if not around:
             break
@@ -71,7 +72,8 @@ def search_annealing(session: Session, seeded: bool = False) -> Trial:
             raise BudgetSpent
         trial = session.try_out(candidate)
         loss = trial.bottleneck_s / current.bottleneck_s - 1.0
-        temperature = HOTTEST * (COLDEST / HOTTEST) ** (session.count / budget)
+        done = max(session.count / budget, step / steps)
+        temperature = HOTTEST * (COLDEST / HOTTEST) ** done
         if loss <= 0 or session.random.random() < math.exp(-loss / temperature):
             current = trial
     return session.best()
