@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tvm_npu.codegen import nmp, tiles
 from tvm_npu.codegen.calibrate import Ranges
@@ -11,6 +12,7 @@ from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
+from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.program import Program
 from tvm_npu.codegen.quantize import quantize
 from tvm_npu.sim.machine import AnyMachine, Precision
@@ -18,11 +20,13 @@ from tvm_npu.sim.machine import AnyMachine, Precision
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What a user chooses; ``precision`` None takes the machine's default."""
+    """What a user chooses; ``precision`` None takes the machine's default. ``tuning_log`` is for
+    the planners that plan by one."""
 
     precision: Precision | None = None
     planner: str = DEFAULT_PLANNER
     limits: TileLimits = NO_LIMITS
+    tuning_log: Path | None = None
 
 
 def fixed_graph(
@@ -37,7 +41,8 @@ def compile_graph(
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
     fixed = fixed_graph(graph, ranges, machine, options)
-    return compile_fixed(fixed, machine, options.planner, options.limits)
+    chosen = planner_called(options.planner, options.limits, options.tuning_log)
+    return compile_fixed(fixed, machine, chosen, options.limits)
 
 
 GENERATORS: dict[str, Callable[..., Program]] = {

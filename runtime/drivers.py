@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.program import Image, Program, Segment
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.sim.machine import AnyMachine, Machine
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -36,7 +36,10 @@ class Driver(Protocol):
 
 
 class NmpDriver:
-    def __init__(self, program: Program, image: Image, machine: Machine) -> None:
+    def __init__(
+        self, program: Program, image: Image, machine: Machine, budget: int | None
+    ) -> None:
+        self._budget = DEFAULT_BUDGET if budget is None else budget
         self._name = program.name
         self._image = image
         debug = program.debug
@@ -62,6 +65,7 @@ class NmpDriver:
             self._image.entry_address,
             {PARAMETER_REGISTER: self._image.parameter_address},
             timing=timing,
+            budget=self._budget,
         )
         failed = [core for core, code in enumerate(codes) if code]
         if failed:
@@ -71,8 +75,10 @@ class NmpDriver:
         return statistics
 
 
-def tile_driver(program: Program, image: Image, machine: TileMachine) -> TileSimulator:
-    """The tile simulator has the methods already."""
+def tile_driver(
+    program: Program, image: Image, machine: TileMachine, budget: int | None
+) -> TileSimulator:
+    """The tile simulator has the methods already; its programs have no loops, and so no budget."""
     segments = {
         memory: (image.addresses[segment], program.segments[segment].size_bytes)
         for memory, segment in (
@@ -95,15 +101,17 @@ def _element_bytes(program: Program) -> int:
     return (*program.outputs, *program.inputs)[0].element_bytes
 
 
-DRIVERS: dict[str, Callable[[Program, Image, Any], Driver]] = {
+DRIVERS: dict[str, Callable[[Program, Image, Any, int | None], Driver]] = {
     "nmp": NmpDriver,
     "tiles": tile_driver,
 }
 """By the machine's isa."""
 
 
-def driver_for(program: Program, image: Image, machine: AnyMachine) -> Driver:
+def driver_for(
+    program: Program, image: Image, machine: AnyMachine, budget: int | None = None
+) -> Driver:
     """A simulator with ``program`` at its place and its constants written."""
-    driver = DRIVERS[machine.isa](program, image, machine)
+    driver = DRIVERS[machine.isa](program, image, machine, budget)
     driver.write(image.addresses[Segment.CONSTANTS], np.frombuffer(image.constants, np.uint8))
     return driver

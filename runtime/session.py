@@ -27,11 +27,14 @@ class Session:
     """One program on one simulated machine; loads once, runs many.
 
     Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
-    model off for faster runs; the values do not change. ``observer``, when set, is called after
-    every `run_fixed` with its inputs and outputs (integers).
+    model off for faster runs; the values do not change. A run of more than ``budget`` instructions
+    traps, on a machine whose programs have loops (None: the simulator's own limit). ``observer``,
+    when set, is called after every `run_fixed` with its inputs and outputs (integers).
     """
 
-    def __init__(self, program: Program | bytes, *, timing: bool = True) -> None:
+    def __init__(
+        self, program: Program | bytes, *, timing: bool = True, budget: int | None = None
+    ) -> None:
         self.program = Program.from_bytes(program) if isinstance(program, bytes) else program
         self.timing = timing
         self.observer: Callable[[list[Array], list[Array]], None] | None = None
@@ -41,7 +44,7 @@ class Session:
         self._lock = threading.Lock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        self._simulator = driver_for(self.program, self._image, self.machine)
+        self._simulator = driver_for(self.program, self._image, self.machine, budget)
 
     @classmethod
     def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:

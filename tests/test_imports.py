@@ -40,7 +40,12 @@ DOORS = ("tvm_npu/relay/", "tvm_npu/relax/")
 TVM_IR = frozenset(
     {"relay", "relax", "ir", "tir", "tirx", "te", "topi", "script", "IRModule", "transform"}
 )
-MODULE_OF = {"pillow": "PIL", "pyelftools": "elftools", "xtc_tvm_python_bindings": "tvm"}
+MODULE_OF = {
+    "pillow": "PIL",
+    "pyelftools": "elftools",
+    "xgboost_cpu": "xgboost",
+    "xtc_tvm_python_bindings": "tvm",
+}
 """Import names of requirements that are not called as they are imported."""
 
 
@@ -148,6 +153,7 @@ def test_third_party_imports_are_declared() -> None:
         ("core", project["dependencies"]),
         ("relay", project["optional-dependencies"]["relay"]),
         ("plot", project["optional-dependencies"]["plot"]),
+        ("learn", project["optional-dependencies"]["learn"]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
         modules[key] = {MODULE_OF.get(name, name) for name in names}
@@ -158,6 +164,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["relay"]
         if path.startswith(("tvm_npu/reproduce/", "tvm_npu/bench_planning/")):
             declared |= modules["plot"]
+        if path.startswith("codegen/learn/"):
+            declared |= modules["learn"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):
             assert name.split(".")[0] in declared, f"{path}:{line}: {name} is not declared"
 

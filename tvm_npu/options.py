@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, TileLimits, planner_names
+from tvm_npu.codegen.learn.errors import TuningLogError
+from tvm_npu.codegen.learn.history import history
+from tvm_npu.codegen.plan import (
+    DEFAULT_PLANNER,
+    NO_LIMITS,
+    TileLimits,
+    log_fault,
+    planner_names,
+    tuned_planner_names,
+)
 from tvm_npu.errors import TargetError
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import (
@@ -30,7 +39,8 @@ class NpuOptions:
 
     ``percentile`` is the share of values (in percent) that calibration ranges keep, None for all;
     ``seed`` feeds synthetic calibration; ``tile_limits`` are fields of the planner's TileLimits;
-    ``cpu_target`` is the TVM target string that the glue code around a region is compiled for.
+    ``cpu_target`` is the TVM target string that the glue code around a region is compiled for;
+    ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one.
     """
 
     machine: AnyMachine
@@ -40,14 +50,18 @@ class NpuOptions:
     seed: int = 0
     tile_limits: dict[str, Any] | None = field(default=None, hash=False)
     cpu_target: str = "llvm"
+    tuning_log: str | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in ELEMENT_BYTES:
             known = ", ".join(ELEMENT_BYTES)
             raise TargetError(f"precision {self.precision!r}: must be one of {known}")
-        if self.planner not in planner_names():
-            known = ", ".join(planner_names())
-            raise TargetError(f"planner {self.planner!r}: must be one of {known}")
+        names = (*planner_names(), *tuned_planner_names())
+        if self.planner not in names:
+            raise TargetError(f"planner {self.planner!r}: must be one of {', '.join(names)}")
+        fault = log_fault(self.planner, self.tuning_log)
+        if fault is not None:
+            raise TargetError(f"{fault} (option tuning_log)")
         if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
             raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -85,15 +99,23 @@ def make_options(
     seed: int | None = None,
     tile_limits: dict[str, Any] | None = None,
     cpu_target: str = "llvm",
+    tuning_log: str | Path | None = None,
 ) -> NpuOptions:
     """Options with the machine's defaults filled in.
 
-    Raises TargetError for an unknown machine or a value out of its range.
+    Raises TargetError for an unknown machine, a value out of its range, or a tuning log that is
+    missing or none.
     """
     if not isinstance(machine, Machine | TileMachine):
         try:
             machine = load_any_machine(machine)
         except MachineError as error:
+            raise TargetError(str(error)) from error
+    if tuning_log is not None:
+        tuning_log = str(Path(tuning_log).absolute())
+        try:
+            history(Path(tuning_log))
+        except TuningLogError as error:
             raise TargetError(str(error)) from error
     return NpuOptions(
         machine=machine,
@@ -103,4 +125,5 @@ def make_options(
         seed=0 if seed is None else seed,
         tile_limits=tile_limits,
         cpu_target=cpu_target,
+        tuning_log=tuning_log,
     )

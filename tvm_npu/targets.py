@@ -18,7 +18,7 @@ from tvm_npu.options import NpuOptions, make_options
 from tvm_npu.sim.machine import Machine, TileMachine, machine_names
 
 TAG_PREFIX = "npu/"
-OPTION_NAMES = ("precision", "planner", "percentile", "seed")
+OPTION_NAMES = ("precision", "planner", "percentile", "seed", "tuning_log")
 
 
 def register_tags() -> None:
@@ -34,15 +34,17 @@ def register_tags() -> None:
 def make_target(machine: str | Path, **options: Any) -> Any:
     """A `tvm.target.Target` for a built-in machine or a machine file.
 
-    Options: ``precision``, ``planner``, ``percentile``, ``seed``; further keyword arguments (for
-    example ``mcpu``, ``mtriple``) go to TVM's CPU target.
+    Options: ``precision``, ``planner``, ``percentile``, ``seed``, ``tuning_log`` (its path is made
+    absolute); further keyword arguments (for example ``mcpu``, ``mtriple``) go to TVM's CPU target.
     Raises TargetError for an unknown machine or an option out of its range.
     """
     import tvm
 
     own = {key: value for key, value in options.items() if key in OPTION_NAMES}
     cpu = {key.replace("_", "-"): options[key] for key in options if key not in OPTION_NAMES}
-    make_options(machine, **own)
+    made = make_options(machine, **own)
+    if made.tuning_log is not None:
+        own["tuning_log"] = made.tuning_log
     name = str(machine)
     if name not in machine_names():
         name = str(Path(machine).resolve())

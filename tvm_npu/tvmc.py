@@ -4,7 +4,8 @@
     python -m tvm_npu.tvmc run --inputs input.npz model.tar
 
 Options of the npu part: ``-machine`` (name or file), ``-precision``, ``-planner``,
-``-calibration`` (an .npz file), ``-percentile``, ``-seed``.
+``-calibration`` (an .npz file), ``-percentile``, ``-seed``, ``-tuning_log`` (a file of
+``tvm-npu tune``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "calibration": str,
     "percentile": float,
     "seed": int,
+    "tuning_log": str,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 from tvm_npu.codegen.errors import PlanningError
@@ -18,6 +19,7 @@ __all__ = [
     "plan_all",
     "planner",
     "planner_names",
+    "tuned_planner_names",
 ]
 
 
@@ -73,16 +75,57 @@ _FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
 }
 
 
+def _learned(limits: TileLimits, tuning_log: Path) -> Planner:
+    from tvm_npu.codegen.learn.planner import LearnedPlanner
+
+    return LearnedPlanner(tuning_log, limits)
+
+
+def _exact_tuned(limits: TileLimits, tuning_log: Path) -> Planner:
+    from tvm_npu.codegen.learn.planner import ExactTunedPlanner
+
+    return ExactTunedPlanner(tuning_log, limits)
+
+
+_BY_LOG: dict[str, Callable[[TileLimits, Path], Planner]] = {
+    "learned": _learned,
+    "exact-tuned": _exact_tuned,
+}
+
+
 def planner_names() -> tuple[str, ...]:
-    """The names that `planner` knows."""
+    """The names of planners that `planner` makes of nothing."""
     return tuple(_FACTORIES)
 
 
-def planner(name: str, limits: TileLimits = NO_LIMITS) -> Planner:
-    """The planner called ``name``; raises PlanningError for an unknown name."""
+def tuned_planner_names() -> tuple[str, ...]:
+    """The names of planners that `planner` makes of a tuning log."""
+    return tuple(_BY_LOG)
+
+
+def log_fault(name: str, tuning_log: str | Path | None) -> str | None:
+    """What is wrong with asking for the planner ``name`` with this log or without one."""
+    if name in _BY_LOG and tuning_log is None:
+        return f"planner {name!r} plans by a tuning log, and none is given"
+    if name in _FACTORIES and tuning_log is not None:
+        takers = " and ".join(map(repr, _BY_LOG))
+        return f"planner {name!r} takes no tuning log; {takers} do"
+    return None
+
+
+def planner(
+    name: str, limits: TileLimits = NO_LIMITS, tuning_log: str | Path | None = None
+) -> Planner:
+    """The planner called ``name``; raises PlanningError for an unknown name, and for a tuning log
+    that is missing or given to a planner that takes none."""
+    fault = log_fault(name, tuning_log)
+    if fault is not None:
+        raise PlanningError(fault)
+    if name in _BY_LOG and tuning_log is not None:
+        return _BY_LOG[name](limits, Path(tuning_log))
     factory = _FACTORIES.get(name)
     if factory is None:
-        known = ", ".join(planner_names())
+        known = ", ".join((*planner_names(), *tuned_planner_names()))
         raise PlanningError(f"unknown planner {name!r}; known planners: {known}")
     return factory(limits)
 

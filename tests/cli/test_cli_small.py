@@ -15,7 +15,7 @@ from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, shortened
-from tvm_npu.codegen.plan import planner_names
+from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.sim.elf import read_elf
 from tvm_npu.sim.machine import load_any_machine, load_machine, machine_names
 from tvm_npu.sim.nmp.simulator import run_elf
@@ -54,9 +54,10 @@ def test_planners(run) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = run("planners")
     lines = out.splitlines()
     assert code == 0
-    assert [line.split()[0] for line in lines] == list(planner_names())
+    names = [*planner_names(), *tuned_planner_names()]
+    assert [line.split()[0] for line in lines] == names
     assert all(len(line.split()) > 4 for line in lines), "every planner is explained"
-    assert set(SUMMARIES) <= set(planner_names())
+    assert set(SUMMARIES) <= set(names)
 
 
 def test_files_are_whole_and_readable(tmp_path: Path) -> None:

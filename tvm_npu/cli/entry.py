@@ -17,6 +17,7 @@ from tvm_npu.cli import (
     machines_command,
     planners_command,
     profile_command,
+    tune_command,
 )
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.terminal import one_line, open_terminal
@@ -28,6 +29,7 @@ LONGEST_SURPRISE = 300
 COMMANDS: dict[str, ModuleType] = {
     "profile": profile_command,
     "compile": compile_command,
+    "tune": tune_command,
     "disasm": disasm_command,
     "run-elf": elf_command,
     "machines": machines_command,

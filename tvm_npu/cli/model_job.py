@@ -15,7 +15,7 @@ from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Steps, Terminal
-from tvm_npu.codegen.plan import planner_names
+from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, make_options
 from tvm_npu.sim.machine import ELEMENT_BYTES, load_any_machine, machine_names
@@ -39,17 +39,14 @@ class ModelJob:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    add_question_arguments(parser)
     parser.add_argument(
-        "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
-        help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
+        "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
+        metavar="NAME", help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
     )  # fmt: skip
     parser.add_argument(
-        "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
-    )
-    parser.add_argument(
-        "--planner", choices=planner_names(), default=DEFAULT_PLANNER, metavar="NAME",
-        help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
+        "--tuning-log", type=Path, metavar="FILE",
+        help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
     )  # fmt: skip
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
@@ -64,14 +61,29 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=non_negative, default=0, metavar="N", help="of random input (default: 0)"
     )
+
+
+def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+    """What decides which layers planners are asked about."""
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument(
+        "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
+        help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
+    )
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
         help="shape of an input that the model leaves open; once for each such input",
     )  # fmt: skip
 
 
-def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Steps) -> ModelJob:
-    """Raises CliError when no operator runs on the NPU, and the typed errors of the door."""
+def load_and_partition(
+    args: argparse.Namespace, terminal: Terminal, steps: Steps, needs_values: bool = True
+) -> ModelJob:
+    """Without ``needs_values`` nobody looks at numbers, so that random ones are as good as any.
+    Raises CliError when no operator runs on the NPU, and the typed errors of the door."""
     shapes = parse_shapes(args.shape)
     options = make_options(
         args.machine,
@@ -79,6 +91,7 @@ def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Step
         planner=args.planner,
         percentile=args.percentile,
         seed=args.seed,
+        tuning_log=args.tuning_log,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_any_machine(machine.name):
@@ -99,7 +112,7 @@ def load_and_partition(args: argparse.Namespace, terminal: Terminal, steps: Step
     del model
     steps.done()
     calibration = None if files is None else CalibrationFiles(files, imported.inputs)
-    if calibration is None:
+    if calibration is None and needs_values:
         terminal.note(
             f"no --calibration: number ranges come from random input (standard normal, seed "
             f"{options.seed}); accuracy on real data is unknown"

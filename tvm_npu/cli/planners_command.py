@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.plan import planner, planner_names
+from tvm_npu.codegen.plan import planner, planner_names, tuned_planner_names
 
 SUMMARY = "list the planners"
 DESCRIPTION = """\
@@ -29,6 +29,8 @@ SUMMARIES = {
     "fixed-ws": "tso with the weight-stationary schedule only",
     "exact": "proven least predicted time of every layer; chains layers where that is faster",
     "exact-dma": "the same without the ring buses, and so without chains",
+    "learned": "the fastest measured plan of a tuning log (see 'tvm-npu tune'), else exact",
+    "exact-tuned": "exact's best plans, ranked anew by what a tuning log has measured",
 }
 
 
@@ -46,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    names = planner_names()
+    names = (*planner_names(), *tuned_planner_names())
     width = max(map(len, names))
     for name in names:
         terminal.out.print(f"{name:<{width}}  {summary(name)}", soft_wrap=True)

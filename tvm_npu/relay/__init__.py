@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -50,6 +51,7 @@ def partition_for_npu(
     percentile: float | None = None,
     seed: int | None = None,
     tile_limits: dict[str, Any] | None = None,
+    tuning_log: str | Path | None = None,
     mod_name: str = "default",
 ) -> tvm.IRModule:
     """``mod`` with its NPU regions as functions that ``relay.build`` compiles for the NPU.
@@ -59,7 +61,8 @@ def partition_for_npu(
     an iterable of such dicts, the path of an .npz file, or None for random input and a
     SyntheticCalibrationWarning. ``precision`` is "int16" or "int8" (default: the machine's),
     ``planner`` a planner's name, ``percentile`` (0, 100] cuts calibration ranges, ``seed`` feeds
-    random input, ``tile_limits`` goes to the planner. ``mod_name`` names the regions' symbols.
+    random input, ``tile_limits`` goes to the planner, and so does ``tuning_log`` (a file of
+    `tvm-npu tune`, read when the module is built). ``mod_name`` names the regions' symbols.
 
     Operators that a rule refuses stay on the CPU; `explain` says which and why, and a module
     without any region comes back with a NothingOffloadedWarning.
@@ -72,6 +75,7 @@ def partition_for_npu(
         percentile=percentile,
         seed=seed,
         tile_limits=tile_limits,
+        tuning_log=tuning_log,
     )
     context = Context(options.machine, options.precision)
     split = split_main(normalize(mod, params), context, mod_name)

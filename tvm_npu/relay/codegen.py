@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import tvm
 from tvm import relay
@@ -44,7 +45,8 @@ def _compilation(function: relay.Function) -> tuple[Graph, Ranges, AnyMachine, C
     options = NpuOptions.from_json(_attribute(function, OPTIONS_ATTR))
     ranges = Ranges.from_json(_attribute(function, RANGES_ATTR))
     graph = import_region(function, symbol)
-    chosen = CompileOptions(options.precision, options.planner, options.limits)
+    log = None if options.tuning_log is None else Path(options.tuning_log)
+    chosen = CompileOptions(options.precision, options.planner, options.limits, log)
     return graph, ranges, options.machine, chosen
 
 

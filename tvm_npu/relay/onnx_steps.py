@@ -62,6 +62,7 @@ class ImportedModel:
             percentile=options.percentile,
             seed=options.seed,
             tile_limits=options.tile_limits,
+            tuning_log=options.tuning_log,
         )
         return PartitionedModel(mod, explain(mod))
 

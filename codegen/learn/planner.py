@@ -1,0 +1,149 @@
+"""Planners that plan by a tuning log.
+
+`learned`, as stock TVM's ApplyHistoryBest, answers with the fastest measured plan of a layer. A
+layer without any is planned by `exact`, and a warning says so: the analytic model is within a few
+percent of the simulator on every layer, while a cost model trained on other layers knows less.
+
+`exact-tuned` is `exact` that consults measurements: of the best plans by the analytic model
+(`shortlist`) and the log's, it takes the one of least time, where time is measured if the log has
+it and else predicted and corrected by `ResidualModel`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tvm_npu.codegen.learn.errors import UntunedWarning
+from tvm_npu.codegen.learn.history import Measured, history
+from tvm_npu.codegen.learn.residual import residual_model
+from tvm_npu.codegen.learn.space import space_of
+from tvm_npu.codegen.plan.cost import predict
+from tvm_npu.codegen.plan.exact import ExactPlanner
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.shortlist import shortlist
+from tvm_npu.sim.machine import Machine
+
+CANDIDATES = 12
+"""Plans of the analytic model that `exact-tuned` looks at."""
+
+
+def log_plans(
+    path: Path, problem: ConvProblem, machine: Machine, limits: TileLimits
+) -> list[Measured]:
+    """The log's plans of a layer that keep to ``limits``, the fastest first. Raises
+    TuningLogError."""
+    measured = history(path).of(space_of(problem, machine))
+    return [one for one in measured if _within(one.plan, limits)]
+
+
+def _within(plan: ConvPlan, limits: TileLimits) -> bool:
+    pairs = (
+        (plan.tile_m, limits.max_tile_m),
+        (plan.tile_n, limits.max_tile_n),
+        (plan.tile_r, limits.max_tile_r),
+        (plan.tile_c, limits.max_tile_c),
+    )
+    return all(most is None or extent <= most for extent, most in pairs)
+
+
+def _expecting(
+    plan: ConvPlan, cycles: float, problem: ConvProblem, machine: Machine, name: str
+) -> ConvPlan:
+    """``plan`` with the analytic model's prediction, but of ``cycles``."""
+    prediction = plan.prediction or predict(problem, plan, machine)
+    return replace(plan, planner=name, prediction=replace(prediction, cycles=cycles))
+
+
+@dataclass(frozen=True)
+class LearnedPlanner:
+    """The fastest plan of a tuning log for every layer; `exact` for layers that it does not hold,
+    with an UntunedWarning."""
+
+    tuning_log: Path
+    limits: TileLimits = NO_LIMITS
+    name: str = "learned"
+
+    @property
+    def plans_windows(self) -> bool:
+        return True
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        """Raises TuningLogError for a log that is none."""
+        measured = log_plans(self.tuning_log, problem, machine, self.limits)
+        if measured:
+            best = measured[0]
+            return _expecting(best.plan, best.cycles, problem, machine, self.name)
+        plan = ExactPlanner(self.limits).plan(problem, machine)
+        if isinstance(plan, ConvPlan):
+            warnings.warn(
+                f"tuning log {str(self.tuning_log)!r} has no trial of {described(problem)} on "
+                f"machine {machine.name!r}; it is planned by 'exact'",
+                UntunedWarning,
+                stacklevel=2,
+            )
+        return plan
+
+
+@dataclass(frozen=True)
+class ExactTunedPlanner:
+    """`exact`, whose best plans are ranked anew by what a tuning log has measured."""
+
+    tuning_log: Path
+    limits: TileLimits = NO_LIMITS
+    name: str = "exact-tuned"
+    candidates: int = CANDIDATES
+
+    @property
+    def plans_windows(self) -> bool:
+        return True
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        """Raises TuningLogError for a log that is none, MissingPackageError without xgboost."""
+        listed = shortlist(problem, machine, self.candidates, self.limits)
+        if isinstance(listed, Infeasible):
+            return listed
+        expected = self._corrected(problem, listed, machine)
+        for one in log_plans(self.tuning_log, problem, machine, self.limits):
+            expected[one.plan] = one.cycles  # measured: whatever was expected
+        plan = min(expected, key=lambda known: expected[known])
+        return _expecting(plan, expected[plan], problem, machine, self.name)
+
+    def _corrected(
+        self, problem: ConvProblem, listed: tuple[ConvPlan, ...], machine: Machine
+    ) -> dict[ConvPlan, float]:
+        """Expected cycles of bare plans."""
+        model = residual_model(history(self.tuning_log), machine)
+        if model is None:
+            warnings.warn(
+                f"tuning log {str(self.tuning_log)!r} has too few trials on machine "
+                f"{machine.name!r} to correct predictions by",
+                UntunedWarning,
+                stacklevel=3,
+            )
+            cycles = [plan.prediction.cycles if plan.prediction else 0.0 for plan in listed]
+        else:
+            cycles = model.cycles(problem, listed).tolist()
+        bare = [replace(plan, prediction=None, planner="") for plan in listed]
+        return dict(zip(bare, cycles, strict=True))
+
+
+def described(problem: ConvProblem) -> str:
+    """A layer in few words, as ``convolution 64x64x3x3 of 64x56x56``."""
+    depth = problem.channels // problem.groups
+    if problem.is_dense:
+        text = f"fully connected layer {problem.filters}x{depth}"
+    else:
+        kernel = "x".join(map(str, problem.kernel))
+        text = f"convolution {problem.filters}x{depth}x{kernel} of "
+        text += f"{problem.channels}x{problem.in_rows}x{problem.in_columns}"
+        if problem.stride != (1, 1):
+            text += f", stride {'x'.join(map(str, problem.stride))}"
+    if problem.has_residual:
+        text += " with residual"
+    if problem.window is not None:
+        kind = "depthwise convolution" if problem.window.has_weights else "pool"
+        text += f" and the {kind} behind it"
+    return text

@@ -1,0 +1,133 @@
+"""``tvm-npu tune``: tries plans of a model's layers on the simulator and keeps what they take."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from tvm_npu.cli.arguments import non_negative, positive
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.model_job import add_question_arguments, load_and_partition
+from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.codegen.learn.log import LogWriter, Run
+from tvm_npu.codegen.learn.model import load_xgboost
+from tvm_npu.codegen.learn.tuners import tuner_names
+from tvm_npu.options import DEFAULT_PLANNER
+from tvm_npu.sim.machine import Machine
+from tvm_npu.tuning.model import TunedLayer, questions, tune_layer
+
+SUMMARY = "try plans of a model's layers on the simulator; the log is for --planner learned"
+DESCRIPTION = """\
+Tunes every distinct convolution and fully connected layer of a model, and every pool or depthwise
+convolution together with the convolution in front of it, where a machine can run the two as one:
+plans are tried on the simulator, each layer alone, every value checked.
+
+Every trial is a line of the log. The same command goes on where an interrupted one stopped, with
+the same result; with more --trials it adds to them. One log can hold many models, machines, tuners
+and seeds. Which values a model has makes no difference.
+"""
+EXAMPLES = """\
+tuners:
+  learned    a cost model (XGBoost) trained on all trials so far, simulated annealing over it
+  annealing  simulated annealing, every step measured
+  random     random plans
+
+examples:
+  tvm-npu tune lenet.onnx --log lenet.jsonl --trials 64
+  tvm-npu compile lenet.onnx -o programs/ --planner learned --tuning-log lenet.jsonl
+  tvm-npu tune resnet.onnx --log resnet.jsonl --warm --machine nmp-4x8-dual
+"""
+DEFAULT_TRIALS = 128
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_question_arguments(parser)
+    parser.add_argument(
+        "--log", type=Path, required=True, metavar="FILE",
+        help="the tuning log (JSON lines), which is made, resumed or added to",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trials", type=positive, default=DEFAULT_TRIALS, metavar="N",
+        help=f"of each layer, those in the log included (default: {DEFAULT_TRIALS})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=non_negative, default=0, metavar="N", help="of the tuner (default: 0)"
+    )
+    parser.add_argument(
+        "--tuner", choices=tuner_names(), default="learned", help="see below (default: learned)"
+    )
+    parser.add_argument(
+        "--warm", action="store_true",
+        help="begin with the analytic planners' plans instead of random ones",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.tuner == "learned":
+        load_xgboost()
+    for path in (args.log, args.json):
+        if path is not None:
+            check_writable(path)
+    asked = argparse.Namespace(
+        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, calibration=None, percentile=None
+    )
+    tuned: list[TunedLayer] = []
+    with LogWriter(args.log) as log, terminal.steps() as steps:
+        job = load_and_partition(asked, terminal, steps, needs_values=False)
+        from tvm_npu.relay import region_fixed_graphs
+
+        machine = job.options.machine
+        if not isinstance(machine, Machine):
+            raise CliError(
+                f"machine {machine.name!r} cannot be tuned for: its isa is {machine.isa!r}, and only "
+                "plans of nmp machines can be drawn at random"
+            )
+        steps.begin("collecting layers")
+        found = questions(region_fixed_graphs(job.partitioned.mod).values(), machine)
+        if not found:
+            raise CliError(f"no layer of {str(args.model)!r} is planned: there is nothing to tune")
+        run = Run(args.tuner, args.warm, args.seed)
+        steps.expect(2 + len(found) * args.trials)
+        for number, question in enumerate(found, 1):
+            best = float("inf")
+            title = f"{question.name} ({number} of {len(found)})"
+            steps.begin(title)
+
+            def after(trial: int, cycles: float | None, title: str = title) -> None:
+                nonlocal best
+                best = min(best, cycles or best)
+                steps.begin(f"{title}: trial {trial + 1}, best {best:,.0f} cycles")
+                steps.done()
+
+            tuned.append(tune_layer(question, machine, run, args.trials, log, after))
+    terminal.out.print(make_table(columns(tuned), terminal.out.width))
+    new = sum(layer.measured for layer in tuned)
+    total = sum(layer.trials for layer in tuned)
+    terminal.out.print(f"{total:,} trials, {new:,} of them new, in {args.log}", soft_wrap=True)
+    if args.json is not None:
+        write_json(args.json, [asdict(layer) for layer in tuned])
+    return 0
+
+
+def columns(tuned: list[TunedLayer]) -> list[Column]:
+    def cycles(value: float | None) -> str:
+        return "none" if value is None else f"{value:,.0f}"
+
+    def ratio(layer: TunedLayer) -> str:
+        if layer.best_cycles is None or layer.exact_cycles is None:
+            return ""
+        return f"{layer.best_cycles / layer.exact_cycles:.3f}"
+
+    return [
+        Column("layer", tuple(layer.layer for layer in tuned), name=True),
+        Column("layers\nlike it", tuple(str(layer.layers) for layer in tuned)),
+        Column("trials", tuple(str(layer.trials) for layer in tuned)),
+        Column("failed", tuple(str(layer.failed) for layer in tuned)),
+        Column("best\ncycles", tuple(cycles(layer.best_cycles) for layer in tuned)),
+        Column("exact's\ncycles", tuple(cycles(layer.exact_cycles) for layer in tuned)),
+        Column("best /\nexact", tuple(ratio(layer) for layer in tuned)),
+    ]

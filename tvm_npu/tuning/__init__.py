@@ -1,0 +1,1 @@
+"""Tuning on the simulator: single layers measured, all layers of a model tuned."""

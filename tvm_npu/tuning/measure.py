@@ -1,0 +1,91 @@
+"""Measuring a plan: its layer alone on the simulator, values checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.codegen.learn.errors import MeasureError
+from tvm_npu.codegen.nmp import compile_fixed
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.errors import NpuError
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.traps import Trap
+from tvm_npu.tuning.single_layer import chained, random_inputs, single_layer
+
+FEWEST_INSTRUCTIONS = 1_000_000
+MACS_PER_INSTRUCTION = 256
+
+
+def instruction_budget(problem: ConvProblem) -> int:
+    """Instructions of all cores after which a plan counts as one that does not end: twenty times
+    what good plans take, and more."""
+    return FEWEST_INSTRUCTIONS + problem.all_macs // MACS_PER_INSTRUCTION
+
+
+class WrongValuesError(NpuError):
+    """The simulator computed something else than the reference."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A planner with one answer."""
+
+    answer: ConvPlan
+    name: str = "given"
+    plans_windows: bool = True
+
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+        return self.answer
+
+
+@dataclass
+class LayerMeasure:
+    """Cycles of plans of one layer. Equal plans are simulated once: the simulator always takes the
+    same time."""
+
+    problem: ConvProblem
+    machine: Machine
+    known: dict[ConvPlan, float | str] = field(default_factory=dict)
+    """Cycles, or why there are none."""
+
+    def __post_init__(self) -> None:
+        graph = single_layer(self.problem)
+        self._graph = chained(graph)
+        self._inputs = random_inputs(graph)
+        (self._expected,) = (run_fixed(graph, self._inputs)[name] for name in graph.outputs)
+
+    def __call__(self, plan: ConvPlan) -> float:
+        """Raises MeasureError for a plan that does not compile, traps or takes more instructions
+        than `instruction_budget`, and WrongValuesError when a bit differs from the reference's."""
+        if plan not in self.known:
+            try:
+                self.known[plan] = self._simulated(plan)
+            except (CodegenError, Trap) as error:
+                self.known[plan] = str(error)
+        cycles = self.known[plan]
+        if isinstance(cycles, str):
+            raise MeasureError(cycles)
+        return cycles
+
+    def _simulated(self, plan: ConvPlan) -> float:
+        program = compile_fixed(self._graph, self.machine, Given(plan))
+        session = Session(program, budget=instruction_budget(self.problem))
+        (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
+        wrong = int(np.count_nonzero(output != self._expected))
+        if wrong:
+            raise WrongValuesError(
+                f"plan {plan} of {self.problem} on machine {self.machine.name!r}: {wrong} of "
+                f"{output.size} elements differ from the reference; the limit is 0"
+            )
+        assert session.statistics is not None
+        return float(session.statistics.cycles)
+
+
+def bare(plan: ConvPlan) -> ConvPlan:
+    """What ``plan`` chooses, without what its planner expects of it: as trials hold plans."""
+    return replace(plan, prediction=None, planner="")

@@ -1,0 +1,110 @@
+"""Tuning all that a planner is asked about a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph
+from tvm_npu.codegen.learn.conv_space import ConvSpace
+from tvm_npu.codegen.learn.errors import EmptySpaceError, MeasureError
+from tvm_npu.codegen.learn.log import LogWriter, Run
+from tvm_npu.codegen.learn.tune import tune
+from tvm_npu.codegen.nmp.chains import candidates
+from tvm_npu.codegen.nmp.planning import problem_of
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.shortlist import shortlist
+from tvm_npu.sim.machine import Machine
+from tvm_npu.tuning.measure import LayerMeasure, bare
+
+WARM_PLANS = 4
+"""Of the analytic model, with which a warm run begins; `tso`'s plan follows."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What planners are asked about a model, and the first layer (or chain of two) that asks it;
+    ``layers`` ask the same."""
+
+    problem: ConvProblem
+    name: str
+    layers: int
+
+
+@dataclass(frozen=True)
+class TunedLayer:
+    """The outcome of tuning one question: ``best_cycles`` of the run, None where no plan could be
+    measured, and ``exact_cycles`` of the plan of `exact`, measured as well."""
+
+    layer: str
+    layers: int
+    trials: int
+    measured: int
+    failed: int
+    best_cycles: float | None
+    exact_cycles: float | None
+
+
+def questions(graphs: Iterable[FixedGraph], machine: Machine) -> tuple[Question, ...]:
+    """Convolutions and fully connected layers, each distinct one once, and the chains that could
+    be made of them where ``machine`` has a ring; without those that no plan fits."""
+    names: dict[ConvProblem, list[str]] = {}
+    for graph in graphs:
+        asking = [layer for layer in graph.layers if isinstance(layer, FixedConv)]
+        chains: list[FixedChain] = candidates(graph) if machine.ring is not None else []
+        for layer in (*asking, *chains):
+            problem = problem_of(layer, graph.shapes, graph.element_bytes)
+            assert isinstance(problem, ConvProblem)
+            names.setdefault(problem, []).append(layer.name)
+    exact = planner("exact")
+    return tuple(
+        Question(problem, asked[0], len(asked))
+        for problem, asked in names.items()
+        if isinstance(exact.plan(problem, machine), ConvPlan)
+    )
+
+
+def warm_plans(problem: ConvProblem, machine: Machine) -> tuple[ConvPlan, ...]:
+    """What the analytic planners would do, the best first."""
+    listed = shortlist(problem, machine, WARM_PLANS)
+    if isinstance(listed, Infeasible):
+        return ()
+    plans = [bare(plan) for plan in listed]
+    if problem.window is None:
+        tso = planner("tso").plan(problem, machine)
+        if isinstance(tso, ConvPlan):
+            plans.append(bare(tso))
+    return tuple(dict.fromkeys(plans))
+
+
+def tune_layer(
+    question: Question,
+    machine: Machine,
+    run: Run,
+    trials: int,
+    log: LogWriter,
+    after: Callable[[int, float | None], None] | None = None,
+) -> TunedLayer:
+    """Raises what `tune` raises, and WrongValuesError."""
+    problem = question.problem
+    measure = LayerMeasure(problem, machine)
+    first = warm_plans(problem, machine) if run.warm else ()
+    try:
+        tuned = tune(ConvSpace(problem, machine), run, trials, measure, log, first, after)
+    except EmptySpaceError:
+        return TunedLayer(question.name, question.layers, 0, 0, 0, None, None)
+    return TunedLayer(
+        question.name, question.layers, len(tuned.plans), tuned.measured,
+        sum(cycles is None for cycles in tuned.cycles),
+        None if tuned.best is None else tuned.best[1], exact_cycles(measure),
+    )  # fmt: skip
+
+
+def exact_cycles(measure: LayerMeasure) -> float | None:
+    """What the plan of `exact` takes, measured."""
+    try:
+        plan = planner("exact").plan(measure.problem, measure.machine)
+        return measure(bare(plan)) if isinstance(plan, ConvPlan) else None
+    except MeasureError:
+        return None

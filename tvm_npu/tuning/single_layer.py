@@ -1,0 +1,125 @@
+"""A planner's question as a graph that can run: one layer, or a convolution and the window behind
+it, with random values."""
+
+from __future__ import annotations
+
+from math import log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer, FixedPool
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.nmp.chains import candidates, with_chains
+from tvm_npu.codegen.nmp.planning import problem_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
+
+Q_POINT = 8
+_LARGEST_BIAS = 1 << 20
+
+
+def single_layer(problem: ConvProblem, seed: int = 0) -> FixedGraph:
+    """A graph whose only question to a planner is ``problem``, but for one with a window: its two
+    layers, which `chained` makes one. Weights are over the whole range of the element type, and
+    the results of random inputs as well."""
+    generator = np.random.default_rng(seed)
+    size = problem.element_bytes
+    low, high = element_limits(size)
+    dtype = np.int8 if size == 1 else np.int16
+
+    def values(shape: tuple[int, ...]) -> NDArray[np.integer]:
+        return generator.integers(low, high + 1, shape).astype(dtype)
+
+    depth = problem.channels // problem.groups
+    products = depth * problem.kernel[0] * problem.kernel[1]
+    conv = FixedConv(
+        "layer",
+        ("x", "z") if problem.has_residual else ("x",),
+        "y",
+        shift=_shift(size, products),
+        low=low,
+        high=high,
+        weight=values((problem.filters, depth, *problem.kernel)),
+        bias=_biases(problem.filters, generator),
+        stride=problem.stride,
+        padding=problem.padding,
+        dilation=problem.dilation,
+        groups=problem.groups,
+        residual_shift=_shift(size, products) if problem.has_residual else 0,
+        is_dense=problem.is_dense,
+    )
+    out: Shape = (problem.filters, problem.rows, problem.columns)
+    shapes: dict[str, Shape] = {"x": (problem.channels, problem.in_rows, problem.in_columns)}
+    if problem.is_dense:
+        shapes["x"], out = (problem.channels,), (problem.filters,)
+    if problem.has_residual:
+        shapes["z"] = out
+    shapes["y"] = out
+    layers: tuple[FixedLayer, ...] = (conv,)
+    if problem.window is not None:
+        window = problem.window
+        layers = (conv, _window_layer(problem, window, values, generator))
+        shapes["v"] = (problem.filters, window.rows, window.columns)
+    graph = FixedGraph(
+        layers, shapes, tuple(dict.fromkeys(conv.inputs)), (layers[-1].output,),
+        dict.fromkeys(shapes, Q_POINT), 1 if size == 1 else 2,
+    )  # fmt: skip
+    asked = problem_of(chained(graph).layers[-1], shapes, size)
+    if asked != problem:
+        raise ValueError(f"no single layer asks {problem}; the nearest asks {asked}")
+    return graph
+
+
+def chained(graph: FixedGraph) -> FixedGraph:
+    """Two layers as the chain that they can be; a graph of one layer as it is."""
+    return with_chains(graph, candidates(graph))
+
+
+def random_inputs(graph: FixedGraph, seed: int = 0) -> dict[str, NDArray[np.integer]]:
+    """Arrays [1, *shape] over the whole range of the element type."""
+    generator = np.random.default_rng(seed)
+    low, high = element_limits(graph.element_bytes)
+    dtype = np.int8 if graph.element_bytes == 1 else np.int16
+    return {
+        name: generator.integers(low, high + 1, (1, *graph.shapes[name])).astype(dtype)
+        for name in graph.inputs
+    }
+
+
+def _shift(element_bytes: int, products: int) -> int:
+    """Brings a sum of random products back to the range of the elements: its standard deviation
+    is that of one product, 2^(2 bits - 2) / 3, times the root of their number."""
+    bits = 8 * element_bytes
+    return max(0, round(2 * bits - 2 - log2(3) + log2(products) / 2 - (bits - 3)))
+
+
+def _biases(number: int, generator: np.random.Generator) -> NDArray[np.int32]:
+    return generator.integers(-_LARGEST_BIAS, _LARGEST_BIAS, number).astype(np.int32)
+
+
+def _window_layer(
+    problem: ConvProblem, window: Window, values, generator: np.random.Generator
+) -> FixedConv | FixedPool:
+    """The window behind, with as much padding behind the last row and column as it needs."""
+    behind = [
+        max(0, (count - 1) * stride + kernel - extent - front)
+        for count, stride, kernel, extent, front in zip(
+            (window.rows, window.columns), window.stride, window.kernel,
+            (problem.rows, problem.columns), window.padding, strict=True,
+        )
+    ]  # fmt: skip
+    padding = (*window.padding, behind[0], behind[1])
+    low, high = element_limits(problem.element_bytes)
+    if not window.has_weights:
+        return FixedPool(
+            "window", ("y",), "v", shift=0, low=low, high=high, kind="max", kernel=window.kernel,
+            stride=window.stride, padding=padding, counted_padding=padding,
+        )  # fmt: skip
+    taps = window.kernel[0] * window.kernel[1]
+    return FixedConv(
+        "window", ("y",), "v", shift=_shift(problem.element_bytes, taps), low=low, high=high,
+        weight=values((problem.filters, 1, *window.kernel)),
+        bias=_biases(problem.filters, generator), stride=window.stride, padding=padding,
+        groups=problem.filters,
+    )  # fmt: skip
