@@ -12,6 +12,7 @@ from tvm_npu.codegen.learn.space import Columns
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 
 _AXES = ("rows", "columns")
+_FLAGS = ("has_residual", "is_dense", "window_has_weights")
 _SIDES = ("top", "left", "bottom", "right")
 PLAN_FIELDS = tuple(
     field.name for field in fields(ConvPlan) if field.name not in ("prediction", "planner")
@@ -44,7 +45,7 @@ def problem_of(columns: Mapping[str, Any]) -> ConvProblem:
     for key, value in columns.items():
         if key not in known:
             raise ValueError(f"{key} is nothing that a layer has")
-        if type(value) is not type(known[key]) or type(value) not in (int, bool):
+        if type(value) is not (bool if key in _FLAGS else int):
             raise ValueError(f"{key} of the layer is {value!r}")
     return problem
 

@@ -83,8 +83,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         machine = job.options.machine
         if not isinstance(machine, Machine):
             raise CliError(
-                f"machine {machine.name!r} cannot be tuned for: its isa is {machine.isa!r}, and only "
-                "plans of nmp machines can be drawn at random"
+                f"machine {machine.name!r} cannot be tuned for: its isa is {machine.isa!r}; "
+                "tuning draws plans for 'nmp'"
             )
         steps.begin("collecting layers")
         found = questions(region_fixed_graphs(job.partitioned.mod).values(), machine)

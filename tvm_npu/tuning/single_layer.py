@@ -3,6 +3,7 @@ it, with random values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log2
 
 import numpy as np
@@ -16,7 +17,6 @@ from tvm_npu.codegen.nmp.planning import problem_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 
 Q_POINT = 8
-_LARGEST_BIAS = 1 << 20
 
 
 def single_layer(problem: ConvProblem, seed: int = 0) -> FixedGraph:
@@ -33,20 +33,21 @@ def single_layer(problem: ConvProblem, seed: int = 0) -> FixedGraph:
 
     depth = problem.channels // problem.groups
     products = depth * problem.kernel[0] * problem.kernel[1]
+    shift = _shift(size, products)
     conv = FixedConv(
         "layer",
         ("x", "z") if problem.has_residual else ("x",),
         "y",
-        shift=_shift(size, products),
+        shift=shift,
         low=low,
         high=high,
         weight=values((problem.filters, depth, *problem.kernel)),
-        bias=_biases(problem.filters, generator),
+        bias=_biases(problem.filters, shift + 8 * size - 4, generator),
         stride=problem.stride,
         padding=problem.padding,
         dilation=problem.dilation,
         groups=problem.groups,
-        residual_shift=_shift(size, products) if problem.has_residual else 0,
+        residual_shift=max(0, shift - 1) if problem.has_residual else 0,
         is_dense=problem.is_dense,
     )
     out: Shape = (problem.filters, problem.rows, problem.columns)
@@ -94,12 +95,17 @@ def _shift(element_bytes: int, products: int) -> int:
     return max(0, round(2 * bits - 2 - log2(3) + log2(products) / 2 - (bits - 3)))
 
 
-def _biases(number: int, generator: np.random.Generator) -> NDArray[np.int32]:
-    return generator.integers(-_LARGEST_BIAS, _LARGEST_BIAS, number).astype(np.int32)
+def _biases(number: int, bits: int, generator: np.random.Generator) -> NDArray[np.int32]:
+    """Up to 2^bits, where a bias has so many."""
+    largest = 1 << min(bits, 30)
+    return generator.integers(-largest, largest, number).astype(np.int32)
 
 
 def _window_layer(
-    problem: ConvProblem, window: Window, values, generator: np.random.Generator
+    problem: ConvProblem,
+    window: Window,
+    values: Callable[[tuple[int, ...]], NDArray[np.integer]],
+    generator: np.random.Generator,
 ) -> FixedConv | FixedPool:
     """The window behind, with as much padding behind the last row and column as it needs."""
     behind = [
@@ -117,9 +123,10 @@ def _window_layer(
             stride=window.stride, padding=padding, counted_padding=padding,
         )  # fmt: skip
     taps = window.kernel[0] * window.kernel[1]
+    shift = _shift(problem.element_bytes, taps)
     return FixedConv(
-        "window", ("y",), "v", shift=_shift(problem.element_bytes, taps), low=low, high=high,
+        "window", ("y",), "v", shift=shift, low=low, high=high,
         weight=values((problem.filters, 1, *window.kernel)),
-        bias=_biases(problem.filters, generator), stride=window.stride, padding=padding,
-        groups=problem.filters,
+        bias=_biases(problem.filters, shift + 8 * problem.element_bytes - 4, generator),
+        stride=window.stride, padding=padding, groups=problem.filters,
     )  # fmt: skip
