@@ -71,11 +71,16 @@ def summarize(
                 fill=queued_ns / span_ns,
             )
         )
-    latencies = np.percentile([one.latency_s for one in times], PERCENTILES)
     between_s = (times[-1].out_ns - times[0].out_ns) * 1e-9
     return PipelineStatistics(
         len(times),
         (len(times) - 1) / between_s if between_s > 0 else 0.0,
-        dict(zip(PERCENTILES, map(float, latencies), strict=True)),
+        latency_percentiles(times),
         tuple(rows),
     )
+
+
+def latency_percentiles(times: Sequence[FrameTimes]) -> dict[int, float]:
+    """Seconds by percentile, of at least one frame."""
+    values = np.percentile([one.latency_s for one in times], PERCENTILES)
+    return dict(zip(PERCENTILES, map(float, values), strict=True))

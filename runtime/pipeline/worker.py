@@ -40,7 +40,7 @@ from tvm_npu.runtime.pipeline.times import frame_of, write_stage
 WITHOUT_TVM = "TVM_NPU_WITHOUT_TVM"
 EXIT_RAISED = 70
 EXIT_PEER_GONE = 75
-KEPT_STAGES = 6
+KEPT_STAGES = 8
 """Loaded stages that a process keeps, so that going back to one costs nothing."""
 
 

@@ -48,12 +48,14 @@ class TunerOptions:
 @dataclass(frozen=True)
 class Tuning:
     """One run of the search. Frame numbers: ``noticed``, the last result when it began; ``tuned``,
-    the first frame of what was chosen. ``trials`` are the configurations that were really run for
-    it, ``search_s`` is how long it took, waiting for frames included."""
+    the first frame of what was chosen; ``finished``, the last result when it ended. ``trials`` are
+    the configurations that were really run for it, ``search_s`` is how long it took, waiting for
+    frames included."""
 
     reason: str
     noticed: int
     tuned: int
+    finished: int
     best: Configuration
     times: StageTimes
     trials: tuple[Trial, ...]
@@ -185,9 +187,15 @@ class OnlineTuner:
         best = result.best.configuration
         self._run(best)
         tuning = Tuning(
-            reason, noticed, self._first_frame, best, result.best.times, tuple(run),
+            reason,
+            noticed,
+            self._first_frame,
+            self._pipeline.out_count - 1,
+            best,
+            result.best.times,
+            tuple(run),
             time.monotonic() - begin,
-        )  # fmt: skip
+        )
         with self._arrived:
             self._history.append(tuning)
             self._arrived.notify_all()

@@ -67,6 +67,15 @@ def build_onnx(
     return BuiltModel(library, executor, report, partitioned, compile_s)
 
 
+def build_stock(
+    model: onnx.ModelProto, target: str = "llvm", shapes: Mapping[str, Sequence[int]] | None = None
+) -> Any:
+    """The library that stock ``relay.build`` makes of ``model`` for a CPU, all optimisations on."""
+    mod, params = from_onnx(model, {n: tuple(s) for n, s in (shapes or {}).items()} or None)
+    with tvm.transform.PassContext(opt_level=3):
+        return relay.build(mod, target=target, params=params)
+
+
 def _build_target(target: Any) -> Any:
     """What ``relay.build`` gets: tags and Targets as they are; a machine alone says nothing about
     the CPU."""

@@ -1,0 +1,257 @@
+"""Two-stage streams of a network under a throttle: all cuts, the tuned one, stock TVM; then the
+throttle moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from tvm_npu.bench_pipeline.errors import BenchError
+from tvm_npu.bench_pipeline.layer_parallel import FREE, PINNED, LayerParallel
+from tvm_npu.bench_pipeline.measuring import (
+    WARM_UP,
+    References,
+    interleaved,
+    run_some,
+    slowest_stage_s,
+    throughput,
+)
+from tvm_npu.bench_pipeline.network import Frame, Network, core_places, shown
+from tvm_npu.bench_pipeline.rows import CutRow, RetuneRow, StreamRow
+from tvm_npu.cli.terminal import Steps
+from tvm_npu.codegen.stages.configuration import Configuration
+from tvm_npu.codegen.stages.platform import Platform, platform_from_dict
+from tvm_npu.pipeline.tuner import OnlineTuner, TunerOptions, Tuning
+from tvm_npu.runtime.pipeline import Pipeline, Result
+from tvm_npu.runtime.pipeline.throttle import Throttle
+
+DUTY = 1 / 3
+FINALISTS = 4
+"""Cuts of the exhaustive pass that are measured again, at length, beside the tuned one."""
+LIMIT_FRAMES = 600
+"""A tuning that takes longer has failed."""
+STEADY_FRAMES = 25
+"""Of the stream before the throttle moves, and after the tuner has finished."""
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """``pass_frames`` of every cut once; ``round_s`` of every finalist in each of ``rounds``."""
+
+    pass_frames: int = 6
+    rounds: int = 4
+    round_s: float = 1.2
+
+
+@dataclass
+class Stream:
+    """A network's pipeline on two cores under a throttle; ``slow`` is the index of the slow one."""
+
+    network: Network
+    cores: tuple[int, int]
+    throttle: Throttle
+    effort: Effort
+    steps: Steps
+    slow: int = 1
+    rows: list[CutRow] = field(default_factory=list)
+
+    def measure(self) -> tuple[StreamRow, RetuneRow]:
+        """Compiles all cuts, measures each once, tunes, moves the throttle; then the finals."""
+        network = self.network
+        for configuration in network.two_stages():
+            self.steps.begin(f"{network.name}: compiling {shown(configuration, self.cores)}")
+            network.deployment(configuration)
+            self.steps.done()
+        with Pipeline(network.serial(0), core_places(self.cores), timeout_s=TIMEOUT_S) as pipeline:
+            references = References(network, pipeline)
+            self._move_throttle(1)
+            rates = self._every_cut(pipeline)
+            results, before, after, moved = self._tuned_stream(pipeline)
+            bits = all(references.equal(n, one.outputs) for n, one in enumerate(results))
+            retune = self._retune_row(pipeline, rates, results, before, after, moved, bits)
+            self._move_throttle(1)
+            stream = self._stream_row(pipeline, rates, before, bits)
+        return stream, retune
+
+    def _move_throttle(self, slow: int) -> None:
+        self.throttle.set(self.cores[1 - slow], 1.0)
+        self.throttle.set(self.cores[slow], DUTY)
+        self.slow = slow
+
+    def _every_cut(self, pipeline: Pipeline) -> dict[Configuration, float]:
+        rates = {}
+        for configuration in self.network.two_stages():
+            name = shown(configuration, self.cores)
+            self.steps.begin(f"{self.network.name}: {name}")
+            results = run_some(self.network, pipeline, configuration, self.effort.pass_frames)
+            times = [one.times for one in results]
+            rates[configuration] = throughput(times)
+            self.rows.append(
+                CutRow("cut", self.network.name, name, rates[configuration],
+                       slowest_stage_s(times))
+            )  # fmt: skip
+            self.steps.done()
+        return rates
+
+    def _tuned_stream(self, pipeline: Pipeline) -> tuple[list[Result], Tuning, Tuning, int]:
+        """One stream from cold: tuned, then the throttle moves, tuned again. Its results, both
+        tunings, and the number of the first frame after the move."""
+        network = self.network
+        self.steps.begin(f"{network.name}: tuning while frames flow")
+        half = len(network.chain) // 2
+        start = Configuration((half, len(network.chain) - half), (0, 1))
+        pipeline.redeploy(network.deployment(start))
+        first = pipeline.put_count
+        tuner = OnlineTuner(
+            pipeline, network.chain, _two_alike(self.cores), network.deployment, TunerOptions()
+        )
+        moved: list[int] = []
+
+        def source() -> Iterator[Frame]:
+            for number in range(LIMIT_FRAMES):
+                tunings = tuner.history
+                if len(tunings) == 1 and not moved:
+                    if first + number >= max(tunings[0].tuned, tunings[0].finished) + STEADY_FRAMES:
+                        self._move_throttle(0)
+                        moved.append(first + number)
+                if len(tunings) == 2:
+                    if first + number >= max(tunings[1].tuned, tunings[1].finished) + STEADY_FRAMES:
+                        return
+                yield network.frame(number)
+
+        with tuner:
+            results = list(pipeline.run(source()))
+        if len(tuner.history) < 2 or not moved:
+            raise BenchError(
+                f"{network.name}: {len(tuner.history)} of 2 tunings finished within "
+                f"{LIMIT_FRAMES} frames"
+            )
+        self.steps.done()
+        return results, tuner.history[0], tuner.history[1], moved[0]
+
+    def _finals(
+        self, pipeline: Pipeline, tuned: Configuration, rates: dict[Configuration, float]
+    ) -> dict[Configuration, Callable[[], float]]:
+        """The fastest of the pass and the tuned one, at length."""
+        ranked = sorted(rates, key=lambda one: -rates[one])[:FINALISTS]
+        chosen = dict.fromkeys([*ranked, tuned])
+        return {one: partial(self._rate, pipeline, one, rates[one]) for one in chosen}
+
+    def _rate(self, pipeline: Pipeline, configuration: Configuration, expected: float) -> float:
+        frames = max(8, round(self.effort.round_s * expected))
+        results = run_some(self.network, pipeline, configuration, frames)
+        return throughput([one.times for one in results])
+
+    def _stream_row(
+        self,
+        pipeline: Pipeline,
+        rates: dict[Configuration, float],
+        tuning: Tuning,
+        bits: bool,
+    ) -> StreamRow:
+        network = self.network
+        self.steps.begin(f"{network.name}: finals")
+        finals = self._finals(pipeline, tuning.best, rates)
+        alone = Configuration((len(network.chain),), (1 - self.slow,))
+        guess = max(rates.values()) * 0.75
+        assert network.stock is not None
+        with (
+            LayerParallel(network.stock, self.cores, FREE) as free,
+            LayerParallel(network.stock, self.cores, PINNED) as bound,
+        ):
+            frames = max(8, round(self.effort.round_s * guess / 2))
+            medians = interleaved(
+                {
+                    **{str(one): call for one, call in finals.items()},
+                    FREE: lambda: free.throughput(frames),
+                    PINNED: lambda: bound.throughput(frames),
+                    "alone": partial(self._rate, pipeline, alone, guess),
+                },
+                self.effort.rounds,
+                self.steps.done,
+            )
+        best = max(finals, key=lambda one: medians[str(one)])
+        parallel = max(medians[FREE], medians[PINNED])
+        tuned = medians[str(tuning.best)]
+        return StreamRow(
+            "stream",
+            network.name,
+            layers=len(network.chain),
+            configurations=len(rates),
+            slow_core=self.cores[self.slow],
+            duty=DUTY,
+            best=shown(best, self.cores),
+            best_throughput=medians[str(best)],
+            tuned=shown(tuning.best, self.cores),
+            tuned_throughput=tuned,
+            tuned_share=tuned / medians[str(best)],
+            trials=len(tuning.trials),
+            tuning_frames=tuning.tuned - tuning.noticed - 1,
+            layer_parallel_throughput=medians[FREE],
+            layer_parallel_bound_throughput=medians[PINNED],
+            fast_core_throughput=medians["alone"],
+            over_layer_parallel=tuned / parallel,
+            bits_equal=bits,
+        )
+
+    def _retune_row(
+        self,
+        pipeline: Pipeline,
+        rates: dict[Configuration, float],
+        results: list[Result],
+        before: Tuning,
+        after: Tuning,
+        moved: int,
+        bits: bool,
+    ) -> RetuneRow:
+        """The cores are alike: cuts for the moved throttle are those of the pass with places
+        exchanged."""
+        network = self.network
+        self.steps.begin(f"{network.name}: finals with the throttle moved")
+        mirrored = {
+            Configuration(one.stages, tuple(1 - place for place in one.places)): rate
+            for one, rate in rates.items()
+        }
+        finals = self._finals(pipeline, after.best, mirrored)
+        finals[before.best] = partial(self._rate, pipeline, before.best, rates[before.best] / 2)
+        medians = interleaved(
+            {str(one): call for one, call in finals.items()}, self.effort.rounds, self.steps.done
+        )
+        best = max(finals, key=lambda one: medians[str(one)])
+        times = [one.times for one in results]
+        steady = [one for one in times if before.finished + WARM_UP <= one.frame < moved]
+        return RetuneRow(
+            "retune",
+            network.name,
+            noticed_frames=after.noticed + 1 - moved,
+            retuned_frames=after.tuned - moved,
+            finished_frames=after.finished + 1 - moved,
+            trials=len(after.trials),
+            before=shown(before.best, self.cores),
+            after=shown(after.best, self.cores),
+            before_throughput=throughput(steady),
+            stuck_throughput=medians[str(before.best)],
+            after_throughput=medians[str(after.best)],
+            best=shown(best, self.cores),
+            best_throughput=medians[str(best)],
+            after_share=medians[str(after.best)] / medians[str(best)],
+            lost=len(results) - (times[-1].frame - times[0].frame + 1),
+            bits_equal=bits,
+        )
+
+
+def steps_of(network: Network, effort: Effort) -> int:
+    """How many steps `Stream.measure` makes, about."""
+    cuts = 2 * (len(network.chain) - 1)
+    return 2 * cuts + 1 + effort.rounds * (2 * (FINALISTS + 1) + 3)
+
+
+def _two_alike(cores: tuple[int, int]) -> Platform:
+    """What the search is told: nothing of the throttle."""
+    places = [
+        {"name": place.name, "kind": "real", "core_ids": list(place.cores)}
+        for place in core_places(cores)
+    ]
+    return platform_from_dict({"name": "two-cores", "places": places})
