@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +22,9 @@ from tvm_npu.codegen.program import (
 )
 from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.tables import check_capacity, choices, plain, tensor_slots
-from tvm_npu.codegen.tiles.commands import listing
+from tvm_npu.codegen.tiles.commands import Command, listing
 from tvm_npu.codegen.tiles.emitter import emitter_for
-from tvm_npu.codegen.tiles.layer import LayerSteps, Operands
+from tvm_npu.codegen.tiles.layer import Operands
 from tvm_npu.codegen.tiles.planning import LayerPlanner, PlannedLayer
 from tvm_npu.sim.machine import AnyMachine, TileMachine
 
@@ -43,8 +44,8 @@ class Generated:
     """Tensors and, behind them, the area for partial sums."""
     planner: str
 
-    def steps(self, index: int) -> LayerSteps:
-        return self.layers[index].steps(self.operands[index])
+    def commands(self, index: int) -> Iterable[Command]:
+        return self.layers[index].commands(self.operands[index])
 
     def listing(self) -> str:
         """The command level of all layers as text."""
@@ -52,7 +53,7 @@ class Generated:
         for index, one in enumerate(self.layers):
             plan = ", ".join(f"{name} {value}" for name, value in choices(one.plan).items())
             text += f"{kind_of(one.layer)} {one.layer.name}: {plan}\n"
-            text += listing(self.steps(index).commands(), "  ")
+            text += listing(self.commands(index), "  ")
         return text
 
 
@@ -118,7 +119,7 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
     for index, one in enumerate(generated.layers):
         emitter.code.layer = index
         begin = emitter.code.position
-        emitter.emit(generated.steps(index).commands())
+        emitter.emit(generated.commands(index))
         entries.append(
             LayerEntry(
                 one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),

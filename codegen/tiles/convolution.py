@@ -1,259 +1,209 @@
-"""Convolutions and fully connected layers: the steps of a TilePlan as commands."""
+"""Convolutions and fully connected layers: actions on tiles as commands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.plan.tiles.plan import Step, TilePlan, in_extent, steps, trips
-from tvm_npu.codegen.plan.tiles.room import Place, biases_stay, tile_places
+from tvm_npu.codegen.plan.tiles.plan import TilePlan, steps, trips
+from tvm_npu.codegen.plan.tiles.room import biases_stay, tile_places
+from tvm_npu.codegen.tiles.actions import (
+    Action,
+    ActionSteps,
+    Clear,
+    Finish,
+    Held,
+    Load,
+    Multiply,
+    Range,
+    Store,
+    Tile,
+)
 from tvm_npu.codegen.tiles.boxes import Placed
 from tvm_npu.codegen.tiles.commands import ChipRange, Command, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.layer import (
-    LayerSteps,
-    Operands,
-    out_registers,
-    requantize_registers,
-)
-from tvm_npu.codegen.tiles.pipeline import StepCommands
+from tvm_npu.codegen.tiles.layer import Operands, out_registers, requantize_registers
+from tvm_npu.codegen.tiles.pipeline import ordered
 from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
-from tvm_npu.sim.tiles.isa import Accumulate, Finish, TileMemory, TileRegister
+from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
+from tvm_npu.sim.tiles.isa import Finish as FinishKind
+
+MEMORIES = {
+    "INPUT": TileMemory.INPUT,
+    "WEIGHT": TileMemory.WEIGHT,
+    "OUTPUT": TileMemory.OUTPUT,
+    "RESIDUAL": TileMemory.INPUT,
+    "BIAS": TileMemory.BIAS,
+}
+STREAMS = {
+    "INPUT": Stream.IN,
+    "WEIGHT": Stream.WEIGHT,
+    "OUTPUT": Stream.OUT,
+    "RESIDUAL": Stream.RESIDUAL,
+    "BIAS": Stream.BIAS,
+}
 
 
-def convolution(
-    layer: FixedConv,
-    problem: ConvProblem,
-    plan: TilePlan,
-    machine: TileMachine,
-    operands: Operands,
-) -> LayerSteps:
-    """The steps of a plan that fits the machine (`room.check_tile_plan`)."""
-    return LayerSteps(ConvSteps(layer, problem, plan, machine, operands).commands(), plan.buffers)
+def plan_actions(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Iterator[Action]:
+    """What a plan that fits the machine (`room.check_tile_plan`) does, in program order."""
+    stay = biases_stay(problem, machine)
+    places = tile_places(problem, plan, machine)
+    return ordered(ActionSteps(problem, steps(problem, plan), places, stay), plan.buffers)
 
 
 def partial_bytes(problem: ConvProblem, plan: TilePlan) -> int:
-    """The area that partial sums take outside of the chip: those of one run of groups."""
-    if trips(problem, plan, "N") == 1:
-        return 0
-    filters = problem.filters // problem.groups * plan.tile_groups
+    """The area that partial sums take outside of the chip: those of one group, since several
+    groups come with all their channels."""
+    return 0 if trips(problem, plan, "N") == 1 else partial_area_bytes(problem)
+
+
+def partial_area_bytes(problem: ConvProblem) -> int:
+    filters = problem.filters // problem.groups
     return filters * problem.rows * problem.columns * problem.accumulator_bytes
 
 
-@dataclass
-class _Turns:
-    """Which place of each kind of tile was filled last; -1: none yet."""
-
-    places: tuple[Place, ...]
-    in_: int = -1
-    weight: int = -1
-    out: int = -1
-    residual: int = -1
-
-    def next(self, kind: str) -> None:
-        setattr(self, kind, (getattr(self, kind) + 1) % len(self.places))
-
-
-@dataclass
-class ConvSteps:
-    """Walks the steps of one layer; remembers which tile lies where."""
+@dataclass(frozen=True)
+class ConvCommands:
+    """One layer's actions as commands."""
 
     layer: FixedConv
     problem: ConvProblem
-    plan: TilePlan
-    machine: TileMachine
     operands: Operands
-    _turns: _Turns = field(init=False)
-    _biases: tuple[int, int] = field(init=False, default=(0, 0))
-    """(begin, count) of the filters whose biases are on chip."""
 
-    def __post_init__(self) -> None:
-        self._turns = _Turns(tile_places(self.problem, self.plan, self.machine))
+    def commands(self, actions: Iterable[Action]) -> Iterator[Command]:
+        for action in actions:
+            yield _MAKERS[type(action)](self, action)
 
-    def commands(self) -> Iterator[StepCommands]:
-        for step in steps(self.problem, self.plan):
-            yield self._step(step)
+    def load(self, action: Load) -> Transfer:
+        held = action.held
+        partial = held.tile.kind == "OUTPUT"
+        stream = Stream.PARTIAL if partial else STREAMS[held.tile.kind]
+        return self._transfer(True, held, stream, partial)
 
-    def _step(self, step: Step) -> StepCommands:
-        turns = self._turns
-        filters, channels = self._all_filters(step), self._all_channels(step)
-        rows = in_extent(self.problem, *step.rows, "R")
-        columns = in_extent(self.problem, *step.columns, "C")
-        in_tile = (channels[1], rows[1], columns[1])
-        out = (filters[1], step.rows[1], step.columns[1])
-        loads: list[Transfer] = []
-        if step.loads_in and in_tile[1] * in_tile[2] > 0:
-            turns.next("in_")
-            runs = self._map(self.operands.inputs[0], in_map(self.problem)).box(
-                channels, rows[:2], columns[:2]
-            )
-            at = turns.places[turns.in_].in_offset
-            loads.append(Transfer(True, TileMemory.INPUT, at, runs, Stream.IN))
-        if step.loads_weights:
-            turns.next("weight")
-            at = turns.places[turns.weight].weight_offset
-            runs = self._weight_runs(filters, step.channels)
-            loads.append(Transfer(True, TileMemory.WEIGHT, at, runs, Stream.WEIGHT))
-        if step.enters_out:
-            turns.next("out")
-            if not step.first:
-                loads.append(self._partial(step, out, to_chip=True))
-        if step.last and self.problem.has_residual:
-            turns.next("residual")
-            runs = self._out_box(self.operands.inputs[1], filters, step)
-            at = turns.places[turns.residual].residual_offset
-            loads.append(Transfer(True, TileMemory.INPUT, at, runs, Stream.RESIDUAL))
+    def store(self, action: Store) -> Transfer:
+        stream = Stream.PARTIAL if action.partial else Stream.OUT
+        return self._transfer(False, action.held, stream, action.partial)
 
-        work: list[Command] = []
-        if in_tile[1] * in_tile[2] > 0:
-            work.append(self._multiply(step, in_tile, out, (rows[2], columns[2])))
-        elif step.first:
-            work.append(self._clear(out))
-        stores: list[Transfer] = []
-        if step.last:
-            if self._biases_missing(filters):
-                if biases_stay(self.problem, self.machine):
-                    self._biases = (0, self.problem.filters)
-                    loads.append(self._load_biases())
-                else:  # there is one place for them: the step before may not have finished
-                    self._biases = filters
-                    work.insert(0, self._load_biases())
-            work.append(self._finish(filters, out))
-            runs = self._out_box(self.operands.output, filters, step)
-            at = turns.places[turns.out].out_offset
-            stores.append(Transfer(False, TileMemory.OUTPUT, at, runs, Stream.OUT))
-        elif step.leaves_out:
-            stores.append(self._partial(step, out, to_chip=False))
-        return StepCommands(tuple(loads), tuple(work), tuple(stores))
+    def _transfer(self, to_chip: bool, held: Held, stream: Stream, partial: bool) -> Transfer:
+        runs = self._runs(held.tile, partial)
+        return Transfer(to_chip, MEMORIES[held.tile.kind], held.offset, runs, stream)
 
-    def _all_filters(self, step: Step) -> tuple[int, int]:
-        """(begin, count) over all groups of the step."""
-        each = self.problem.filters // self.problem.groups
-        return step.groups[0] * each + step.filters[0], step.groups[1] * step.filters[1]
+    def _runs(self, tile: Tile, partial: bool) -> Runs:
+        problem, operands = self.problem, self.operands
+        if tile.kind == "INPUT":
+            shape = (problem.channels, problem.in_rows, problem.in_columns)
+            return self._map(operands.inputs[0], shape, tile)
+        if tile.kind == "WEIGHT":
+            return self._weight_runs(tile.first, tile.rows)
+        if tile.kind == "BIAS":
+            address = operands.bias + tile.first[0] * BIAS_BYTES
+            return Runs(TileMemory.CONSTANTS, address, tile.count * BIAS_BYTES)
+        if partial:
+            return self._partial_runs(tile)
+        address = operands.inputs[1] if tile.kind == "RESIDUAL" else operands.output
+        return self._map(address, (problem.filters, problem.rows, problem.columns), tile)
 
-    def _all_channels(self, step: Step) -> tuple[int, int]:
-        each = self.problem.channels // self.problem.groups
-        return step.groups[0] * each + step.channels[0], step.groups[1] * step.channels[1]
+    def _map(self, address: int, shape: tuple[int, int, int], tile: Tile) -> Runs:
+        placed = Placed(TileMemory.ACTIVATIONS, address, shape, self.problem.element_bytes)
+        return placed.box(tile.first, tile.rows, tile.columns)
 
-    def _map(self, address: int, shape: tuple[int, int, int]) -> Placed:
-        return Placed(TileMemory.ACTIVATIONS, address, shape, self.problem.element_bytes)
-
-    def _out_box(self, address: int, filters: tuple[int, int], step: Step) -> Runs:
-        return self._map(address, out_map(self.problem)).box(filters, step.rows, step.columns)
-
-    def _weight_runs(self, filters: tuple[int, int], channels: tuple[int, int]) -> Runs:
+    def _weight_runs(self, filters: Range, channels: Range) -> Runs:
         depth = self.problem.channels // self.problem.groups
-        taps = self.problem.kernel[0] * self.problem.kernel[1]
+        taps = self._taps
         matrix = Placed(
             TileMemory.CONSTANTS, self.operands.weight, (self.problem.filters, 1, depth * taps),
             self.problem.element_bytes,
         )  # fmt: skip
         return matrix.box(filters, (0, 1), (channels[0] * taps, channels[1] * taps))
 
-    def _partial(self, step: Step, out: tuple[int, int, int], to_chip: bool) -> Transfer:
-        """Partial sums of this OUT tile; the area holds those of one run of groups."""
+    def _partial_runs(self, tile: Tile) -> Runs:
         problem = self.problem
-        filters = problem.filters // problem.groups * self.plan.tile_groups
+        filters = problem.filters // problem.groups
         area = Placed(
             TileMemory.ACTIVATIONS, self.operands.partial,
             (filters, problem.rows, problem.columns), problem.accumulator_bytes,
         )  # fmt: skip
-        runs = area.box((step.filters[0], out[0]), step.rows, step.columns)
-        at = self._turns.places[self._turns.out].out_offset
-        return Transfer(to_chip, TileMemory.OUTPUT, at, runs, Stream.PARTIAL)
+        begin, count = tile.first
+        return area.box((begin % filters, count), tile.rows, tile.columns)
 
-    def _sums(self, out: tuple[int, int, int]) -> ChipRange:
-        at = self._turns.places[self._turns.out].out_offset
-        size = out[0] * out[1] * out[2] * self.problem.accumulator_bytes
-        return ChipRange(TileMemory.OUTPUT, at, size)
+    @property
+    def _taps(self) -> int:
+        return self.problem.kernel[0] * self.problem.kernel[1]
 
-    def _multiply(
-        self,
-        step: Step,
-        in_tile: tuple[int, int, int],
-        out: tuple[int, int, int],
-        padding: tuple[int, int],
-    ) -> Work:
-        problem, turns = self.problem, self._turns
-        size = problem.element_bytes
-        taps = problem.kernel[0] * problem.kernel[1]
-        in_at = turns.places[turns.in_].in_offset
-        weight_at = turns.places[turns.weight].weight_offset
+    def _sums(self, out: Held) -> ChipRange:
+        size = out.tile.count * self.problem.accumulator_bytes
+        return ChipRange(TileMemory.OUTPUT, out.offset, size)
+
+    def _read(self, held: Held, items: int = 1) -> ChipRange:
+        size = held.tile.count * items * self.problem.element_bytes
+        return ChipRange(MEMORIES[held.tile.kind], held.offset, size)
+
+    def multiply(self, action: Multiply) -> Work:
+        problem, in_tile = self.problem, action.in_.tile
+        depth = action.weight.tile.rows[1]
         registers = {
-            TileRegister.IN_OFFSET: in_at,
-            TileRegister.W_OFFSET: weight_at,
-            **out_registers(self._sums(out).begin, *out),
-            TileRegister.IN_CHANNELS: step.channels[1],
-            TileRegister.IN_ROWS: in_tile[1],
-            TileRegister.IN_COLUMNS: in_tile[2],
+            TileRegister.IN_OFFSET: action.in_.offset,
+            TileRegister.W_OFFSET: action.weight.offset,
+            **out_registers(action.out.offset, *action.out.tile.shape),
+            TileRegister.IN_CHANNELS: depth,
+            TileRegister.IN_ROWS: in_tile.rows[1],
+            TileRegister.IN_COLUMNS: in_tile.columns[1],
             TileRegister.KERNEL_ROWS: problem.kernel[0],
             TileRegister.KERNEL_COLUMNS: problem.kernel[1],
             TileRegister.STRIDE_ROWS: problem.stride[0],
             TileRegister.STRIDE_COLUMNS: problem.stride[1],
             TileRegister.DILATION_ROWS: problem.dilation[0],
             TileRegister.DILATION_COLUMNS: problem.dilation[1],
-            TileRegister.PAD_TOP: padding[0],
-            TileRegister.PAD_LEFT: padding[1],
-            TileRegister.GROUPS: step.groups[1],
+            TileRegister.PAD_TOP: action.padding[0],
+            TileRegister.PAD_LEFT: action.padding[1],
+            TileRegister.GROUPS: in_tile.first[1] // depth,
         }
-        reads = (
-            ChipRange(TileMemory.INPUT, in_at, in_tile[0] * in_tile[1] * in_tile[2] * size),
-            ChipRange(TileMemory.WEIGHT, weight_at, out[0] * step.channels[1] * taps * size),
-        )
-        sub = Accumulate.ZERO if step.first else Accumulate.KEEP
-        return Work("tconv", sub, registers, reads, self._sums(out))
+        reads = (self._read(action.in_), self._read(action.weight, self._taps))
+        sub = Accumulate.ZERO if action.starts else Accumulate.KEEP
+        return Work("tconv", sub, registers, reads, self._sums(action.out))
 
-    def _clear(self, out: tuple[int, int, int]) -> Work:
-        """Sums of a tile whose windows all lie in the padding: zeros, as elements."""
+    def clear(self, action: Clear) -> Work:
+        """Zeros, as elements: an accumulator is as long as a whole number of them."""
         words = self.problem.accumulator_bytes // self.problem.element_bytes
+        filters, rows, columns = action.out.tile.shape
         registers = {
-            **out_registers(self._sums(out).begin, out[0] * words, out[1], out[2]),
+            **out_registers(action.out.offset, filters * words, rows, columns),
             TileRegister.FILL: 0,
         }
-        operations = words * out[0] * out[1] * out[2]
-        return Work("tfill", None, registers, (), self._sums(out), operations)
+        operations = words * action.out.tile.count
+        return Work("tfill", None, registers, (), self._sums(action.out), operations)
 
-    def _biases_missing(self, filters: tuple[int, int]) -> bool:
-        begin, count = self._biases
-        return not begin <= filters[0] <= filters[0] + filters[1] <= begin + count
-
-    def _load_biases(self) -> Transfer:
-        begin, count = self._biases
-        address = self.operands.bias + begin * BIAS_BYTES
-        runs = Runs(TileMemory.CONSTANTS, address, count * BIAS_BYTES)
-        return Transfer(True, TileMemory.BIAS, 0, runs, Stream.BIAS)
-
-    def _finish(self, filters: tuple[int, int], out: tuple[int, int, int]) -> Work:
-        layer, turns = self.layer, self._turns
-        sums = self._sums(out)
-        offset = (filters[0] - self._biases[0]) * BIAS_BYTES
+    def finish(self, action: Finish) -> Work:
+        out = action.out
+        offset = action.bias.offset
+        offset += (out.tile.first[0] - action.bias.tile.first[0]) * BIAS_BYTES
         registers = {
-            **out_registers(sums.begin, *out),
+            **out_registers(out.offset, *out.tile.shape),
             TileRegister.BIAS_OFFSET: offset,
-            **requantize_registers(layer),
+            **requantize_registers(self.layer),
         }
-        reads = [ChipRange(TileMemory.BIAS, offset, filters[1] * BIAS_BYTES)]
-        sub = Finish.BIAS
-        operations = out[0] * out[1] * out[2]
-        if self.problem.has_residual:
-            sub = Finish.BIAS_RESIDUAL
-            at = turns.places[turns.residual].residual_offset
+        reads = [ChipRange(TileMemory.BIAS, offset, out.tile.first[1] * BIAS_BYTES)]
+        sub = FinishKind.BIAS
+        if action.residual is not None:
+            sub = FinishKind.BIAS_RESIDUAL
             registers |= {
-                TileRegister.IN_OFFSET: at,
-                TileRegister.SHIFT_A: layer.accumulator_shift,
-                TileRegister.SHIFT_B: layer.residual_shift,
+                TileRegister.IN_OFFSET: action.residual.offset,
+                TileRegister.SHIFT_A: self.layer.accumulator_shift,
+                TileRegister.SHIFT_B: self.layer.residual_shift,
             }
-            size = operations * self.problem.element_bytes
-            reads.append(ChipRange(TileMemory.INPUT, at, size))
-        return Work("tfinish", sub, registers, tuple(reads), sums, operations)
+            reads.append(self._read(action.residual))
+        operations = out.tile.count
+        return Work("tfinish", sub, registers, tuple(reads), self._sums(out), operations)
 
 
-def in_map(problem: ConvProblem) -> tuple[int, int, int]:
-    return problem.channels, problem.in_rows, problem.in_columns
-
-
-def out_map(problem: ConvProblem) -> tuple[int, int, int]:
-    return problem.filters, problem.rows, problem.columns
+_MAKERS: dict[type, Callable[[ConvCommands, Any], Command]] = {
+    Load: ConvCommands.load,
+    Multiply: ConvCommands.multiply,
+    Clear: ConvCommands.clear,
+    Finish: ConvCommands.finish,
+    Store: ConvCommands.store,
+}

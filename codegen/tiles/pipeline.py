@@ -8,32 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from tvm_npu.codegen.plan.tiles.cost import transfer_cost
 from tvm_npu.codegen.plan.tiles.traffic import Moved
 from tvm_npu.codegen.tiles.commands import Command, Transfer, Work
 from tvm_npu.sim.machine import TileMachine
 
+Item = TypeVar("Item")
+
 
 @dataclass(frozen=True)
-class StepCommands:
+class TileStep(Generic[Item]):
     """What one step does: tiles that come (none of them where tiles lie that the step before works
     on, if there are two buffers), work, tiles that go."""
 
-    loads: tuple[Transfer, ...]
-    work: tuple[Command, ...]
-    stores: tuple[Transfer, ...]
+    loads: tuple[Item, ...]
+    work: tuple[Item, ...]
+    stores: tuple[Item, ...]
 
 
-def ordered(steps: Iterable[StepCommands], buffers: int) -> Iterator[Command]:
-    """All commands in program order."""
+StepCommands = TileStep[Command]
+
+
+def ordered(steps: Iterable[TileStep[Item]], buffers: int) -> Iterator[Item]:
+    """Everything in program order."""
     if buffers == 1:
         for step in steps:
             yield from step.loads
             yield from step.work
             yield from step.stores
         return
-    waiting: StepCommands | None = None
+    waiting: TileStep[Item] | None = None
     for step in steps:
         yield from step.loads
         if waiting is not None:
@@ -48,12 +54,12 @@ def ordered(steps: Iterable[StepCommands], buffers: int) -> Iterator[Command]:
 def estimated_cycles(steps: Iterable[StepCommands], buffers: int, machine: TileMachine) -> float:
     """Time of steps without convolutions: with one buffer the sum of all, with two transfers run
     beside the work of another step."""
-    total = work = 0.0
-    left_over = 0.0
+    total = work = left_over = 0.0
     for step in steps:
-        arrive = sum(_transfer_cycles(one, machine) for one in step.loads)
-        own = sum(_cycles(one, machine) for one in step.work)
-        leave = sum(_transfer_cycles(one, machine) for one in step.stores)
+        arrive, own, leave = (
+            sum(_cycles(command, machine) for command in part)
+            for part in (step.loads, step.work, step.stores)
+        )
         if buffers == 1:
             total += arrive + own + leave
             continue
@@ -64,12 +70,9 @@ def estimated_cycles(steps: Iterable[StepCommands], buffers: int, machine: TileM
 
 def _cycles(command: Command, machine: TileMachine) -> float:
     if isinstance(command, Transfer):
-        return _transfer_cycles(command, machine)
+        runs = command.runs
+        return transfer_cost(machine).cycles(Moved(1, runs.count, runs.size_bytes))
     return _work_cycles(command, machine)
-
-
-def _transfer_cycles(one: Transfer, machine: TileMachine) -> float:
-    return transfer_cost(machine).cycles(Moved(1, one.runs.count, one.runs.size_bytes))
 
 
 def _work_cycles(work: Work, machine: TileMachine) -> float:

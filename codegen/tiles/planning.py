@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -23,7 +23,8 @@ from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.plan.tiles.plan import TilePlan
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan
-from tvm_npu.codegen.tiles.convolution import convolution, partial_bytes
+from tvm_npu.codegen.tiles.commands import Command
+from tvm_npu.codegen.tiles.convolution import ConvCommands, partial_bytes, plan_actions
 from tvm_npu.codegen.tiles.flat import FlatShape, FlatTiles, flat_steps, flat_tiles
 from tvm_npu.codegen.tiles.layer import LayerSteps, Operands, feature_map
 from tvm_npu.codegen.tiles.pads import (
@@ -47,13 +48,13 @@ Plan = TilePlan | WindowTiles | PadTiles | FlatTiles
 
 @dataclass(frozen=True)
 class PlannedLayer:
-    """A layer to execute, its plan, and its steps once its operands have places."""
+    """A layer to execute, its plan, and its commands once its operands have places."""
 
     layer: FixedLayer
     plan: Plan
     macs: int
     partial_bytes: int
-    steps: Callable[[Operands], LayerSteps]
+    commands: Callable[[Operands], Iterable[Command]]
     predicted_cycles: float | None
 
 
@@ -90,9 +91,13 @@ class LayerPlanner:
         if problem not in self._answers:
             self._answers[problem] = self._answer(layer.name, problem)
         plan = self._answers[problem]
+
+        def commands(operands: Operands) -> Iterable[Command]:
+            actions = plan_actions(problem, plan, self.machine)
+            return ConvCommands(layer, problem, operands).commands(actions)
+
         return PlannedLayer(
-            layer, plan, problem.macs, partial_bytes(problem, plan),
-            lambda operands: convolution(layer, problem, plan, self.machine, operands),
+            layer, plan, problem.macs, partial_bytes(problem, plan), commands,
             None if plan.prediction is None else float(plan.prediction.cycles),
         )  # fmt: skip
 
@@ -156,7 +161,8 @@ class LayerPlanner:
     ) -> PlannedLayer:
         """Times do not hang on where operands lie."""
         made = steps(Operands((0,) * len(layer.inputs), 0))
-        return PlannedLayer(layer, plan, 0, 0, steps, made.estimated_cycles(self.machine))
+        cycles = made.estimated_cycles(self.machine)
+        return PlannedLayer(layer, plan, 0, 0, lambda at: steps(at).commands(), cycles)
 
 
 class _NoPlan(Exception):
