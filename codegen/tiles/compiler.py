@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from tvm_npu.codegen.constants import Constants
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph
+from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer
+from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.layers import kind_of
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.program import (
@@ -25,7 +26,7 @@ from tvm_npu.codegen.tables import check_capacity, choices, plain, tensor_slots
 from tvm_npu.codegen.tiles.commands import Command, listing
 from tvm_npu.codegen.tiles.emitter import emitter_for
 from tvm_npu.codegen.tiles.layer import Operands
-from tvm_npu.codegen.tiles.planning import LayerPlanner, PlannedLayer
+from tvm_npu.codegen.tiles.planning import LayerPlanner, PlannedLayer, precision_of
 from tvm_npu.sim.machine import AnyMachine, TileMachine
 
 STORED_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
@@ -86,14 +87,24 @@ def generate(
         raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not tiles")
     chosen = planner(planner_name, limits) if isinstance(planner_name, str) else planner_name
     layer_planner = LayerPlanner(fixed, machine, chosen)
-    stored_bytes = layer_planner.stored_bytes
+    return with_layers(fixed, machine, layer_planner.plan, chosen.name)
+
+
+def with_layers(
+    fixed: FixedGraph,
+    machine: TileMachine,
+    plan: Callable[[FixedLayer, dict[str, Shape]], PlannedLayer],
+    planner_name: str,
+) -> Generated:
+    """Storage, the layers as ``plan`` plans them, and their places."""
+    stored_bytes = machine.element_bytes(precision_of(fixed))
     storage = plan_storage(fixed, stored_bytes)
-    planned = tuple(layer_planner.plan(layer, storage.shapes) for layer in storage.layers)
+    planned = tuple(plan(layer, storage.shapes) for layer in storage.layers)
     partial = max((one.partial_bytes for one in planned), default=0)
     constants = Constants()
     operands = tuple(_operands(one, storage, constants, stored_bytes) for one in planned)
     activation_bytes = storage.size_bytes + -(-partial // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-    return Generated(storage, planned, operands, constants, activation_bytes, chosen.name)
+    return Generated(storage, planned, operands, constants, activation_bytes, planner_name)
 
 
 def _operands(
@@ -129,7 +140,8 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
     emitter.finish()
     code = emitter.code.words()
     constants.data.extend(bytes(-len(constants.data) % ALIGNMENT_BYTES))
-    inputs, outputs, rest = tensor_slots(fixed, generated.storage, _stored_bytes(fixed, machine))
+    stored_bytes = machine.element_bytes(precision_of(fixed))
+    inputs, outputs, rest = tensor_slots(fixed, generated.storage, stored_bytes)
     program = Program(
         name=fixed.name,
         machine=machine.model_dump(),
@@ -153,7 +165,3 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
     )
     check_capacity(program, machine)
     return program
-
-
-def _stored_bytes(fixed: FixedGraph, machine: TileMachine) -> int:
-    return machine.element_bytes("int8" if fixed.element_bytes == 1 else "int16")

@@ -136,6 +136,7 @@ def copy_steps(
         return
     for step in steps:
         (load,), (store,) = step.loads, step.stores
+        assert isinstance(load, Transfer) and isinstance(store, Transfer)
         moved = Transfer(False, load.memory, load.chip_offset, store.runs, Stream.OUT)
         yield StepCommands((load,), (), (moved,))
 

@@ -25,11 +25,10 @@ from tvm_npu.codegen.plan.tiles.plan import TilePlan
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.tiles.commands import Command
 from tvm_npu.codegen.tiles.convolution import ConvCommands, partial_bytes, plan_actions
-from tvm_npu.codegen.tiles.flat import FlatShape, FlatTiles, flat_steps, flat_tiles
+from tvm_npu.codegen.tiles.flat import FlatShape, flat_steps, flat_tiles
 from tvm_npu.codegen.tiles.layer import LayerSteps, Operands, feature_map
 from tvm_npu.codegen.tiles.pads import (
     PadShape,
-    PadTiles,
     border_steps,
     copy_steps,
     pad_shape,
@@ -37,13 +36,13 @@ from tvm_npu.codegen.tiles.pads import (
 )
 from tvm_npu.codegen.tiles.pools import (
     WindowShape,
-    WindowTiles,
     pool_steps,
     window_tiles,
 )
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.machine import Precision, TileMachine
 
-Plan = TilePlan | WindowTiles | PadTiles | FlatTiles
+Plan = Any
+"""A dataclass: TilePlan, WindowTiles, PadTiles, FlatTiles, or what stands for a plan."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +57,25 @@ class PlannedLayer:
     predicted_cycles: float | None
 
 
+def precision_of(fixed: FixedGraph) -> Precision:
+    return "int8" if fixed.element_bytes == 1 else "int16"
+
+
+def stored_problem(layer: FixedConv, fixed: FixedGraph, machine: TileMachine) -> ConvProblem:
+    """What a planner is asked for a convolution: widths are those in the machine's memories."""
+    shapes, precision = fixed.shapes, precision_of(fixed)
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    problem = conv_problem(layer, in_shape, out_shape, machine.element_bytes(precision))
+    return replace(problem, accumulator_bytes=machine.accumulator_bytes(precision))
+
+
 class LayerPlanner:
     """Answers for the layers of a region; equal convolutions are planned once."""
 
     def __init__(self, fixed: FixedGraph, machine: TileMachine, chosen: Planner) -> None:
-        precision = "int8" if fixed.element_bytes == 1 else "int16"
-        self.machine, self.chosen = machine, chosen
+        self.fixed, self.machine, self.chosen = fixed, machine, chosen
         self.numbers = element_limits(fixed.element_bytes)
-        self.stored_bytes = machine.element_bytes(precision)  # type: ignore[arg-type]
-        self.accumulator_bytes = machine.accumulator_bytes(precision)  # type: ignore[arg-type]
+        self.stored_bytes = machine.element_bytes(precision_of(fixed))
         self._answers: dict[ConvProblem, TilePlan] = {}
 
     def plan(self, layer: FixedLayer, shapes: dict[str, Shape]) -> PlannedLayer:
@@ -81,13 +90,8 @@ class LayerPlanner:
             found = stop.infeasible
             raise PlanningError(f"layer {layer.name!r}: {found}", layer.name, found) from None
 
-    def conv_problem(self, layer: FixedConv, shapes: dict[str, Shape]) -> ConvProblem:
-        in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
-        problem = conv_problem(layer, in_shape, out_shape, self.stored_bytes)
-        return replace(problem, accumulator_bytes=self.accumulator_bytes)
-
     def _conv(self, layer: FixedConv, shapes: dict[str, Shape]) -> PlannedLayer:
-        problem = self.conv_problem(layer, shapes)
+        problem = stored_problem(layer, self.fixed, self.machine)
         if problem not in self._answers:
             self._answers[problem] = self._answer(layer.name, problem)
         plan = self._answers[problem]

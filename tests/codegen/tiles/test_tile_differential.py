@@ -30,7 +30,7 @@ from tvm_npu.codegen.program import Program
 from tvm_npu.codegen.quantize import quantize
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles import compile_fixed, generate
-from tvm_npu.codegen.tiles.planning import LayerPlanner
+from tvm_npu.codegen.tiles.planning import LayerPlanner, stored_problem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine
 
@@ -96,7 +96,7 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
         planned = planner.plan(layer, fixed.shapes)
     except PlanningError:
         reject()
-    problem = planner.conv_problem(layer, fixed.shapes)  # type: ignore[arg-type]
+    problem = stored_problem(layer, fixed, machine)  # type: ignore[arg-type]
     assert isinstance(planned.plan, TilePlan)
     note(str(planned.plan))
     run = check(fixed, random_tensors(fixed, seed), machine, seed)
