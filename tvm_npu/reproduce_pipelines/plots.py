@@ -99,10 +99,10 @@ def _heuristics(axes: Any, rows: Sequence[Row]) -> None:
     axes.set_xticks(
         range(len(platforms)), [one.removeprefix("shisha-").upper() for one in platforms]
     )
-    axes.set_ylim(0.5, 1.02)
+    axes.set_ylim(0.4, 1.02)
     axes.axhline(1.0, color="black", linewidth=0.5)
     axes.set_ylabel("throughput / optimum")
-    axes.legend(ncols=3, loc="lower right")
+    axes.legend(ncols=6, loc="lower center", fontsize=6, framealpha=1)
     axes.set_title(title)
 
 
@@ -112,11 +112,9 @@ def _seeds(axes: Any, found: Sequence[Seeds], model: str) -> None:
     if not found:
         _empty(axes, title)
         return
+    first = found[0]  # H1 and H3 differ in their seeds only: from random ones they are the same
+    axes.scatter(first.times_s, first.throughputs, color="0.5", s=10, label="random seeds")
     for one, color in zip(found, ("tab:blue", "tab:cyan"), strict=False):
-        axes.scatter(
-            one.times_s, one.throughputs, color=color, s=8, alpha=0.5,
-            label=f"{one.search}, random seeds",
-        )  # fmt: skip
         axes.scatter(
             one.own_time_s, one.own_throughput, color=color, marker="*", s=160, edgecolor="black",
             label=f"{one.search}, its own seed",
@@ -166,7 +164,8 @@ def _bands(axes: Any, found: Quality | None) -> None:
         bottoms = [low + height for low, height in zip(bottoms, heights, strict=True)]
     axes.set_xticks(range(len(groups)), [name.replace(", ", "\n") for name in groups])
     axes.set_ylabel("% of configurations")
-    axes.legend(loc="lower center", fontsize=6)
+    axes.set_ylim(0, 118)
+    axes.legend(loc="upper center", fontsize=6, ncols=3)
     axes.set_title(title)
 
 
@@ -177,14 +176,11 @@ def _trust(axes: Any, found: Sequence[Trust]) -> None:
         _empty(axes, title)
         return
     for condition in dict.fromkeys(one.condition for one in found):
-        shares = sorted(
-            share for one in found if one.condition == condition for share in one.shares
-        )
-        ys = [100 * (index + 1) / len(shares) for index in range(len(shares))]
-        axes.step([*shares, 1.0], [*ys, 100.0], where="post", label=condition)
+        shares = [share for one in found if one.condition == condition for share in one.shares]
+        axes.ecdf(shares, label=condition, linewidth=1.2)
     axes.axvline(0.99, color="black", linewidth=0.5, linestyle=":")
     axes.set_xlabel("throughput / optimum")
-    axes.set_ylabel("% of runs up to that")
+    axes.set_ylabel("share of runs up to that")
     axes.legend(loc="upper left", fontsize=6)
     axes.grid(alpha=0.3)
     axes.set_title(title)

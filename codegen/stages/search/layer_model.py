@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -40,8 +40,8 @@ ROUNDS = 3
 
 
 @dataclass(frozen=True)
-class _Stages:
-    """Measured stages: ``layers`` [stages, layers] of 0 and 1, ``places`` [stages], and what they
+class MeasuredStages:
+    """What trials say: ``layers`` [stages, layers] of 0 and 1, ``places`` [stages], and what they
     took without transfers, ``seconds`` [stages]."""
 
     layers: np.ndarray
@@ -58,23 +58,38 @@ class _Prior:
     between_layers: np.ndarray
     between_places: np.ndarray
 
-    def sums(self, layer_s: np.ndarray, stages: _Stages) -> np.ndarray:
+    def sums(self, layer_s: np.ndarray, stages: MeasuredStages) -> np.ndarray:
         """Seconds of ``stages`` under a table of layer times."""
         return np.einsum("nl,ln->n", stages.layers, layer_s[:, stages.places])
 
     def posterior(
-        self, layer_s: np.ndarray, stages: _Stages, factor: Any, seconds: np.ndarray
+        self, layer_s: np.ndarray, stages: MeasuredStages, factor: Any, seconds: np.ndarray
     ) -> np.ndarray:
         """``layer_s``, which has this covariance, corrected by ``seconds`` measured."""
         off = cho_solve(factor, seconds - self.sums(layer_s, stages))
         by_layer = self.between_layers @ (stages.layers.T * off)  # [layers, stages]
         return layer_s + by_layer @ self.between_places[stages.places]
 
-    def inner(self, stages: _Stages, noise: float) -> np.ndarray:
+    def inner(self, stages: MeasuredStages, noise: float) -> np.ndarray:
         """Covariance of the measured stages."""
         own = stages.layers @ self.between_layers @ stages.layers.T
         places = self.between_places[np.ix_(stages.places, stages.places)]
         return own * places + np.diag((noise * stages.seconds) ** 2)
+
+
+class LayerFit(Protocol):
+    """What a layer model makes of trials."""
+
+    @property
+    def mean_s(self) -> np.ndarray:
+        """The likeliest layer times [layers, places]."""
+
+    @property
+    def noise(self) -> float:
+        """Relative deviation of one measured stage time, as far as the model knows."""
+
+    def sample(self, random: np.random.Generator) -> np.ndarray:
+        """Other layer times [layers, places] that agree with what was measured."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ class Fit:
     noise: float
     deviation: float
     _prior: _Prior
-    _stages: _Stages
+    _stages: MeasuredStages
     _factor: Any
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
@@ -135,10 +150,10 @@ class LayerTimeModel:
         """Before any trial: shares of an unknown total, places by their hints."""
         return np.outer(self._prior, self._hint)
 
-    def fit(self, trials: Sequence[Trial]) -> Fit:
+    def fit(self, trials: Sequence[Trial]) -> LayerFit:
         """The likeliest deviation and noise, and the layer times under them; at least one trial."""
-        stages = self._stages(trials)
-        scale = self._first_scale(stages)
+        stages = self.measured(trials)
+        scale = self.first_scale(stages)
         for _ in range(ROUNDS):
             fits = [
                 self._fit(stages, scale, deviation, noise)
@@ -150,7 +165,7 @@ class LayerTimeModel:
         return fit
 
     def _fit(
-        self, stages: _Stages, scale: np.ndarray, deviation: float, noise: float
+        self, stages: MeasuredStages, scale: np.ndarray, deviation: float, noise: float
     ) -> tuple[float, Fit]:
         """The logarithm of the likelihood, and the fit."""
         prior = _Prior(
@@ -165,7 +180,7 @@ class LayerTimeModel:
         mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
         return float(score), Fit(mean_s, noise, deviation, prior, stages, factor)
 
-    def _stages(self, trials: Sequence[Trial]) -> _Stages:
+    def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
         """Transfers are taken off by the platform's links, at most nine tenths of what was
         measured."""
         layers, places, seconds = [], [], []
@@ -178,9 +193,9 @@ class LayerTimeModel:
                 places.append(trial.configuration.places[stage])
                 measured = trial.times.seconds[stage]
                 seconds.append(max(measured - transfers[stage], 0.1 * measured))
-        return _Stages(np.array(layers), np.array(places), np.array(seconds))
+        return MeasuredStages(np.array(layers), np.array(places), np.array(seconds))
 
-    def _first_scale(self, stages: _Stages) -> np.ndarray:
+    def first_scale(self, stages: MeasuredStages) -> np.ndarray:
         """Each place's time for all layers: from its own stages, others' by the hints."""
         share = stages.layers @ self._prior
         scale = np.zeros(len(self._hint))
