@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.stages.chains_made_up import chain
+from tvm_npu.codegen.errors import SearchError
 from tvm_npu.codegen.stages import Configuration, LayerChain, load_platform
 from tvm_npu.codegen.stages.platform import Platform, platform_from_dict
 from tvm_npu.codegen.stages.search import exact_configuration, run_search
@@ -96,3 +97,22 @@ def test_places_that_were_not_tried_follow_the_hints() -> None:
     assert fit.mean_s[:, 0].sum() == pytest.approx(table.layer_s[:, 0].sum(), rel=0.02)
     hint = platform.places[0].speed / platform.places[1].speed
     assert fit.mean_s[:, 1].sum() == pytest.approx(hint * fit.mean_s[:, 0].sum(), rel=0.2)
+
+
+def test_trees_as_the_layer_model() -> None:
+    pytest.importorskip("xgboost", reason="the learn extra is not installed")
+    platform = load_platform("shisha-c2")
+    layers = made_up_chain(20, 2)
+    table = simulated_table(layers, platform)
+    options = {"layer_model": "xgboost", "budget": 8}
+    result = run_search("guided", layers, platform, SimulatedMeasure(table), **options)  # type: ignore[arg-type]
+    assert result.best.bottleneck_s <= 1.05 * exact_configuration(table, platform)[1]
+    again = run_search("guided", layers, platform, SimulatedMeasure(table), **options)  # type: ignore[arg-type]
+    assert again == result
+
+
+def test_layer_models_that_do_not_exist() -> None:
+    layers, platform = made_up_chain(5, 0), load_platform("shisha-c1")
+    measure = SimulatedMeasure(simulated_table(layers, platform))
+    with pytest.raises(SearchError, match="unknown layer model 'linear'; known: gaussian, xgboost"):
+        run_search("guided", layers, platform, measure, layer_model="linear")
