@@ -15,7 +15,9 @@ from tvm_npu.cli import (
     disasm_command,
     elf_command,
     machines_command,
+    pipeline_command,
     planners_command,
+    platform_command,
     profile_command,
     tune_command,
 )
@@ -34,6 +36,8 @@ COMMANDS: dict[str, ModuleType] = {
     "run-elf": elf_command,
     "machines": machines_command,
     "planners": planners_command,
+    "pipeline": pipeline_command,
+    "platform": platform_command,
 }
 EPILOG = """\
 exit codes: 0 done; 1 the job failed (a file, model, machine or data that does not work);
@@ -45,6 +49,8 @@ examples:
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
   tvm-npu machines nmp-4x8
+  tvm-npu platform detect --out here.toml
+  tvm-npu pipeline squeezenet.onnx --platform here.toml
 """
 
 

@@ -103,6 +103,11 @@ class OnlineTuner:
         return tuple(self._history)
 
     @property
+    def alive(self) -> bool:
+        """False once the tuner has ended, of its own (`stop` says why) or because it was told."""
+        return self._thread.is_alive()
+
+    @property
     def configuration(self) -> Configuration | None:
         """What new frames go through; None before the first trial."""
         return self._running

@@ -173,7 +173,7 @@ def _chain(graph: KernelGraph, layers: Sequence[tuple[int, ...]], model: str) ->
                 source=tuple(source for kernel in kernels for source in kernel.source),
             )
         )
-    return LayerChain(model, tuple(found))
+    return LayerChain(model, tuple(found), _bytes(graph, _crossing(graph, set())))
 
 
 def _layer_name(kernels: Sequence[Kernel], number: int) -> str:

@@ -1,0 +1,197 @@
+"""What ``tvm-npu pipeline`` tells: a table of stages, a few sentences, the same as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.codegen.stages.chain import LayerChain
+from tvm_npu.codegen.stages.configuration import Configuration
+from tvm_npu.codegen.stages.platform import Platform
+from tvm_npu.codegen.stages.search import SearchResult, Trial, space_size
+from tvm_npu.pipeline.stream import StreamReport
+
+
+def print_report(
+    chain: LayerChain, platform: Platform, search: str, report: StreamReport, terminal: Terminal
+) -> None:
+    """A measured stream."""
+    statistics = report.statistics
+    measured = (
+        ("busy\nms", tuple(f"{one.busy_s * 1e3:.2f}" for one in statistics.stages)),
+        ("input\nwait ms", tuple(f"{one.input_wait_s * 1e3:.2f}" for one in statistics.stages)),
+        ("output\nwait ms", tuple(f"{one.output_wait_s * 1e3:.2f}" for one in statistics.stages)),
+        ("busy\n%", tuple(f"{one.utilization:.0%}"[:-1] for one in statistics.stages)),
+        ("queue\nframes", tuple(f"{one.fill:.2f}" for one in statistics.stages)),
+    )
+    _print_stages(chain, platform, report.tuning.best, measured, terminal)
+    latency = statistics.latency_s
+    trials = report.tuning.trials
+    out = terminal.out
+    out.print(
+        f"{statistics.frames:,} frames, {statistics.throughput:.2f} a second; latency "
+        f"{latency[50] * 1e3:.1f} ms (99 %: {latency[99] * 1e3:.1f} ms)",
+        soft_wrap=True,
+    )
+    out.print(
+        f"{search}: {_trials(len(trials), chain, platform)}, {report.tuning.search_s:.1f} s, while "
+        f"{report.tuning_frames:,} frames flowed",
+        soft_wrap=True,
+    )
+    out.print(
+        f"all {statistics.frames + report.tuning_frames:,} results are in order and, to the bit, "
+        "those of the serial model",
+        soft_wrap=True,
+    )
+
+
+def print_simulated(
+    chain: LayerChain, platform: Platform, result: SearchResult, terminal: Terminal
+) -> None:
+    """A search on simulated places."""
+    times = result.best.times
+    simulated = (
+        ("simulated\nms", tuple(f"{seconds * 1e3:.3f}" for seconds in times.seconds)),
+        ("busy\n%", tuple(f"{s / times.bottleneck_s:.0%}"[:-1] for s in times.seconds)),
+    )
+    _print_stages(chain, platform, result.best.configuration, simulated, terminal)
+    out = terminal.out
+    out.print(f"{times.throughput:.4g} frames a second, simulated", soft_wrap=True)
+    ended = "" if result.finished else "; the budget ended it"
+    out.print(
+        f"{result.search}: {_trials(len(result.trials), chain, platform)}, the best is number "
+        f"{result.trials_to_best}{ended}",
+        soft_wrap=True,
+    )
+
+
+def _trials(count: int, chain: LayerChain, platform: Platform) -> str:
+    size = space_size(len(chain), platform)
+    trials = "1 trial" if count == 1 else f"{count:,} trials"
+    return f"{trials} of {size:,} configurations"
+
+
+def _print_stages(
+    chain: LayerChain,
+    platform: Platform,
+    best: Configuration,
+    times: Sequence[tuple[str, tuple[str, ...]]],
+    terminal: Terminal,
+) -> None:
+    rows = _stages(chain, platform, best)
+    total = sum(chain.weights) or 1.0
+    columns = [
+        Column("stage", tuple(str(n) for n in range(len(rows)))),
+        Column("place", tuple(row["place"] for row in rows), name=True),
+        Column("first layer", tuple(row["first_layer"] for row in rows), name=True),
+        Column("last layer", tuple(row["last_layer"] for row in rows), name=True),
+        Column("layers", tuple(str(row["layers"]) for row in rows)),
+        Column("weight\n%", tuple(f"{100 * row['weight'] / total:.1f}" for row in rows)),
+        Column("parameter\nKB", tuple(f"{row['parameter_bytes'] / 1e3:,.0f}" for row in rows)),
+        Column("output\nKB", tuple(f"{row['output_bytes'] / 1e3:,.0f}" for row in rows)),
+        *(Column(heading, cells) for heading, cells in times),
+    ]
+    terminal.out.print(make_table(columns, terminal.out.width))
+
+
+def _stages(chain: LayerChain, platform: Platform, best: Configuration) -> list[dict[str, Any]]:
+    rows = []
+    for (first, end), place in zip(best.ranges(), best.places, strict=True):
+        layers = chain.layers[first:end]
+        rows.append(
+            {
+                "place": platform.places[place].name,
+                "first_layer": layers[0].name,
+                "last_layer": layers[-1].name,
+                "layers": len(layers),
+                "weight": sum(layer.weight for layer in layers),
+                "macs": sum(layer.macs for layer in layers),
+                "parameter_bytes": sum(layer.parameter_bytes for layer in layers),
+                "output_bytes": layers[-1].activation_bytes,
+            }
+        )
+    return rows
+
+
+def report_json(
+    chain: LayerChain, platform: Platform, search: str, report: StreamReport
+) -> dict[str, Any]:
+    """Times in seconds, sizes in bytes."""
+    statistics = report.statistics
+    stages = [
+        {
+            **row,
+            "busy_s": one.busy_s,
+            "median_busy_s": one.median_busy_s,
+            "cpu_s": one.cpu_s,
+            "input_wait_s": one.input_wait_s,
+            "output_wait_s": one.output_wait_s,
+            "utilization": one.utilization,
+            "queue_frames": one.fill,
+        }
+        for row, one in zip(
+            _stages(chain, platform, report.tuning.best), statistics.stages, strict=True
+        )
+    ]
+    return {
+        **_common(chain, platform, search, report.tuning.trials),
+        "simulated": False,
+        "search_s": report.tuning.search_s,
+        "tuning_frames": report.tuning_frames,
+        "frames": statistics.frames,
+        "throughput": statistics.throughput,
+        "latency_s": {str(percentile): s for percentile, s in statistics.latency_s.items()},
+        "bit_mismatches": 0,
+        "stages": stages,
+        "chain": _layers(chain),
+    }
+
+
+def simulated_json(chain: LayerChain, platform: Platform, result: SearchResult) -> dict[str, Any]:
+    """As `report_json`, without what only real frames have."""
+    times = result.best.times.seconds
+    rows = _stages(chain, platform, result.best.configuration)
+    return {
+        **_common(chain, platform, result.search, result.trials),
+        "simulated": True,
+        "finished": result.finished,
+        "throughput": result.best.times.throughput,
+        "stages": [{**row, "busy_s": s} for row, s in zip(rows, times, strict=True)],
+        "chain": _layers(chain),
+    }
+
+
+def _common(
+    chain: LayerChain, platform: Platform, search: str, trials: Sequence[Trial]
+) -> dict[str, Any]:
+    return {
+        "model": chain.model,
+        "platform": platform.name,
+        "search": search,
+        "layers": len(chain),
+        "space": space_size(len(chain), platform),
+        "trials": [
+            {
+                "stages": list(trial.configuration.stages),
+                "places": [platform.places[p].name for p in trial.configuration.places],
+                "stage_s": list(trial.times.seconds),
+            }
+            for trial in trials
+        ],
+    }
+
+
+def _layers(chain: LayerChain) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": layer.name,
+            "weight": layer.weight,
+            "macs": layer.macs,
+            "parameter_bytes": layer.parameter_bytes,
+            "activation_bytes": layer.activation_bytes,
+            "source": list(layer.source),
+        }
+        for layer in chain.layers
+    ]

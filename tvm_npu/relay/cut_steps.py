@@ -1,0 +1,84 @@
+"""From an imported model to stages on places, for programs that hold no TVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tvm_npu.calibration import Sample
+from tvm_npu.codegen.stages.configuration import Configuration
+from tvm_npu.codegen.stages.platform import Platform
+from tvm_npu.options import NpuOptions
+from tvm_npu.pipeline.stream import Frame
+from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, common_target, place_targets
+from tvm_npu.relay.cut import CutModel, as_frame, cut_model
+from tvm_npu.relay.onnx_steps import ImportedModel
+from tvm_npu.runtime.pipeline import Deployment
+from tvm_npu.runtime.pipeline.stage import load_stage
+
+
+def cut_imported(
+    imported: ImportedModel,
+    platform: Platform,
+    name: str,
+    npu: NpuOptions | None = None,
+    calibration: Iterable[Sample] | None = None,
+) -> CutModel:
+    """The model as a chain for the places of ``platform``; with ``npu`` partitioned before.
+
+    A simulated platform's chain is that of TVM's plain CPU target. Raises CutError, and with
+    ``npu`` what `partition_for_npu` raises.
+    """
+    target = "llvm" if platform.simulated else common_target(place_targets(platform))
+    if npu is None:
+        return cut_model(imported.mod, imported.params, target=target, name=name)
+    partitioned = imported.partition(npu, calibration)
+    return cut_model(partitioned.mod, target=target, name=name)
+
+
+class PlacedStages:
+    """Deployments of one model on the places of one platform, by configuration."""
+
+    def __init__(self, model: CutModel, platform: Platform, folder: Path) -> None:
+        self.model = model
+        self.targets: tuple[CpuTarget, ...] = place_targets(platform)
+        self._compiler = StageCompiler(model, folder)
+        self.deployed = 0
+        """Configurations asked for so far."""
+        self.compiling = False
+        """Whether a thread is in `deploy`."""
+
+    def compile_kernels(self) -> None:
+        """Every layer for every kind of place, so that any configuration is a matter of linking."""
+        for target in dict.fromkeys(one.target for one in self.targets):
+            self._compiler.serial(CpuTarget(target))
+
+    def deploy(self, configuration: Configuration) -> Deployment:
+        """Raises ConfigurationError when it fits neither the model nor the places."""
+        self.deployed += 1
+        self.compiling = True
+        try:
+            stages = self._compiler.stages(configuration, self.targets)
+            return Deployment(stages, configuration.places)
+        finally:
+            self.compiling = False
+
+    def serial(self, place: int) -> Configuration:
+        """The whole model on one place."""
+        return Configuration((len(self.model),), (place,))
+
+    def references(self, samples: Sequence[Sample], place: int) -> list[Frame]:
+        """What the whole model, compiled for ``place``, makes of each sample, in this process."""
+        stage = self._compiler.serial(CpuTarget(self.targets[place].target))
+        loaded = load_stage(stage)
+        found: list[Frame] = []
+        for sample in samples:
+            outputs = {spec.name: np.empty(spec.shape, spec.dtype) for spec in stage.outputs}
+            inputs = as_frame(self.model.inputs, sample)
+            for spec in stage.carried:
+                outputs[spec.name] = inputs[spec.name]
+            loaded.run(inputs, outputs)
+            found.append(outputs)
+        return found
