@@ -63,7 +63,8 @@ class Pipeline:
     order, each once, also when the stages are exchanged (`switch`) and when one fails: then every
     result that passed the failed stage still comes out before its StageError is raised.
     ``timeout_s`` is the longest that a stage may work on one frame (StageHung); None for ever.
-    One thread may put, another may get, a third may exchange stages.
+    One thread may put, another may get, a third may exchange stages. ``observers`` are called with
+    the times of each result, in the thread that takes it; they must not raise.
     """
 
     def __init__(
@@ -206,9 +207,9 @@ class Pipeline:
         return Result(times.frame, outputs, times)
 
     def run(self, frames: Iterable[Frame]) -> Iterator[Result]:
-        """Results of all ``frames``, in order, while frames go in as room permits. A frame is
-        taken from ``frames`` only when the one before it is in. Raises what `put` and `get` do,
-        after the last result that there is."""
+        """Results of all ``frames``, in order, while frames go in as room permits; those of frames
+        that were on their way before come first. A frame is taken from ``frames`` only when the
+        one before it is in. Raises what `put` and `get` do, after the last result that there is."""
         source = iter(frames)
         frame = next(source, None)
         failed: StageError | None = None
@@ -323,7 +324,8 @@ class Pipeline:
         )
 
     def close(self) -> None:
-        """Ends all processes; frames that are on their way are dropped. May be called twice."""
+        """Ends all processes; frames that are on their way are dropped. May be called twice, and
+        only when no other thread is inside a method."""
         if self._closed:
             return
         self._closed = True

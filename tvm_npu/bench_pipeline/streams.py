@@ -45,6 +45,17 @@ class Effort:
     round_s: float = 1.2
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """A stream that was tuned: its results, the tunings before and after the throttle moved (at
+    least one each), and the number of the first frame that went in after that."""
+
+    results: list[Result]
+    before: tuple[Tuning, ...]
+    after: tuple[Tuning, ...]
+    moved: int
+
+
 @dataclass
 class Stream:
     """A network's pipeline on two cores under a throttle; ``slow`` is the index of the slow one."""
@@ -68,11 +79,11 @@ class Stream:
             references = References(network, pipeline)
             self._move_throttle(1)
             rates = self._every_cut(pipeline)
-            results, before, after, moved = self._tuned_stream(pipeline)
-            bits = all(references.equal(n, one.outputs) for n, one in enumerate(results))
-            retune = self._retune_row(pipeline, rates, results, before, after, moved, bits)
+            tuned = self._tuned_stream(pipeline)
+            bits = all(references.equal(n, one.outputs) for n, one in enumerate(tuned.results))
+            retune = self._retune_row(pipeline, rates, tuned, bits)
             self._move_throttle(1)
-            stream = self._stream_row(pipeline, rates, before, bits)
+            stream = self._stream_row(pipeline, rates, tuned.before, bits)
         return stream, retune
 
     def _move_throttle(self, slow: int) -> None:
@@ -95,9 +106,9 @@ class Stream:
             self.steps.done()
         return rates
 
-    def _tuned_stream(self, pipeline: Pipeline) -> tuple[list[Result], Tuning, Tuning, int]:
-        """One stream from cold: tuned, then the throttle moves, tuned again. Its results, both
-        tunings, and the number of the first frame after the move."""
+    def _tuned_stream(self, pipeline: Pipeline) -> Tuned:
+        """One stream from cold: tuned, then the throttle moves, tuned again. The throttle moves,
+        and the stream ends, when nothing has been tuned for a while."""
         network = self.network
         self.steps.begin(f"{network.name}: tuning while frames flow")
         half = len(network.chain) // 2
@@ -107,29 +118,33 @@ class Stream:
         tuner = OnlineTuner(
             pipeline, network.chain, _two_alike(self.cores), network.deployment, TunerOptions()
         )
-        moved: list[int] = []
+        moved: int | None = None
+        tunings_before = 0
 
         def source() -> Iterator[Frame]:
+            nonlocal moved, tunings_before
             for number in range(LIMIT_FRAMES):
                 tunings = tuner.history
-                if len(tunings) == 1 and not moved:
-                    if first + number >= max(tunings[0].tuned, tunings[0].finished) + STEADY_FRAMES:
-                        self._move_throttle(0)
-                        moved.append(first + number)
-                if len(tunings) == 2:
-                    if first + number >= max(tunings[1].tuned, tunings[1].finished) + STEADY_FRAMES:
-                        return
+                steady = bool(tunings) and (
+                    first + number >= max(tunings[-1].tuned, tunings[-1].finished) + STEADY_FRAMES
+                )
+                if steady and moved is None:
+                    self._move_throttle(0)
+                    moved, tunings_before = first + number, len(tunings)
+                elif steady and len(tunings) > tunings_before:
+                    return
                 yield network.frame(number)
 
         with tuner:
             results = list(pipeline.run(source()))
-        if len(tuner.history) < 2 or not moved:
+        before, after = tuner.history[:tunings_before], tuner.history[tunings_before:]
+        if moved is None or not after:
             raise BenchError(
-                f"{network.name}: {len(tuner.history)} of 2 tunings finished within "
-                f"{LIMIT_FRAMES} frames"
+                f"{network.name}: the throttle {'did not move' if moved is None else 'moved'}, "
+                f"then {len(after)} tunings were finished within {LIMIT_FRAMES} frames"
             )
         self.steps.done()
-        return results, tuner.history[0], tuner.history[1], moved[0]
+        return Tuned(results, before, after, moved)
 
     def _finals(
         self, pipeline: Pipeline, tuned: Configuration, rates: dict[Configuration, float]
@@ -148,10 +163,10 @@ class Stream:
         self,
         pipeline: Pipeline,
         rates: dict[Configuration, float],
-        tuning: Tuning,
+        tunings: tuple[Tuning, ...],
         bits: bool,
     ) -> StreamRow:
-        network = self.network
+        network, tuning = self.network, tunings[-1]
         self.steps.begin(f"{network.name}: finals")
         finals = self._finals(pipeline, tuning.best, rates)
         alone = Configuration((len(network.chain),), (1 - self.slow,))
@@ -187,8 +202,8 @@ class Stream:
             tuned=shown(tuning.best, self.cores),
             tuned_throughput=tuned,
             tuned_share=tuned / medians[str(best)],
-            trials=len(tuning.trials),
-            tuning_frames=tuning.tuned - tuning.noticed - 1,
+            trials=sum(len(one.trials) for one in tunings),
+            tuning_frames=tuning.tuned - tunings[0].noticed - 1,
             layer_parallel_throughput=medians[FREE],
             layer_parallel_bound_throughput=medians[PINNED],
             fast_core_throughput=medians["alone"],
@@ -200,15 +215,13 @@ class Stream:
         self,
         pipeline: Pipeline,
         rates: dict[Configuration, float],
-        results: list[Result],
-        before: Tuning,
-        after: Tuning,
-        moved: int,
+        tuned: Tuned,
         bits: bool,
     ) -> RetuneRow:
         """The cores are alike: cuts for the moved throttle are those of the pass with places
         exchanged."""
-        network = self.network
+        network, moved = self.network, tuned.moved
+        before, after = tuned.before[-1], tuned.after[-1]
         self.steps.begin(f"{network.name}: finals with the throttle moved")
         mirrored = {
             Configuration(one.stages, tuple(1 - place for place in one.places)): rate
@@ -220,15 +233,15 @@ class Stream:
             {str(one): call for one, call in finals.items()}, self.effort.rounds, self.steps.done
         )
         best = max(finals, key=lambda one: medians[str(one)])
-        times = [one.times for one in results]
+        times = [one.times for one in tuned.results]
         steady = [one for one in times if before.finished + WARM_UP <= one.frame < moved]
         return RetuneRow(
             "retune",
             network.name,
-            noticed_frames=after.noticed + 1 - moved,
+            noticed_frames=tuned.after[0].noticed + 1 - moved,
             retuned_frames=after.tuned - moved,
             finished_frames=after.finished + 1 - moved,
-            trials=len(after.trials),
+            trials=sum(len(one.trials) for one in tuned.after),
             before=shown(before.best, self.cores),
             after=shown(after.best, self.cores),
             before_throughput=throughput(steady),
@@ -237,7 +250,7 @@ class Stream:
             best=shown(best, self.cores),
             best_throughput=medians[str(best)],
             after_share=medians[str(after.best)] / medians[str(best)],
-            lost=len(results) - (times[-1].frame - times[0].frame + 1),
+            lost=times[-1].frame - times[0].frame + 1 - len(times),
             bits_equal=bits,
         )
 
