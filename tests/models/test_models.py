@@ -59,7 +59,7 @@ OUTPUTS = {
     "synth2": [(1, 32, 56, 56)],
     "synth3": [(1, 32, 56, 56)],
 }
-CLASSIFIERS = ("lenet", "squeezenet1.0", "mobilenet_v2", "resnet50", "inception_v3", "alexnet")
+CLASSIFIERS = ("lenet", "squeezenet1.0", "mobilenet_v2", "resnet50", "inception_v3")
 """Run at full size; the others at a quarter of their width and less (a matter of time)."""
 LIGHT_CONVOLUTIONS = {
     "bvlc_alexnet": 5,
