@@ -149,9 +149,9 @@ def sound(**changes: Any) -> TilePlan:
             "be at most 65536",
         ),
         (
-            sound(tile_n=50),
+            sound(tile_n=128),
             replace(NINTH, has_residual=True),
-            r"IN and residual tile \(one\) in the input memory, bytes is 284352",
+            r"IN and residual tile \(one\) in the input memory, bytes is 315392",
         ),
         (sound(), layer(512, 512, 28, groups=3), "filters is 512; it must be a positive multiple"),
     ],
