@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.sim.machine import Machine
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
 
 __all__ = [
     "DEFAULT_PLANNER",
     "NO_LIMITS",
     "Planner",
+    "RegisteredPlanner",
     "TileLimits",
     "plan_all",
     "planner",
@@ -27,7 +31,7 @@ DEFAULT_PLANNER = "exact"
 
 
 class Planner(Protocol):
-    """Anything that answers a `ConvProblem` for a machine. Deterministic."""
+    """Anything that answers a `ConvProblem` for an NMP. Deterministic."""
 
     @property
     def name(self) -> str: ...
@@ -35,43 +39,158 @@ class Planner(Protocol):
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
 
 
+@dataclass(frozen=True)
+class RegisteredPlanner:
+    """One planner for machines of every kind: ``make_nmp`` and ``make_tiles`` make what answers for
+    each; one of the two may be an adapter around the other (`as_nmp`, `tiles.from_nmp`)."""
+
+    name: str
+    make_nmp: Callable[[], Any]
+    make_tiles: Callable[[], Any]
+
+    @cached_property
+    def on_nmp(self) -> Any:
+        return self.make_nmp()
+
+    @cached_property
+    def on_tiles(self) -> Any:
+        return self.make_tiles()
+
+    @property
+    def plans_windows(self) -> bool:
+        """On an NMP, plans of `ConvProblem.window`."""
+        return bool(getattr(self.on_nmp, "plans_windows", False))
+
+    @overload
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+
+    @overload
+    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
+
+    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
+        chosen = self.on_tiles if isinstance(machine, TileMachine) else self.on_nmp
+        answer: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)
+        return answer
+
+
+_Factory = Callable[[str, TileLimits], RegisteredPlanner]
+
+
+def _for_nmp(
+    name: str,
+    limits: TileLimits,
+    make: Callable[[], Any],
+    tiles: Callable[[], Any] | None = None,
+) -> RegisteredPlanner:
+    """A planner of NMPs, on tile machines by an adapter unless ``tiles`` says otherwise."""
+
+    def adapted() -> Any:
+        from tvm_npu.codegen.plan.tiles.from_nmp import OnTiles
+
+        return OnTiles(make(), limits)
+
+    return RegisteredPlanner(name, make, tiles or adapted)
+
+
 def _tso(
-    name: str, by_volume: bool = False, split: Split | None = None, schedule: Schedule | None = None
-) -> Callable[[TileLimits], Planner]:
-    def make(limits: TileLimits) -> Planner:
-        from tvm_npu.codegen.plan.tso import SCHEDULES, SPLITS, TsoPlanner
+    by_volume: bool = False, split: Split | None = None, schedule: Schedule | None = None
+) -> _Factory:
+    def register(name: str, limits: TileLimits) -> RegisteredPlanner:
+        def make() -> Any:
+            from tvm_npu.codegen.plan.tso import SCHEDULES, SPLITS, TsoPlanner
 
-        return TsoPlanner(
-            name,
-            by_volume,
-            (split,) if split else SPLITS,
-            (schedule,) if schedule else SCHEDULES,
-            limits,
-        )
+            return TsoPlanner(
+                name,
+                by_volume,
+                (split,) if split else SPLITS,
+                (schedule,) if schedule else SCHEDULES,
+                limits,
+            )
 
-    return make
+        return _for_nmp(name, limits, make)
+
+    return register
 
 
-def _exact(name: str, uses_ring: bool = True) -> Callable[[TileLimits], Planner]:
-    def make(limits: TileLimits) -> Planner:
+def _exact(name: str, limits: TileLimits) -> RegisteredPlanner:
+    def make() -> Any:
         from tvm_npu.codegen.plan.exact import ExactPlanner
 
-        return ExactPlanner(limits, name, uses_ring)
+        return ExactPlanner(limits, name, uses_ring=name == "exact")
 
-    return make
+    def tiles() -> Any:
+        from tvm_npu.codegen.plan.tiles.exact import ExactTilePlanner
+
+        return ExactTilePlanner(limits, name)
+
+    # A tile machine has no ring: both are the same search.
+    return _for_nmp(name, limits, make, tiles)
 
 
-_FACTORIES: dict[str, Callable[[TileLimits], Planner]] = {
-    "tso": _tso("tso"),
-    "tso-noburst": _tso("tso-noburst", by_volume=True),
-    "fixed-ks": _tso("fixed-ks", split="KS"),
-    "fixed-ks-ofm": _tso("fixed-ks-ofm", split="KS&OFM"),
-    "fixed-ofm": _tso("fixed-ofm", split="OFM"),
-    "fixed-is": _tso("fixed-is", schedule="IS"),
-    "fixed-os": _tso("fixed-os", schedule="OS"),
-    "fixed-ws": _tso("fixed-ws", schedule="WS"),
-    "exact": _exact("exact"),
-    "exact-dma": _exact("exact-dma", uses_ring=False),
+def _for_tiles(make: Callable[[str, TileLimits, bool], Any], measure: str = "metric") -> _Factory:
+    """A planner of tile machines, on NMPs by an adapter; there partial sums stay on chip."""
+
+    def register(name: str, limits: TileLimits) -> RegisteredPlanner:
+        def adapted() -> Any:
+            from tvm_npu.codegen.plan.as_nmp import OnNmp
+            from tvm_npu.codegen.plan.tso import TsoPlanner
+
+            return OnNmp(
+                make(name, limits, True),
+                measure,  # type: ignore[arg-type]
+                lambda: TsoPlanner(limits=limits),
+            )
+
+        return RegisteredPlanner(name, adapted, lambda: make(name, limits, False))
+
+    return register
+
+
+def _eplanner(name: str, limits: TileLimits, sums_stay: bool) -> Any:
+    from tvm_npu.codegen.plan.tiles.eplanner import EPlanner
+
+    return EPlanner(limits, name, sums_stay=sums_stay)
+
+
+def _baseline(name: str, limits: TileLimits, sums_stay: bool) -> Any:
+    from tvm_npu.codegen.plan.tiles import baselines
+
+    if name == "zhang":
+        return baselines.zhang(limits, sums_stay)
+    kind = {"ma": baselines.Ma, "smartshuttle": baselines.SmartShuttle}[name]
+    return kind(limits, name, sums_stay)
+
+
+def _double_buffer(name: str, limits: TileLimits, sums_stay: bool) -> Any:
+    from tvm_npu.codegen.plan.tiles.double_buffer import DoubleBuffer
+
+    return DoubleBuffer(limits, name, fills_only=name == "naive")
+
+
+def _exact_traffic(name: str, limits: TileLimits, sums_stay: bool) -> Any:
+    from tvm_npu.codegen.plan.tiles.exact import ExactTilePlanner
+
+    return ExactTilePlanner(limits, name, "bytes")
+
+
+_FACTORIES: dict[str, _Factory] = {
+    "tso": _tso(),
+    "tso-noburst": _tso(by_volume=True),
+    "fixed-ks": _tso(split="KS"),
+    "fixed-ks-ofm": _tso(split="KS&OFM"),
+    "fixed-ofm": _tso(split="OFM"),
+    "fixed-is": _tso(schedule="IS"),
+    "fixed-os": _tso(schedule="OS"),
+    "fixed-ws": _tso(schedule="WS"),
+    "exact": _exact,
+    "exact-dma": _exact,
+    "exact-traffic": _for_tiles(_exact_traffic, "bytes"),
+    "eplanner": _for_tiles(_eplanner),
+    "zhang": _for_tiles(_baseline),
+    "ma": _for_tiles(_baseline),
+    "smartshuttle": _for_tiles(_baseline),
+    "double-buffer": _for_tiles(_double_buffer, "transfers"),
+    "naive": _for_tiles(_double_buffer, "transfers"),
 }
 
 
@@ -127,7 +246,7 @@ def planner(
     if factory is None:
         known = ", ".join((*planner_names(), *tuned_planner_names()))
         raise PlanningError(f"unknown planner {name!r}; known planners: {known}")
-    return factory(limits)
+    return factory(name, limits)
 
 
 def plan_all(

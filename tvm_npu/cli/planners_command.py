@@ -29,6 +29,13 @@ SUMMARIES = {
     "fixed-ws": "tso with the weight-stationary schedule only",
     "exact": "proven least predicted time of every layer; chains layers where that is faster",
     "exact-dma": "the same without the ring buses, and so without chains",
+    "exact-traffic": "least traffic with the memory outside; proven on tile machines",
+    "eplanner": "e-PlaNNer: pruned tilings and dataflows by performance / bytes",
+    "zhang": "e-PlaNNer's search with the output-stationary dataflow only",
+    "ma": "all channels in a tile before anything else, so that no partial sums move",
+    "smartshuttle": "output or weight stationary by a rule, factors by priority",
+    "double-buffer": "least transfer time C + s*p + n*t of divisor tilings in half the memory",
+    "naive": "divisor tilings that fill at least 80 % of the memory, cut evenly",
     "learned": "the fastest measured plan of a tuning log (see 'tvm-npu tune'), else exact",
     "exact-tuned": "exact's best plans, ranked anew by what a tuning log has measured",
 }

@@ -1,7 +1,8 @@
 """The planners that the e-PlaNNer thesis compares with, helped as its Table 8.3 says.
 
-All have OW whole where it fits. Their other factors are the best by e-PlaNNer's metric among all
-tilings that their rules leave (those of SmartShuttle leave one).
+All have OW whole where it fits. The other factors of Zhang are those that e-PlaNNer finds once its
+dataflow is given; those of Ma the best by e-PlaNNer's metric among all tilings that the rule
+leaves; the rules of SmartShuttle leave one tiling. ``sums_stay``: see `eplanner.best_by_metric`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.plan.tiles.eplanner import (
+    EPlanner,
     best_by_metric,
     chosen_plan,
     initial_factors,
@@ -47,20 +49,10 @@ def largest_first(tiles: Tilings, loops: Sequence[Loop]) -> Tilings:
     return tiles
 
 
-@dataclass(frozen=True)
-class Zhang:
-    """`zhang`: output stationary, IC at the innermost position (Zhang et al., FPGA 2015)."""
-
-    limits: TileLimits = NO_LIMITS
-    name: str = "zhang"
-
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
-        tiles = whole_width(problem, tiled, self.limits)
-        if tiles is None:
-            return no_room(problem, tiled)
-        choice = best_by_metric(problem, tiled, tiles, ("OS",))
-        return chosen_plan(problem, tiled, tiles, choice, self.name)
+def zhang(limits: TileLimits = NO_LIMITS, sums_stay: bool = False) -> EPlanner:
+    """`zhang`: output stationary, IC at the innermost position (Zhang et al., FPGA 2015); all else
+    comes from e-PlaNNer, its pruned space included."""
+    return EPlanner(limits, "zhang", ("OS",), sums_stay)
 
 
 @dataclass(frozen=True)
@@ -70,14 +62,15 @@ class Ma:
 
     limits: TileLimits = NO_LIMITS
     name: str = "ma"
+    sums_stay: bool = False
 
     def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         tiles = whole_width(problem, tiled, self.limits)
         if tiles is None:
             return no_room(problem, tiled)
-        tiles = largest_first(tiles, "N")
-        choice = best_by_metric(problem, tiled, tiles, DATAFLOWS)
+        tiles = largest_first(tiles, ("N",))
+        choice = best_by_metric(problem, tiled, tiles, DATAFLOWS, self.sums_stay)
         return chosen_plan(problem, tiled, tiles, choice, self.name)
 
 
@@ -89,6 +82,7 @@ class SmartShuttle:
 
     limits: TileLimits = NO_LIMITS
     name: str = "smartshuttle"
+    sums_stay: bool = False
 
     def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
@@ -98,6 +92,7 @@ class SmartShuttle:
         channels = problem.channels // problem.groups
         taps = channels * problem.kernel[0] * problem.kernel[1]
         dataflow: Dataflow = "OS" if problem.rows * problem.columns > taps else "WS"
-        tiles = largest_first(tiles, "MRN" if dataflow == "OS" else "MNR")  # type: ignore[arg-type]
-        choice = best_by_metric(problem, tiled, tiles, (dataflow,))
+        priority: tuple[Loop, ...] = ("M", "R", "N") if dataflow == "OS" else ("M", "N", "R")
+        tiles = largest_first(tiles, priority)
+        choice = best_by_metric(problem, tiled, tiles, (dataflow,), self.sums_stay)
         return chosen_plan(problem, tiled, tiles, choice, self.name)

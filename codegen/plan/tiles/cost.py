@@ -82,28 +82,40 @@ def iterations(total: int, tile: int, pes: int) -> int:
     return whole * -(-tile // pes) + -(-rest // pes)
 
 
-def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> float:
-    """What all steps take the compute engine."""
-    steps = group_runs(problem, plan)
-    for loop in LOOPS:
-        steps *= trips(problem, plan, loop)
-    taps = problem.kernel[0] * problem.kernel[1]
-    outputs = problem.filters * problem.rows * problem.columns
+@dataclass(frozen=True)
+class EngineCost:
+    """Cycles of the compute engine: ``iteration`` a pass over all loops with as many PEs on each
+    as the array has, ``setup`` a step, ``output`` an element that is finished."""
+
+    iteration: float
+    setup: float
+    output: float
+
+
+def engine_cost(machine: TileMachine) -> EngineCost:
+    """An array takes a cycle an iteration; a core two operands and a product a MAC."""
     array = machine.array
     if array is not None:
-        work = problem.groups * taps
-        for loop in LOOPS:
-            work *= iterations(extent(problem, loop), plan.tile(loop), pes_on(array, loop))
-        finish = outputs / (array.width * array.height)
-        return work + steps * array.setup_cycles + finish
+        return EngineCost(1.0, array.setup_cycles, 1 / (array.width * array.height))
     core = machine.core
     assert core is not None  # a machine has one of them
     access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
-    return (
-        problem.macs * (core.mac_cycles + 2 * access)
-        + outputs * (core.operation_cycles + 2 * access)
-        + steps * core.setup_cycles
+    return EngineCost(
+        core.mac_cycles + 2 * access, core.setup_cycles, core.operation_cycles + 2 * access
     )
+
+
+def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> float:
+    """What all steps take the compute engine."""
+    cost, array = engine_cost(machine), machine.array
+    steps = group_runs(problem, plan)
+    passes = problem.groups * problem.kernel[0] * problem.kernel[1]
+    for loop in LOOPS:
+        steps *= trips(problem, plan, loop)
+        pes = 1 if array is None else pes_on(array, loop)
+        passes *= iterations(extent(problem, loop), plan.tile(loop), pes)
+    outputs = problem.filters * problem.rows * problem.columns
+    return cost.iteration * passes + cost.setup * steps + cost.output * outputs
 
 
 def predict_tiles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:

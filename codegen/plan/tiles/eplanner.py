@@ -67,7 +67,9 @@ def fitting(problem: ConvProblem, machine: TileMachine, sizes: Sizes) -> Tilings
 
 
 def initial_factors(
-    problem: ConvProblem, machine: TileMachine, limits: TileLimits = NO_LIMITS,
+    problem: ConvProblem,
+    machine: TileMachine,
+    limits: TileLimits = NO_LIMITS,
     fills_array: bool = True,
 ) -> Sizes | None:
     """Algorithm 1; None when not even single elements fit."""
@@ -124,16 +126,25 @@ class Choice:
 
 
 def best_by_metric(
-    problem: ConvProblem, machine: TileMachine, tiles: Tilings, dataflows: Iterable[Dataflow]
+    problem: ConvProblem,
+    machine: TileMachine,
+    tiles: Tilings,
+    dataflows: Iterable[Dataflow],
+    sums_stay: bool = False,
 ) -> Choice:
-    """Algorithm 4; of equally good ones the last, with the largest factors."""
+    """Algorithm 4; of equally good ones the last, with the largest factors. With ``sums_stay``
+    partial sums may not leave the chip: what would send them out becomes output stationary."""
     used = pe_utilization(machine, tiles.m, tiles.n, tiles.r, tiles.c)
+    whole = tiles.trips(problem, "N") == 1
     best, largest = Choice(0, "OS"), -1.0
-    for dataflow in dataflows:
-        values = metric(problem, machine, used, flow_bytes(problem, tiles, dataflow))
+    wanted = tuple(dataflows)
+    for dataflow in (*wanted, "OS") if sums_stay and "OS" not in wanted else wanted:
+        values = metric(problem, machine, used, flow_bytes(problem, tiles, dataflow))  # type: ignore[arg-type]
+        if sums_stay and dataflow != "OS":
+            values = np.where(whole, values, -2.0)
         index = len(values) - 1 - int(np.argmax(values[::-1]))
         if values[index] > largest:
-            best, largest = Choice(index, dataflow), float(values[index])
+            best, largest = Choice(index, dataflow), float(values[index])  # type: ignore[arg-type]
     return best
 
 
@@ -146,27 +157,35 @@ def chosen_plan(
     return finished(problem, plan, machine, name)
 
 
-def finished(
-    problem: ConvProblem, plan: TilePlan, machine: TileMachine, name: str
-) -> TilePlan:
+def finished(problem: ConvProblem, plan: TilePlan, machine: TileMachine, name: str) -> TilePlan:
     """``plan`` with its groups, its prediction and its planner's name."""
     plan = with_groups(problem, plan, machine)
     return replace(plan, prediction=predicted(problem, plan, machine), planner=name)
 
 
+def pruned_space(
+    problem: ConvProblem, machine: TileMachine, limits: TileLimits = NO_LIMITS
+) -> Tilings | None:
+    """What Algorithms 1 and 2 leave; None where nothing fits."""
+    initial = initial_factors(problem, machine, limits)
+    if initial is None:
+        return None
+    return tilings_above(problem, machine, eliminated(problem, machine, initial, limits), limits)
+
+
 @dataclass(frozen=True)
 class EPlanner:
-    """`eplanner`."""
+    """`eplanner`; with ``dataflows`` only some of them."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "eplanner"
+    dataflows: tuple[Dataflow, ...] = DATAFLOWS
+    sums_stay: bool = False
 
     def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
-        initial = initial_factors(problem, tiled, self.limits)
-        if initial is None:
+        tiles = pruned_space(problem, tiled, self.limits)
+        if tiles is None:
             return no_room(problem, tiled)
-        bound = eliminated(problem, tiled, initial, self.limits)
-        tiles = tilings_above(problem, tiled, bound, self.limits)
-        choice = best_by_metric(problem, tiled, tiles, DATAFLOWS)
+        choice = best_by_metric(problem, tiled, tiles, self.dataflows, self.sums_stay)
         return chosen_plan(problem, tiled, tiles, choice, self.name)

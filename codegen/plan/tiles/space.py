@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -80,7 +80,7 @@ def candidate_sizes(
 def tilings(
     problem: ConvProblem,
     machine: TileMachine,
-    sizes: dict[Loop, Sequence[int]],
+    sizes: Mapping[Loop, Sequence[int]],
     buffers: int = 1,
 ) -> Tilings:
     """All combinations of ``sizes`` that fit (as `room.check_tile_plan` says), the later loops of

@@ -165,7 +165,7 @@ def test_faults_name_thing_value_and_limit(
 
 def test_biases_of_a_tile_must_fit() -> None:
     plan = TilePlan(17, 1, 1, 1)
-    fault = check_tile_plan(layer(20, 2, 2), plan, small())
+    fault = check_tile_plan(layer(20, 2, 2, kernel=1), plan, small())
     assert fault is not None
     assert "biases of a tile (one) in the bias memory, bytes is 68; it must be at most 64" in str(
         fault

@@ -1,0 +1,264 @@
+"""The search of `exact`, compiled: every tiling, every order of its loops, one buffer or two.
+
+The time of a plan is `cost.predicted`, written out for arrays of numbers; what it says is held
+equal to that function by a test. A tiling is skipped when no order can beat the best plan so far:
+its least transfers (`least_moved`) and its engine time together (one buffer) or the longer of both
+(two) are a lower bound.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+M, N, R, C = range(4)
+SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED = range(7)
+"""Columns of a table of tile sizes (`exact.loop_table`)."""
+
+
+class Layer(NamedTuple):
+    """A layer and a machine in numbers."""
+
+    filters: int
+    channels: int
+    groups: int
+    rows: int
+    columns: int
+    taps: int
+    element: int
+    accumulator: int
+    has_residual: int
+    biases_stay: int
+    input_room: int
+    weight_room: int
+    output_room: int
+    bias_room: int
+    is_shared: int
+    """All tiles together in ``input_room``."""
+    start: float
+    segment: float
+    byte: float
+    iteration: float
+    setup: float
+    output: float
+
+
+@njit(cache=True, inline="always")
+def _aligned(size):
+    return (size + 7) // 8 * 8
+
+
+@njit(cache=True)
+def fits(layer, groups, m, n, r, c, buffers):
+    """`room.check_tile_plan` for rows of the tables."""
+    filters = groups * m[SIZE]
+    outputs = filters * r[SIZE] * c[SIZE]
+    inputs = _aligned(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)
+    if layer.has_residual:
+        inputs += _aligned(outputs * layer.element)
+    weights = _aligned(filters * n[SIZE] * layer.taps * layer.element)
+    sums = _aligned(outputs * layer.accumulator)
+    if filters * 4 > layer.bias_room:
+        return False
+    if layer.is_shared:
+        return inputs + weights + sums <= layer.input_room // buffers // 8 * 8
+    return (
+        inputs <= layer.input_room // buffers // 8 * 8
+        and weights <= layer.weight_room // buffers // 8 * 8
+        and sums <= layer.output_room // buffers // 8 * 8
+    )
+
+
+@njit(cache=True)
+def visits(order, trips, uses):
+    """`plan.visits`; ``uses`` says of each loop whether the tile depends on it."""
+    result, pending = 1, True
+    for at in range(3, -1, -1):
+        loop = order[at]
+        if uses[loop]:
+            if trips[loop] > 1:
+                pending = False
+        elif not pending:
+            result *= trips[loop]
+    return result
+
+
+IN_USES = np.array([False, True, True, True])
+WEIGHT_USES = np.array([True, True, False, False])
+OUT_USES = np.array([True, False, True, True])
+BIAS_USES = np.array([True, False, False, False])
+
+
+@njit(cache=True)
+def once(layer, runs, m, n, r, c):
+    """Cycles of all IN, W and OUT tiles, each moved once, and of OUT tiles at accumulator width:
+    (in, weights, out, sums), and their transfers."""
+    stacks = runs * n[TRIPS]
+    wide = r[FULL] * stacks + (r[FILLED] - r[FULL]) * layer.channels
+    narrow = r[INSIDE] * layer.channels
+    in_transfers = r[FILLED] * c[FILLED] * stacks
+    in_segments = c[FULL] * wide + (c[FILLED] - c[FULL]) * narrow
+    in_bytes = r[INSIDE] * c[INSIDE] * layer.channels * layer.element
+    inputs = layer.start * in_transfers + layer.segment * in_segments + layer.byte * in_bytes
+    w_tiles = runs * m[TRIPS] * n[TRIPS]
+    w_segments = w_tiles if n[TRIPS] == 1 else layer.filters * n[TRIPS]
+    w_bytes = layer.filters * (layer.channels // layer.groups) * layer.taps * layer.element
+    weights = layer.start * w_tiles + layer.segment * w_segments + layer.byte * w_bytes
+    out_tiles = runs * m[TRIPS] * r[TRIPS] * c[TRIPS]
+    if c[TRIPS] > 1:
+        out_segments = layer.filters * layer.rows * c[TRIPS]
+    elif r[TRIPS] > 1:
+        out_segments = layer.filters * r[TRIPS]
+    else:
+        out_segments = runs * m[TRIPS]
+    moves = layer.start * out_tiles + layer.segment * out_segments
+    elements = layer.filters * layer.rows * layer.columns * layer.byte
+    out, sums = moves + elements * layer.element, moves + elements * layer.accumulator
+    return inputs, weights, out, sums, in_transfers, w_tiles, out_tiles
+
+
+@njit(cache=True)
+def engine(layer, runs, m, n, r, c):
+    steps = runs * m[TRIPS] * n[TRIPS] * r[TRIPS] * c[TRIPS]
+    passes = layer.groups * layer.taps * m[PASSES] * n[PASSES] * r[PASSES] * c[PASSES]
+    outputs = layer.filters * layer.rows * layer.columns
+    return layer.iteration * passes + layer.setup * steps + layer.output * outputs
+
+
+@njit(cache=True)
+def biases(layer, runs, order, trips):
+    size = layer.byte * layer.filters * 4
+    if layer.biases_stay:
+        return layer.start + layer.segment + size
+    finishing = trips.copy()
+    finishing[N] = 1
+    times = visits(order, finishing, BIAS_USES)
+    return (runs * trips[M] * (layer.start + layer.segment) + size) * times
+
+
+@njit(cache=True)
+def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
+    """`cost.predicted` of one plan; ``parts`` are those of `once`, ``work`` that of `engine`."""
+    inputs, weights, out, sums, in_transfers, w_tiles, out_tiles = parts
+    in_visits = visits(order, trips, IN_USES)
+    w_visits = visits(order, trips, WEIGHT_USES)
+    out_visits = visits(order, trips, OUT_USES)
+    bias = biases(layer, runs, order, trips)
+    changing = out + 2 * (out_visits - 1) * sums + (out if layer.has_residual else 0.0)
+    if buffers == 1:
+        return inputs * in_visits + weights * w_visits + bias + changing + work
+    steps = runs * trips[M] * trips[N] * trips[R] * trips[C]
+    change = changing / (out_tiles * out_visits)
+    each_in = inputs / in_transfers if in_transfers else 0.0
+    each_weights = weights / w_tiles
+    each = work / steps
+    total, before, outer = 0.0, 0, runs
+    for depth in range(5):
+        if depth:
+            outer *= trips[order[depth - 1]]
+        if outer == before:
+            continue
+        comes_in = comes_w = changes = depth == 0
+        for at in range(max(depth - 1, 0), 4):
+            loop = order[at]
+            if trips[loop] > 1:
+                comes_in = comes_in or IN_USES[loop]
+                comes_w = comes_w or WEIGHT_USES[loop]
+                changes = changes or OUT_USES[loop]
+        arrive = (each_in if comes_in else 0.0) + (each_weights if comes_w else 0.0)
+        both = arrive + (change if changes else 0.0)
+        count = outer - before
+        if before == 0:
+            total += bias + arrive + each + change
+            count -= 1
+        total += count * max(both, each)
+        before = outer
+    return total
+
+
+@njit(cache=True)
+def least_moved(layer, parts, trips):
+    """A lower bound on the cycles of all transfers over the orders of a tiling: by the innermost
+    loop of several trips, over which tiles stay that do not depend on it. IN then comes once for
+    every M, W for every R and C, and OUT leaves for every N, unless that loop is innermost."""
+    inputs, weights, out, sums = parts[0], parts[1], parts[2], parts[3]
+    again = 2 * (trips[N] - 1) * sums
+    spread = trips[R] * trips[C]
+    least = np.inf
+    if trips[M] > 1:
+        least = min(least, inputs + weights * spread + again)
+    if trips[N] > 1:
+        least = min(least, inputs * trips[M] + weights * spread)
+    if spread > 1:
+        least = min(least, inputs * trips[M] + weights + again)
+    if least == np.inf:
+        least = inputs + weights
+    return least + out + (out if layer.has_residual else 0.0)
+
+
+@njit(cache=True)
+def is_canonical(order, trips):
+    """Loops of one trip stand first, in the order of M, N, R, C: each way to run a tiling is seen
+    once."""
+    last, open_loop = -1, False
+    for at in range(4):
+        loop = order[at]
+        if trips[loop] > 1:
+            open_loop = True
+        else:
+            if open_loop or loop < last:
+                return False
+            last = loop
+    return True
+
+
+@njit(cache=True)
+def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, found):
+    """The least time below ``best``; ``found`` takes (m, n, r, c as rows of their tables, groups,
+    order, buffers) of the first plan that has it. Returns (time, tilings, plans timed)."""
+    trips = np.ones(4, np.int64)
+    seen = timed = 0
+    for i in range(lengths[R]):
+        r = tables[R, i]
+        trips[R] = r[TRIPS]
+        for j in range(lengths[C]):
+            c = tables[C, j]
+            trips[C] = c[TRIPS]
+            for k in range(lengths[N]):
+                n = tables[N, k]
+                trips[N] = n[TRIPS]
+                for h in range(lengths[M]):
+                    m = tables[M, h]
+                    trips[M] = m[TRIPS]
+                    whole = trips[M] == 1 and trips[N] == 1
+                    for g in range(len(group_sizes) if whole else 1):
+                        groups = group_sizes[g]
+                        if not fits(layer, groups, m, n, r, c, 1):
+                            break
+                        seen += 1
+                        runs = (layer.groups + groups - 1) // groups
+                        parts = once(layer, runs, m, n, r, c)
+                        work = engine(layer, runs, m, n, r, c)
+                        moved = least_moved(layer, parts, trips)
+                        if max(moved, work) >= best:
+                            continue
+                        for buffers in range(1, most_buffers + 1):
+                            if buffers == 1 and moved + work >= best:
+                                continue
+                            if buffers == 2 and not fits(layer, groups, m, n, r, c, 2):
+                                break
+                            for o in range(len(orders)):
+                                order = orders[o]
+                                if not is_canonical(order, trips):
+                                    continue
+                                timed += 1
+                                time = cycles(
+                                    layer, runs, m, n, r, c, trips, order, buffers, parts, work
+                                )
+                                if time < best:
+                                    best = time
+                                    found[0], found[1], found[2], found[3] = h, k, i, j
+                                    found[4], found[5], found[6] = groups, o, buffers
+    return best, seen, timed
