@@ -133,13 +133,8 @@ def _for_tiles(make: Callable[[str, TileLimits, bool], Any], measure: str = "met
     def register(name: str, limits: TileLimits) -> RegisteredPlanner:
         def adapted() -> Any:
             from tvm_npu.codegen.plan.as_nmp import OnNmp
-            from tvm_npu.codegen.plan.tso import TsoPlanner
 
-            return OnNmp(
-                make(name, limits, True),
-                measure,  # type: ignore[arg-type]
-                lambda: TsoPlanner(limits=limits),
-            )
+            return OnNmp(make(name, limits, True), measure, limits)  # type: ignore[arg-type]
 
         return RegisteredPlanner(name, adapted, lambda: make(name, limits, False))
 

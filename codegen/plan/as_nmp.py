@@ -10,15 +10,16 @@ performance / bytes, transfer time, or bytes, of the NMP's exact prediction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from tvm_npu.codegen.plan.check import check_plan
 from tvm_npu.codegen.plan.cost import one_group, predict
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Prediction, Schedule
 from tvm_npu.codegen.plan.tiles.plan import TilePlan, trips
-from tvm_npu.codegen.plan.tso import SPLITS, tle_slices
+from tvm_npu.codegen.plan.tso import SPLITS, TsoPlanner, tle_slices
 from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
 from tvm_npu.sim.tiles.machine import Mover, PeArray, SplitMemories, Words
 
@@ -154,12 +155,12 @@ def _score(
 
 @dataclass(frozen=True)
 class OnNmp:
-    """``planner``, which plans tile machines, for an NMP."""
+    """``planner``, which plans tile machines, for an NMP. TSO plans layers for which no split gives
+    a plan (biases or residual tiles that need another one), or says what is too large."""
 
     planner: TilePlanner
     measure: Measure = "metric"
-    fallback: Callable[[], Any] | None = None
-    """Makes the planner of layers for which no split gives a plan: groups that do not fit whole."""
+    limits: TileLimits = NO_LIMITS
 
     @property
     def name(self) -> str:
@@ -168,7 +169,6 @@ class OnNmp:
     def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
         view = tlt_machine(machine, problem.element_bytes)
         best: tuple[float, ConvPlan] | None = None
-        refused: Infeasible | None = None
         kinds = (problem,) if problem.groups == 1 else (problem, one_group(problem))
         for kind in kinds:
             for cut in _cuts(machine):
@@ -177,7 +177,6 @@ class OnNmp:
                 share = _share(kind, cut, machine.cores.tlts_per_tle)
                 tile = self.planner.plan(share, view)
                 if isinstance(tile, Infeasible):
-                    refused = tile
                     continue
                 whole = (tile.tile_m, tile.tile_n) == (
                     share.filters // share.groups, share.channels // share.groups,
@@ -194,13 +193,8 @@ class OnNmp:
                     best = score, replace(sound, prediction=prediction)
         if best is not None:
             return best[1]
-        if self.fallback is None and refused is not None:
-            return refused
-        assert self.fallback is not None
-        found: ConvPlan | Infeasible = self.fallback().plan(problem, machine)
-        if isinstance(found, Infeasible):
-            return found
-        return replace(found, planner=self.name)
+        found = TsoPlanner(limits=self.limits).plan(problem, machine)
+        return found if isinstance(found, Infeasible) else replace(found, planner=self.name)
 
 
 def _sound(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> ConvPlan | None:

@@ -62,6 +62,12 @@ INCEPTION_V3 = (
     (1, 192, 2048, 8, 8, (1, 1), 1, (0, 0)),
 )
 
+NMP_PLANNERS = (
+    "tso", "tso-noburst", "fixed-ks", "fixed-ks-ofm", "fixed-ofm", "fixed-is", "fixed-os",
+    "fixed-ws", "exact", "exact-dma",
+)  # fmt: skip
+"""Planners whose own search is for NMPs; those of tile machines answer there by an adapter."""
+
 
 def inception_v3() -> list[ConvProblem]:
     """The 94 convolutions of InceptionV3 at 299 x 299, 16 bit."""

@@ -12,12 +12,12 @@ import plan_walk
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from plan_reference import conv, dense, machine
+from plan_reference import NMP_PLANNERS, conv, dense, machine
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.nmp import compile_fixed
-from tvm_npu.codegen.plan import TileLimits, check, planner, planner_names
+from tvm_npu.codegen.plan import TileLimits, check, planner
 from tvm_npu.codegen.plan.check import PlanFault, check_plan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
@@ -37,7 +37,7 @@ def fault(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", NMP_PLANNERS)
 @settings(max_examples=80, deadline=None)
 @given(problem=reference.convs(20), mach=reference.machines(4096), limits=reference.limits())
 def test_every_planner_passes(
@@ -49,7 +49,7 @@ def test_every_planner_passes(
     assert check_plan(problem, plan, mach) is None
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", NMP_PLANNERS)
 def test_inception_v3_passes(name: str) -> None:
     for problem in dict.fromkeys(reference.inception_v3()):
         plan = planner(name).plan(problem, NMP)
@@ -136,7 +136,7 @@ def test_tiles_that_do_not_fit_are_caught(
     data: st.DataObject, problem: ConvProblem, mach: Machine
 ) -> None:
     """A tile grown along any axis passes exactly while it fits by the reference's Equation 2."""
-    names = [name for name in planner_names() if not name.startswith("exact")]
+    names = [name for name in NMP_PLANNERS if not name.startswith("exact")]
     plan = planner(data.draw(st.sampled_from(names))).plan(problem, mach)
     assume(isinstance(plan, ConvPlan))
     assert isinstance(plan, ConvPlan)

@@ -10,9 +10,9 @@ import plan_walk
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from plan_reference import conv, dense, machine
+from plan_reference import NMP_PLANNERS, conv, dense, machine
 
-from tvm_npu.codegen.plan import TileLimits, planner, planner_names
+from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
@@ -105,7 +105,7 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> N
         assert max(dram, ring) <= counted.cycles * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", NMP_PLANNERS)
 @settings(max_examples=50, deadline=None)
 @given(problem=reference.convs(12), mach=reference.machines(2048), limits=reference.limits())
 def test_prediction_equals_a_walk(

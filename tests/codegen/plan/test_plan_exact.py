@@ -15,7 +15,7 @@ import plan_walk
 import pytest
 from hypothesis import HealthCheck, assume, given, note, reject, settings
 from hypothesis import strategies as st
-from plan_reference import conv, dense, machine
+from plan_reference import NMP_PLANNERS, conv, dense, machine
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
@@ -27,7 +27,6 @@ from tvm_npu.codegen.plan import (
     exact_kernel,
     plan_all,
     planner,
-    planner_names,
 )
 from tvm_npu.codegen.plan.check import check_plan
 from tvm_npu.codegen.plan.cost import predict
@@ -297,8 +296,8 @@ def test_layouts_never_cost_more(data: st.DataObject, problem: ConvProblem, mach
     assert time <= predict(problem, plan, mach).cycles * (1 + ROUNDING)
 
 
-EXACT = tuple(name for name in planner_names() if name.startswith("exact"))
-OTHERS = tuple(name for name in planner_names() if name not in EXACT)
+EXACT = ("exact", "exact-dma")
+OTHERS = tuple(name for name in NMP_PLANNERS if name not in EXACT)
 
 
 @settings(max_examples=150, deadline=None)
