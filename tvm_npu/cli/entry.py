@@ -14,11 +14,13 @@ from tvm_npu.cli import (
     compile_command,
     disasm_command,
     elf_command,
+    ir_command,
     machines_command,
     pipeline_command,
     planners_command,
     platform_command,
     profile_command,
+    run_ir_command,
     tune_command,
 )
 from tvm_npu.cli.errors import UsageError
@@ -33,6 +35,8 @@ COMMANDS: dict[str, ModuleType] = {
     "compile": compile_command,
     "tune": tune_command,
     "disasm": disasm_command,
+    "ir": ir_command,
+    "run-ir": run_ir_command,
     "run-elf": elf_command,
     "machines": machines_command,
     "planners": planners_command,
@@ -48,6 +52,7 @@ examples:
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
+  tvm-npu ir lenet.onnx --machine setup-a --layer conv1
   tvm-npu machines nmp-4x8
   tvm-npu platform detect --out here.toml
   tvm-npu pipeline squeezenet.onnx --platform here.toml

@@ -10,11 +10,12 @@ import tvm
 from tvm import relay
 
 from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay import explain, partition_for_npu
 from tvm_npu.relay.calibrate import RegionRunner, input_specs, run_regions
-from tvm_npu.relay.codegen import region_program
+from tvm_npu.relay.codegen import region_fixed_graph, region_program
 from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.report import PartitionReport
 
@@ -34,6 +35,10 @@ class PartitionedModel:
     def program(self, symbol: str) -> bytes:
         """One region compiled to a Program file; raises what `compile_graph` raises."""
         return region_program(self.mod[symbol])
+
+    def fixed_graph(self, symbol: str) -> FixedGraph:
+        """The fixed-point graph of one region; raises what `program` raises."""
+        return region_fixed_graph(self.mod[symbol])
 
     def run_regions(self, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]) -> None:
         """Runs every region by its runner, once a sample; operators before it run on the CPU."""
