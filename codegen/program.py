@@ -111,20 +111,23 @@ class Program:
         """The program relocated to ``base_address``."""
         addresses = self.placement(base_address)
         code = self.code.astype("<u4")
-        constants = np.frombuffer(self.constants, "<u4").copy()
-        words = {Segment.CODE: code, Segment.CONSTANTS: constants}
+        constants = self.constants
+        words = {Segment.CODE: code, Segment.CONSTANTS: np.frombuffer(constants, "<u4")}
         for number, segment in enumerate(SEGMENTS):
-            if segment not in words:
-                continue
             records = self.relocations[self.relocations["segment"] == number]
+            if segment not in words or not len(records):
+                continue
+            words[segment] = words[segment].copy()  # only then: constants can be large
             bases = np.array([addresses[target] for target in SEGMENTS], np.uint64)
             added = bases[records["target"]].astype(np.uint32)
             np.add.at(words[segment], records["offset"] // WORD_BYTES, added)
+            if segment == Segment.CONSTANTS:
+                constants = words[segment].tobytes()
         end = addresses[Segment.ACTIVATIONS] + self.segments[Segment.ACTIVATIONS].size_bytes
         return Image(
             addresses,
-            code.astype(np.uint32),
-            constants.tobytes(),
+            words[Segment.CODE].astype(np.uint32),
+            constants,
             addresses[Segment.CODE],
             addresses[Segment.CONSTANTS] + self.parameter_offset,
             end,
