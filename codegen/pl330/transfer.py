@@ -98,6 +98,18 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class RunShape:
+    """Bytes in DDR: ``outer`` rows, ``outer_stride`` bytes apart, of ``inner`` runs of
+    ``run_bytes``, ``inner_stride`` apart. Strides of one row or run do not count."""
+
+    run_bytes: int
+    inner: int = 1
+    inner_stride: int = 0
+    outer: int = 1
+    outer_stride: int = 0
+
+
+@dataclass(frozen=True)
 class TransferLimits:
     """What the controller allows: bytes of its bus and of a program."""
 
@@ -143,6 +155,65 @@ def build_transfer(
     return build_transfers([Tile(tensor, box, on_chip_address, direction)], event, limits)
 
 
+@dataclass(frozen=True)
+class TransferTemplate:
+    """A whole program without its addresses: `ddr_addresses` are (offset in the program, distance
+    from the first byte moved) of those in DDR, `on_chip_address` the offset of the one on chip."""
+
+    program: bytes
+    ddr_addresses: tuple[tuple[int, int], ...]
+    on_chip_address: int
+    event: int
+
+
+def transfer_template(
+    shape: RunShape,
+    address: int,
+    on_chip_address: int,
+    *,
+    direction: Direction,
+    event: int,
+    limits: TransferLimits | None = None,
+) -> TransferTemplate:
+    """The program of all transfers of one shape whose addresses are aligned as these two are.
+
+    Raises TransferError for a program longer than the limit.
+    """
+    limits = limits or TransferLimits()
+    runs = _Runs(
+        address, shape.outer, shape.inner, shape.run_bytes, shape.outer_stride, shape.inner_stride
+    )
+    beat_bytes = _beat_bytes(runs, on_chip_address, limits.bus_bytes)
+    return _whole_template(replace(runs, address=0), beat_bytes, direction, event, limits)
+
+
+@lru_cache(maxsize=4096)
+def _whole_template(
+    runs: _Runs, beat_bytes: int, direction: Direction, event: int, limits: TransferLimits
+) -> TransferTemplate:
+    program = ProgramBuilder()
+    try:
+        moving = _template(runs, beat_bytes, direction == "load")
+        program.append(moving.code)
+        program.emit("dmawmb")
+        program.emit("dmasev", event=event)
+        program.emit("dmaend")
+    except IsaError as error:
+        raise TransferError(f"transfer program: {error}") from error
+    _check_length(program, limits)
+    return TransferTemplate(
+        program.finish(), moving.ddr_addresses, moving.on_chip_address, event
+    )
+
+
+def _check_length(program: ProgramBuilder, limits: TransferLimits) -> None:
+    if program.size_bytes > limits.program_bytes:
+        raise TransferError(
+            f"transfer program of {program.size_bytes} bytes; at most {limits.program_bytes}: "
+            "use fewer channels a tile"
+        )
+
+
 def build_transfers(
     tiles: Sequence[Tile], event: int | None = None, limits: TransferLimits | None = None
 ) -> bytes:
@@ -159,11 +230,7 @@ def build_transfers(
         program.emit("dmaend")
     except IsaError as error:
         raise TransferError(f"transfer program: {error}") from error
-    if program.size_bytes > limits.program_bytes:
-        raise TransferError(
-            f"transfer program of {program.size_bytes} bytes; at most {limits.program_bytes}: "
-            "use fewer channels a tile"
-        )
+    _check_length(program, limits)
     return program.finish()
 
 

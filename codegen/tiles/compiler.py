@@ -24,7 +24,7 @@ from tvm_npu.codegen.program import (
 from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.tables import check_capacity, choices, plain, tensor_slots
 from tvm_npu.codegen.tiles.commands import Command, listing
-from tvm_npu.codegen.tiles.emitter import emitter_for
+from tvm_npu.codegen.tiles.emitters import emitter_for
 from tvm_npu.codegen.tiles.layer import Operands
 from tvm_npu.codegen.tiles.planning import LayerPlanner, PlannedLayer, precision_of
 from tvm_npu.sim.machine import AnyMachine, TileMachine

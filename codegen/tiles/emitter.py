@@ -1,14 +1,13 @@
 """From commands to instructions: registers are set when they change, transfers become tload and
 tstore.
 
-What a transfer becomes hangs on what moves it: `EMITTERS` lists who emits for which part of a
-machine.
+What a transfer becomes hangs on what moves it (`emitters`); here a mover does.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -143,16 +142,3 @@ def fixed_registers(machine: TileMachine) -> dict[TileRegister, int]:
         ):  # fmt: skip
             registers[register] = 0
     return registers
-
-
-EMITTERS: dict[str, Callable[[TileMachine, Constants], Emitter]] = {"mover": MoverEmitter}
-"""By the part of a machine that moves tiles. Constants may be added to."""
-
-
-def emitter_for(machine: TileMachine, constants: Constants) -> Emitter:
-    """Raises EmitError for a machine whose transfers nobody emits."""
-    for part, make in EMITTERS.items():
-        if getattr(machine, part) is not None:
-            return make(machine, constants)
-    known = ", ".join(EMITTERS)
-    raise EmitError(f"machine {machine.name!r} moves tiles with none of: {known}")

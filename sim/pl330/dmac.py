@@ -114,6 +114,7 @@ class Dmac:
         s.code[channel, : len(program)] = np.frombuffer(program, np.uint8)
         s.code_bytes[channel] = len(program)
         s.pc[channel] = 0
+        s.line[channel] = -1
         s.registers[channel] = 0
         s.body[channel] = -1
         s.nesting[channel] = 0
@@ -290,6 +291,7 @@ def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
         code_bytes=integers(),
         status=integers(value=kernel.STOPPED),
         pc=integers(),
+        line=integers(value=-1),
         ready=times(),
         registers=integers(3),
         counter=integers(2),

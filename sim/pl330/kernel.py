@@ -57,6 +57,7 @@ class State(NamedTuple):
     code_bytes: Array
     status: Array
     pc: Array
+    line: Array  # the line that the thread reads; it keeps it when others take its slot
     ready: Array  # float64: when the thread can go on
     registers: Array  # int64 [channels, 3]: SAR, CCR, DAR
     counter: Array  # int64 [channels, 2]: rounds left behind this one
@@ -324,11 +325,12 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
         return -1
     line = pc // m.line_bytes * len(s.status) + ch
     slot = (pc // m.line_bytes + ch) % len(s.tags)
-    if s.tags[slot] != line:
-        s.tags[slot] = line
+    if s.tags[slot] != line and s.line[ch] != line:
+        s.tags[slot], s.line[ch] = line, line
         s.counters[ch, LINE_MISSES] += 1
         s.ready[ch] = now + m.line
         return -1
+    s.line[ch] = line
     first = s.code[ch, pc]
     row = s.row_of[first]
     size = s.table[row, SIZE] if row >= 0 else 0

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tvm_npu.sim.machine import Cycles, Rate
+from tvm_npu.sim.machine_parts import Cycles, Rate
 
 
 class DmacTiming(BaseModel):

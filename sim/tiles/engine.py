@@ -18,7 +18,7 @@ from tvm_npu.sim.tiles.convolution import tconv
 from tvm_npu.sim.tiles.elementwise import tfill, tfinish, tvec
 from tvm_npu.sim.tiles.intervals import has_room
 from tvm_npu.sim.tiles.isa import TILE_ISA, Accumulate, TileRegister
-from tvm_npu.sim.tiles.operands import STOP, trap
+from tvm_npu.sim.tiles.operands import STOP, races, trap
 from tvm_npu.sim.tiles.pooling import tpool
 from tvm_npu.sim.tiles.state import ISSUE, SharedState
 from tvm_npu.sim.tiles.transfers import tload, tstore
@@ -95,6 +95,6 @@ def run_words(state: Any, m: Any) -> int:
             return ENDED
         else:
             outcome = trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
-        if outcome == STOP:
+        if outcome == STOP or (len(s.flights) and races(s)):
             return TRAPPED
         s.pc[0] = row + 1

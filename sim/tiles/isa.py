@@ -7,14 +7,14 @@ Tiles lie packed on chip: channel by channel, row by row, without gaps.
 
 from __future__ import annotations
 
-from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
+from tvm_npu.sim.isa.table import COLUMNS, Field, Instruction, Isa, Named
 
 
 class TileRegister(Named):
     """Configuration registers, 32 bits each, signed."""
 
-    ADDRESS = 0, "transfers: bytes from the segment's begin; tgo: of the DMA program"
-    CHIP_OFFSET = 1, "transfers: bytes from the begin of the memory on chip"
+    ADDRESS = 0, "transfers, tgo: bytes from the segment's begin"
+    CHIP_OFFSET = 1, "transfers, tgo: bytes from the begin of the memory on chip"
     RUN_BYTES = 2, "transfers: bytes of each contiguous run outside of the chip"
     COUNT_INNER = 3, "transfers: runs in a row of runs"
     STRIDE_INNER = 4, "transfers: bytes from one run to the next"
@@ -57,6 +57,9 @@ class TileRegister(Named):
     W_FILTER_BYTES = 41, "bytes from one filter to the next; 0: packed"
     OUT_ROW_BYTES = 42, "result outside of the chip: bytes of a row; 0: packed"
     OUT_CHANNEL_BYTES = 43, "the same: bytes of a channel; 0: packed"
+    PROGRAM = 44, "tgo: bytes from the begin of CONSTANTS to the template of the DMA program"
+    EXTENT_BYTES = 45, "tgo: bytes from the first to behind the last that it moves in the segment"
+    MOVED_BYTES = 46, "tgo: bytes that it moves; they lie one after another on chip"
 
 
 CONFIG_REGISTERS = 64
@@ -106,6 +109,13 @@ class TileVector(Named):
     MULTIPLY = 2, "A * B"
 
 
+class Direction(Named):
+    """Which way a DMA program moves bytes."""
+
+    LOAD = 0, "from the segment to the chip"
+    STORE = 1, "from the chip to the segment"
+
+
 class TransferStream(Named):
     """What a transfer carries, for the statistics; bits of the `stream` field."""
 
@@ -124,7 +134,8 @@ UPPER = Field("upper", ((25, 13, 0),), "imm")
 MEM = Field("mem", ((9, 7, 0),), "rs1", names=TileMemory)
 BASE = Field("base", ((12, 10, 0),), "rs2", names=TileMemory)
 STREAM = Field("stream", ((15, 13, 0),), "sem", names=TransferStream)
-CHANNEL = Field("channel", ((9, 7, 0),), "rs1")
+CHANNEL = Field("channel", ((18, 16, 0),), "imm")
+DIRECTION = Field("direction", ((20, 19, 0),), "sub", names=Direction)
 EVENT = Field("event", ((14, 10, 0),), "sem")
 
 
@@ -195,14 +206,24 @@ TILE_INSTRUCTIONS: tuple[Instruction, ...] = (
     Instruction(
         "tgo",
         0x0A,
-        (CHANNEL, BASE),
-        "channel, base",
-        "Starts the DMA program at ADDRESS of segment base on a channel of the DMA controller.",
+        (MEM, BASE, STREAM, CHANNEL, DIRECTION),
+        "mem, base, stream, channel, direction",
+        "Puts the addresses of ADDRESS in segment base and CHIP_OFFSET in memory mem into the "
+        "template at PROGRAM and starts the DMA program on a channel that is idle. A template is a "
+        "row of words: bytes of the program, where the chip address goes, its event, number of "
+        "other addresses, for each of these where it goes and its distance from ADDRESS; then the "
+        "program.",
         "tgo",
     ),
-    Instruction("twait", 0x0B, (EVENT,), "event", "Waits for a DMA program's event.", "twait"),
+    Instruction("twait", 0x0B, (EVENT,), "event", "Waits for a DMA program's event and clears it.", "twait"),
     Instruction("tend", 0x0C, (), "", "Ends the program when all transfers are complete.", "tend"),
 )
+
+COLUMNS_OF: dict[str, dict[str, int]] = {
+    item.mnemonic: {field.name: 1 + COLUMNS.index(field.column) for field in item.fields}
+    for item in TILE_INSTRUCTIONS
+}
+"""Where a decoded row has an instruction's operands, by mnemonic and operand."""
 
 TILE_ISA = Isa("tiles", "Tile instructions", TILE_INSTRUCTIONS)
 """What the control unit of a tile machine executes."""

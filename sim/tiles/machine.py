@@ -23,6 +23,7 @@ from tvm_npu.sim.machine_parts import (
     Rate,
     check_address_space,
 )
+from tvm_npu.sim.pl330.timing import DmacTiming
 
 ArrayAxis = Literal["IC", "OC", "OH", "OW"]
 """Loops of a convolution that can be spread over PEs: channels, filters, rows, columns."""
@@ -126,19 +127,6 @@ class Mover(Part):
     bytes_per_cycle: Rate
 
 
-class Dmac(Part):
-    """A DMA controller that executes programs of its own (PL-330); the core starts them and waits
-    for their events."""
-
-    start_cycles: Cycles
-    instruction_cycles: Cycles
-    dram_access_cycles: Cycles
-    chip_access_cycles: Cycles
-    bytes_per_cycle: Rate
-    channels: Annotated[int, Field(ge=1, le=8)]
-    events: Annotated[int, Field(ge=1, le=32)]
-
-
 ALTERNATIVES = (("array", "core"), ("mover", "dmac"))
 """Tables of which a machine has one."""
 
@@ -170,7 +158,7 @@ class TileMachine(Part):
     array: PeArray | None = None
     core: Core | None = None
     mover: Mover | None = None
-    dmac: Dmac | None = None
+    dmac: DmacTiming | None = None
     dram: AddressSpace
 
     @model_validator(mode="after")
@@ -185,6 +173,10 @@ class TileMachine(Part):
             if len(given) != 1:
                 found = "both" if given else "neither"
                 raise ValueError(f"{found} of [{one}] and [{other}] given; a machine has one")
+        if self.dmac is not None and self.core is None:
+            raise ValueError("[dmac] without [core]; it takes one to start its programs")
+        if self.dmac is not None and not isinstance(self.memories, SharedMemory):
+            raise ValueError("[dmac] without memories.shared_bytes; it serves one memory on chip")
         return self
 
     def element_bytes(self, precision: Precision) -> int:

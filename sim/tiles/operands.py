@@ -34,6 +34,7 @@ _BAD_REGISTER = int(TileTrapCode.BAD_REGISTER)
 _WRONG_MEMORY = int(TileTrapCode.WRONG_MEMORY)
 _NOT_WRITTEN = int(TileTrapCode.NOT_WRITTEN)
 _BAD_ELEMENT = int(TileTrapCode.BAD_ELEMENT)
+_RACE = int(TileTrapCode.RACE)
 
 BIAS, CONSTANTS, ACTIVATIONS = (
     int(TileMemory.BIAS), int(TileMemory.CONSTANTS), int(TileMemory.ACTIVATIONS)
@@ -86,6 +87,36 @@ def use(s: State, kind: int, begin: int, end: int) -> None:
         k = s.range_count[0]
         s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2] = kind, begin, end
         s.range_count[0] = k + 1
+
+
+@device
+def races(s: State) -> bool:
+    """Whether the command at hand touches bytes that a DMA program may be moving; traps then."""
+    for channel in range(len(s.flights)):
+        flight = s.flights[channel]
+        if flight[0] == 0:
+            continue
+        for k in range(s.range_count[0]):
+            kind, begin, end = s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2]
+            on_chip = begin < flight[3] and flight[2] < end
+            outside = begin < flight[5] and flight[4] < end
+            moved_there = (on_chip and flight[1] == 1) or (outside and flight[1] == 0)
+            if moved_there or (kind == ENGINE_WRITES and (on_chip or outside)):
+                memory = memory_at(s, begin)
+                base = s.places[memory, 0]
+                trap(s, _RACE, begin - base, end - base, channel, memory, 0)
+                return True
+    return False
+
+
+@device
+def memory_at(s: State, address: int) -> int:
+    """The memory that has an address of the simulator."""
+    for memory in range(len(s.places)):
+        begin, size = s.places[memory, 0], s.places[memory, 1]
+        if begin <= address < begin + size:
+            return memory
+    return CONSTANTS
 
 
 @device

@@ -35,6 +35,23 @@ def array_conv_cycles(
     return setup + groups * iterations * taps
 
 
+def core_operand_cycles(
+    cache_bytes: int, line_bytes: int, hit: float, miss: float, access: float,
+    accesses: int, size_bytes: int, walks: int,
+) -> float:  # fmt: skip
+    """What ``accesses`` to an operand of ``size_bytes`` cost a core that walks over all of it
+    ``walks`` times. Without a cache each goes to the memory where the operand lies; with one each
+    is a hit, and a line is fetched when it is first touched (caches are empty at the begin of a
+    command: the double-buffer paper flushes them after each), anew for every walk over an operand
+    that does not fit."""
+    if cache_bytes == 0:
+        return accesses * access
+    lines = -(-size_bytes // line_bytes)
+    if size_bytes > cache_bytes:
+        lines *= walks
+    return accesses * hit + lines * miss
+
+
 def array_element_cycles(operations: int, pes: int) -> float:
     """tfinish, tpool, tvec and tfill on an array: one operation a PE and cycle. Operations are the
     result's elements, for tpool times the elements of the window."""

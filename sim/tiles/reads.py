@@ -31,5 +31,5 @@ READS: dict[str, tuple[TileRegister, ...]] = {
     ),
     "tvec": (*_RESULT, _R.IN_OFFSET, _R.W_OFFSET, *_REQUANTIZE, _R.OPERANDS),
     "tfill": (*_RESULT, _R.FILL, _R.OPERANDS),
-    "tgo": (_R.ADDRESS,),
+    "tgo": (_R.ADDRESS, _R.CHIP_OFFSET, _R.EXTENT_BYTES, _R.MOVED_BYTES, _R.PROGRAM),
 }  # fmt: skip

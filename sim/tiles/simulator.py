@@ -15,6 +15,7 @@ from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles import engine
+from tvm_npu.sim.tiles.dma_control import ControlTrap, DmaControl
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
@@ -45,11 +46,6 @@ class TileSimulator:
         layer_names: Sequence[str] = (),
         layer_of: NDArray[np.int32] | None = None,
     ) -> None:
-        if machine.array is None or machine.mover is None:
-            raise SimError(
-                f"machine {machine.name!r}: there is no cycle model of a machine without [array] "
-                "and [mover]"
-            )
         if dram_bytes > machine.dram.capacity_bytes:
             raise SimError(
                 f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
@@ -102,28 +98,50 @@ class TileSimulator:
         with self._lock, serial_blas:
             reset_for_run(self._state)
             costs = make_costs(self.machine, self.precision, self._state, timing)
+            control = None
+            if self.machine.dmac is not None:
+                control = DmaControl(self.machine, self._state, self._dram_bytes, timing)
             while True:
                 outcome = engine.run_words(self._state, costs)
                 if outcome == engine.ENDED:
+                    self._control(control)
                     break
                 if outcome == engine.GROW:
                     self._state = grown(self._state)
                 elif outcome == engine.CONTROL:
-                    self._control()
+                    self._control(control)
                 else:
                     raise self._trap()
             return collect(
                 self._state, self.machine, self.layer_names, ELEMENT_BYTES[self.precision]
             )
 
-    def _control(self) -> None:
-        """tgo or twait, at `State.pc`."""
-        record = self._state.trap
-        record[TrapSlot.CODE] = TileTrapCode.NO_UNIT
-        record[TrapSlot.ROW] = self._state.pc[0]
-        raise self._trap()
+    def _control(self, control: DmaControl | None) -> None:
+        """tgo, twait or tend, at `State.pc`."""
+        state = self._state
+        row = int(state.pc[0])
+        operation = int(state.decoded[row, 0])
+        try:
+            if operation == engine.TEND:
+                if control is not None:
+                    control.finish()
+                return
+            if control is None:
+                raise ControlTrap(TileTrapCode.NO_UNIT)
+            if operation == engine.TGO:
+                control.go(row)
+            else:
+                control.wait(row)
+        except ControlTrap as stop:
+            state.trap[TrapSlot.CODE], state.trap[TrapSlot.ROW] = stop.code, row
+            state.trap[[TrapSlot.A, TrapSlot.B, TrapSlot.C]] = stop.numbers
+            state.trap[TrapSlot.MEMORY] = stop.memory
+            state.trap[TrapSlot.REGISTER] = stop.register
+            raise self._trap(stop.text) from stop
+        state.layer_instructions[state.layer_of[row]] += 1
+        state.pc[0] = row + 1
 
-    def _trap(self) -> TileTrap:
+    def _trap(self, text: str = "") -> TileTrap:
         state, record = self._state, self._state.trap.tolist()
         code, row = TileTrapCode(record[TrapSlot.CODE]), record[TrapSlot.ROW]
         instruction, layer, registers = "", "", {}
@@ -141,6 +159,7 @@ class TileSimulator:
             memory=self._memory_name(record[TrapSlot.MEMORY]),
             register=TileRegister(record[TrapSlot.REGISTER]).name,
             machine=self.machine.name,
+            text=text,
             unit="mover" if mnemonic in ("tload", "tstore") else "DMA controller",
         )
         return TileTrap(code, row, detail, instruction, layer, registers)

@@ -34,6 +34,10 @@ SPANS = 256
 RANGES = 8
 """Byte ranges that one command can touch."""
 
+FLIGHT = 6
+"""A DMA program that nobody has waited for: 1 (0: there is none), 1 if it writes on chip (0:
+outside), begin and end on chip, begin and end outside."""
+
 SCRATCH_ELEMENTS = 1 << 19
 """Elements of the im2col buffer; larger tiles go in blocks of columns."""
 
@@ -65,6 +69,7 @@ class State(NamedTuple):
     span_count: Array  # int64 [4]
     ranges: Array  # int64 [RANGES, 3]: list, begin, end of what the command at hand touches
     range_count: Array  # int64 [1]
+    flights: Array  # int64 [channels, FLIGHT]: what the DMA controller may be moving now
     tile: Array  # float32 or float64: elements of the first operand, packed
     weights: Array  # of the second
     columns: Array  # im2col
@@ -121,12 +126,23 @@ class Costs(NamedTuple):
     mover_setup: float
     mover_segment: float
     mover_rate: float
+    mac: float
+    operation: float
+    cache_bytes: int
+    line_bytes: int
+    hit: float
+    chip_access: float
+    dram_access: float
+    chip_miss: float
+    dram_miss: float
 
 
 def make_costs(machine: TileMachine, precision: Precision, state: State, timing: bool) -> Costs:
     """Without ``timing`` no clock moves; nothing else differs."""
     half = 1 << (8 * ELEMENT_BYTES[precision] - 1)
-    array, mover = machine.array, machine.mover
+    array, mover, core = machine.array, machine.mover, machine.core
+    engine = array or core
+    assert engine is not None  # a machine has one of them
     chip_begin = int(state.places[: TileMemory.CONSTANTS, 0].min())
     scratch_begin = chip_begin + len(state.written)
     return Costs(
@@ -142,7 +158,7 @@ def make_costs(machine: TileMachine, precision: Precision, state: State, timing:
         has_core=machine.core is not None,
         timed=timing,
         issue=1.0 if timing else 0.0,
-        setup=array.setup_cycles if array else 0.0,
+        setup=engine.setup_cycles,
         pes=array.width * array.height if array else 1,
         over_channels=array.pes_over("IC") if array else 1,
         over_filters=array.pes_over("OC") if array else 1,
@@ -151,6 +167,15 @@ def make_costs(machine: TileMachine, precision: Precision, state: State, timing:
         mover_setup=mover.setup_cycles if mover else 0.0,
         mover_segment=mover.segment_cycles if mover else 0.0,
         mover_rate=mover.bytes_per_cycle if mover else 1.0,
+        mac=core.mac_cycles if core else 0.0,
+        operation=core.operation_cycles if core else 0.0,
+        cache_bytes=core.cache_bytes if core else 0,
+        line_bytes=core.line_bytes if core else 1,
+        hit=core.hit_cycles if core else 0.0,
+        chip_access=core.chip_access_cycles if core else 0.0,
+        dram_access=core.dram_access_cycles if core else 0.0,
+        chip_miss=core.chip_miss_cycles if core else 0.0,
+        dram_miss=core.dram_miss_cycles if core else 0.0,
     )
 
 
@@ -212,6 +237,7 @@ def make_state(
         span_count=np.zeros(4, np.int64),
         ranges=np.zeros((RANGES, 3), np.int64),
         range_count=np.zeros(1, np.int64),
+        flights=np.zeros((machine.dmac.channels if machine.dmac else 0, FLIGHT), np.int64),
         tile=np.empty(largest, floats),
         weights=np.empty(largest, floats),
         columns=np.empty(largest, floats),
@@ -239,7 +265,7 @@ def reset_for_run(state: State) -> None:
     unwritten."""
     for array in (
         state.registers, state.pc, state.clock, state.written, state.span_count, state.range_count,
-        state.trap, state.layer_macs, state.layer_instructions, state.layer_busy,
+        state.flights, state.trap, state.layer_macs, state.layer_instructions, state.layer_busy,
         state.layer_wait, state.layer_bytes, state.layer_runs, state.layer_end,
     ):  # fmt: skip
         array[:] = 0

@@ -11,11 +11,20 @@ from __future__ import annotations
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.intervals import latest, note
+from tvm_npu.sim.tiles.operands import (
+    CONSTANTS,
+    FIRST,
+    RESULT,
+    SECOND,
+    memory_of,
+)
 from tvm_npu.sim.tiles.registers import (
     COUNT_INNER,
     COUNT_OUTER,
     GROUPS,
     IN_CHANNELS,
+    IN_COLUMNS,
+    IN_ROWS,
     KERNEL_COLUMNS,
     KERNEL_ROWS,
     OUT_CHANNELS,
@@ -34,11 +43,13 @@ contiguous_runs = device(rates.contiguous_runs)
 transfer_cycles = device(rates.transfer_cycles)
 array_conv_cycles = device(rates.array_conv_cycles)
 array_element_cycles = device(rates.array_element_cycles)
+core_operand_cycles = device(rates.core_operand_cycles)
 
 
 @device
 def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
-    """Runs the command at ``row``, which touches `State.ranges`, on ``engine`` for ``cycles``."""
+    """Runs the command at ``row``, which touches `State.ranges`, on ``engine`` for ``cycles``. A
+    core does nothing else meanwhile, so that the next word issues behind it."""
     if not m.timed:
         return
     free = max(s.clock[engine], s.clock[ISSUE])
@@ -54,6 +65,8 @@ def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
     for k in range(s.range_count[0]):
         note(s, s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2], done, horizon)
     s.clock[engine] = done
+    if m.has_core and engine == ENGINE:
+        s.clock[ISSUE] = done
     layer = s.layer_of[row]
     s.layer_busy[layer, engine - MOVER] += cycles
     if engine == ENGINE:
@@ -75,6 +88,9 @@ def book_transfer(s: State, m: Costs, row: int, size_bytes: int) -> None:
 @device
 def book_conv(s: State, m: Costs, row: int) -> None:
     r = s.registers
+    if m.has_core:
+        book(s, m, row, ENGINE, core_conv_cycles(s, m))
+        return
     cycles = array_conv_cycles(
         m.setup, r[GROUPS], r[OUT_CHANNELS] // r[GROUPS], r[IN_CHANNELS], r[OUT_ROWS],
         r[OUT_COLUMNS], r[KERNEL_ROWS] * r[KERNEL_COLUMNS],
@@ -84,6 +100,41 @@ def book_conv(s: State, m: Costs, row: int) -> None:
 
 
 @device
+def operand_cycles(
+    s: State, m: Costs, operand: int, accesses: int, size_bytes: int, walks: int
+) -> float:
+    """A core's accesses to an operand of a command."""
+    outside = memory_of(s, operand) >= CONSTANTS
+    miss = m.dram_miss if outside else m.chip_miss
+    access = m.dram_access if outside else m.chip_access
+    return core_operand_cycles(
+        m.cache_bytes, m.line_bytes, m.hit, miss, access, accesses, size_bytes, walks
+    )
+
+
+@device
+def core_conv_cycles(s: State, m: Costs) -> float:
+    """A loop over filters around one over places: it walks over the input once a filter, over the
+    weights once; a sum stays in a register and is read and written once."""
+    r = s.registers
+    filters, positions = r[OUT_CHANNELS], r[OUT_ROWS] * r[OUT_COLUMNS]
+    depth = r[IN_CHANNELS] * r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
+    products, sums = filters * positions * depth, filters * positions
+    in_bytes = r[GROUPS] * r[IN_CHANNELS] * r[IN_ROWS] * r[IN_COLUMNS] * m.element_bytes
+    cycles = m.setup + products * m.mac
+    cycles += operand_cycles(s, m, FIRST, products, in_bytes, filters // r[GROUPS])
+    cycles += operand_cycles(s, m, SECOND, products, filters * depth * m.element_bytes, 1)
+    return cycles + operand_cycles(s, m, RESULT, 2 * sums, sums * m.accumulator_bytes, 1)
+
+
+@device
 def book_elements(s: State, m: Costs, row: int, operations: int) -> None:
-    """A command of so many operations, none of which depends on another."""
-    book(s, m, row, ENGINE, array_element_cycles(operations, m.pes))
+    """A command of so many operations, none of which depends on another. A core reads and writes
+    one value for each."""
+    if m.has_core:
+        size = operations * m.element_bytes
+        cycles = m.setup + operations * m.operation
+        cycles += operand_cycles(s, m, RESULT, 2 * operations, size, 1)
+    else:
+        cycles = array_element_cycles(operations, m.pes)
+    book(s, m, row, ENGINE, cycles)

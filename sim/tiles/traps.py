@@ -21,6 +21,9 @@ class TileTrapCode(IntEnum):
     ACCUMULATOR_OVERFLOW = 9
     NO_UNIT = 10
     EMPTY_WINDOW = 11
+    RACE = 12
+    DMA = 13
+    BAD_TEMPLATE = 14
 
 
 DETAIL_FORMATS: dict[TileTrapCode, str] = {
@@ -38,6 +41,12 @@ DETAIL_FORMATS: dict[TileTrapCode, str] = {
     TileTrapCode.BAD_ELEMENT: "{a} in {memory} is read as an element; elements are {b} to {c}",
     TileTrapCode.ACCUMULATOR_OVERFLOW: "a sum of channel {a} does not fit {b} bits",
     TileTrapCode.NO_UNIT: "machine {machine} has no {unit}",
+    TileTrapCode.RACE: (
+        "bytes {a}..{b} of {memory} are used while channel {c} of the DMA controller may be moving "
+        "them; wait for its event first"
+    ),
+    TileTrapCode.DMA: "{text}",
+    TileTrapCode.BAD_TEMPLATE: "no DMA program at byte {a} of CONSTANTS: {text}",
     TileTrapCode.EMPTY_WINDOW: "the window of row {a}, column {b} counts no element",
 }
 

@@ -1,0 +1,234 @@
+"""tgo and twait: the core starts programs of the DMA controller and waits for their events.
+
+Time and bytes are the controller's own (`sim.pl330`); here a template gets its addresses, and what
+is in flight is noted, so that a command that touches it traps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_npu.sim.pl330 import Dmac, DmacError, DmacTrap
+from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
+from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles.state import ISSUE, MOVER, State
+from tvm_npu.sim.tiles.traps import TileTrapCode
+
+CHIP_BASE = 0
+"""Where the controller finds the memories on chip, one behind the other as in `State`."""
+
+HEADER_WORDS = 4
+"""Of a template: bytes of the program, place of the chip address, event, other addresses."""
+MOST_ADDRESSES = 1 << 16
+
+
+class ControlTrap(Exception):
+    """tgo or twait cannot be done: the code and numbers of a trap, its text where it has one."""
+
+    def __init__(
+        self,
+        code: TileTrapCode,
+        numbers: tuple[int, int, int] = (0, 0, 0),
+        memory: int = 0,
+        register: int = 0,
+        text: str = "",
+    ) -> None:
+        super().__init__(code.name)
+        self.code, self.numbers, self.memory, self.register = code, numbers, memory, register
+        self.text = text
+
+
+@dataclass
+class _Flight:
+    """A program in flight: its event, when it began, which layer's it is."""
+
+    event: int
+    begin_cycles: float
+    layer: int
+
+
+class DmaControl:
+    """The core's side of the DMA controller during one run. ``timed`` False: the core's clock
+    stands still, the controller's does not."""
+
+    def __init__(self, machine: TileMachine, state: State, dram_bytes: int, timed: bool) -> None:
+        assert machine.dmac is not None
+        self._machine, self._state, self._timed = machine, state, timed
+        self._chip_begin = int(state.places[: TileMemory.CONSTANTS, 0].min())
+        chip_end = self._chip_begin + len(state.written)
+        self._dmac = Dmac(
+            machine.dmac,
+            state.memory[:dram_bytes],
+            state.memory[self._chip_begin : chip_end],
+            ddr_base=machine.dram.base_address,
+            on_chip_base=CHIP_BASE,
+        )
+        self._flights: dict[int, _Flight] = {}
+        self._now = 0.0
+
+    def go(self, row: int) -> None:
+        """tgo at word ``row``. Raises ControlTrap."""
+        s, decoded = self._state, self._state.decoded[row]
+        memory, base, stream, channel, direction = (
+            int(decoded[COLUMNS_OF["tgo"][name]])
+            for name in ("mem", "base", "stream", "channel", "direction")
+        )
+        self._check(memory, base, stream, direction)
+        address = self._register(TileRegister.ADDRESS)
+        chip = self._register(TileRegister.CHIP_OFFSET)
+        extent = self._register(TileRegister.EXTENT_BYTES)
+        moved = self._register(TileRegister.MOVED_BYTES)
+        self._inside(memory, chip, moved, TileRegister.CHIP_OFFSET)
+        self._inside(base, address, extent, TileRegister.ADDRESS)
+        chip_at = int(s.places[memory, 0]) + chip
+        outside = int(s.places[base, 0]) + address
+        loads = direction == Direction.LOAD
+        self._no_conflict(loads, chip_at, moved, outside, extent)
+        program, event, patches = self._program(
+            self._machine.dram.base_address + outside, chip_at - self._chip_begin + CHIP_BASE
+        )
+        layer = int(s.layer_of[row])
+        now = self._pass(self._patching_cycles(patches))
+        try:
+            if channel not in self._flights:  # its event is there, its last instruction may not be
+                now = self._dmac.wait_stopped(channel, now)
+            self._arrive(now)
+            self._dmac.start(channel, program, now)
+        except (DmacError, DmacTrap) as error:
+            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
+        if loads:
+            s.written[chip_at - self._chip_begin : chip_at - self._chip_begin + moved] = 1
+        elif not s.written[chip_at - self._chip_begin :][:moved].all():
+            raise ControlTrap(TileTrapCode.NOT_WRITTEN, (chip, 0, 0), memory)
+        s.tile_key[:] = -1
+        s.columns_key[:] = -1
+        s.flights[channel] = 1, int(loads), chip_at, chip_at + moved, outside, outside + extent
+        self._flights[channel] = _Flight(event, now, layer)
+        s.layer_bytes[layer, stream, 0 if loads else 1] += moved
+        s.layer_runs[layer] += 1
+
+    def wait(self, row: int) -> None:
+        """twait at word ``row``. Raises ControlTrap."""
+        s = self._state
+        event = int(s.decoded[row, COLUMNS_OF["twait"]["event"]])
+        before = self._pass(0.0)
+        try:
+            now = self._dmac.wait(event, before)
+        except (DmacError, DmacTrap) as error:
+            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
+        self._arrive(now)
+        layer = int(s.layer_of[row])
+        s.layer_wait[layer] += self._now - before
+        if self._timed:
+            s.layer_end[layer] = max(s.layer_end[layer], now)
+        for channel, flight in list(self._flights.items()):
+            if flight.event == event:
+                self._land(channel, now)
+
+    def finish(self) -> None:
+        """tend: until all programs have ended. Raises ControlTrap."""
+        try:
+            self._arrive(max(self._now, self._dmac.run()))
+        except DmacTrap as error:
+            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
+        for channel in list(self._flights):
+            self._land(channel, self._now)
+
+    def _land(self, channel: int, now: float) -> None:
+        s, flight = self._state, self._flights.pop(channel)
+        s.flights[channel] = 0
+        if self._timed:
+            s.layer_busy[flight.layer, 0] += now - flight.begin_cycles
+            s.layer_end[flight.layer] = max(s.layer_end[flight.layer], now)
+
+    def _pass(self, cycles: float) -> float:
+        """The time now, after ``cycles`` of the core's."""
+        if self._timed:
+            self._state.clock[ISSUE] += cycles
+            self._now = max(self._now, float(self._state.clock[ISSUE]))
+        return self._now
+
+    def _arrive(self, now: float) -> None:
+        self._now = now
+        if self._timed:
+            self._state.clock[ISSUE] = max(self._state.clock[ISSUE], now)
+            self._state.clock[MOVER] = max(self._state.clock[MOVER], now)
+
+    def _patching_cycles(self, patches: int) -> float:
+        """The core writes every address into the template, which lies outside of the chip."""
+        core = self._machine.core
+        assert core is not None
+        access = core.dram_access_cycles if core.cache_bytes == 0 else core.hit_cycles
+        return patches * (core.operation_cycles + access)
+
+    def _register(self, register: TileRegister) -> int:
+        return int(self._state.registers[register])
+
+    def _check(self, memory: int, base: int, stream: int, direction: int) -> None:
+        if stream >= len(TransferStream) or direction >= len(Direction):
+            raise ControlTrap(
+                TileTrapCode.ILLEGAL_INSTRUCTION,
+                (int(self._state.words[self._state.pc[0]]), 0, 0),
+            )
+        if memory > TileMemory.BIAS:
+            raise ControlTrap(TileTrapCode.WRONG_MEMORY, memory=memory)
+        readable = base == TileMemory.CONSTANTS and direction == Direction.LOAD
+        if base != TileMemory.ACTIVATIONS and not readable:
+            raise ControlTrap(TileTrapCode.WRONG_MEMORY, memory=base)
+
+    def _inside(self, memory: int, begin: int, size: int, register: TileRegister) -> None:
+        limit = int(self._state.places[memory, 1])
+        if begin < 0 or size < 1 or begin + size > limit:
+            outside = memory >= TileMemory.CONSTANTS
+            code = TileTrapCode.TRANSFER_OUTSIDE if outside else TileTrapCode.TILE_OUTSIDE
+            raise ControlTrap(code, (begin, begin + size, limit), memory, int(register))
+
+    def _no_conflict(self, loads: bool, chip: int, moved: int, outside: int, extent: int) -> None:
+        """Bytes that another program writes, or that this one writes and another moves."""
+        s = self._state
+        for channel in self._flights:
+            _, writes_chip, chip_begin, chip_end, begin, end = s.flights[channel].tolist()
+            if chip < chip_end and chip_begin < chip + moved and (loads or writes_chip):
+                place, memory, first, size = int(s.places[0, 0]), TileMemory.INPUT, chip, moved
+            elif outside < end and begin < outside + extent and not (loads and writes_chip):
+                memory, first, size = TileMemory.ACTIVATIONS, outside, extent
+                place = int(s.places[memory, 0])
+            else:
+                continue
+            numbers = (first - place, first - place + size, channel)
+            raise ControlTrap(TileTrapCode.RACE, numbers, int(memory))
+
+    def _program(self, address: int, chip_address: int) -> tuple[bytes, int, int]:
+        """(the template at PROGRAM with its addresses put in, its event, addresses put in)."""
+        s = self._state
+        at = self._register(TileRegister.PROGRAM)
+        begin, room = (int(value) for value in s.places[TileMemory.CONSTANTS])
+        segment = s.memory[begin : begin + room]
+
+        def words(offset: int, count: int) -> list[int]:
+            if offset < 0 or offset + 4 * count > room:
+                text = f"{count} words at {offset} leave the segment of {room} bytes"
+                raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+            raw: list[int] = segment[offset : offset + 4 * count].copy().view("<u4").tolist()
+            return raw
+
+        size, chip_place, event, count = words(at, HEADER_WORDS)
+        if not 0 <= count <= MOST_ADDRESSES:
+            text = f"{count} addresses; at most {MOST_ADDRESSES}"
+            raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+        places = words(at + 4 * HEADER_WORDS, 2 * count)
+        code_at = at + 4 * (HEADER_WORDS + 2 * count)
+        words(code_at, -(-size // 4))
+        code = segment[code_at : code_at + size].copy()
+        patches = [(chip_place, chip_address)]
+        patches += [(places[k], address + places[k + 1]) for k in range(0, 2 * count, 2)]
+        for place, value in patches:
+            if place + 4 > size:
+                text = f"an address goes to byte {place}, the program has {size} bytes"
+                raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+            code[place : place + 4] = np.frombuffer(
+                (value & 0xFFFF_FFFF).to_bytes(4, "little"), np.uint8
+            )
+        return code.tobytes(), event, len(patches)
