@@ -191,6 +191,10 @@ class Dmac:
         self._time = max(self._time, float(self._state.end.max()))
         return self._time
 
+    def signal_cycles(self, event: int) -> float:
+        """When the event was last sent."""
+        return float(self._state.signal[event])
+
     def end_cycles(self, channel: int) -> float:
         """When the channel's last program ended; call it when `is_stopped`."""
         return float(self._state.end[channel])

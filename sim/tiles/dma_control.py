@@ -140,7 +140,8 @@ class DmaControl:
         s, flight = self._state, self._flights.pop(channel)
         s.flights[channel] = 0
         if self._timed:
-            s.layer_busy[flight.layer, 0] += now - flight.begin_cycles
+            done = min(now, self._dmac.signal_cycles(flight.event))
+            s.layer_busy[flight.layer, 0] += done - flight.begin_cycles
             s.layer_end[flight.layer] = max(s.layer_end[flight.layer], now)
 
     def _pass(self, cycles: float) -> float:

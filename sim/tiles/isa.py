@@ -215,7 +215,14 @@ TILE_INSTRUCTIONS: tuple[Instruction, ...] = (
         "program.",
         "tgo",
     ),
-    Instruction("twait", 0x0B, (EVENT,), "event", "Waits for a DMA program's event and clears it.", "twait"),
+    Instruction(
+        "twait",
+        0x0B,
+        (EVENT,),
+        "event",
+        "Waits for a DMA program's event and clears it.",
+        "twait",
+    ),
     Instruction("tend", 0x0C, (), "", "Ends the program when all transfers are complete.", "tend"),
 )
 

@@ -32,6 +32,7 @@ from tvm_npu.codegen.plan.tiles.plan import (
 )
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.plan.tiles.traffic import Moved, TileTraffic, tile_traffic
+from tvm_npu.sim.isa.pl330 import LARGEST_BURST_BEATS
 from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.tiles.machine import ArrayAxis, PeArray
 
@@ -62,11 +63,15 @@ def transfer_cost(machine: TileMachine) -> TransferCost:
         return TransferCost(mover.setup_cycles, mover.segment_cycles, 1 / mover.bytes_per_cycle)
     dmac = machine.dmac
     assert dmac is not None  # a machine has one of them
-    # A program sets source, destination and transfer once, adds to an address between runs, and
-    # ends with an event; what a word takes hangs on the slower of its two ends and on the port.
-    word = max(dmac.dram_access_cycles, dmac.chip_access_cycles, 4 / dmac.bytes_per_cycle)
-    start = dmac.start_cycles + 5 * dmac.instruction_cycles
-    return TransferCost(start, 4 * dmac.instruction_cycles, word / 4)
+    # A program: some ten instructions in three lines around its loops. Bursts follow each other as
+    # far as the FIFO holds them, and what is loaded arrives with the latency of DDR.
+    burst = min(LARGEST_BURST_BEATS * dmac.bus_bytes, dmac.fifo_bytes)
+    dram = dmac.burst_cycles + burst / dmac.ddr_bytes_per_cycle
+    chip = dmac.burst_cycles + burst / dmac.on_chip_bytes_per_cycle
+    in_turn = (dmac.ddr_latency_cycles + dram + chip) / (dmac.fifo_bytes // burst)
+    start = dmac.start_cycles + 10 * dmac.instruction_cycles + 3 * dmac.line_cycles
+    each = max(dram, chip, 3 * dmac.instruction_cycles, in_turn)
+    return TransferCost(start, dmac.jump_cycles, each / burst)
 
 
 def pes_on(array: PeArray, loop: Loop) -> int:
