@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.plan.tiles.cost import pes_on
+from tvm_npu.codegen.plan.tiles.cost import pes_on, transfer_cost
 from tvm_npu.codegen.plan.tiles.plan import Loop
 from tvm_npu.sim.machine import TileMachine
 
@@ -81,9 +81,7 @@ def performance(problem: ConvProblem, machine: TileMachine, utilization: Any, mo
     """MACs a cycle. Equation 6.12: the smaller of perf_compute (6.6: active PEs) and perf_memory
     (6.10 and 6.11: bandwidth * operations / bytes); both without the clock frequency."""
     compute = machine.macs_per_cycle(problem.element_bytes) * utilization
-    engine = machine.mover if machine.mover is not None else machine.dmac
-    assert engine is not None  # a machine has one of them
-    return np.minimum(compute, engine.bytes_per_cycle * problem.macs / moved)
+    return np.minimum(compute, problem.macs / (transfer_cost(machine).byte * moved))
 
 
 def metric(problem: ConvProblem, machine: TileMachine, utilization: Any, moved: Any) -> Any:

@@ -99,7 +99,10 @@ def cramped(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(cramped() | st.tuples(convs(), machines(largest=128)), st.sampled_from((*NMP_PLANNERS, "eplanner", "naive")))
+@given(
+    cramped() | st.tuples(convs(), machines(largest=128)),
+    st.sampled_from((*NMP_PLANNERS, "eplanner", "naive")),
+)
 def test_planners_refuse_just_what_the_rules_refuse(
     layer: tuple[ConvProblem, Machine], name: str
 ) -> None:
