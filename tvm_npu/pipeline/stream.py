@@ -88,11 +88,12 @@ def tune_and_measure(
 
 def compare(result: Result, reference: Frame) -> None:
     """Raises ResultDiffers unless every output is to the bit that of ``reference``."""
-    for name, expected in reference.items():
+    for number, (name, expected) in enumerate(reference.items()):
         found = result.outputs[name]
         if found.tobytes() != expected.tobytes():
-            differing = int((found != expected).sum())
+            bits = f"u{expected.itemsize}"  # values would call -0.0 and 0.0 the same
+            differing = int((found.view(bits) != expected.view(bits)).sum())
             raise ResultDiffers(
                 f"frame {result.frame}: {differing} of {expected.size} elements of output "
-                f"{name!r} differ from the serial model's"
+                f"{number} differ from the serial model's"
             )
