@@ -43,12 +43,19 @@ class Failure:
 
 
 class Monitor:
-    """``active`` gives the epochs that are running, oldest first."""
+    """``active`` gives the epochs that are running, oldest first; ``look_after`` is called now and
+    then while there is a timeout."""
 
-    def __init__(self, active: Callable[[], Sequence[Epoch]], timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        active: Callable[[], Sequence[Epoch]],
+        timeout_s: float | None,
+        look_after: Callable[[], object],
+    ) -> None:
         self.failure: Failure | None = None
         self._active = active
         self._timeout_s = timeout_s
+        self._look_after = look_after
         self._workers: dict[int, WorkerProcess] = {}
         self._raised: dict[int, Raised] = {}
         self._seen: dict[int, tuple[tuple[int, int], int]] = {}
@@ -149,6 +156,7 @@ class Monitor:
                     gone.add(watched[descriptor].pid)
                     self._ended(watched[descriptor])
             if self._timeout_s is not None and self.failure is None:
+                self._look_after()
                 self._look_for_hangs(self._timeout_s)
 
     def _receive(self, worker: WorkerProcess) -> bool:

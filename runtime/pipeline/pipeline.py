@@ -96,7 +96,7 @@ class Pipeline:
         self._put_count = 0
         self._out_count = 0
         self._throttle: Throttle | None = None
-        self._monitor = Monitor(lambda: self._epochs, timeout_s)
+        self._monitor = Monitor(lambda: self._epochs, timeout_s, self._revive)
         try:
             self.switch(self.prepare(deployment))
             for place in self.places:
@@ -366,6 +366,11 @@ class Pipeline:
         for worker in self._workers.values():
             pids[worker.place.cores[0]].append(worker.pid)
         return Throttle(cores, pids)
+
+    def _revive(self) -> None:
+        """A throttle's helper that dies must not leave a stage stopped."""
+        if self._throttle is not None:
+            self._throttle.revive()
 
     def _retire(self, epoch: Epoch) -> None:
         """Its last result came out."""

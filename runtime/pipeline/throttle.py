@@ -34,7 +34,7 @@ core, period_ns, real_time, pids = (
     int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), [int(pid) for pid in sys.argv[4:]]
 )
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-if not pids:
+if real_time:
     os.sched_setaffinity(0, {core})
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(real_time))
 
@@ -54,13 +54,13 @@ try:
         begin = now - now % period_ns
         stolen_until = begin + int(period_ns * (1 - duty))
         if duty < 1 and now < stolen_until:
-            if pids:
+            if real_time:
+                while clock() < stolen_until:
+                    pass
+            else:
                 tell(signal.SIGSTOP)
                 time.sleep((stolen_until - now) * 1e-9)
                 tell(signal.SIGCONT)
-            else:
-                while clock() < stolen_until:
-                    pass
         rest_s = None if duty == 1 else max(0, begin + period_ns - clock()) * 1e-9
         if select.select([0], [], [], rest_s)[0]:
             text = os.read(0, 8)
@@ -95,6 +95,7 @@ class Throttle:
             )
         if pids is None and not may_steal():
             raise ThrottleError("cannot slow a core: real-time priority is not permitted here")
+        priority = REAL_TIME_PRIORITY if pids is None else 0
         self._pids = pids
         self._duties = dict.fromkeys(cores, 1.0)
         self._helpers: dict[int, subprocess.Popen[bytes]] = {}
@@ -103,7 +104,7 @@ class Throttle:
             self._helpers[core] = subprocess.Popen(
                 [
                     sys.executable, "-I", "-S", "-c", _HELPER,
-                    str(core), str(int(period_s * 1e9)), str(REAL_TIME_PRIORITY), *processes,
+                    str(core), str(int(period_s * 1e9)), str(priority), *processes,
                 ],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
             )  # fmt: skip
@@ -138,6 +139,8 @@ class Throttle:
             raise self._died(core)
 
     def _died(self, core: int) -> ThrottleError:
+        # Its pipes are closed a moment before it can be waited for.
+        self._helpers[core].wait()
         self.revive()
         return ThrottleError(f"the process that slows core {core} has died")
 

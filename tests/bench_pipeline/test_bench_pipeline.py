@@ -12,6 +12,7 @@ import pytest
 
 from tests.runtime.pipeline.stages import CORES
 from tvm_npu.bench_pipeline import __main__ as bench
+from tvm_npu.bench_pipeline.errors import BenchError
 from tvm_npu.bench_pipeline.rows import CutRow, OrderRow, RetuneRow, StreamRow
 from tvm_npu.bench_pipeline.tables import misses, print_rows, wrong
 from tvm_npu.cli.terminal import open_terminal
@@ -124,10 +125,19 @@ def test_without_real_time_priority(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_stock_tvm_that_dies_is_told(tmp_path: Path) -> None:
-    from tvm_npu.bench_pipeline.errors import BenchError
     from tvm_npu.bench_pipeline.layer_parallel import FREE, LayerParallel
 
     begin = time.monotonic()
     with pytest.raises(BenchError, match=r"stock TVM \(free\) ended with exit code 1"):
         LayerParallel(tmp_path / "none.so", CORES[:1], FREE)
     assert time.monotonic() - begin < 60
+
+
+@pytest.mark.relay
+def test_a_stock_compilation_that_fails_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    from tvm_npu.bench_pipeline.stock import finish_stock, start_stock
+
+    process = start_stock("no-such-net", "llvm", tmp_path / "x.so")
+    with pytest.raises(BenchError, match="no-such-net: stock TVM's compilation ended with exit"):
+        finish_stock(process, "no-such-net")

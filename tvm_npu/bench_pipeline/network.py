@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.bench_pipeline.stock import finish_stock, start_stock
 from tvm_npu.codegen.stages.chain import LayerChain
 from tvm_npu.codegen.stages.configuration import Configuration
 from tvm_npu.models import build
 from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, host_mcpu
 from tvm_npu.relay.cut import cut_model
 from tvm_npu.relay.frontend import from_onnx
-from tvm_npu.relay.onnx_models import build_stock
 from tvm_npu.runtime.pipeline import Deployment, Place, TensorSpec
 
 Frame = dict[str, NDArray[np.generic]]
@@ -58,16 +58,21 @@ class Network:
 
 def make_network(name: str, folder: Path, *, with_stock: bool = True) -> Network:
     """Imports and cuts a model of `tvm_npu.models`; libraries go to ``folder``."""
-    model = build(name)
     target = CpuTarget(f"llvm -mcpu={host_mcpu()}", 1)
-    stock = None
-    if with_stock:
-        stock = folder / f"{name}-stock.so"
-        build_stock(model, target.target).export_library(str(stock))
-    mod, params = from_onnx(model)
-    cut = cut_model(mod, params, target=target.target)
-    compiler = StageCompiler(cut, folder / name)
-    inputs = compiler.serial(target).inputs
+    stock = folder / f"{name}-stock.so" if with_stock else None
+    compiling = None if stock is None else start_stock(name, target.target, stock)
+    try:
+        mod, params = from_onnx(build(name))
+        cut = cut_model(mod, params, target=target.target)
+        compiler = StageCompiler(cut, folder / name)
+        inputs = compiler.serial(target).inputs
+        if compiling is not None:
+            finish_stock(compiling, name)
+    except BaseException:
+        if compiling is not None:
+            compiling.kill()
+            compiling.wait()
+        raise
     return Network(name, cut.chain, compiler, target, stock, _frames(inputs))
 
 

@@ -40,7 +40,7 @@ TIMEOUT_S = 60.0
 class Effort:
     """``pass_frames`` of every cut once; ``round_s`` of every finalist in each of ``rounds``."""
 
-    pass_frames: int = 6
+    pass_frames: int = 5
     rounds: int = 4
     round_s: float = 1.2
 

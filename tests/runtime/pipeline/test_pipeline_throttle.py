@@ -12,6 +12,7 @@ import pytest
 
 from tests.runtime.pipeline.stages import CORES, frame, make, numbers
 from tvm_npu.runtime.pipeline import Deployment, Pipeline, Place
+from tvm_npu.runtime.pipeline import pipeline as pipeline_module
 from tvm_npu.runtime.pipeline.errors import PlaceError
 from tvm_npu.runtime.pipeline.throttle import Throttle, ThrottleError, may_steal
 
@@ -76,6 +77,22 @@ def test_throttled_places_of_a_pipeline() -> None:
         with pytest.raises(PlaceError, match="duty cycle 0.01; it lies between 0.05 and 1"):
             pipeline.set_duty("slow", 0.01)
         assert numbers(list(pipeline.run(frame(n) for n in range(50)))) == list(range(50))
+
+
+def test_places_are_slowed_by_signals_where_real_time_is_not_permitted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline_module, "may_steal", lambda: False)
+    deployment = Deployment((make("affine", 0, last=True),), (0,))
+    slow = [Place("slow", CORES, duty=0.5), Place("idle", CORES[:1])]
+    with Pipeline(deployment, slow, timeout_s=20) as pipeline:
+        states = set()
+        limit = time.monotonic() + 20
+        while "T" not in states and time.monotonic() < limit:
+            stat = Path(f"/proc/{pipeline.pids['slow']}/stat").read_text()
+            states.add(re.split(r"[) ]+", stat)[2])
+        assert "T" in states
+        assert numbers(list(pipeline.run(frame(n) for n in range(20)))) == list(range(20))
 
 
 def test_cores_that_cannot_be_slowed() -> None:
