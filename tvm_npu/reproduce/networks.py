@@ -17,7 +17,7 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options
 from tvm_npu.reproduce.errors import ReproductionError
-from tvm_npu.sim.machine import Machine, Precision
+from tvm_npu.sim.machine import AnyMachine, Machine, Precision
 
 Array = NDArray[Any]
 
@@ -85,11 +85,19 @@ def prepare(
     depends on values. Raises ReproductionError when nothing runs on the NPU, and what
     `tvm_npu.relay` raises.
     """
+    built = models.build(model, seed=seed, input_size=input_size, width=width)
+    return prepare_model(model, built, machine, precision, seed)
+
+
+def prepare_model(
+    model: str, proto: Any, machine: AnyMachine, precision: Precision, seed: int = 0
+) -> Network:
+    """`prepare` for an ONNX model (``proto``) called ``model``."""
     from tvm_npu.relay import region_fixed_graphs
     from tvm_npu.relay.onnx_steps import import_onnx
 
     options = make_options(machine, precision=precision, seed=seed)
-    imported = import_onnx(models.build(model, seed=seed, input_size=input_size, width=width), {})
+    imported = import_onnx(proto, {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntheticCalibrationWarning)
         partitioned = imported.partition(options, None)

@@ -56,14 +56,11 @@ def run(options: argparse.Namespace) -> None:
     if options.plot is not None:
         check_plottable(options.plot)
     terminal = open_terminal()
-    chosen = [
-        [name for name in known if name in wanted]
-        for known, wanted in (
-            (MODELS, options.models), (SETUPS, options.setups), (PLANNERS, options.planners),
-        )
-    ]  # fmt: skip
+    models = [name for name in MODELS if name in options.models]
+    setups = [name for name in SETUPS if name in options.setups]
+    planners = [name for name in PLANNERS if name in options.planners]
     with terminal.steps() as steps, terminal.simulating():
-        study = run_study(*chosen, steps)
+        study = run_study(models, setups, planners, steps)
     if options.json is not None:
         write_json(options.json, [asdict(row) for row in study.rows])
     if options.plot is not None:

@@ -1,0 +1,1 @@
+"""Every planner on every machine: runs, bits and times."""
