@@ -21,7 +21,7 @@ from tvm_npu.codegen.pl330.transfer import (
     TransferTemplate,
     transfer_template,
 )
-from tvm_npu.codegen.tiles.commands import ChipRange, Command, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.commands import OPERANDS, ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emitter import Code, fixed_registers
 from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
@@ -70,11 +70,13 @@ class DmacEmitter:
         self.code.emit("tend", {}, Stream.OTHER)
 
     def _work(self, work: Work) -> None:
+        outside = work.registers.get(TileRegister.OPERANDS, OPERANDS) != OPERANDS
         for channel, flight in sorted(self._flights.items()):
             written = _meet(work.writes, flight.on_chip)
             read = flight.loads and any(_meet(one, flight.on_chip) for one in work.reads)
-            if written or read:
+            if outside or written or read:
                 self._wait(channel)
+        self.code.set({TileRegister.OPERANDS: int(OPERANDS), **work.registers})
         self.code.work(work)
 
     def _move(self, transfer: Transfer) -> None:

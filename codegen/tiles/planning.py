@@ -21,10 +21,12 @@ from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.tiles.direct import DirectPlan
 from tvm_npu.codegen.plan.tiles.plan import TilePlan
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.tiles.commands import Command
 from tvm_npu.codegen.tiles.convolution import ConvCommands, partial_bytes, plan_actions
+from tvm_npu.codegen.tiles.direct import direct_commands
 from tvm_npu.codegen.tiles.flat import FlatShape, flat_steps, flat_tiles
 from tvm_npu.codegen.tiles.layer import LayerSteps, Operands, feature_map
 from tvm_npu.codegen.tiles.pads import (
@@ -76,7 +78,7 @@ class LayerPlanner:
         self.fixed, self.machine, self.chosen = fixed, machine, chosen
         self.numbers = element_limits(fixed.element_bytes)
         self.stored_bytes = machine.element_bytes(precision_of(fixed))
-        self._answers: dict[ConvProblem, TilePlan] = {}
+        self._answers: dict[ConvProblem, TilePlan | DirectPlan] = {}
 
     def plan(self, layer: FixedLayer, shapes: dict[str, Shape]) -> PlannedLayer:
         """Raises PlanningError, with the layer and the Infeasible, when no plan fits, EmitError
@@ -95,9 +97,15 @@ class LayerPlanner:
         if problem not in self._answers:
             self._answers[problem] = self._answer(layer.name, problem)
         plan = self._answers[problem]
+        if isinstance(plan, DirectPlan):
+            return PlannedLayer(
+                layer, plan, problem.macs, 0,
+                lambda operands: direct_commands(layer, problem, operands), None,
+            )  # fmt: skip
+        tiled = plan
 
         def commands(operands: Operands) -> Iterable[Command]:
-            actions = plan_actions(problem, plan, self.machine)
+            actions = plan_actions(problem, tiled, self.machine)
             return ConvCommands(layer, problem, operands).commands(actions)
 
         return PlannedLayer(
@@ -105,10 +113,12 @@ class LayerPlanner:
             None if plan.prediction is None else float(plan.prediction.cycles),
         )  # fmt: skip
 
-    def _answer(self, name: str, problem: ConvProblem) -> TilePlan:
+    def _answer(self, name: str, problem: ConvProblem) -> TilePlan | DirectPlan:
         found: Any = self.chosen.plan(problem, self.machine)  # type: ignore[arg-type]
         if isinstance(found, Infeasible):
             raise _NoPlan(found)
+        if isinstance(found, DirectPlan):
+            return found
         if not isinstance(found, TilePlan):
             raise EmitError(
                 f"layer {name!r}: planner {self.chosen.name!r} answers with a "
