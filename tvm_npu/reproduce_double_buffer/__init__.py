@@ -1,0 +1,1 @@
+"""The double-buffer paper's evaluation: FlowNetS's contracting part on a simulated Zynq-7020."""
