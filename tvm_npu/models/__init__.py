@@ -28,7 +28,7 @@ from . import (
     vgg,
     yolo,
 )
-from ._macs import macs, macs_by_node
+from ._macs import Shapes, macs, macs_by_node, static_shapes
 from .errors import (
     ModelArgumentError,
     ModelDataError,
@@ -42,11 +42,13 @@ __all__ = [
     "ModelDataError",
     "ModelError",
     "ModelShapeError",
+    "Shapes",
     "UnknownModelError",
     "build",
     "macs",
     "macs_by_node",
     "names",
+    "static_shapes",
 ]
 
 MAXIMUM_BATCH = 256

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 import onnx
 
 from tvm_npu.codegen.stages.chain import ChainLayer, LayerChain
-from tvm_npu.models import ModelShapeError, build
-from tvm_npu.models._macs import Shapes, static_shapes
+from tvm_npu.models import ModelShapeError, Shapes, build, static_shapes
 
 MATRIX = ("Gemm", "MatMul")
 POOLS = ("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")

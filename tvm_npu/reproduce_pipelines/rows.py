@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.stages.search import SearchResult, run_search, search_names
 from tvm_npu.codegen.stages.search.space import cuts
@@ -72,7 +72,7 @@ def row_of(case: Case, name: str, seeds: int) -> Row:
         runs.append(_row(case, result, time.perf_counter() - started, seed + 1))
     middle = statistics.median_low([row.convergence_s for row in runs])
     chosen = next(row for row in runs if row.convergence_s == middle)
-    return Row(**{**vars(chosen), "seeds": len(runs)})
+    return replace(chosen, seeds=len(runs))
 
 
 def searched(case: Case, name: str, seed: int = 0, noise: float = 0.0) -> SearchResult:
