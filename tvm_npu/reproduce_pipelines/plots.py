@@ -178,6 +178,7 @@ def _trust(axes: Any, found: Sequence[Trust]) -> None:
     for condition in dict.fromkeys(one.condition for one in found):
         shares = [share for one in found if one.condition == condition for share in one.shares]
         axes.ecdf(shares, label=condition, linewidth=1.2)
+    axes.set_xlim(right=1.004)
     axes.axvline(0.99, color="black", linewidth=0.5, linestyle=":")
     axes.set_xlabel("throughput / optimum")
     axes.set_ylabel("share of runs up to that")
