@@ -56,9 +56,10 @@ def test_a_model_runs_on_a_tag(machine: str, precision: Any) -> None:
         name: quantize_tensor(X, fixed.q_points[name], fixed.element_bytes) for name in fixed.inputs
     }
     wanted = run_fixed(fixed, inputs)[fixed.outputs[0]]
-    found = run(library, X)
-    expected = dequantize_tensor(wanted, fixed.q_points[fixed.outputs[0]])
-    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+    logits = dequantize_tensor(wanted, fixed.q_points[fixed.outputs[0]])
+    # The softmax behind the region runs on the CPU: the same code there for the same numbers.
+    (expected,) = stock(module(relay.nn.softmax(var("x", (1, 5)))), [logits])
+    np.testing.assert_array_equal(run(library, X), expected)
     measured = last_session().statistics
     assert measured.machine == machine and measured.cycles > 0
 
