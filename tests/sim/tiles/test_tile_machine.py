@@ -52,16 +52,7 @@ def test_a_machine_has_one_of_each(table: str) -> None:
         any_machine_from_toml(without, "a.toml")
 
 
-DMAC = """
-[dmac]
-start_cycles = 1.0
-instruction_cycles = 1.0
-dram_access_cycles = 1.0
-chip_access_cycles = 1.0
-bytes_per_cycle = 1.0
-channels = 2
-events = 4
-"""
+DMAC = "\n[dmac]\nchannels = 2\n"
 
 
 def test_both_of_a_pair() -> None:
@@ -70,10 +61,11 @@ def test_both_of_a_pair() -> None:
 
 
 def test_extending_replaces_alternatives() -> None:
-    start = 'extends = "setup-a"\nname = "mine"\n'
-    found = any_machine_from_toml(start + DMAC, "a.toml")
+    mover = "[mover]\nsetup_cycles = 1\nsegment_cycles = 0\nbytes_per_cycle = 2\n"
+    found = any_machine_from_toml('extends = "zynq-7020"\nname = "mine"\n' + mover, "a.toml")
     assert isinstance(found, TileMachine)
-    assert found.mover is None and found.dmac is not None and found.array is not None
+    assert found.mover is not None and found.dmac is None and found.core is not None
+    start = 'extends = "setup-a"\nname = "mine"\n'
     found = any_machine_from_toml(start + "[memories]\nshared_bytes = 1024\n", "a.toml")
     assert isinstance(found, TileMachine)
     assert found.memories == SharedMemory(shared_bytes=1024, bias_bytes=131072)
@@ -86,3 +78,15 @@ def test_pes_over_a_loop() -> None:
     found = any_machine_from_toml(TEXT.replace("width = 16", "width = 8"), "a.toml")
     assert isinstance(found, TileMachine) and found.array is not None
     assert [found.array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")] == [8, 16, 1, 1]
+
+
+def test_a_dma_controller_serves_a_core_and_one_memory() -> None:
+    text = 'extends = "setup-a"\nname = "mine"\n' + DMAC
+    with pytest.raises(MachineError, match=r"\[dmac\] without \[core\]"):
+        any_machine_from_toml(text, "a.toml")
+    text = (
+        'extends = "zynq-7020"\nname = "mine"\n[memories]\ninput_bytes = 1024\n'
+        "weight_bytes = 1024\noutput_bytes = 1024\n"
+    )
+    with pytest.raises(MachineError, match=r"\[dmac\] without memories.shared_bytes"):
+        any_machine_from_toml(text, "a.toml")
