@@ -122,7 +122,7 @@ def test_any_plan_runs_from_its_text(
     assert [vars(slot) for slot in program.outputs] == [vars(slot) for slot in own.outputs]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.data(),
     st.sampled_from(("tso", "fixed-is", "fixed-ws", "fixed-ks", "fixed-ofm")),

@@ -85,7 +85,7 @@ def test_other_layers_in_small_tiles(data: st.DataObject, kind: object, seed: in
         reject()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data(), tile_machines(), SEEDS)
 def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, seed: int) -> None:
     """Bytes, transfers and contiguous runs, stream by stream."""

@@ -1,0 +1,59 @@
+"""What the doors ask before they give a layer to a machine: answers agree with what is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.codegen.tiles.tile_cases import tile_machine
+from tvm_npu.codegen.least import least_needs
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.codegen.plan.tiles.room import check_tile_plan
+from tvm_npu.codegen.tiles.pools import WindowShape, window_tiles
+from tvm_npu.sim.machine import load_machine
+
+LAYER = ConvProblem(2, 2, 1, 8, 8, 16, 16, (9, 9), (1, 1), (1, 1), (0, 0, 0, 0), 1,
+                    has_residual=True)  # fmt: skip
+SIZES = st.integers(8, 40).map(lambda n: 8 * n)
+MEMORIES = st.one_of(st.tuples(SIZES), st.tuples(SIZES, SIZES, SIZES))
+KERNELS = st.tuples(st.integers(1, 9), st.integers(1, 9))
+
+
+@given(MEMORIES, KERNELS, st.integers(1, 2), st.sampled_from(((1, 2, 4, 8), (4, 4, 4, 8))))
+def test_convolutions_that_fit_have_a_plan(
+    memories: tuple[int, ...], kernel: tuple[int, int], dilation: int, words: tuple[int, ...]
+) -> None:
+    machine = tile_machine(memories, words)  # type: ignore[arg-type]
+    reach = ((kernel[0] - 1) * dilation + 1, (kernel[1] - 1) * dilation + 1)
+    problem = replace(
+        LAYER, kernel=kernel, dilation=(dilation, dilation), rows=21 - reach[0],
+        columns=21 - reach[1], in_rows=20, in_columns=20, element_bytes=words[0],
+        accumulator_bytes=words[2],
+    )  # fmt: skip
+    needs = least_needs(machine, "int8")
+    fits = needs.conv_input(reach, kernel).fits and needs.conv_weight(reach, kernel).fits
+    assert fits == (check_tile_plan(problem, TilePlan(1, 1, 1, 1), machine) is None)
+
+
+@given(MEMORIES, KERNELS)
+def test_pools_that_fit_have_tiles(memories: tuple[int, ...], window: tuple[int, int]) -> None:
+    machine = tile_machine(memories, (4, 4, 4, 8))
+    shape = WindowShape(3, 8, 8, 20, 20, window, (1, 1), (0, 0), 4)
+    if least_needs(machine, "int8").pool_input(window).fits:
+        assert not isinstance(window_tiles(shape, machine), Infeasible)
+
+
+@pytest.mark.parametrize(
+    ("precision", "needed"), [("int8", 81), ("int16", 162)]
+)  # fmt: skip
+def test_an_nmp_answers_for_its_scratchpads(precision: str, needed: int) -> None:
+    needs = least_needs(load_machine("nmp-4x8"), precision)  # type: ignore[arg-type]
+    need = needs.conv_input((9, 9), (5, 5))
+    assert (need.needed, need.memory, need.available) == (needed, "MB0", 8192)
+    assert needs.conv_weight((9, 9), (5, 5)).memory == "MB1"
+    biases = needs.biases(32769)
+    assert (biases.needed, biases.where, biases.fits) == (4100, "in each TLT", False)
