@@ -19,7 +19,7 @@ from typing import Protocol
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.codegen.plan.tiles.cost import predicted, transfer_cost
+from tvm_npu.codegen.plan.tiles.cost import engine_cost, predicted, transfer_cost
 from tvm_npu.codegen.plan.tiles.eplanner import tile_machine
 from tvm_npu.codegen.plan.tiles.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan, no_room
@@ -50,8 +50,11 @@ def nmp_machines(machine: TileMachine, problem: ConvProblem) -> Iterator[Machine
     else:
         sizes = [(memories.input_bytes, memories.weight_bytes, memories.output_bytes)]
     size = problem.element_bytes
-    lanes = machine.macs_per_cycle(size)
-    bits = min(max(16, int(min(lanes, 1024)) * 8 * size // 16 * 16), LARGEST_DATAPATH_BITS)
+    # A core makes less than a MAC a cycle: one lane that works a share of the time.
+    lanes = machine.macs_per_cycle(size) if machine.array is not None else 1.0
+    bits = min(max(16, 8 * size, int(lanes) * 8 * size // 16 * 16), LARGEST_DATAPATH_BITS)
+    slowness = engine_cost(machine).iteration
+    efficiency = min(max(1 / slowness, 0.001), 1.0) if slowness > 0 else 1.0
     cost = transfer_cost(machine)
     rate = min(max(1 / cost.byte, 0.01), 1e6)
     for inputs, weights, outputs in sizes:
@@ -66,7 +69,9 @@ def nmp_machines(machine: TileMachine, problem: ConvProblem) -> Iterator[Machine
                 semaphore_cycles=0.0, instruction_cache_bytes=1 << 16, instruction_line_bytes=128,
                 instruction_miss_cycles=0.0,
             ),
-            mac=Mac(datapath_bits=bits, efficiency=1.0, setup_cycles=0.0, accumulator_bits=63),
+            mac=Mac(
+                datapath_bits=bits, efficiency=efficiency, setup_cycles=0.0, accumulator_bits=63,
+            ),
             memories=Memories(
                 mb0_bytes=mb0, mb1_bytes=mb1, mb2_bytes=mb2,
                 bias_bytes=memories.bias_bytes, ports=1,

@@ -28,7 +28,7 @@ from tvm_npu.codegen.plan.tiles.exact import TileProof, prove
 from tvm_npu.codegen.plan.tiles.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.plan.tiles.space import candidate_sizes, tilings
-from tvm_npu.sim.machine import TileMachine, load_machine
+from tvm_npu.sim.machine import TileMachine, load_any_machine, load_machine
 
 LAYERS = (
     layer(512, 512, 28),
@@ -43,7 +43,11 @@ LAYERS = (
 
 
 @pytest.mark.parametrize("name", planner_names())
-@pytest.mark.parametrize("machine", [setup("a"), shared(1 << 18)], ids=["split", "shared"])
+@pytest.mark.parametrize(
+    "machine",
+    [setup("a"), shared(1 << 18), load_any_machine("zynq-7020")],
+    ids=["split", "shared", "core"],
+)
 def test_every_planner_answers_every_layer_on_tile_machines(
     name: str, machine: TileMachine
 ) -> None:
