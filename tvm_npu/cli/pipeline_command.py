@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -54,6 +55,8 @@ DEFAULT_SEARCH = "guided"
 MOST_SAMPLES = 64
 """Frames of --input kept in memory; the stream repeats them."""
 TIMEOUT_S = 60.0
+REFRESH_S = 0.2
+"""Between two updates of the progress bar: drawing one for each frame would slow the stream."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -206,23 +209,27 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
                 running_places(platform),
                 timeout_s=args.timeout,
             ) as pipeline:
-                for place in platform.speed_order[
-                    1:
-                ]:  # every place's process is up before frames flow
+                # Every place's process is up before frames flow.
+                for place in platform.speed_order[1:]:
                     pipeline.discard(pipeline.prepare(stages.deploy(stages.serial(place))))
                 tuner = OnlineTuner(pipeline, job.model.chain, platform, stages.deploy, options)
+                shown_s = 0.0
 
                 def progress(part: str, done: int) -> None:
+                    nonlocal shown_s
+                    if time.monotonic() - shown_s < REFRESH_S:
+                        return
+                    shown_s = time.monotonic()
                     if part == "tuning":
                         steps.begin(f"searching ({args.search}): configuration {stages.deployed}")
                     else:
-                        steps.expect(args.frames)
-                        steps.begin(f"frame {done} of {args.frames}")
-                        steps.done()
+                        steps.reach(done, args.frames)
+                        steps.begin(f"frame {done:,} of {args.frames:,}")
 
                 try:
                     report = tune_and_measure(
-                        pipeline, tuner, job.samples, references, args.frames, progress,
+                        pipeline, tuner, stages.deploy, job.samples, references, args.frames,
+                        progress,
                         compiling=lambda: stages.compiling,
                     )  # fmt: skip
                 except ResultDiffers as error:

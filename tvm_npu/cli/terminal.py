@@ -89,6 +89,9 @@ class Steps:
     def done(self) -> None:
         self._progress.advance(self._task)
 
+    def reach(self, completed: int, total: int) -> None:
+        self._progress.update(self._task, completed=completed, total=total)
+
 
 def open_terminal() -> Terminal:
     """Consoles on the process's streams. Names of layers are text, never markup."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tvm_npu.pipeline.tuner import OnlineTuner, Tuning
+from tvm_npu.pipeline.tuner import Deploy, OnlineTuner, Tuning
 from tvm_npu.runtime.pipeline import Pipeline, Result
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
 
@@ -38,6 +38,7 @@ class StreamReport:
 def tune_and_measure(
     pipeline: Pipeline,
     tuner: OnlineTuner,
+    deploy: Deploy,
     samples: Sequence[Frame],
     references: Sequence[Frame],
     frames: int,
@@ -73,7 +74,10 @@ def tune_and_measure(
 
     with tuner:
         tuning_frames = stream(lambda _: tuner.alive and not tuner.history, "tuning")
-    (tuning, *_) = tuner.history
+    # With its last look at the frames the tuner may have begun to tune again.
+    tuning = tuner.history[-1]
+    if tuner.configuration != tuning.best:
+        pipeline.redeploy(deploy(tuning.best))
     begin = pipeline.out_count
     stream(lambda number: number < frames, "measuring")
     measured = [one for one in pipeline.times() if one.frame >= begin]

@@ -22,7 +22,7 @@ from tvm_npu.codegen.stages.platform import Platform
 from tvm_npu.codegen.stages.search import Trial, run_search
 from tvm_npu.codegen.stages.times import StageTimes
 from tvm_npu.runtime.pipeline.epoch import Deployment
-from tvm_npu.runtime.pipeline.errors import PipelineError
+from tvm_npu.runtime.pipeline.errors import PipelineError, StageNotLoaded
 from tvm_npu.runtime.pipeline.pipeline import Pipeline
 from tvm_npu.runtime.pipeline.times import FrameTimes
 
@@ -159,6 +159,8 @@ class OnlineTuner:
             while True:
                 self._tune(reason)
                 reason = self._watch()
+        except StageNotLoaded as error:  # of a configuration to try: the running one goes on
+            self._error = error
         except (_Stopped, PipelineError):
             pass
         except Exception as error:
