@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +25,7 @@ from tvm_npu.runtime.pipeline.throttle import Throttle, may_steal
 MODELS = ("resnet50", "squeezenet1.0")
 SMALL = "lenet"
 THROTTLE_PERIOD_S = 0.001
+TERMINATED = 143
 EPILOG = """\
 One core is slowed by a process of real-time priority that takes it away for two thirds of every
 millisecond, so that stages of a pipeline and threads of stock TVM are slowed alike. That needs
@@ -133,6 +136,9 @@ def run(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
+    if threading.current_thread() is threading.main_thread():
+        # So that a terminated run removes its libraries, which are gigabytes.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     return exit_code("bench_pipeline", lambda: run(options))
 
 
