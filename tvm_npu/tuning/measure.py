@@ -17,12 +17,12 @@ from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp.traps import Trap
 from tvm_npu.tuning.single_layer import chained, random_inputs, single_layer
 
-FEWEST_INSTRUCTIONS = 1_000_000
+FEWEST_INSTRUCTIONS = 500_000
 MACS_PER_INSTRUCTION = 256
 
 
 def instruction_budget(problem: ConvProblem) -> int:
-    """Instructions of all cores after which a plan counts as one that does not end: twenty times
+    """Instructions of all cores after which a plan counts as one that does not end: ten times
     what good plans take, and more."""
     return FEWEST_INSTRUCTIONS + problem.all_macs // MACS_PER_INSTRUCTION
 

@@ -1,0 +1,2 @@
+"""``scripts/bench_learned``: how fast tuners find good plans, and what measurements are worth to
+`exact`."""
