@@ -15,9 +15,12 @@ import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tvm_npu.codegen.learn.errors import UntunedWarning
 from tvm_npu.codegen.learn.history import Measured, history
-from tvm_npu.codegen.learn.residual import residual_model
+from tvm_npu.codegen.learn.residual import cautious, residual_model
 from tvm_npu.codegen.learn.space import space_of
 from tvm_npu.codegen.plan.cost import predict
 from tvm_npu.codegen.plan.exact import ExactPlanner
@@ -105,16 +108,19 @@ class ExactTunedPlanner:
         listed = shortlist(problem, machine, self.candidates, self.limits)
         if isinstance(listed, Infeasible):
             return listed
-        expected = self._corrected(problem, listed, machine)
+        bare = [replace(plan, prediction=None, planner="") for plan in listed]
+        cycles = self._corrected(problem, listed, machine)
+        expected = dict(zip(bare, cycles.tolist(), strict=True))
+        price = dict(zip(bare, cautious(cycles).tolist(), strict=True))
         for one in log_plans(self.tuning_log, problem, machine, self.limits):
-            expected[one.plan] = one.cycles  # measured: whatever was expected
-        plan = min(expected, key=lambda known: expected[known])
+            expected[one.plan] = price[one.plan] = one.cycles  # whatever was expected
+        plan = min(price, key=lambda known: price[known])
         return _expecting(plan, expected[plan], problem, machine, self.name)
 
     def _corrected(
         self, problem: ConvProblem, listed: tuple[ConvPlan, ...], machine: Machine
-    ) -> dict[ConvPlan, float]:
-        """Expected cycles of bare plans."""
+    ) -> NDArray[np.float64]:
+        """Expected cycles of plans."""
         model = residual_model(history(self.tuning_log), machine)
         if model is None:
             warnings.warn(
@@ -123,11 +129,8 @@ class ExactTunedPlanner:
                 UntunedWarning,
                 stacklevel=3,
             )
-            cycles = [plan.prediction.cycles if plan.prediction else 0.0 for plan in listed]
-        else:
-            cycles = model.cycles(problem, listed).tolist()
-        bare = [replace(plan, prediction=None, planner="") for plan in listed]
-        return dict(zip(bare, cycles, strict=True))
+            return np.array([plan.prediction.cycles for plan in listed if plan.prediction])
+        return model.cycles(problem, listed)
 
 
 def described(problem: ConvProblem) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_npu.bench_learned.subjects import NetworkLayers, without_shared
 from tvm_npu.codegen.learn.errors import MeasureError
-from tvm_npu.codegen.learn.residual import Example, ResidualModel
+from tvm_npu.codegen.learn.residual import Example, ResidualModel, cautious
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.plan.shortlist import shortlist
 from tvm_npu.reproduce.errors import ReproductionError
@@ -101,7 +101,7 @@ def _row(
         own = measured[one.problem]
         cycles = np.array(own.cycles)
         corrected = model.cycles(one.problem, own.plans)
-        choice = int(np.argmin(corrected))
+        choice = int(np.argmin(cautious(corrected)))
         exact += one.layers * cycles[0]
         reranked += one.layers * cycles[choice]
         fastest += one.layers * cycles.min()
