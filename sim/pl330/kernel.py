@@ -393,6 +393,7 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
             s.status[ch] = WAITS_FOR_EVENT
             s.waits_for[ch] = a
         if action == WAIT_EVENT and b == 1:
+            s.line[ch] = -1
             for i in range(len(s.tags)):
                 if s.tags[i] % len(s.status) == ch:
                     s.tags[i] = -1

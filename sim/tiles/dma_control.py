@@ -23,6 +23,9 @@ HEADER_WORDS = 4
 """Of a template: bytes of the program, place of the chip address, event, other addresses."""
 MOST_ADDRESSES = 1 << 16
 
+ISSUE_CYCLES = 1.0
+"""Of tgo and twait, as of every word."""
+
 
 class ControlTrap(Exception):
     """tgo or twait cannot be done: the code and numbers of a trap, its text where it has one."""
@@ -42,11 +45,14 @@ class ControlTrap(Exception):
 
 @dataclass
 class _Flight:
-    """A program in flight: its event, when it began, which layer's it is."""
+    """A program in flight: its event, when it began, which layer's it is; bytes that the channel
+    has stored when it has moved all that tgo said."""
 
     event: int
     begin_cycles: float
     layer: int
+    moved_bytes: int
+    stored_bytes: int
 
 
 class DmaControl:
@@ -85,27 +91,28 @@ class DmaControl:
         chip_at = int(s.places[memory, 0]) + chip
         outside = int(s.places[base, 0]) + address
         loads = direction == Direction.LOAD
-        self._no_conflict(loads, chip_at, moved, outside, extent)
+        self._no_conflict(loads, memory, chip_at, moved, outside, extent)
+        if not loads:
+            self._written(memory, chip, chip_at, moved)
         program, event, patches = self._program(
             self._machine.dram.base_address + outside, chip_at - self._chip_begin + CHIP_BASE
         )
+        self._awaited(channel, event)
         layer = int(s.layer_of[row])
-        now = self._pass(self._patching_cycles(patches))
-        try:
-            if channel not in self._flights:  # its event is there, its last instruction may not be
-                now = self._dmac.wait_stopped(channel, now)
+        now = self._pass(ISSUE_CYCLES + self._patching_cycles(patches))
+        try:  # the event of the channel's last program is there, its last instruction may not be
+            now = self._dmac.wait_stopped(channel, now)
             self._arrive(now)
             self._dmac.start(channel, program, now)
         except (DmacError, DmacTrap) as error:
             raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         if loads:
             s.written[chip_at - self._chip_begin : chip_at - self._chip_begin + moved] = 1
-        elif not s.written[chip_at - self._chip_begin :][:moved].all():
-            raise ControlTrap(TileTrapCode.NOT_WRITTEN, (chip, 0, 0), memory)
         s.tile_key[:] = -1
         s.columns_key[:] = -1
         s.flights[channel] = 1, int(loads), chip_at, chip_at + moved, outside, outside + extent
-        self._flights[channel] = _Flight(event, now, layer)
+        stored = self._dmac.statistics(channel).stored_bytes + moved
+        self._flights[channel] = _Flight(event, now, layer, moved, stored)
         s.layer_bytes[layer, stream, 0 if loads else 1] += moved
         s.layer_runs[layer] += 1
 
@@ -113,7 +120,7 @@ class DmaControl:
         """twait at word ``row``. Raises ControlTrap."""
         s = self._state
         event = int(s.decoded[row, COLUMNS_OF["twait"]["event"]])
-        before = self._pass(0.0)
+        before = self._pass(ISSUE_CYCLES)
         try:
             now = self._dmac.wait(event, before)
         except (DmacError, DmacTrap) as error:
@@ -139,6 +146,13 @@ class DmaControl:
     def _land(self, channel: int, now: float) -> None:
         s, flight = self._state, self._flights.pop(channel)
         s.flights[channel] = 0
+        excess = self._dmac.statistics(channel).stored_bytes - flight.stored_bytes
+        if excess:
+            text = (
+                f"the program of channel {channel} moved {flight.moved_bytes + excess} bytes; its "
+                f"tgo said {flight.moved_bytes} (MOVED_BYTES)"
+            )
+            raise ControlTrap(TileTrapCode.DMA, text=text)
         if self._timed:
             done = min(now, self._dmac.signal_cycles(flight.event))
             s.layer_busy[flight.layer, 0] += done - flight.begin_cycles
@@ -186,20 +200,39 @@ class DmaControl:
             code = TileTrapCode.TRANSFER_OUTSIDE if outside else TileTrapCode.TILE_OUTSIDE
             raise ControlTrap(code, (begin, begin + size, limit), memory, int(register))
 
-    def _no_conflict(self, loads: bool, chip: int, moved: int, outside: int, extent: int) -> None:
+    def _awaited(self, channel: int, event: int) -> None:
+        """The channel's last program and its event are over, whatever the machine's timing."""
+        for other, flight in self._flights.items():
+            if other == channel:
+                text = f"channel {channel} is started again before a wait for its event"
+                raise ControlTrap(TileTrapCode.DMA, text=f"{text} {flight.event}")
+            if flight.event == event:
+                text = f"channels {other} and {channel} would both send event {event}"
+                raise ControlTrap(TileTrapCode.DMA, text=text)
+
+    def _written(self, memory: int, offset: int, address: int, size: int) -> None:
+        begin = address - self._chip_begin
+        missing = np.flatnonzero(self._state.written[begin : begin + size] == 0)
+        if len(missing):
+            first = offset + int(missing[0])
+            raise ControlTrap(TileTrapCode.NOT_WRITTEN, (first, 0, 0), memory)
+
+    def _no_conflict(
+        self, loads: bool, memory: int, chip: int, moved: int, outside: int, extent: int
+    ) -> None:
         """Bytes that another program writes, or that this one writes and another moves."""
         s = self._state
         for channel in self._flights:
             _, writes_chip, chip_begin, chip_end, begin, end = s.flights[channel].tolist()
             if chip < chip_end and chip_begin < chip + moved and (loads or writes_chip):
-                place, memory, first, size = int(s.places[0, 0]), TileMemory.INPUT, chip, moved
+                where, first, size = memory, chip, moved
             elif outside < end and begin < outside + extent and not (loads and writes_chip):
-                memory, first, size = TileMemory.ACTIVATIONS, outside, extent
-                place = int(s.places[memory, 0])
+                where, first, size = int(TileMemory.ACTIVATIONS), outside, extent
             else:
                 continue
+            place = int(s.places[where, 0])
             numbers = (first - place, first - place + size, channel)
-            raise ControlTrap(TileTrapCode.RACE, numbers, int(memory))
+            raise ControlTrap(TileTrapCode.RACE, numbers, where)
 
     def _program(self, address: int, chip_address: int) -> tuple[bytes, int, int]:
         """(the template at PROGRAM with its addresses put in, its event, addresses put in)."""

@@ -58,8 +58,17 @@ at once.
 - `tfinish`, `tpool`, `tvec` and `tfill` on an array take an operation a PE and cycle: as many as
   the result has elements, for `tpool` times the elements of the window.
 
+- A command on a core takes `setup_cycles`, `mac_cycles` a product of `tconv` or
+  `operation_cycles` an operation of the others, and its accesses: of `tconv` two a product and two
+  a sum, of the others two an operation. Without a cache an access takes `chip_access_cycles` (or
+  `dram_access_cycles`); with one `hit_cycles`, and each line of the operands is fetched once, for
+  `chip_miss_cycles` (or `dram_miss_cycles`). While a command runs no word issues.
+
 Machines with a `[dmac]` have no such engine and no interlock: there `tgo` and `twait` start and
-await programs of the DMA controller. On a machine that has no unit for it an instruction traps.
+await programs of the DMA controller, which run beside the core. `tgo` takes the core an operation
+and an access for each address that it puts into the program, and waits until the channel's last
+program has ended. A command, and a `tgo`, that touches bytes which an unfinished program moves
+traps, unless both only read them. On a machine that has no unit for it an instruction traps.
 
 ## Traps
 
@@ -68,7 +77,10 @@ limit, when a tile or transfer leaves its memory or segment; a register's value 
 memory cannot take part (the bias memory in `tconv`, a store to CONSTANTS, a place outside of the
 chip on an array); bytes on chip are read that nothing was written to in this run; a number that is
 read as an element is none; a sum does not fit; a pooling window counts no element; or the code ends
-without `tend`.
+without `tend`. With a DMA controller also when bytes are touched that a program may be moving; at
+PROGRAM there is no template; a channel or an event is used again before a wait for it; a program
+moves more or fewer bytes than MOVED_BYTES; nobody sends the event that is waited for; or the
+program itself goes wrong.
 """
 
 

@@ -11,13 +11,16 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from tests.codegen.tiles.late_dma import LateDma
 from tvm_npu.codegen.kernels import convolve, pad_spatial, windows
 from tvm_npu.codegen.program import Program, Segment
 from tvm_npu.codegen.reference import requantize
 from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import (
     TILE_ISA,
     Accumulate,
+    Direction,
     Finish,
     TileMemory,
     TilePool,
@@ -77,6 +80,7 @@ class Interpreter:
         }
         self.memories[TileMemory.CONSTANTS].write(0, np.frombuffer(program.constants, np.uint8))
         self.registers: dict[int, int] = {}
+        self.dma = LateDma(self.memories)
         self.traffic: Counter[tuple[str, bool]] = Counter()
         self.transfers: Counter[tuple[str, bool]] = Counter()
         self.runs: Counter[tuple[str, bool]] = Counter()
@@ -121,12 +125,13 @@ class Interpreter:
         return begins.reshape(-1)
 
     def _count(self, stream: int, to_chip: bool, runs: int) -> None:
-        from tvm_npu.sim.streams import Stream
+        self._moved(stream, to_chip, runs * self.registers[R.RUN_BYTES])
+        self.runs[Stream(stream).name.lower(), to_chip] += runs
 
+    def _moved(self, stream: int, to_chip: bool, size_bytes: int) -> None:
         key = (Stream(stream).name.lower(), to_chip)
-        self.traffic[key] += runs * self.registers[R.RUN_BYTES]
+        self.traffic[key] += size_bytes
         self.transfers[key] += 1
-        self.runs[key] += runs
 
     def tload(self, mem: int, base: int, stream: int) -> None:
         source = self.memories[TileMemory(base)]
@@ -262,5 +267,16 @@ class Interpreter:
     def tfill(self) -> None:
         self._put(np.full(self._out, self.registers[R.FILL]), self.stored)
 
+    def tgo(self, **operands: int) -> None:
+        r = self.registers
+        self.dma.go(
+            r[R.PROGRAM], r[R.ADDRESS], r[R.CHIP_OFFSET], r[R.MOVED_BYTES], r[R.EXTENT_BYTES],
+            operands,
+        )  # fmt: skip
+        self._moved(operands["stream"], operands["direction"] == Direction.LOAD, r[R.MOVED_BYTES])
+
+    def twait(self, event: int) -> None:
+        self.dma.wait(event)
+
     def tend(self) -> None:
-        pass
+        assert not self.dma.started

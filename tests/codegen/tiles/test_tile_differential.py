@@ -108,8 +108,9 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
         ("partial", False, said.partial_stores),
     ):  # fmt: skip
         key = (stream, to_chip)
-        found = (run.transfers[key], run.runs[key], run.traffic[key])
-        assert found == (moved.transfers, moved.segments, moved.size_bytes), key
+        assert (run.transfers[key], run.traffic[key]) == (moved.transfers, moved.size_bytes), key
+        if machine.mover is not None:
+            assert run.runs[key] == moved.segments, key
 
 
 @settings(max_examples=60, deadline=None)

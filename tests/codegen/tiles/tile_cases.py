@@ -38,6 +38,21 @@ def tile_machine(
     return machine
 
 
+def core_machine(
+    name: str, shared_bytes: int, words: tuple[int, int, int, int], bias_bytes: int
+) -> TileMachine:
+    """A machine with a core and a DMA controller by name, with other memories."""
+    values = load_any_machine(name).model_dump(exclude_none=True)
+    values["memories"] = {"shared_bytes": shared_bytes, "bias_bytes": bias_bytes}
+    values["words"] = dict(zip(values["words"], words, strict=True))
+    machine = any_machine_from_dict(values)
+    assert isinstance(machine, TileMachine)
+    return machine
+
+
+CORE_MACHINES = ("zynq-7020", "zynq-7020-uncached")
+
+
 @st.composite
 def tile_machines(draw: st.DrawFn) -> TileMachine:
     size = st.sampled_from((256, 512, 1024, 4096, 16384))
@@ -46,7 +61,10 @@ def tile_machines(draw: st.DrawFn) -> TileMachine:
     if count == 1:
         memories = (2 * memories[0],)
     words = draw(st.sampled_from(((1, 2, 4, 8), (4, 4, 8, 8), (2, 2, 4, 8))))
-    return tile_machine(memories, words, draw(st.sampled_from((64, 128, 4096))))
+    bias_bytes = draw(st.sampled_from((64, 128, 4096)))
+    if count == 1 and draw(st.booleans()):
+        return core_machine(draw(st.sampled_from(CORE_MACHINES)), memories[0], words, bias_bytes)
+    return tile_machine(memories, words, bias_bytes)
 
 
 @dataclass(frozen=True)

@@ -347,3 +347,23 @@ def test_programs_thrash_a_small_cache() -> None:
     dmac.run()
     # Bytes 0..3, 4..7 (dmalpend at 6), back to 2: two fetches a round, and dmaend's line.
     assert dmac.statistics(0).line_misses == 2 * 5 + 1
+
+
+def test_channels_that_share_a_line_of_the_cache_both_go_on() -> None:
+    """Each fetches its line where the other's was, and reads it all the same: neither may wait for
+    ever for a line that the other has just thrown out."""
+    small = TIMING.model_copy(update={"line_bytes": 4, "cache_lines": 1})
+    dmac, ddr, on_chip = controller(small)
+    for channel in range(3):
+        dmac.start(channel, copy_program(DDR + 256 * channel, ON_CHIP + 256 * channel, 2, channel),
+                   0.0)  # fmt: skip
+    dmac.run()
+    for channel in range(3):
+        part = slice(256 * channel, 256 * (channel + 1))
+        np.testing.assert_array_equal(on_chip[part], ddr[part])
+        lines = dmac.statistics(channel).line_misses
+        alone = run_program(
+            copy_program(DDR, ON_CHIP, 2, 0), small, ddr, on_chip, ddr_base=DDR,
+            on_chip_base=ON_CHIP,
+        )[1].line_misses  # fmt: skip
+        assert lines >= alone
