@@ -25,13 +25,17 @@ def plot(
 ) -> bytes:
     def draw(figure: Any) -> None:
         top, bottom = figure.subfigures(2, 1, height_ratios=(1.1, 1))
-        for axes, search in zip(top.subplots(1, len(searches), sharey=True), searches, strict=True):
+        for axes, search in zip(_row(top, len(searches)), searches, strict=True):
             _draw_search(axes, search, axes.get_subplotspec().is_first_col())
         left, right = bottom.subplots(1, 2)
         _draw_correlations(left, correlations)
         _draw_gains(right, reranked)
 
     return render(draw, (10, 6.4), file_format)
+
+
+def _row(figure: Any, count: int) -> list[Any]:
+    return list(figure.subplots(1, count, sharey=True, squeeze=False)[0])
 
 
 def _draw_search(axes: Any, search: LayerSearch, is_first: bool) -> None:
