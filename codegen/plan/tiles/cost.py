@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
+from tvm_npu.codegen.plan.tiles.axes import in_axis
 from tvm_npu.codegen.plan.tiles.plan import (
     IN_LOOPS,
     LOOPS,
@@ -90,37 +91,60 @@ def iterations(total: int, tile: int, pes: int) -> int:
 @dataclass(frozen=True)
 class EngineCost:
     """Cycles of the compute engine: ``iteration`` a pass over all loops with as many PEs on each
-    as the array has, ``setup`` a step, ``output`` an element that is finished."""
+    as the array has, ``setup`` a step, ``output`` an element that is finished; of a core also
+    ``total`` a sum in each step that adds to it, ``finish`` a tile that is finished, ``byte`` a
+    byte of a tile that comes into the cache for a step."""
 
     iteration: float
     setup: float
     output: float
+    total: float = 0.0
+    finish: float = 0.0
+    byte: float = 0.0
 
 
 def engine_cost(machine: TileMachine) -> EngineCost:
-    """An array takes a cycle an iteration; a core two operands and a product a MAC."""
+    """An array takes a cycle an iteration; a core two operands and a product a MAC. Tiles are taken
+    to fit its cache."""
     array = machine.array
     if array is not None:
         return EngineCost(1.0, array.setup_cycles, 1 / (array.width * array.height))
     core = machine.core
     assert core is not None  # a machine has one of them
     access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
+    byte = 0.0 if core.cache_bytes == 0 else core.chip_miss_cycles / core.line_bytes
     return EngineCost(
-        core.mac_cycles + 2 * access, core.setup_cycles, core.operation_cycles + 2 * access
-    )
+        core.mac_cycles + 2 * access, core.setup_cycles, core.operation_cycles + 2 * access,
+        2 * access, core.setup_cycles, byte,
+    )  # fmt: skip
 
 
 def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> float:
     """What all steps take the compute engine."""
     cost, array = engine_cost(machine), machine.array
-    steps = group_runs(problem, plan)
+    runs = group_runs(problem, plan)
+    counts = {loop: trips(problem, plan, loop) for loop in LOOPS}
+    steps = runs
     passes = problem.groups * problem.kernel[0] * problem.kernel[1]
     for loop in LOOPS:
-        steps *= trips(problem, plan, loop)
+        steps *= counts[loop]
         pes = 1 if array is None else pes_on(array, loop)
         passes *= iterations(extent(problem, loop), plan.tile(loop), pes)
     outputs = problem.filters * problem.rows * problem.columns
-    return cost.iteration * passes + cost.setup * steps + cost.output * outputs
+    cycles = cost.iteration * passes + cost.setup * steps + cost.output * outputs
+    if array is not None:
+        return cycles
+    size, spread = problem.element_bytes, counts["R"] * counts["C"]
+    depth = problem.channels // problem.groups * problem.kernel[0] * problem.kernel[1]
+    inside = in_axis(problem, "R", plan.tile_r).inside * in_axis(problem, "C", plan.tile_c).inside
+    read = inside * problem.channels * counts["M"] + problem.filters * depth * spread + outputs
+    touched = size * read + problem.accumulator_bytes * outputs * counts["N"]
+    return (
+        cycles
+        + cost.total * outputs * counts["N"]
+        + cost.finish * runs * counts["M"] * spread
+        + cost.byte * touched
+    )
 
 
 def predict_tiles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:

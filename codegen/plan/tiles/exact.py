@@ -117,6 +117,9 @@ def _layer(
         float(engine.iteration),
         float(engine.setup),
         float(engine.output),
+        float(engine.total),
+        float(engine.finish),
+        float(engine.byte),
     )
 
 

@@ -43,6 +43,9 @@ class Layer(NamedTuple):
     iteration: float
     setup: float
     output: float
+    total: float
+    finish: float
+    touched: float
 
 
 @njit(cache=True, inline="always")
@@ -124,7 +127,13 @@ def engine(layer, runs, m, n, r, c):
     steps = runs * m[TRIPS] * n[TRIPS] * r[TRIPS] * c[TRIPS]
     passes = layer.groups * layer.taps * m[PASSES] * n[PASSES] * r[PASSES] * c[PASSES]
     outputs = layer.filters * layer.rows * layer.columns
-    return layer.iteration * passes + layer.setup * steps + layer.output * outputs
+    spread = r[TRIPS] * c[TRIPS]
+    depth = layer.channels // layer.groups * layer.taps
+    read = r[INSIDE] * c[INSIDE] * layer.channels * m[TRIPS] + layer.filters * depth * spread
+    size = layer.element * (read + outputs) + layer.accumulator * outputs * n[TRIPS]
+    result = layer.iteration * passes + layer.setup * steps + layer.output * outputs
+    result += layer.total * outputs * n[TRIPS] + layer.finish * runs * m[TRIPS] * spread
+    return result + layer.touched * size
 
 
 @njit(cache=True)

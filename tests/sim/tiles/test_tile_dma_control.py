@@ -276,9 +276,7 @@ def test_bad_templates(bad: bytes, message: str) -> None:
 
 def test_a_template_outside_of_its_segment() -> None:
     registers = go(0, 0, 0).rsplit("tgo", 1)[0]
-    trap = trapped(
-        registers + sets(PROGRAM=(1 << 20) - 8) + "tgo input, constants, in, 1, load\n"
-    )
+    trap = trapped(registers + sets(PROGRAM=(1 << 20) - 8) + "tgo input, constants, in, 1, load\n")
     assert trap.code == TileTrapCode.BAD_TEMPLATE
     assert "4 words at 1048568 leave the segment of 1048576 bytes" in str(trap)
 

@@ -8,7 +8,7 @@ from itertools import permutations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tile_cases import layer, plans, problems, setup, shared, small
+from tile_cases import core, layer, plans, problems, setup, shared, small
 
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names
 from tvm_npu.codegen.plan.check import check_plan
@@ -83,7 +83,7 @@ def test_planners_of_tile_machines_answer_on_an_nmp(name: str) -> None:
 @given(st.data())
 def test_no_plan_beats_the_exact_ones(data: st.DataObject) -> None:
     problem = data.draw(problems())
-    machine = data.draw(st.sampled_from((small(), small(256, 256, 256), shared(2048))))
+    machine = data.draw(st.sampled_from((small(), small(256, 256, 256), shared(2048), core())))
     fastest, least = prove(problem, machine), prove(problem, machine, "bytes")
     if isinstance(fastest, Infeasible) or isinstance(least, Infeasible):
         assert check_tile_plan(problem, TilePlan(1, 1, 1, 1), machine) is not None

@@ -44,6 +44,15 @@ def shared(shared_bytes: int = 4096) -> TileMachine:
     return machine
 
 
+def core(shared_bytes: int = 2048) -> TileMachine:
+    """A core with a DMA controller and little memory."""
+    values = load_any_machine("zynq-7020").model_dump(exclude_none=True)
+    values["memories"] = {"shared_bytes": shared_bytes, "bias_bytes": 64}
+    machine = any_machine_from_dict(values)
+    assert isinstance(machine, TileMachine)
+    return machine
+
+
 def layer(filters: int, channels: int, size: int, kernel: int = 3, stride: int = 1,
           padding: int | None = None, **changes: Any) -> ConvProblem:  # fmt: skip
     """A square layer as a set-up sees it: every value in 4 bytes."""

@@ -1,0 +1,106 @@
+"""What cost models say of machines with a core and a DMA controller, against the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
+from tvm_npu.codegen.pl330 import Direction
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.tiles.cost import engine_cycles, predicted, transfer_cost
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.codegen.tiles import compile_fixed
+from tvm_npu.codegen.tiles.ir_run import random_layer
+from tvm_npu.dma_cost import sample_transfers
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.machine import TileMachine, load_any_machine
+from tvm_npu.sim.statistics import RunStatistics
+
+
+def core(name: str) -> TileMachine:
+    machine = load_any_machine(name)
+    assert isinstance(machine, TileMachine)
+    return machine
+
+
+def layer(
+    filters: int, channels: int, size: int, kernel: int = 3, stride: int = 1, groups: int = 1
+) -> ConvProblem:
+    """A square layer; every value takes 4 bytes."""
+    edge = kernel // 2
+    in_size = (size - 1) * stride + kernel - 2 * edge
+    return ConvProblem(
+        filters=filters, channels=channels, groups=groups, rows=size, columns=size,
+        in_rows=in_size, in_columns=in_size, kernel=(kernel,) * 2, stride=(stride,) * 2,
+        dilation=(1, 1), padding=(edge,) * 4, element_bytes=4, accumulator_bytes=4,
+    )  # fmt: skip
+
+
+LAYERS = (
+    (layer(16, 8, 24), TilePlan(8, 8, 12, 24, ("M", "N", "R", "C"))),
+    (layer(16, 8, 24), TilePlan(8, 4, 12, 24, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 16, 12), TilePlan(8, 16, 6, 12, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 32, 14, 1), TilePlan(16, 16, 7, 14, ("M", "N", "R", "C"))),
+    (layer(16, 16, 16, 5, 2), TilePlan(16, 16, 4, 8, ("R", "C", "M", "N"), buffers=2)),
+    (layer(16, 16, 20, groups=16), TilePlan(1, 1, 20, 20, tile_groups=8, buffers=2)),
+    (layer(64, 64, 4, 1), TilePlan(16, 32, 4, 4, ("M", "R", "C", "N"))),
+    (layer(8, 8, 24), TilePlan(4, 2, 3, 24, ("M", "N", "R", "C"))),
+)
+
+
+@cache
+def simulated(problem: ConvProblem, plan: TilePlan, name: str) -> RunStatistics:
+    program = compile_fixed(random_layer(problem, 1, seed=0), core(name), Given(plan))
+    session = Session(program)
+    draw = np.random.default_rng(0)
+    session.run_fixed([draw.integers(-9, 9, (1, *one.shape), np.int8) for one in program.inputs])
+    assert session.statistics is not None
+    return session.statistics
+
+
+@pytest.mark.parametrize("name", CORE_MACHINES)
+def test_predicted_cycles(name: str) -> None:
+    errors = []
+    for problem, plan in LAYERS:
+        found = simulated(problem, plan, name)
+        (busy,) = found.layers[0].mac_cycles_per_core
+        assert engine_cycles(problem, plan, core(name)) == pytest.approx(busy, rel=1e-9), plan
+        errors.append(abs(predicted(problem, plan, core(name)).cycles / found.cycles - 1))
+    assert np.mean(errors) < 0.02 and max(errors) < 0.05
+
+
+@pytest.mark.parametrize("name", CORE_MACHINES)
+def test_two_buffers_hide_transfers(name: str) -> None:
+    """Transfers and commands together take longer than the program; with one buffer they wait for
+    each other."""
+    problem, plan = LAYERS[1]
+    two, one = simulated(problem, plan, name), simulated(problem, replace(plan, buffers=1), name)
+    assert two.loaded_bytes == one.loaded_bytes and two.stored_bytes == one.stored_bytes
+    (busy,), (moving,) = two.layers[0].mac_cycles_per_core, two.layers[0].dma_cycles_per_tle
+    assert one.layers[0].mac_cycles_per_core == (busy,)
+    assert busy < two.cycles < min(one.cycles, busy + 0.7 * moving)
+
+
+@pytest.mark.parametrize(
+    ("direction", "element_bytes", "most"),
+    [("load", 4, 0.07), ("load", 1, 0.07), ("store", 4, 0.3), ("store", 1, 0.15)],
+)
+def test_transfer_cost_in_closed_form(
+    direction: Direction, element_bytes: int, most: float
+) -> None:
+    """One cost for both ways: that of loads, which wait for DDR; stores take less."""
+    machine = core("zynq-7020")
+    assert machine.dmac is not None
+    cost = transfer_cost(machine)
+    errors = [
+        (cost.start + one.jumps * cost.segment + one.elements * element_bytes * cost.byte)
+        / one.cycles - 1
+        for one in sample_transfers(machine.dmac, element_bytes, direction)
+    ]  # fmt: skip
+    assert np.mean(np.abs(errors)) < most
+    if direction == "store":
+        assert np.mean(errors) > 0
