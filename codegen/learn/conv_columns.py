@@ -91,12 +91,17 @@ def plan_columns(plan: ConvPlan) -> Columns:
 
 def plan_of(columns: Mapping[str, Any]) -> ConvPlan:
     """ValueError when a column is missing, foreign, or of a wrong type or value."""
+    return ConvPlan(**checked_columns(_Choices, columns))
+
+
+def checked_columns(choices: type[BaseModel], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """``columns`` as a model of them has it; ValueError, with the first that is wrong."""
     try:
-        choices = _Choices.model_validate(dict(columns))
+        found = choices.model_validate(dict(columns))
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
             raise ValueError(f"{name} is missing") from None
         raise ValueError(f"{name} is {first['input']!r}: {first['msg']}") from None
-    return ConvPlan(**choices.model_dump())
+    return found.model_dump()

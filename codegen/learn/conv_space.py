@@ -1,9 +1,8 @@
 """The space of convolution plans on NMP machines, which is the one that `exact` searches: drawing
 a plan at random and changing one choice of a plan.
 
-A draw is uniform over cuts, schedules, ring, layouts and buffers. A tile extent is the whole axis
-or uniform in its logarithm, then mostly rounded to one that cuts the axis into nearly equal tiles;
-extents of tiles that do not fit are halved, at random, until they do.
+A draw is uniform over cuts, schedules, ring, layouts and buffers; tile extents are drawn as
+`extents` says, and those of tiles that do not fit are halved, at random, until they do.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from tvm_npu.codegen.learn.conv_columns import plan_columns, plan_of, problem_co
 from tvm_npu.codegen.learn.conv_features import FEATURE_NAMES, conv_features
 from tvm_npu.codegen.learn.conv_room import Most, excess_of, has_empty_slice, most_of
 from tvm_npu.codegen.learn.errors import EmptySpaceError
+from tvm_npu.codegen.learn.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.learn.space import Columns, Features
 from tvm_npu.codegen.plan.check import check_plan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Split
@@ -26,7 +26,6 @@ from tvm_npu.sim.machine import Machine
 
 ATTEMPTS = 2000
 """Draws without a plan that fits before a space counts as empty."""
-WHOLE_SHARE, ROUNDED_SHARE = 0.5, 0.75
 EXTENTS = ("tile_m", "tile_n", "tile_r", "tile_c")
 FLOWS = ("IS", "OS", "KEEPS_IN", "WS")
 """Schedules; KEEPS_IN is OS that keeps its IN tile."""
@@ -127,7 +126,7 @@ class ConvSpace:
         for choice in ("slices", "grid", "flow", "wires", "layout", "buffers"):
             plan = self._with(plan, choice, generator)
         most = most_of(self.layer, plan, self.machine)
-        extents = {name: _extent(_top(most, name), generator) for name in EXTENTS}
+        extents = {name: drawn_extent(_top(most, name), generator) for name in EXTENTS}
         return replace(plan, **extents)  # type: ignore[arg-type]
 
     def _changed(self, plan: ConvPlan, generator: np.random.Generator) -> ConvPlan:
@@ -135,7 +134,7 @@ class ConvSpace:
         if generator.integers(2):
             name = EXTENTS[generator.integers(len(EXTENTS))]
             top = _top(most_of(self.layer, plan, self.machine), name)
-            moved = {name: _moved(getattr(plan, name), top, generator)}
+            moved = {name: moved_extent(getattr(plan, name), top, generator)}
             return replace(plan, **moved)  # type: ignore[arg-type]
         choices = ["slices", "grid", "flow", "wires", "layout"]
         if self.machine.memories.ports == 2:
@@ -245,33 +244,3 @@ def _top(most: Most, name: str) -> int:
         "tile_m": most.items * most.item_filters, "tile_n": most.channels,
         "tile_r": most.rows, "tile_c": most.columns,
     }[name]  # fmt: skip
-
-
-def _rounded(extent: int, top: int) -> int:
-    """The least extent that cuts ``top`` into as many tiles as ``extent`` does."""
-    return -(-top // -(-top // extent))
-
-
-def _extent(top: int, generator: np.random.Generator) -> int:
-    if generator.random() < WHOLE_SHARE:
-        return top
-    extent = min(top, int(np.exp(generator.random() * np.log(top + 1))))
-    return _rounded(extent, top) if generator.random() < ROUNDED_SHARE else extent
-
-
-def _moved(extent: int, top: int, generator: np.random.Generator) -> int:
-    """Another extent: one tile more or fewer, twice or half the size, one position more or fewer,
-    the whole axis, or any."""
-    extent = min(extent, top)
-    tiles = -(-top // extent)
-    options = (
-        -(-top // (tiles + 1)),
-        -(-top // max(1, tiles - 1)),
-        max(1, extent // 2),
-        min(top, 2 * extent),
-        max(1, extent - 1),
-        min(top, extent + 1),
-        top,
-        _extent(top, generator),
-    )
-    return options[generator.integers(len(options))]

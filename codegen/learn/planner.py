@@ -6,7 +6,8 @@ percent of the simulator on every layer, while a cost model trained on other lay
 
 `exact-tuned` is `exact` that consults measurements: of the best plans by the analytic model
 (`shortlist`) and the log's, it takes the one of least time, where time is measured if the log has
-it and else predicted and corrected by `ResidualModel`.
+it and else predicted and corrected by `ResidualModel`. On tile machines, of which there is no
+shortlist, it answers as `learned` does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,14 +29,17 @@ from tvm_npu.codegen.plan.exact import ExactPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.plan.shortlist import shortlist
-from tvm_npu.sim.machine import Machine
+from tvm_npu.codegen.plan.tiles.cost import predict_tiles
+from tvm_npu.codegen.plan.tiles.exact import ExactTilePlanner
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
 
 CANDIDATES = 12
 """Plans of the analytic model that `exact-tuned` looks at."""
 
 
 def log_plans(
-    path: Path, problem: ConvProblem, machine: Machine, limits: TileLimits
+    path: Path, problem: ConvProblem, machine: AnyMachine, limits: TileLimits
 ) -> list[Measured]:
     """The log's plans of a layer that keep to ``limits``, the fastest first. Raises
     TuningLogError."""
@@ -42,7 +47,7 @@ def log_plans(
     return [one for one in measured if _within(one.plan, limits)]
 
 
-def _within(plan: ConvPlan, limits: TileLimits) -> bool:
+def _within(plan: ConvPlan | TilePlan, limits: TileLimits) -> bool:
     pairs = (
         (plan.tile_m, limits.max_tile_m),
         (plan.tile_n, limits.max_tile_n),
@@ -60,6 +65,31 @@ def _expecting(
     return replace(plan, planner=name, prediction=replace(prediction, cycles=cycles))
 
 
+def tile_answer(
+    path: Path, problem: ConvProblem, machine: TileMachine, limits: TileLimits, name: str
+) -> TilePlan | Infeasible:
+    """The fastest plan that the log has of a layer on a tile machine; `exact`'s without one, with
+    an UntunedWarning. Raises TuningLogError."""
+    measured = log_plans(path, problem, machine, limits)
+    if measured:
+        best: TilePlan = measured[0].plan
+        prediction = replace(predict_tiles(problem, best, machine), cycles=measured[0].cycles)
+        return replace(best, planner=name, prediction=prediction)
+    plan = ExactTilePlanner(limits).plan(problem, machine)
+    if isinstance(plan, TilePlan):
+        _warn_untuned(path, problem, machine)
+    return plan
+
+
+def _warn_untuned(path: Path, problem: ConvProblem, machine: AnyMachine) -> None:
+    warnings.warn(
+        f"tuning log {str(path)!r} has no trial of {described(problem)} on "
+        f"machine {machine.name!r}; it is planned by 'exact'",
+        UntunedWarning,
+        stacklevel=3,
+    )
+
+
 @dataclass(frozen=True)
 class LearnedPlanner:
     """The fastest plan of a tuning log for every layer; `exact` for layers that it does not hold,
@@ -73,20 +103,23 @@ class LearnedPlanner:
     def plans_windows(self) -> bool:
         return True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    @overload
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+
+    @overload
+    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
+
+    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
         """Raises TuningLogError for a log that is none."""
+        if isinstance(machine, TileMachine):
+            return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
         measured = log_plans(self.tuning_log, problem, machine, self.limits)
         if measured:
             best = measured[0]
             return _expecting(best.plan, best.cycles, problem, machine, self.name)
         plan = ExactPlanner(self.limits).plan(problem, machine)
         if isinstance(plan, ConvPlan):
-            warnings.warn(
-                f"tuning log {str(self.tuning_log)!r} has no trial of {described(problem)} on "
-                f"machine {machine.name!r}; it is planned by 'exact'",
-                UntunedWarning,
-                stacklevel=2,
-            )
+            _warn_untuned(self.tuning_log, problem, machine)
         return plan
 
 
@@ -103,8 +136,16 @@ class ExactTunedPlanner:
     def plans_windows(self) -> bool:
         return True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    @overload
+    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+
+    @overload
+    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
+
+    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
         """Raises TuningLogError for a log that is none, MissingPackageError without xgboost."""
+        if isinstance(machine, TileMachine):
+            return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
         listed = shortlist(problem, machine, self.candidates, self.limits)
         if isinstance(listed, Infeasible):
             return listed

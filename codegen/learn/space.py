@@ -2,7 +2,8 @@
 
 A space belongs to one layer on one machine. Everything in it is deterministic: what is drawn comes
 from the generator that is handed in. `conv_space.ConvSpace` is the one of convolution plans on NMP
-machines; another kind of plan takes part by a class of this form and a factory in `SPACES`.
+machines, `tile_space.TileSpace` the one on tile machines; another kind of plan takes part by a
+class of this form and a factory in `SPACES`.
 """
 
 from __future__ import annotations
@@ -74,8 +75,10 @@ def space_of(problem: object, machine: AnyMachine) -> Space[Any]:
     """Raises PlanningError for a machine of a kind without a space."""
     if not SPACES:
         from tvm_npu.codegen.learn.conv_space import ConvSpace
+        from tvm_npu.codegen.learn.tile_space import TileSpace
 
         SPACES["nmp"] = ConvSpace
+        SPACES["tiles"] = TileSpace
     make = SPACES.get(machine.isa)
     if make is None:
         raise PlanningError(

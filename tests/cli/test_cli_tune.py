@@ -71,9 +71,21 @@ class TestWithTvm:
         (program,) = (Program.from_bytes(one) for one in region_programs(mod).values())
         assert program.planner == "learned"
 
-    def test_machines_without_a_space(self, run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-        code, _, err = run("tune", lenet, "--log", tmp_path / "log", "--machine", "setup-a")
-        assert code == 1 and "'setup-a' cannot be tuned for: its isa is 'tiles'" in err
+    def test_tile_machines(self, run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+        log, table = tmp_path / "log", tmp_path / "table.json"
+        code, _, err = run("tune", lenet, "--log", log, "--machine", "setup-a", "--warm",
+                           "--tuner", "random", "--trials", 2, "--json", table)  # fmt: skip
+        assert (code, err) == (0, "")
+        rows = json.loads(table.read_text())
+        assert [row["layer"] for row in rows] == ["conv1", "conv2", "fc1", "logits"]
+        assert all(row["best_cycles"] <= row["exact_cycles"] for row in rows)
+        for name in ("learned", "exact-tuned"):
+            compiled = ("compile", lenet, "-o", tmp_path / name, "--planner", name,
+                        "--tuning-log", log, "--machine")  # fmt: skip
+            code, _, err = run(*compiled, "setup-a")
+            assert code == 0 and "it is planned by" not in err, err
+            code, _, err = run(*compiled, "setup-b")
+            assert code == 0 and err.count("it is planned by 'exact'") == 4, err
 
 
 @pytest.mark.parametrize(

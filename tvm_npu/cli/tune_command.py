@@ -16,7 +16,6 @@ from tvm_npu.codegen.learn.log import LogWriter, Run
 from tvm_npu.codegen.learn.model import load_xgboost
 from tvm_npu.codegen.learn.tuners import tuner_names
 from tvm_npu.options import DEFAULT_PLANNER
-from tvm_npu.sim.machine import Machine
 from tvm_npu.tuning.model import TunedLayer, questions, tune_layer
 
 SUMMARY = "try plans of a model's layers on the simulator; the log is for --planner learned"
@@ -39,6 +38,7 @@ examples:
   tvm-npu tune lenet.onnx --log lenet.jsonl --trials 64
   tvm-npu compile lenet.onnx -o programs/ --planner learned --tuning-log lenet.jsonl
   tvm-npu tune resnet.onnx --log resnet.jsonl --warm --machine nmp-4x8-dual
+  tvm-npu tune lenet.onnx --log lenet.jsonl --machine setup-a
 """
 DEFAULT_TRIALS = 128
 
@@ -81,11 +81,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         from tvm_npu.relay import region_fixed_graphs
 
         machine = job.options.machine
-        if not isinstance(machine, Machine):
-            raise CliError(
-                f"machine {machine.name!r} cannot be tuned for: its isa is {machine.isa!r}; "
-                "tuning draws plans for 'nmp'"
-            )
         steps.begin("collecting layers")
         found = questions(region_fixed_graphs(job.partitioned.mod).values(), machine)
         if not found:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any, TypeVar
 
 import numpy as np
 
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.learn.errors import MeasureError
-from tvm_npu.codegen.nmp import compile_fixed
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.tiles.plan import LOOPS, TilePlan, group_runs, trips
+from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.machine import AnyMachine, Machine
 from tvm_npu.sim.nmp.traps import Trap
-from tvm_npu.tuning.single_layer import chained, random_inputs, single_layer
+from tvm_npu.sim.pl330.traps import DmacTrap
+from tvm_npu.sim.tiles.traps import TileTrap
+from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
+
+AnyPlan = ConvPlan | TilePlan
+Plan = TypeVar("Plan", bound=AnyPlan)
 
 FEWEST_INSTRUCTIONS = 500_000
 MACS_PER_INSTRUCTION = 256
@@ -27,6 +36,16 @@ def instruction_budget(problem: ConvProblem) -> int:
     return FEWEST_INSTRUCTIONS + problem.all_macs // MACS_PER_INSTRUCTION
 
 
+FEWEST_STEPS = 5_000
+MACS_PER_STEP = 65_536
+
+
+def step_budget(problem: ConvProblem) -> int:
+    """Steps of a tile plan above which it is not tried: programs of tile machines have no loops,
+    so steps are instructions, and good plans make far fewer."""
+    return FEWEST_STEPS + problem.macs // MACS_PER_STEP
+
+
 class WrongValuesError(NpuError):
     """The simulator computed something else than the reference."""
 
@@ -35,44 +54,47 @@ class WrongValuesError(NpuError):
 class Given:
     """A planner with one answer."""
 
-    answer: ConvPlan
+    answer: Any
     name: str = "given"
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: Machine) -> Any:
         return self.answer
 
 
 @dataclass
 class LayerMeasure:
-    """Cycles of plans of one layer. Equal plans are simulated once: the simulator always takes the
-    same time."""
+    """Cycles of plans of one layer, as planners for the machine are asked about it. Equal plans are
+    simulated once: the simulator always takes the same time."""
 
     problem: ConvProblem
-    machine: Machine
-    known: dict[ConvPlan, float | str] = field(default_factory=dict)
+    machine: AnyMachine
+    known: dict[AnyPlan, float | str] = field(default_factory=dict)
     """Cycles, or why there are none."""
 
     def __post_init__(self) -> None:
-        graph = single_layer(self.problem)
+        graph, bits = layer_on(self.problem, self.machine)
         self._graph = chained(graph)
-        self._inputs = random_inputs(graph)
+        self._inputs = random_inputs(graph, bits=bits)
         (self._expected,) = (run_fixed(graph, self._inputs)[name] for name in graph.outputs)
 
-    def __call__(self, plan: ConvPlan) -> float:
+    def __call__(self, plan: AnyPlan) -> float:
         """Raises MeasureError for a plan that does not compile, traps or takes more instructions
-        than `instruction_budget`, and WrongValuesError when a bit differs from the reference's."""
+        than `instruction_budget` or more steps than `step_budget`, and WrongValuesError
+        when a bit differs from the reference's."""
         if plan not in self.known:
             try:
                 self.known[plan] = self._simulated(plan)
-            except (CodegenError, Trap) as error:
+            except (CodegenError, Trap, TileTrap, DmacTrap) as error:
                 self.known[plan] = str(error)
         cycles = self.known[plan]
         if isinstance(cycles, str):
             raise MeasureError(cycles)
         return cycles
 
-    def _simulated(self, plan: ConvPlan) -> float:
+    def _simulated(self, plan: AnyPlan) -> float:
+        if isinstance(plan, TilePlan):
+            _check_steps(self.problem, plan, self.machine)
         program = compile_fixed(self._graph, self.machine, Given(plan))
         session = Session(program, budget=instruction_budget(self.problem))
         (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
@@ -86,6 +108,14 @@ class LayerMeasure:
         return float(session.statistics.cycles)
 
 
-def bare(plan: ConvPlan) -> ConvPlan:
+def _check_steps(problem: ConvProblem, plan: TilePlan, machine: AnyMachine) -> None:
+    if isinstance(machine, Machine) or check_tile_plan(problem, plan, machine) is not None:
+        return  # the compiler says what is wrong
+    steps = group_runs(problem, plan) * prod(trips(problem, plan, loop) for loop in LOOPS)
+    if steps > step_budget(problem):
+        raise MeasureError(f"plan makes {steps:,} steps; at most {step_budget(problem):,} are run")
+
+
+def bare(plan: Plan) -> Plan:
     """What ``plan`` chooses, without what its planner expects of it: as trials hold plans."""
     return replace(plan, prediction=None, planner="")

@@ -6,20 +6,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph
-from tvm_npu.codegen.learn.conv_space import ConvSpace
 from tvm_npu.codegen.learn.errors import EmptySpaceError, MeasureError
 from tvm_npu.codegen.learn.log import LogWriter, Run
+from tvm_npu.codegen.learn.space import space_of
 from tvm_npu.codegen.learn.tune import tune
 from tvm_npu.codegen.nmp.chains import candidates
 from tvm_npu.codegen.nmp.planning import problem_of
-from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.plan.shortlist import shortlist
-from tvm_npu.sim.machine import Machine
-from tvm_npu.tuning.measure import LayerMeasure, bare
+from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.codegen.tiles.planning import stored_problem
+from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
+from tvm_npu.tuning.measure import AnyPlan, LayerMeasure, bare
 
 WARM_PLANS = 4
-"""Of the analytic model, with which a warm run begins; `tso`'s plan follows."""
+"""Of the analytic model, with which a warm run begins on an NMP; `tso`'s plan follows."""
+WARM_TILE_PLANNERS = ("exact", "eplanner", "double-buffer")
+"""With whose plans it begins on a tile machine."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,16 @@ class TunedLayer:
     exact_cycles: float | None
 
 
-def questions(graphs: Iterable[FixedGraph], machine: Machine) -> tuple[Question, ...]:
+def questions(graphs: Iterable[FixedGraph], machine: AnyMachine) -> tuple[Question, ...]:
     """Convolutions and fully connected layers, each distinct one once, and the chains that could
-    be made of them where ``machine`` has a ring; without those that no plan fits."""
+    be made of them where ``machine`` is an NMP with a ring; without those that no plan fits."""
     names: dict[ConvProblem, list[str]] = {}
     for graph in graphs:
         asking = [layer for layer in graph.layers if isinstance(layer, FixedConv)]
+        if isinstance(machine, TileMachine):
+            for conv in asking:
+                names.setdefault(stored_problem(conv, graph, machine), []).append(conv.name)
+            continue
         chains: list[FixedChain] = candidates(graph) if machine.ring is not None else []
         for layer in (*asking, *chains):
             problem = problem_of(layer, graph.shapes, graph.element_bytes)
@@ -61,12 +69,23 @@ def questions(graphs: Iterable[FixedGraph], machine: Machine) -> tuple[Question,
     return tuple(
         Question(problem, asked[0], len(asked))
         for problem, asked in names.items()
-        if isinstance(exact.plan(problem, machine), ConvPlan)
+        if not isinstance(_answer(exact, problem, machine), Infeasible)
     )
 
 
-def warm_plans(problem: ConvProblem, machine: Machine) -> tuple[ConvPlan, ...]:
+def _answer(
+    chosen: Planner, problem: ConvProblem, machine: AnyMachine
+) -> ConvPlan | TilePlan | Infeasible:
+    """What a planner for machines of every kind says."""
+    found: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)  # type: ignore[arg-type]
+    return found
+
+
+def warm_plans(problem: ConvProblem, machine: AnyMachine) -> tuple[AnyPlan, ...]:
     """What the analytic planners would do, the best first."""
+    if not isinstance(machine, Machine):
+        answers = (_answer(planner(name), problem, machine) for name in WARM_TILE_PLANNERS)
+        return tuple(dict.fromkeys(bare(one) for one in answers if isinstance(one, TilePlan)))
     listed = shortlist(problem, machine, WARM_PLANS)
     if isinstance(listed, Infeasible):
         return ()
@@ -80,7 +99,7 @@ def warm_plans(problem: ConvProblem, machine: Machine) -> tuple[ConvPlan, ...]:
 
 def tune_layer(
     question: Question,
-    machine: Machine,
+    machine: AnyMachine,
     run: Run,
     trials: int,
     log: LogWriter,
@@ -91,7 +110,7 @@ def tune_layer(
     measure = LayerMeasure(problem, machine)
     first = warm_plans(problem, machine) if run.warm else ()
     try:
-        tuned = tune(ConvSpace(problem, machine), run, trials, measure, log, first, after)
+        tuned = tune(space_of(problem, machine), run, trials, measure, log, first, after)
     except EmptySpaceError:
         return TunedLayer(question.name, question.layers, 0, 0, 0, None, None)
     return TunedLayer(
@@ -104,7 +123,7 @@ def tune_layer(
 def exact_cycles(measure: LayerMeasure) -> float | None:
     """What the plan of `exact` takes, measured."""
     try:
-        plan = planner("exact").plan(measure.problem, measure.machine)
-        return measure(bare(plan)) if isinstance(plan, ConvPlan) else None
+        plan = _answer(planner("exact"), measure.problem, measure.machine)
+        return None if isinstance(plan, Infeasible) else measure(bare(plan))
     except MeasureError:
         return None

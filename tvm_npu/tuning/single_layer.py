@@ -4,7 +4,9 @@ it, with random values."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log2
+from dataclasses import replace
+from math import ceil, log2
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,25 +17,67 @@ from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.nmp.chains import candidates, with_chains
 from tvm_npu.codegen.nmp.planning import problem_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
+from tvm_npu.codegen.tiles.planning import stored_problem
+from tvm_npu.sim.machine import AnyMachine, Precision, TileMachine
 
 Q_POINT = 8
 
 
-def single_layer(problem: ConvProblem, seed: int = 0) -> FixedGraph:
+def layer_on(problem: ConvProblem, machine: AnyMachine) -> tuple[FixedGraph, int]:
+    """`single_layer` of what planners for ``machine`` are asked, and the bits of its inputs. On a
+    tile machine the widths of ``problem`` are those in memory; where both precisions are stored
+    so, it is the machine's default one. ValueError for widths that the machine does not have."""
+    if not isinstance(machine, TileMachine):
+        return single_layer(problem), 8 * problem.element_bytes
+    precision = _stored_precision(problem, machine)
+    size = 1 if precision == "int8" else 2
+    numbers = replace(problem, element_bytes=size, accumulator_bytes=ConvProblem.accumulator_bytes)
+    bits = _bits_that_fit(numbers, 8 * problem.accumulator_bytes)
+    graph = single_layer(numbers, bits=bits)
+    (layer,) = graph.layers
+    assert isinstance(layer, FixedConv)
+    asked = stored_problem(layer, graph, machine)
+    if asked != problem:
+        raise ValueError(f"no single layer asks {problem}; the nearest asks {asked}")
+    return graph, bits
+
+
+def _stored_precision(problem: ConvProblem, machine: TileMachine) -> Precision:
+    widths = (problem.element_bytes, problem.accumulator_bytes)
+    for precision in (machine.default_precision, *get_args(Precision)):
+        if (machine.element_bytes(precision), machine.accumulator_bytes(precision)) == widths:
+            return precision
+    raise ValueError(
+        f"elements of {widths[0]} bytes with sums of {widths[1]}: machine {machine.name!r} has "
+        "neither precision in these widths"
+    )
+
+
+def _bits_that_fit(problem: ConvProblem, accumulator_bits: int) -> int:
+    """Bits of weights and inputs with which no sum overflows: all that elements have, wherever
+    accumulators are as wide as random values need."""
+    products = problem.channels // problem.groups * problem.kernel[0] * problem.kernel[1]
+    most = (accumulator_bits - 3 - ceil(log2(products))) // 2 + 1
+    return max(2, min(8 * problem.element_bytes, most))
+
+
+def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -> FixedGraph:
     """A graph whose only question to a planner is ``problem``, but for one with a window: its two
     layers, which `chained` makes one. Weights are over the whole range of the element type, and
-    the results of random inputs as well."""
+    the results of random inputs as well; or weights (and inputs) have ``bits`` bits."""
     generator = np.random.default_rng(seed)
     size = problem.element_bytes
     low, high = element_limits(size)
     dtype = np.int8 if size == 1 else np.int16
+    bits = 8 * size if bits is None else bits
+    most = 1 << (bits - 1)
 
     def values(shape: tuple[int, ...]) -> NDArray[np.integer]:
-        return generator.integers(low, high + 1, shape).astype(dtype)
+        return generator.integers(-most, most, shape).astype(dtype)
 
     depth = problem.channels // problem.groups
     products = depth * problem.kernel[0] * problem.kernel[1]
-    shift = _shift(size, products)
+    shift = _shift(size, products, bits)
     conv = FixedConv(
         "layer",
         ("x", "z") if problem.has_residual else ("x",),
@@ -77,22 +121,26 @@ def chained(graph: FixedGraph) -> FixedGraph:
     return with_chains(graph, candidates(graph))
 
 
-def random_inputs(graph: FixedGraph, seed: int = 0) -> dict[str, NDArray[np.integer]]:
-    """Arrays [1, *shape] over the whole range of the element type."""
+def random_inputs(
+    graph: FixedGraph, seed: int = 0, bits: int | None = None
+) -> dict[str, NDArray[np.integer]]:
+    """Arrays [1, *shape] over the whole range of the element type, or of ``bits`` bits."""
     generator = np.random.default_rng(seed)
-    low, high = element_limits(graph.element_bytes)
+    most = 1 << ((8 * graph.element_bytes if bits is None else bits) - 1)
     dtype = np.int8 if graph.element_bytes == 1 else np.int16
     return {
-        name: generator.integers(low, high + 1, (1, *graph.shapes[name])).astype(dtype)
+        name: generator.integers(-most, most, (1, *graph.shapes[name])).astype(dtype)
         for name in graph.inputs
     }
 
 
-def _shift(element_bytes: int, products: int) -> int:
-    """Brings a sum of random products back to the range of the elements: its standard deviation
-    is that of one product, 2^(2 bits - 2) / 3, times the root of their number."""
-    bits = 8 * element_bytes
-    return max(0, round(2 * bits - 2 - log2(3) + log2(products) / 2 - (bits - 3)))
+def _shift(element_bytes: int, products: int, bits: int | None = None) -> int:
+    """Brings a sum of products of random values, of ``bits`` bits, back to the range of the
+    elements: its standard deviation is that of one product, 2^(2 bits - 2) / 3, times the root of
+    their number."""
+    range_bits = 8 * element_bytes
+    bits = range_bits if bits is None else bits
+    return max(0, round(2 * bits - 2 - log2(3) + log2(products) / 2 - (range_bits - 3)))
 
 
 def _biases(number: int, bits: int, generator: np.random.Generator) -> NDArray[np.int32]:

@@ -70,11 +70,11 @@ def tile_places(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> t
     if isinstance(memories, SharedMemory):
         weights = behind_in + aligned(sizes.residual_bytes)
         out = weights + aligned(sizes.weight_bytes)
-        half = _part(memories.shared_bytes, plan.buffers)
+        half = part_bytes(memories.shared_bytes, plan.buffers)
         at = range(0, half * plan.buffers, half)
         return tuple(Place(base, base + behind_in, base + weights, base + out) for base in at)
     parts = [
-        _part(size, plan.buffers)
+        part_bytes(size, plan.buffers)
         for size in (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
     ]
     return tuple(
@@ -83,7 +83,7 @@ def tile_places(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> t
     )
 
 
-def _part(size: int, buffers: int) -> int:
+def part_bytes(size: int, buffers: int) -> int:
     """Bytes of one of ``buffers`` equal parts of a memory."""
     return size // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
@@ -153,14 +153,14 @@ def _needs(
     if isinstance(memories, SharedMemory):
         needed, most = inputs + residual + weights + sums, memories.shared_bytes
         tiles = f"{with_residual}, W and OUT tile"
-        yield tiles, "shared memory", needed, _part(most, plan.buffers)
+        yield tiles, "shared memory", needed, part_bytes(most, plan.buffers)
     else:
         for tiles, memory, needed, most in (
             (with_residual, "input memory", inputs + residual, memories.input_bytes),
             ("W tile", "weight memory", weights, memories.weight_bytes),
             ("OUT tile of accumulators", "output memory", sums, memories.output_bytes),
         ):
-            yield tiles, memory, needed, _part(most, plan.buffers)
+            yield tiles, memory, needed, part_bytes(most, plan.buffers)
     yield "biases of a tile", "bias memory", filters * BIAS_BYTES, memories.bias_bytes
 
 

@@ -16,7 +16,7 @@ from tvm_npu.codegen.learn.conv_columns import plan_of, problem_columns, problem
 from tvm_npu.codegen.learn.conv_features import FEATURE_NAMES
 from tvm_npu.codegen.learn.conv_space import ConvSpace
 from tvm_npu.codegen.learn.errors import EmptySpaceError
-from tvm_npu.codegen.learn.space import machine_fingerprint, space_of
+from tvm_npu.codegen.learn.space import SPACES, machine_fingerprint, space_of
 from tvm_npu.codegen.plan.check import check_plan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.sim.machine import Machine, any_machine_from_dict, load_any_machine, load_machine
@@ -156,7 +156,8 @@ def test_a_fingerprint_is_of_what_runs_depend_on() -> None:
     assert machine_fingerprint(slower) != machine_fingerprint(machine)
 
 
-def test_machines_without_a_space() -> None:
+def test_machines_without_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
     assert space_of(LAYER, load_machine("nmp-4x8")).kind == "nmp-conv"
+    monkeypatch.delitem(SPACES, "tiles")
     with pytest.raises(PlanningError, match="'setup-a' cannot be tuned: its isa is 'tiles'"):
         space_of(LAYER, load_any_machine("setup-a"))
