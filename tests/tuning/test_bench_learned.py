@@ -109,6 +109,7 @@ def test_the_benchmark(
 ) -> None:
     monkeypatch.setattr(bench, "network_layers", fake_network)
     monkeypatch.setattr(bench, "tuned_layers", small_layers)
+    monkeypatch.setenv("COLUMNS", "200")  # no cell is folded
     path, drawing = tmp_path / "rows.json", tmp_path / "plot.svg"
     arguments = ["--trials", "9", "--seeds", "1", "--listed", "5", "--json", str(path)]
     arguments += ["--plot", str(drawing), "--models", "lenet", "squeezenet1.0"]
