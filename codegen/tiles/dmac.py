@@ -51,7 +51,7 @@ class DmacEmitter:
         assert machine.dmac is not None
         self.code = Code()
         self.code.set(fixed_registers(machine))
-        self._machine, self._constants = machine, constants
+        self._constants = constants
         self._limits = TransferLimits(machine.dmac.bus_bytes, machine.dmac.program_bytes)
         self._templates: dict[TransferTemplate, int] = {}
         self._flights: dict[int, _Flight] = {}
@@ -76,7 +76,8 @@ class DmacEmitter:
             read = flight.loads and any(_meet(one, flight.on_chip) for one in work.reads)
             if outside or written or read:
                 self._wait(channel)
-        self.code.set({TileRegister.OPERANDS: int(OPERANDS), **work.registers})
+        if TileRegister.OPERANDS not in work.registers:
+            self.code.set({TileRegister.OPERANDS: int(OPERANDS)})
         self.code.work(work)
 
     def _move(self, transfer: Transfer) -> None:
@@ -113,12 +114,13 @@ class DmacEmitter:
         del self._flights[channel]
 
     def _template(self, transfer: Transfer, channel: int) -> int:
-        """Byte offset of the template in CONSTANTS; made when it is needed for the first time."""
+        """Byte offset of the template in CONSTANTS; made when it is needed for the first time. The
+        offset on chip stands for the address there: memories begin at multiples of the bus."""
         runs = transfer.runs
         direction: Direction = "load" if transfer.to_chip else "store"
         template = transfer_template(
             RunShape(runs.run_bytes, runs.inner, runs.stride_inner, runs.outer, runs.stride_outer),
-            runs.address, self._chip_address(transfer),
+            runs.address, transfer.chip_offset,
             direction=direction, event=channel, limits=self._limits,
         )  # fmt: skip
         if template not in self._templates:
@@ -127,10 +129,6 @@ class DmacEmitter:
             self._templates[template] = len(data)
             data.extend(_encoded(template))
         return self._templates[template]
-
-    def _chip_address(self, transfer: Transfer) -> int:
-        """For its alignment alone: memories begin at multiples of the widest bus."""
-        return transfer.chip_offset
 
 
 def _encoded(template: TransferTemplate) -> bytes:

@@ -26,13 +26,13 @@ from tvm_npu.bench_learned.subjects import (
 )
 from tvm_npu.bench_learned.tables import print_correlations, print_reranking, print_searches
 from tvm_npu.cli.arguments import positive
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import Steps, open_terminal
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.learn.model import load_xgboost
 from tvm_npu.codegen.learn.tuners import tuner_names
-from tvm_npu.reproduce.command import exit_code
-from tvm_npu.reproduce.drawing import FORMATS, check_plottable
+from tvm_npu.reproduce.command import check_outputs, exit_code
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.reproduce.tso_published import TITLES
 from tvm_npu.sim.errors import MachineError
@@ -96,11 +96,7 @@ def _machine(name: str) -> Machine:
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
     load_xgboost()
-    for path in (options.json, options.plot):
-        if path is not None:
-            check_writable(path)
-    if options.plot is not None:
-        check_plottable(options.plot)
+    check_outputs([options.json], options.plot)
     models = list(dict.fromkeys(options.models))
     if len(models) < 2:
         raise ReproductionError(f"{len(models)} network in --models; at least 2")

@@ -16,12 +16,12 @@ from tvm_npu.bench_planning.scaling_report import plot_scaling, print_scaling
 from tvm_npu.bench_planning.study import LayerRow, Row, run_study
 from tvm_npu.bench_planning.tables import print_study
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import Terminal, open_terminal
 from tvm_npu.codegen.plan import planner_names
 from tvm_npu.models import names
-from tvm_npu.reproduce.command import exit_code
-from tvm_npu.reproduce.drawing import FORMATS, check_plottable
+from tvm_npu.reproduce.command import check_outputs, exit_code
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce.tso_published import TITLES
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import Machine, load_machine, machine_names
@@ -97,11 +97,7 @@ def _machine(name: str) -> Machine:
 
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
-    for path in (options.json, options.layers, options.plot):
-        if path is not None:
-            check_writable(path)
-    if options.plot is not None:
-        check_plottable(options.plot)
+    check_outputs([options.json, options.layers], options.plot)
     terminal = open_terminal()
     models, machines, planners = (
         list(dict.fromkeys(chosen))

@@ -1,14 +1,28 @@
-"""How a reproduction or benchmark ends as a command: its exit code, mistakes in one line."""
+"""How a reproduction or benchmark begins and ends as a command: files that it can write, its exit
+code, mistakes in one line."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable
+from tvm_npu.reproduce.drawing import check_plottable
 from tvm_npu.reproduce.errors import ReproductionError
 
 DONE, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def check_outputs(files: Sequence[Path | None], plot: Path | None) -> None:
+    """CliError or ReproductionError, before the work, for ``files`` and a ``plot`` that could not
+    be written after it; None is not asked for."""
+    for path in (*files, plot):
+        if path is not None:
+            check_writable(path)
+    if plot is not None:
+        check_plottable(plot)
 
 
 def exit_code(name: str, run: Callable[[], None]) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import Steps, open_terminal
 from tvm_npu.reproduce.cells import Cell
-from tvm_npu.reproduce.command import exit_code
-from tvm_npu.reproduce.drawing import FORMATS, check_plottable
+from tvm_npu.reproduce.command import check_outputs, exit_code
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce.measure import Breakdown, LayerMeasurement, measure
 from tvm_npu.reproduce.networks import Network, prepare
 from tvm_npu.reproduce.strategy import DENSE_PLANNER, ForConvolutions
@@ -107,11 +107,7 @@ def reproduce(models: Sequence[str], columns: Sequence[Column], steps: Steps) ->
 
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
-    for path in (options.json, options.plot):
-        if path is not None:
-            check_writable(path)
-    if options.plot is not None:
-        check_plottable(options.plot)
+    check_outputs([options.json], options.plot)
     terminal = open_terminal()
     models = [model for model in TITLES if model in options.models]
     columns = [column for column in COLUMNS if column in options.columns]

@@ -28,6 +28,7 @@ from tvm_npu.codegen.tiles.compiler import compile_fixed
 from tvm_npu.reproduce.errors import ReproductionError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
+from tvm_npu.tuning.measure import Given
 from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
 CACHED, UNCACHED = "zynq-7020", "zynq-7020-uncached"
@@ -43,7 +44,6 @@ class Spread:
     tilings: int
     quarter: float
     median: float
-    three_quarters: float
     fullest: float
     fullest_share: float
 
@@ -156,22 +156,13 @@ class _Layer:
     def seconds(self, machine: TileMachine, plan: TilePlan | None) -> tuple[float, float]:
         """(seconds, cycles) of a run; None: without double buffers."""
         self._begin(f"{machine.name}, {'no double buffers' if plan is None else plan.planner}")
-        chosen: Any = DirectPlanner() if plan is None else _Given(plan)
+        chosen: Any = DirectPlanner() if plan is None else Given(plan)
         session = Session(compile_fixed(self._graph, machine, chosen))
         (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
         self.mismatches += int(np.count_nonzero(output != self._expected))
         assert session.statistics is not None
         self._done()
         return session.statistics.time_us / 1e6, session.statistics.cycles
-
-
-@dataclass(frozen=True)
-class _Given:
-    answer: TilePlan
-    name: str = "given"
-
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan:
-        return self.answer
 
 
 def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> TilePlan:
@@ -208,9 +199,9 @@ def _spread(problem: ConvProblem, machine: TileMachine, model: TransferModel) ->
     filled = ratios[shares >= FILLED_SHARE]
     if not len(filled):
         raise ReproductionError(f"no tiling fills {FILLED_SHARE:.0%} of the memory")
-    quarter, median, three = np.quantile(filled, (0.25, 0.5, 0.75))
+    quarter, median = np.quantile(filled, (0.25, 0.5))
     fullest = int(np.argmax(shares))
     return Spread(
-        len(filled), float(quarter), float(median), float(three), float(ratios[fullest]),
+        len(filled), float(quarter), float(median), float(ratios[fullest]),
         float(shares[fullest]),
     )  # fmt: skip

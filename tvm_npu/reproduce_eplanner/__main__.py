@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import open_terminal
-from tvm_npu.reproduce.command import exit_code
-from tvm_npu.reproduce.drawing import FORMATS, check_plottable
+from tvm_npu.reproduce.command import check_outputs, exit_code
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce_eplanner.plots import plot
 from tvm_npu.reproduce_eplanner.published import MODELS, SETUPS
 from tvm_npu.reproduce_eplanner.study import PLANNERS, run_study
@@ -50,11 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
-    for path in (options.json, options.plot):
-        if path is not None:
-            check_writable(path)
-    if options.plot is not None:
-        check_plottable(options.plot)
+    check_outputs([options.json], options.plot)
     terminal = open_terminal()
     models = [name for name in MODELS if name in options.models]
     setups = [name for name in SETUPS if name in options.setups]

@@ -22,6 +22,7 @@ from tvm_npu.reproduce_eplanner.published import MODELS
 from tvm_npu.reproduce_eplanner.space import kept_space, whole_space
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine, load_any_machine
+from tvm_npu.tuning.measure import Given
 
 OWN = "eplanner"
 BASELINES = ("zhang", "ma", "smartshuttle")
@@ -78,7 +79,7 @@ class Simulations:
         fixed, data = region(problem)
         if problem not in self._expected:
             self._expected[problem] = run_fixed(fixed, {"x": data})["y"]
-        session = Session(compile_fixed(fixed, machine, _Given(plan)))  # type: ignore[arg-type]
+        session = Session(compile_fixed(fixed, machine, Given(plan)))
         (output,) = session.run_fixed([data])
         wrong = int(np.count_nonzero(output != self._expected[problem]))
         if wrong:
@@ -94,17 +95,6 @@ class Simulations:
             for layer in run.layers
         )
         return Timed(run.cycles, moved, plan.prediction.cycles)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """A planner with one answer."""
-
-    answer: TilePlan
-    name: str = "given"
-
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan:
-        return self.answer
 
 
 def moved_bytes(prediction: Prediction) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import open_terminal
-from tvm_npu.reproduce.command import exit_code
-from tvm_npu.reproduce.drawing import FORMATS, check_plottable
+from tvm_npu.reproduce.command import check_outputs, exit_code
+from tvm_npu.reproduce.drawing import FORMATS
 from tvm_npu.reproduce_pipelines.pipe_tables import pipe_lines, pipe_tables
 from tvm_npu.reproduce_pipelines.plots import plot
 from tvm_npu.reproduce_pipelines.shisha_tables import shisha_lines, shisha_tables
@@ -69,11 +69,7 @@ def _seeds(text: str) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Raises ReproductionError and CliError."""
-    for path in (options.json, options.plot):
-        if path is not None:
-            check_writable(path)
-    if options.plot is not None:
-        check_plottable(options.plot)
+    check_outputs([options.json], options.plot)
     terminal = open_terminal()
     with terminal.steps() as steps:
         study = run_study(options.models, options.seeds, steps)
