@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_npu.codegen import nmp, tiles
-from tvm_npu.codegen.calibrate import Ranges
 from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.nmp.emit import compiler as nmp_compiler
+from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
-from tvm_npu.codegen.program import Program
-from tvm_npu.codegen.quantize import quantize
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.emit import compiler as tile_compiler
 from tvm_npu.sim.machine import AnyMachine, Precision
 
 
@@ -46,8 +47,8 @@ def compile_graph(
 
 
 GENERATORS: dict[str, Callable[..., Program]] = {
-    "nmp": nmp.compile_fixed,
-    "tiles": tiles.compile_fixed,
+    "nmp": nmp_compiler.compile_fixed,
+    "tiles": tile_compiler.compile_fixed,
 }
 """Code generators by the instruction set of a machine."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tvm_npu.codegen.plan.traffic import BIAS_BYTES, least_bias_bytes
+from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES, least_bias_bytes
 from tvm_npu.sim.machine import AnyMachine, Machine, Precision, TileMachine
 from tvm_npu.sim.tiles.machine import SharedMemory
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.program import Image, Program, Segment
+from tvm_npu.codegen.program.format import Image, Program, Segment
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.sim.machine import AnyMachine, Machine
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator

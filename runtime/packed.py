@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.program.format import Program
 
 RUN = "tvm_npu.run"
 

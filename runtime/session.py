@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.codegen.program import Program, TensorSlot
+from tvm_npu.codegen.program.format import Program, TensorSlot
 from tvm_npu.runtime.drivers import driver_for
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.sim.statistics import RunStatistics, add

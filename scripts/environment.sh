@@ -132,3 +132,12 @@ covers() {
         [[ $list == *,$extra,* ]] || return 1
     done
 }
+
+# study NAME ARGUMENT...: runs a benchmark or a reproduction of scripts/studies.
+study() {
+    local name=$1
+    shift
+    # Files are named from where the caller stands; Python finds the checkout by its installation.
+    PYTHONPATH=$ROOT/scripts${PYTHONPATH:+:$PYTHONPATH} \
+        exec "$VENV_PYTHON" -W ignore -m "studies.$name" "$@"
+}

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from tvm_npu.codegen import program
+from tvm_npu.codegen.program import format as program
 from tvm_npu.sim.machine import Machine, any_machine_from_dict, load_any_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvm_npu.codegen.pl330 import (
+from tvm_npu.codegen.tiles.pl330 import (
     Box,
     Direction,
     Tensor3d,
@@ -21,7 +21,7 @@ from tvm_npu.codegen.pl330 import (
     address_jumps,
     build_transfer,
 )
-from tvm_npu.sim.pl330 import DmacTiming, LinearCost, Transfer, fit, run_program
+from tvm_npu.sim.parts.pl330 import DmacTiming, LinearCost, Transfer, fit, run_program
 
 TENSORS = ((64, 96, 128), (256, 48, 64), (512, 12, 16))
 """[channels, rows, columns] of the sampled feature maps: FlowNetS's sizes."""

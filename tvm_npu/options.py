@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.learn.errors import TuningLogError
-from tvm_npu.codegen.learn.history import history
 from tvm_npu.codegen.plan import (
     DEFAULT_PLANNER,
     NO_LIMITS,
@@ -18,6 +16,8 @@ from tvm_npu.codegen.plan import (
     planner_names,
     tuned_planner_names,
 )
+from tvm_npu.codegen.tune.errors import TuningLogError
+from tvm_npu.codegen.tune.history import history
 from tvm_npu.errors import TargetError
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine import (

@@ -10,8 +10,8 @@ from typing import Any, Protocol, overload
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
 from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
 
 __all__ = [
@@ -85,7 +85,7 @@ def _for_nmp(
     """A planner of NMPs, on tile machines by an adapter unless ``tiles`` says otherwise."""
 
     def adapted() -> Any:
-        from tvm_npu.codegen.plan.tiles.from_nmp import OnTiles
+        from tvm_npu.codegen.tiles.plan.from_nmp import OnTiles
 
         return OnTiles(make(), limits)
 
@@ -97,7 +97,7 @@ def _tso(
 ) -> _Factory:
     def register(name: str, limits: TileLimits) -> RegisteredPlanner:
         def make() -> Any:
-            from tvm_npu.codegen.plan.tso import SCHEDULES, SPLITS, TsoPlanner
+            from tvm_npu.codegen.nmp.plan.tso import SCHEDULES, SPLITS, TsoPlanner
 
             return TsoPlanner(
                 name,
@@ -114,12 +114,12 @@ def _tso(
 
 def _exact(name: str, limits: TileLimits) -> RegisteredPlanner:
     def make() -> Any:
-        from tvm_npu.codegen.plan.exact import ExactPlanner
+        from tvm_npu.codegen.nmp.plan.exact import ExactPlanner
 
         return ExactPlanner(limits, name, uses_ring=name == "exact")
 
     def tiles() -> Any:
-        from tvm_npu.codegen.plan.tiles.exact import ExactTilePlanner
+        from tvm_npu.codegen.plan.loops.exact import ExactTilePlanner
 
         return ExactTilePlanner(limits, name)
 
@@ -132,7 +132,7 @@ def _for_tiles(make: Callable[[str, TileLimits, bool], Any], measure: str = "met
 
     def register(name: str, limits: TileLimits) -> RegisteredPlanner:
         def adapted() -> Any:
-            from tvm_npu.codegen.plan.as_nmp import OnNmp
+            from tvm_npu.codegen.nmp.plan.as_nmp import OnNmp
 
             return OnNmp(make(name, limits, True), measure, limits)  # type: ignore[arg-type]
 
@@ -142,13 +142,13 @@ def _for_tiles(make: Callable[[str, TileLimits, bool], Any], measure: str = "met
 
 
 def _eplanner(name: str, limits: TileLimits, sums_stay: bool) -> Any:
-    from tvm_npu.codegen.plan.tiles.eplanner import EPlanner
+    from tvm_npu.codegen.plan.loops.eplanner import EPlanner
 
     return EPlanner(limits, name, sums_stay=sums_stay)
 
 
 def _baseline(name: str, limits: TileLimits, sums_stay: bool) -> Any:
-    from tvm_npu.codegen.plan.tiles import baselines
+    from tvm_npu.codegen.plan.loops import baselines
 
     if name == "zhang":
         return baselines.zhang(limits, sums_stay)
@@ -157,13 +157,13 @@ def _baseline(name: str, limits: TileLimits, sums_stay: bool) -> Any:
 
 
 def _double_buffer(name: str, limits: TileLimits, sums_stay: bool) -> Any:
-    from tvm_npu.codegen.plan.tiles.double_buffer import DoubleBuffer
+    from tvm_npu.codegen.plan.loops.double_buffer import DoubleBuffer
 
     return DoubleBuffer(limits, name, fills_only=name == "naive")
 
 
 def _exact_traffic(name: str, limits: TileLimits, sums_stay: bool) -> Any:
-    from tvm_npu.codegen.plan.tiles.exact import ExactTilePlanner
+    from tvm_npu.codegen.plan.loops.exact import ExactTilePlanner
 
     return ExactTilePlanner(limits, name, "bytes")
 
@@ -190,13 +190,13 @@ _FACTORIES: dict[str, _Factory] = {
 
 
 def _learned(limits: TileLimits, tuning_log: Path) -> Planner:
-    from tvm_npu.codegen.learn.planner import LearnedPlanner
+    from tvm_npu.codegen.tune.planner import LearnedPlanner
 
     return LearnedPlanner(tuning_log, limits)
 
 
 def _exact_tuned(limits: TileLimits, tuning_log: Path) -> Planner:
-    from tvm_npu.codegen.learn.planner import ExactTunedPlanner
+    from tvm_npu.codegen.tune.planner import ExactTunedPlanner
 
     return ExactTunedPlanner(tuning_log, limits)
 

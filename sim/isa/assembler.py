@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder
 from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction, Isa
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
 _OPERAND = r"([^\s,()]+)"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.isa.builder import ABI_NAMES, WORD_BYTES
 from tvm_npu.sim.isa.table import OPERAND_NAME, WORD_MASK, Field, Instruction, Isa
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 _HEX_FROM = 4096
 _COMMENT_COLUMN = 36

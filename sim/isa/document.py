@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tvm_npu.sim.isa.assembler import pseudo_instructions
 from tvm_npu.sim.isa.builder import ABI_NAMES
-from tvm_npu.sim.isa.rv32im import RV32IM
 from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
-from tvm_npu.sim.isa.xnmp import (
+from tvm_npu.sim.nmp.rv32im import RV32IM
+from tvm_npu.sim.nmp.xnmp import (
     CONFIG_REGISTERS,
     NMP_ISA,
     XNMP,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.isa.xnmp import Initialise
 from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
@@ -49,6 +48,7 @@ from tvm_npu.sim.nmp.mac_registers import (
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import Initialise
 
 _OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
 _BAD = int(TrapCode.BAD_CONFIGURATION)

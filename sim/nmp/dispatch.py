@@ -16,9 +16,9 @@ import numpy as np
 
 from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled import device, source_digest
-from tvm_npu.sim.isa.xnmp import NMP_ISA
 from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 KINDS = ("value", "branch", "jump", "state")
 VALUE, BRANCH, JUMP, STATE = range(4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.isa.xnmp import DmaRegister
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,
@@ -59,6 +58,7 @@ from tvm_npu.sim.nmp.transfers import (
     START_ROW,
 )
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import DmaRegister
 
 _TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
 _DRAM = int(TrapCode.DRAM_ACCESS)

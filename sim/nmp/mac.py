@@ -7,7 +7,6 @@ Values are computed when an operation issues (`convolution`, `vector`); its time
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.isa.xnmp import Initialise
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.mac_registers import (
@@ -33,6 +32,7 @@ from tvm_npu.sim.nmp.mac_registers import (
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import Initialise
 
 _TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
 _BAD = int(TrapCode.BAD_CONFIGURATION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.sim.isa.xnmp import MacRegister
+from tvm_npu.sim.nmp.xnmp import MacRegister
 
 IN_ADDRESS = int(MacRegister.IN_ADDRESS)
 IN_CHANNELS = int(MacRegister.IN_CHANNELS)

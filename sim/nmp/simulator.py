@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
-from tvm_npu.sim.elf import ElfImage
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
-from tvm_npu.sim.isa.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp import engine
+from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.state import (
     RUNNING,
     WAITING,
@@ -26,6 +25,7 @@ from tvm_npu.sim.nmp.state import (
 )
 from tvm_npu.sim.nmp.statistics import RunStatistics, collect
 from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, Trap, TrapCode, Waiter
+from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.streams import Stream
 
 DEFAULT_BUDGET = 2_000_000_000

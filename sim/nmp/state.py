@@ -9,8 +9,8 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
-from tvm_npu.sim.isa.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.streams import Stream
 
 Array = NDArray[Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.isa.xnmp import DmaRegister
 from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
+from tvm_npu.sim.nmp.xnmp import DmaRegister
 
 CHANNELS, ROWS, COLUMNS = (
     int(DmaRegister.CHANNELS), int(DmaRegister.ROWS), int(DmaRegister.COLUMNS),

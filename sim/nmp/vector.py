@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.isa.xnmp import PoolKind, VectorOp
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
@@ -50,6 +49,7 @@ from tvm_npu.sim.nmp.mac_registers import (
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import PoolKind, VectorOp
 
 _OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
 _BAD = int(TrapCode.BAD_CONFIGURATION)

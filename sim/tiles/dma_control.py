@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.pl330 import Dmac, DmacError, DmacTrap
+from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrap
 from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.state import ISSUE, MOVER, State

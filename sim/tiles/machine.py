@@ -23,7 +23,7 @@ from tvm_npu.sim.machine_parts import (
     Rate,
     check_address_space,
 )
-from tvm_npu.sim.pl330.timing import DmacTiming
+from tvm_npu.sim.parts.pl330.timing import DmacTiming
 
 ArrayAxis = Literal["IC", "OC", "OH", "OW"]
 """Loops of a convolution that can be spread over PEs: channels, filters, rows, columns."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.program.format import Program
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 

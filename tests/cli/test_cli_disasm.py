@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 
 from tvm_npu.cli.disasm_command import listing, programs_in  # noqa: E402
-from tvm_npu.codegen.program import PROLOGUE, Program, Segment  # noqa: E402
+from tvm_npu.codegen.program.format import PROLOGUE, Program, Segment  # noqa: E402
 from tvm_npu.sim.isa.assembler import assemble  # noqa: E402
 
 pytestmark = pytest.mark.relay

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.codegen.tiles.test_ir import TEXT
-from tvm_npu.codegen.program import Program
-from tvm_npu.codegen.tiles.ir_read import read_ir
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.ir.read import read_ir
 
 ACCELERATOR = """{
   "bandwidth": 1.6, "frequency": 1.2,  // GB/s, GHz

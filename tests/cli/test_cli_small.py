@@ -16,11 +16,11 @@ from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, shortened
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
-from tvm_npu.sim.elf import read_elf
 from tvm_npu.sim.machine import load_any_machine, load_machine, machine_names
+from tvm_npu.sim.nmp.elf import read_elf
 from tvm_npu.sim.nmp.simulator import run_elf
 
-ELF = Path(__file__).parents[1] / "sim" / "data" / "checksum.elf"
+ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "checksum.elf"
 
 
 def test_run_elf(run) -> None:  # type: ignore[no-untyped-def]

@@ -59,7 +59,7 @@ class TestWithTvm:
         from tvm import relay
 
         import tvm_npu
-        from tvm_npu.codegen.program import Program
+        from tvm_npu.codegen.program.format import Program
         from tvm_npu.models.data import load_digits_calibration, load_digits_lenet
         from tvm_npu.relay import partition_for_npu, region_programs
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.codegen.tiles.tile_cases import tile_machine
 from tvm_npu.codegen.least import least_needs
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
-from tvm_npu.codegen.plan.tiles.room import check_tile_plan
-from tvm_npu.codegen.tiles.pools import WindowShape, window_tiles
+from tvm_npu.codegen.tiles.emit.pools import WindowShape, window_tiles
 from tvm_npu.sim.machine import load_machine
 
 LAYER = ConvProblem(2, 2, 1, 8, 8, 16, 16, (9, 9), (1, 1), (1, 1), (0, 0, 0, 0), 1,

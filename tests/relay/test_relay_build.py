@@ -22,9 +22,9 @@ from tests.relay.relay_cases import randoms, small_cnn, stock  # noqa: E402
 from tvm_npu import runtime  # noqa: E402
 from tvm_npu.codegen.errors import ProgramError  # noqa: E402
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor  # noqa: E402
-from tvm_npu.codegen.fuse import fuse  # noqa: E402
-from tvm_npu.codegen.program import Program  # noqa: E402
-from tvm_npu.codegen.quantize import Ranges, quantize  # noqa: E402
+from tvm_npu.codegen.passes.fuse import fuse  # noqa: E402
+from tvm_npu.codegen.passes.quantize import Ranges, quantize  # noqa: E402
+from tvm_npu.codegen.program.format import Program  # noqa: E402
 from tvm_npu.codegen.reference import run_fixed  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
 from tvm_npu.relay import import_region, partition_for_npu, region_functions  # noqa: E402

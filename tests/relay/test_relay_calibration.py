@@ -14,7 +14,7 @@ from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, module, randoms, small_cnn, var  # noqa: E402
 from tvm_npu.calibration import InputSpec, samples_from, synthetic  # noqa: E402
-from tvm_npu.codegen.quantize import Ranges  # noqa: E402
+from tvm_npu.codegen.passes.quantize import Ranges  # noqa: E402
 from tvm_npu.errors import CalibrationError, SyntheticCalibrationWarning  # noqa: E402
 from tvm_npu.relay import partition_for_npu, region_functions  # noqa: E402
 from tvm_npu.relay.codegen import RANGES_ATTR  # noqa: E402

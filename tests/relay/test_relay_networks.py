@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from studies.tso.measure import measure
+from studies.tso.networks import prepare
 from tvm_npu.codegen.plan import planner
-from tvm_npu.reproduce.measure import measure
-from tvm_npu.reproduce.networks import prepare
 from tvm_npu.sim.machine import load_machine
 
 pytestmark = pytest.mark.relay

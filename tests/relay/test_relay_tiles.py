@@ -16,7 +16,7 @@ from tvm.contrib import graph_executor  # noqa: E402
 from tests.relay.relay_cases import const, module, randoms, small_cnn, split, stock, var  # noqa: E402
 from tvm_npu import target as npu_target  # noqa: E402
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor  # noqa: E402
-from tvm_npu.codegen.program import Program  # noqa: E402
+from tvm_npu.codegen.program.format import Program  # noqa: E402
 from tvm_npu.codegen.reference import run_fixed  # noqa: E402
 from tvm_npu.relay import (  # noqa: E402
     explain,

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.calibrate import calibrate
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.graph import Clip, Conv2d, Dense, Elementwise, Graph, Pool, Reshape
-from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
 
 RELU = Clip(0.0, np.inf)

@@ -10,11 +10,11 @@ import pytest
 
 from tests.codegen.tiles.tile_cases import AnyPlan
 from tests.runtime.networks import MACS, network
-from tvm_npu.codegen.calibrate import calibrate
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.program import Program
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.session import Session

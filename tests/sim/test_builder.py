@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 
 def run_constants(words: np.ndarray) -> int:

@@ -3,27 +3,23 @@ measured."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.learn.conv_space import ConvSpace
-from tvm_npu.codegen.learn.errors import EmptySpaceError, MeasureError
+from tests.codegen.nmp.plan import plan_reference as reference
+from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
 from tvm_npu.sim.machine import Machine, load_machine
 from tvm_npu.tuning import measure as measuring
 from tvm_npu.tuning.measure import LayerMeasure, WrongValuesError, bare
 from tvm_npu.tuning.single_layer import random_inputs, single_layer
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "codegen" / "plan"))
-import plan_reference as reference  # noqa: E402
 
 LAYER = reference.conv(24, 16, (9, 9), (3, 3), padding=(1, 1, 1, 1))
 WINDOWS = (

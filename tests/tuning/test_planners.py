@@ -10,28 +10,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.learn.conv_space import ConvSpace
-from tvm_npu.codegen.learn.errors import MissingPackageError, TuningLogError, UntunedWarning
-from tvm_npu.codegen.learn.history import history
-from tvm_npu.codegen.learn.log import LogWriter, Run
-from tvm_npu.codegen.learn.planner import described
-from tvm_npu.codegen.learn.residual import ResidualModel, examples_of
-from tvm_npu.codegen.learn.tune import tune
+from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.cost import predict
+from tvm_npu.codegen.nmp.plan.shortlist import shortlist
+from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names, tuned_planner_names
-from tvm_npu.codegen.plan.check import check_plan
-from tvm_npu.codegen.plan.cost import predict
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.codegen.plan.shortlist import shortlist
+from tvm_npu.codegen.tune.errors import MissingPackageError, TuningLogError, UntunedWarning
+from tvm_npu.codegen.tune.history import history
+from tvm_npu.codegen.tune.log import LogWriter, Run
+from tvm_npu.codegen.tune.planner import described
+from tvm_npu.codegen.tune.residual import ResidualModel, examples_of
+from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
 from tvm_npu.sim.machine import load_machine
 from tvm_npu.tuning.measure import LayerMeasure, bare
 from tvm_npu.tuning.single_layer import single_layer
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "codegen" / "plan"))
-import plan_reference as reference  # noqa: E402
 
 MACHINE = load_machine("nmp-4x8")
 LAYER = reference.conv(24, 16, (9, 9), (3, 3), padding=(1, 1, 1, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -13,29 +12,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.codegen.plan.loops import tile_cases as cases
 from tvm_npu.codegen.compile import compile_fixed
-from tvm_npu.codegen.learn.errors import (
+from tvm_npu.codegen.plan import TileLimits, planner, tuned_planner_names
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
+from tvm_npu.codegen.tune.errors import (
     EmptySpaceError,
     MeasureError,
     TuningLogError,
     UntunedWarning,
 )
-from tvm_npu.codegen.learn.log import LogWriter, Run
-from tvm_npu.codegen.learn.space import space_of
-from tvm_npu.codegen.learn.tile_space import TileSpace
-from tvm_npu.codegen.learn.tune import Tuned, tune
-from tvm_npu.codegen.plan import TileLimits, planner, tuned_planner_names
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
+from tvm_npu.codegen.tune.log import LogWriter, Run
+from tvm_npu.codegen.tune.space import space_of
+from tvm_npu.codegen.tune.tune import Tuned, tune
 from tvm_npu.sim.machine import AnyMachine, any_machine_from_dict, load_any_machine
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
 from tvm_npu.tuning import measure as measuring
 from tvm_npu.tuning.measure import LayerMeasure, WrongValuesError, bare
 from tvm_npu.tuning.model import Question, questions, tune_layer, warm_plans
 from tvm_npu.tuning.single_layer import layer_on
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "codegen" / "plan" / "tiles"))
-import tile_cases as cases  # noqa: E402
 
 MACHINE = cases.setup("a")
 LAYER = cases.layer(24, 16, 9)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     rows = []
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)
-        from tvm_npu.codegen.program import Program
+        from tvm_npu.codegen.program.format import Program
 
         steps.expect(PARTITION_STEPS + len(job.partitioned.symbols))
         for symbol, content in compiled(job, steps):

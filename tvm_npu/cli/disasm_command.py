@@ -8,9 +8,9 @@ from pathlib import Path
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import read_bytes
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.annotate import code_comments, program_isa
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.program import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
+from tvm_npu.codegen.program.annotate import code_comments, program_isa
+from tvm_npu.codegen.program.format import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
 SUMMARY = "show a compiled program as assembly"

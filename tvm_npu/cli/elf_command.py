@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     machine = load_machine(args.machine)
-    from tvm_npu.sim.elf import read_elf
+    from tvm_npu.sim.nmp.elf import read_elf
     from tvm_npu.sim.nmp.simulator import run_elf
 
     image = read_elf(args.file, machine)

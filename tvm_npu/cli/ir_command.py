@@ -95,8 +95,8 @@ def _text(layer: FixedConv, fixed: FixedGraph, job: ModelJob, target: TileMachin
     from tvm_npu.codegen.layers import conv_problem
     from tvm_npu.codegen.plan import planner
     from tvm_npu.codegen.plan.problem import Infeasible
-    from tvm_npu.codegen.tiles.ir_write import write_ir
-    from tvm_npu.codegen.tiles.planning import stored_problem
+    from tvm_npu.codegen.tiles.ir.write import write_ir
+    from tvm_npu.codegen.tiles.plan.planning import stored_problem
 
     options = job.options
     machine = options.machine

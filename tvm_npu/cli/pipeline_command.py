@@ -25,11 +25,11 @@ from tvm_npu.cli.pipeline_report import (
     simulated_json,
 )
 from tvm_npu.cli.terminal import Steps, Terminal
-from tvm_npu.codegen.stages.platform import Platform, load_platform
-from tvm_npu.codegen.stages.search import run_search, search_names
-from tvm_npu.codegen.stages.times import SimulatedMeasure, simulated_table
 from tvm_npu.options import make_options
-from tvm_npu.pipeline.places import running_places
+from tvm_npu.pipelines.places import running_places
+from tvm_npu.pipelines.platform import Platform, load_platform
+from tvm_npu.pipelines.search import run_search, search_names
+from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 
 if TYPE_CHECKING:
     from tvm_npu.relay.cut import CutModel
@@ -186,8 +186,8 @@ def _simulate(
 
 
 def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) -> dict[str, Any]:
-    from tvm_npu.pipeline.stream import ResultDiffers, tune_and_measure
-    from tvm_npu.pipeline.tuner import OnlineTuner, TunerOptions
+    from tvm_npu.pipelines.stream import ResultDiffers, tune_and_measure
+    from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
     from tvm_npu.runtime.pipeline import Pipeline
     from tvm_npu.runtime.pipeline.trace import trace_events
 

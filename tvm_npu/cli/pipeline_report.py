@@ -7,11 +7,11 @@ from typing import Any
 
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.stages.chain import LayerChain
-from tvm_npu.codegen.stages.configuration import Configuration
-from tvm_npu.codegen.stages.platform import Platform
-from tvm_npu.codegen.stages.search import SearchResult, Trial, space_size
-from tvm_npu.pipeline.stream import StreamReport
+from tvm_npu.pipelines.chain import LayerChain
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.search import SearchResult, Trial, space_size
+from tvm_npu.pipelines.stream import StreamReport
 
 
 def print_report(

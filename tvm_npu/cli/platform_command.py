@@ -9,8 +9,8 @@ from typing import Any
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.stages.detect import detect_platform
-from tvm_npu.codegen.stages.platform import (
+from tvm_npu.pipelines.detect import detect_platform
+from tvm_npu.pipelines.platform import (
     Platform,
     load_platform,
     platform_names,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.program import LayerEntry, Program
+from tvm_npu.codegen.program.format import LayerEntry, Program
 from tvm_npu.report import PartitionReport
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.statistics import LayerStatistics, RunStatistics

@@ -81,7 +81,7 @@ def _profile(
     seconds: dict[str, float],
 ) -> Profile:
     from tvm_npu.cli.profile import Profile, RegionRun, layer_rows, totals
-    from tvm_npu.codegen.program import Program
+    from tvm_npu.codegen.program.format import Program
 
     begin = time.perf_counter()
     runs = [

@@ -58,8 +58,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.codegen.errors import CodegenError
     from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
     from tvm_npu.codegen.reference import run_fixed
-    from tvm_npu.codegen.tiles.ir_read import read_ir
-    from tvm_npu.codegen.tiles.ir_run import assemble_ir, random_layer
+    from tvm_npu.codegen.tiles.ir.read import read_ir
+    from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
     from tvm_npu.runtime.session import Session
 
     try:

@@ -12,9 +12,9 @@ from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.model_job import add_question_arguments, load_and_partition
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.learn.log import LogWriter, Run
-from tvm_npu.codegen.learn.model import load_xgboost
-from tvm_npu.codegen.learn.tuners import tuner_names
+from tvm_npu.codegen.tune.log import LogWriter, Run
+from tvm_npu.codegen.tune.model import load_xgboost
+from tvm_npu.codegen.tune.tuners import tuner_names
 from tvm_npu.options import DEFAULT_PLANNER
 from tvm_npu.tuning.model import TunedLayer, questions, tune_layer
 

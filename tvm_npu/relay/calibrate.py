@@ -18,10 +18,10 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.codegen.calibrate import TensorRange, observe
-from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.quantize import Ranges
+from tvm_npu.codegen.passes.calibrate import TensorRange, observe
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import Ranges
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.errors import CalibrationError
 from tvm_npu.relay import operands as of

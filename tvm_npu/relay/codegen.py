@@ -11,7 +11,7 @@ from tvm import relay
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.quantize import Ranges
+from tvm_npu.codegen.passes.quantize import Ranges
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay import operands as of

@@ -15,9 +15,9 @@ from tvm import relay
 from tvm.relay.backend.executor_factory import GraphExecutorFactoryModule
 from tvm.target.x86 import get_simd_32bit_lanes
 
-from tvm_npu.codegen.stages.configuration import Configuration
-from tvm_npu.codegen.stages.platform import Platform
 from tvm_npu.errors import CutError
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.platform import Platform
 from tvm_npu.relay.cut import CutModel, cut_model
 from tvm_npu.relay.stage_kernels import KernelCache, lowering_only, with_marked_calls
 from tvm_npu.relay.stage_modules import StageModule

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from tvm_npu.calibration import Sample
-from tvm_npu.codegen.stages.configuration import Configuration
-from tvm_npu.codegen.stages.platform import Platform
 from tvm_npu.options import NpuOptions
-from tvm_npu.pipeline.stream import Frame
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.stream import Frame
 from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, common_target, place_targets
 from tvm_npu.relay.cut import CutModel, as_frame, cut_model
 from tvm_npu.relay.onnx_steps import ImportedModel

@@ -10,16 +10,16 @@ import numpy as np
 
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.learn.errors import MeasureError
+from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, group_runs, trips
+from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.codegen.plan.tiles.plan import LOOPS, TilePlan, group_runs, trips
-from tvm_npu.codegen.plan.tiles.room import check_tile_plan
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import AnyMachine, Machine
 from tvm_npu.sim.nmp.traps import Trap
-from tvm_npu.sim.pl330.traps import DmacTrap
+from tvm_npu.sim.parts.pl330.traps import DmacTrap
 from tvm_npu.sim.tiles.traps import TileTrap
 from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
 

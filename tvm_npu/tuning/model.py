@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph
-from tvm_npu.codegen.learn.errors import EmptySpaceError, MeasureError
-from tvm_npu.codegen.learn.log import LogWriter, Run
-from tvm_npu.codegen.learn.space import space_of
-from tvm_npu.codegen.learn.tune import tune
-from tvm_npu.codegen.nmp.chains import candidates
-from tvm_npu.codegen.nmp.planning import problem_of
+from tvm_npu.codegen.nmp.plan.chains import candidates
+from tvm_npu.codegen.nmp.plan.planning import problem_of
+from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.plan import Planner, planner
+from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.codegen.plan.shortlist import shortlist
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
-from tvm_npu.codegen.tiles.planning import stored_problem
+from tvm_npu.codegen.tiles.plan.planning import stored_problem
+from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
+from tvm_npu.codegen.tune.log import LogWriter, Run
+from tvm_npu.codegen.tune.space import space_of
+from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
 from tvm_npu.tuning.measure import AnyPlan, LayerMeasure, bare
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tvm_npu.codegen.program import Program, Segment
+from tvm_npu.codegen.program.format import Program, Segment
 from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.statistics import RunStatistics

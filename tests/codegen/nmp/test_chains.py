@@ -14,7 +14,7 @@ from tests.codegen.nmp.test_wide_plans import Drawn, machines, run_drawn
 from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import output_extent
-from tvm_npu.codegen.nmp.chains import candidates
+from tvm_npu.codegen.nmp.plan.chains import candidates
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.sim.machine import Machine
 

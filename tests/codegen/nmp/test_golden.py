@@ -10,7 +10,6 @@ import pytest
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tvm_npu.codegen.annotate import annotated_code
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -18,8 +17,9 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
-from tvm_npu.codegen.nmp import compile_fixed, generate
+from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.machine import Machine, machine_from_dict

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
-from tvm_npu.codegen.calibrate import calibrate
 from tvm_npu.codegen.errors import CapacityError, QuantizationError
 from tvm_npu.codegen.fixed import (
     FixedChannelSlice,
@@ -22,12 +21,13 @@ from tvm_npu.codegen.fixed import (
     FixedReshape,
 )
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.nmp import compile_fixed
-from tvm_npu.codegen.quantize import quantize
+from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Lifetime, first_fit, plan_storage
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.storage import ALIGNMENT_BYTES, Lifetime, first_fit, plan_storage
 from tvm_npu.sim.machine import machine_from_dict
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.codegen.tiles.late_dma import LateDma
 from tvm_npu.codegen.kernels import convolve, pad_spatial, windows
-from tvm_npu.codegen.program import Program, Segment
+from tvm_npu.codegen.program.format import Program, Segment
 from tvm_npu.codegen.reference import requantize
 from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.isa.pl330_code import decode_at
+from tvm_npu.sim.parts.pl330.code import decode_at
 from tvm_npu.sim.tiles.isa import Direction, TileMemory
 
 DDR, CHIP, BIAS = 0x8000_0000, 0, 0x0100_0000

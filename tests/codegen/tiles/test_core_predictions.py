@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
-from tvm_npu.codegen.pl330 import Direction
+from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted, transfer_cost
+from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.plan.tiles.cost import engine_cycles, predicted, transfer_cost
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
-from tvm_npu.codegen.tiles import compile_fixed
-from tvm_npu.codegen.tiles.ir_run import random_layer
+from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
+from tvm_npu.codegen.tiles.ir.run import random_layer
+from tvm_npu.codegen.tiles.pl330 import Direction
 from tvm_npu.dma_cost import sample_transfers
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine, load_any_machine

@@ -18,15 +18,15 @@ from tests.codegen.tiles.tile_cases import AnyPlan, Given, tile_machine, tile_ma
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.plan import TileLimits, planner
+from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles import compile_fixed
-from tvm_npu.codegen.tiles.ir import Ir, IrError, to_text
-from tvm_npu.codegen.tiles.ir_read import read_ir
-from tvm_npu.codegen.tiles.ir_run import assemble_ir, random_layer
-from tvm_npu.codegen.tiles.ir_write import plan_ir, write_ir
-from tvm_npu.codegen.tiles.planning import stored_problem
+from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
+from tvm_npu.codegen.tiles.ir.document import Ir, IrError, to_text
+from tvm_npu.codegen.tiles.ir.read import read_ir
+from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
+from tvm_npu.codegen.tiles.ir.write import plan_ir, write_ir
+from tvm_npu.codegen.tiles.plan.planning import stored_problem
 from tvm_npu.sim.machine import TileMachine
 
 MACHINE = tile_machine((2048, 1024, 4096), (4, 4, 4, 8))

@@ -18,19 +18,19 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
-from tvm_npu.codegen.calibrate import calibrate
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.fuse import fuse
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.plan.tiles.plan import TilePlan
-from tvm_npu.codegen.plan.tiles.traffic import tile_traffic
-from tvm_npu.codegen.program import Program
-from tvm_npu.codegen.quantize import quantize
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.traffic import tile_traffic
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles import compile_fixed, generate
-from tvm_npu.codegen.tiles.planning import LayerPlanner, stored_problem
+from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
+from tvm_npu.codegen.tiles.plan.planning import LayerPlanner, stored_problem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine import TileMachine
 

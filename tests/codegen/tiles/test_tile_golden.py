@@ -10,7 +10,6 @@ import pytest
 from tests.codegen.nmp.fixed_layers import random_tensors
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import tile_machine
-from tvm_npu.codegen.annotate import annotated_code
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -20,10 +19,11 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
     FixedReshape,
 )
+from tvm_npu.codegen.plan.loops.plan import TilePlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.plan.tiles.plan import TilePlan, extent
+from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles import compile_fixed, generate
+from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.tiles.isa import TILE_ISA

@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.loops.room import check_tile_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.codegen.plan.tiles.plan import LOOPS, Loop, TilePlan, extent
-from tvm_npu.codegen.plan.tiles.room import check_tile_plan, no_room
 from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
 
 

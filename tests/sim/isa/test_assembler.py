@@ -16,7 +16,7 @@ from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.assembler import assemble, pseudo_instructions
 from tvm_npu.sim.isa.disassembler import disassemble, disassemble_code
 from tvm_npu.sim.isa.table import WORD_MASK, Instruction
-from tvm_npu.sim.isa.xnmp import NMP_ISA, MacRegister
+from tvm_npu.sim.nmp.xnmp import NMP_ISA, MacRegister
 
 
 @given(instructions_with_operands())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvm_npu.sim.isa.document import isa_document
-from tvm_npu.sim.isa.xnmp import NMP_ISA, DmaRegister, MacRegister
+from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "isa-nmp.md"
 

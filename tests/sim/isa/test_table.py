@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.sim.isa.words import KNOWN_RV32IM, instructions_with_operands
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.document import encoding_parts
-from tvm_npu.sim.isa.rv32im import RV32IM
 from tvm_npu.sim.isa.table import COLUMNS, WORD_MASK, Field, Instruction, Isa
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp.rv32im import RV32IM
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 
 @pytest.mark.parametrize("item", NMP_ISA.instructions, ids=lambda item: item.mnemonic)

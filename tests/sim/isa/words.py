@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tvm_npu.sim.isa.table import Field, Instruction
-from tvm_npu.sim.isa.xnmp import NMP_ISA
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 
 def field_values(operand: Field) -> st.SearchStrategy[int]:

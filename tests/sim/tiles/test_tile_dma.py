@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sim.tiles.programs import activations, run, sets, simulator
-from tvm_npu.codegen.pl330.transfer import RunShape, TransferLimits, transfer_template
+from tvm_npu.codegen.tiles.pl330.transfer import RunShape, TransferLimits, transfer_template
 from tvm_npu.sim.machine import load_any_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests.sim.tiles.programs import activations, run, sets, simulator, words
-from tvm_npu.sim.isa.pl330 import ChannelControl
-from tvm_npu.sim.isa.pl330_code import assemble
 from tvm_npu.sim.machine import any_machine_from_dict, load_any_machine
+from tvm_npu.sim.parts.pl330.code import assemble
+from tvm_npu.sim.parts.pl330.isa import ChannelControl
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode

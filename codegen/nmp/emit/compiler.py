@@ -1,0 +1,272 @@
+"""FixedGraph -> Program: storage, plans, command trees, one code image for all cores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import (
+    FixedChain,
+    FixedConv,
+    FixedElementwise,
+    FixedGraph,
+    FixedPad,
+    FixedPool,
+)
+from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.layers import kind_of
+from tvm_npu.codegen.nmp.emit.commands import Affine, Assign, listing
+from tvm_npu.codegen.nmp.emit.conventions import (
+    CORE,
+    PENDING_STORES,
+    TLT,
+    barrier,
+    wait_store,
+)
+from tvm_npu.codegen.nmp.emit.convolution import convolution
+from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
+from tvm_npu.codegen.nmp.emit.lower import CORE as CORE_REGISTER
+from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
+from tvm_npu.codegen.nmp.emit.parameters import Location
+from tvm_npu.codegen.nmp.emit.weights import arranged
+from tvm_npu.codegen.nmp.emit.windows import elementwise, window
+from tvm_npu.codegen.nmp.plan.planning import LayerPlanner, PlannedLayer, plan_chains
+from tvm_npu.codegen.nmp.plan.window import (
+    FlatPlan,
+    FlatProblem,
+    WindowPlan,
+    WindowProblem,
+)
+from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage, plan_storage
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.program.constants import Constants
+from tvm_npu.codegen.program.format import (
+    DEBUG,
+    RELOCATION,
+    SEGMENTS,
+    WORD_BYTES,
+    LayerEntry,
+    Program,
+    Segment,
+    SegmentSize,
+)
+from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
+from tvm_npu.sim.machine import Machine
+
+MOST_LINE_WORDS = 511
+"""Words of a core's line that one layer can reach with the 12-bit offset of lw."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Everything about a region before it becomes words."""
+
+    storage: Storage
+    layers: tuple[PlannedLayer, ...]
+    codes: tuple[LayerCode, ...]
+    constants: bytes
+    planner: str
+
+    def listing(self) -> str:
+        """The command level of all layers as text."""
+        text = ""
+        for planned, code in zip(self.layers, self.codes, strict=True):
+            words = " ".join(variable.name for variable in code.parameters.variables)
+            plan = ", ".join(f"{name} {value}" for name, value in choices(planned.plan).items())
+            text += f"{kind_of(planned.layer)} {planned.layer.name}: {plan}\n"
+            text += f"  words: {words}\n"
+            if code.early:
+                text += f"  early:\n{listing(code.early, '    ')}"
+            text += listing(code.nodes, "  ")
+        return text
+
+
+def compile_fixed(
+    fixed: FixedGraph,
+    machine: Machine,
+    planner_name: str | Planner = DEFAULT_PLANNER,
+    limits: TileLimits = NO_LIMITS,
+) -> Program:
+    """Compiles a fixed-point graph for a machine; the planner is one by name or one of the
+    caller's own (which ``limits`` does not change).
+
+    Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
+    CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
+    machine cannot run.
+    """
+    generated = generate(fixed, machine, planner_name, limits)
+    return assemble(fixed, machine, generated)
+
+
+def generate(
+    fixed: FixedGraph,
+    machine: Machine,
+    planner_name: str | Planner = DEFAULT_PLANNER,
+    limits: TileLimits = NO_LIMITS,
+) -> Generated:
+    """Storage, plans and command trees of all layers."""
+    if machine.isa != "nmp":
+        raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
+    chosen = planner(planner_name, limits) if isinstance(planner_name, str) else planner_name
+    layer_planner = LayerPlanner(fixed.element_bytes, machine, chosen, limits)
+    storage = plan_storage(plan_chains(fixed, layer_planner))
+    planned = tuple(layer_planner.plan(layer, storage.shapes) for layer in storage.layers)
+    constants = _Constants(fixed.element_bytes)
+    codes = []
+    for one in planned:
+        operands = constants.operands(one, storage, machine)
+        codes.append(_code(one, storage.shapes, machine, operands))
+    return Generated(storage, planned, tuple(codes), bytes(constants.constants.data), chosen.name)
+
+
+def _code(
+    one: PlannedLayer, shapes: dict[str, Shape], machine: Machine, operands: Operands
+) -> LayerCode:
+    layer, problem, plan = one.layer, one.problem, one.plan
+    if isinstance(layer, FixedConv | FixedChain):
+        assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
+        return convolution(layer, problem, plan, machine, operands)
+    if isinstance(layer, FixedElementwise):
+        assert isinstance(problem, FlatProblem) and isinstance(plan, FlatPlan)
+        return elementwise(layer, problem, plan, machine, operands)
+    assert isinstance(layer, FixedPool | FixedPad)
+    assert isinstance(problem, WindowProblem) and isinstance(plan, WindowPlan)
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    return window(layer, in_shape, out_shape, problem, plan, machine, operands)
+
+
+class _Constants:
+    """Weights and biases, one after another, aligned."""
+
+    def __init__(self, element_bytes: int) -> None:
+        self.constants = Constants()
+        self.element_type = np.dtype("<i1" if element_bytes == 1 else "<i2")
+
+    def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
+        return Location(Segment.CONSTANTS, self.constants.add(values, dtype, what))
+
+    def operands(self, one: PlannedLayer, storage: Storage, machine: Machine) -> Operands:
+        def at(tensor: str) -> Location:
+            return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
+
+        layer = one.layer
+        weight = bias = None
+        window_weight = window_bias = None
+        conv = layer.conv if isinstance(layer, FixedChain) else layer
+        if isinstance(conv, FixedConv):
+            assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
+            values = arranged(conv.weight, one.plan, one.problem, machine)
+            weight, bias = self._weights(conv, values)
+        if isinstance(layer, FixedChain) and isinstance(layer.window, FixedConv):
+            window_weight, window_bias = self._weights(layer.window, layer.window.weight)
+        inputs = tuple(at(tensor) for tensor in layer.inputs)
+        return Operands(inputs, at(layer.output), weight, bias, window_weight, window_bias)
+
+    def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
+        name = f"layer {conv.name!r}"
+        weight = self.add(values, self.element_type, f"{name}, weights")
+        return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
+
+
+def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Program:
+    """Words, parameter table, relocations and tables of a generated region."""
+    lowered, ranges = _lower(machine, generated)
+    constants, parameter_offset, relocations = _parameter_table(machine, generated)
+    storage = generated.storage
+    entries = []
+    for one, (begin, end) in zip(generated.layers, ranges, strict=True):
+        macs = one.problem.all_macs if isinstance(one.problem, ConvProblem) else 0
+        entries.append(
+            LayerEntry(
+                one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),
+                one.predicted_cycles, macs, begin, end,
+            )
+        )  # fmt: skip
+
+    inputs, outputs, rest = tensor_slots(fixed, storage, fixed.element_bytes)
+    program = Program(
+        name=fixed.name,
+        machine=machine.model_dump(),
+        precision=fixed.precision,
+        planner=generated.planner,
+        inputs=inputs,
+        outputs=outputs,
+        intermediates=rest,
+        segments={
+            Segment.CODE: SegmentSize(WORD_BYTES * len(lowered.words), ALIGNMENT_BYTES),
+            Segment.CONSTANTS: SegmentSize(len(constants), ALIGNMENT_BYTES),
+            Segment.ACTIVATIONS: SegmentSize(storage.size_bytes, ALIGNMENT_BYTES),
+        },
+        parameter_offset=parameter_offset,
+        layers=tuple(entries),
+        scopes=tuple(dict(scope) for scope in lowered.scopes),
+        code=lowered.words,
+        constants=constants,
+        relocations=relocations,
+        debug=np.array(list(lowered.debug), DEBUG),
+    )
+    check_capacity(program, machine)
+    return program
+
+
+def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:
+    """The code image, and the byte range of every layer in it."""
+    lowering = Lowering()
+    lowering.keep_one()
+    lowering.bind(CORE, CORE_REGISTER)
+    tlts, cores = machine.cores.tlts_per_tle, machine.core_count
+    tlt = lowering.bind(TLT)
+    lowering.builder.li(tlt, tlts)
+    lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
+    line_words = sum(len(code.parameters.variables) for code in generated.codes)
+    lowering.find_line(line_words)
+    lowering.bind(PENDING_STORES)
+    lowering.run((Assign(PENDING_STORES, Affine()),))
+    ranges = []
+    codes = generated.codes
+    for index, (planned, code) in enumerate(zip(generated.layers, codes, strict=True)):
+        words = code.parameters.variables
+        if len(words) > MOST_LINE_WORDS:
+            raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
+        lowering.begin_layer(index)
+        if index == 0:
+            lowering.run_early(tuple(words), code.early)
+        begin = lowering.builder.position
+        lowering.run_layer(tuple(words), code.nodes)
+        if index + 1 < len(codes):
+            following = codes[index + 1]
+            lowering.begin_layer(index + 1)
+            lowering.run_early(tuple(following.parameters.variables), following.early)
+            lowering.begin_layer(index)
+            lowering.run(barrier(cores))
+        ranges.append((begin, lowering.builder.position))
+    lowering.begin_layer(-1)
+    lowering.run(wait_store())
+    lowering.exit()
+    return lowering.finish(), ranges
+
+
+def _parameter_table(machine: Machine, generated: Generated) -> tuple[bytes, int, NDArray[Any]]:
+    """(constants with the parameter table behind them, its offset, relocations)."""
+    data = bytearray(generated.constants)
+    data.extend(bytes(-len(data) % ALIGNMENT_BYTES))
+    offset = len(data)
+    columns = [words for code in generated.codes for words in code.parameters.words]
+    table = np.zeros((machine.core_count, len(columns)), np.uint32)
+    records = []
+    number = {segment: index for index, segment in enumerate(SEGMENTS)}
+    for core in range(machine.core_count):
+        for column, words in enumerate(columns):
+            word = words[core]
+            if isinstance(word, Location):
+                place = offset + WORD_BYTES * (core * len(columns) + column)
+                records.append((number[Segment.CONSTANTS], place, number[word.segment]))
+                word = word.offset
+            table[core, column] = word & 0xFFFF_FFFF
+    data.extend(table.astype("<u4").tobytes())
+    return bytes(data), offset, np.array(records, RELOCATION)

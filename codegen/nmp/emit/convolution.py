@@ -1,0 +1,42 @@
+"""Convolution and fully connected layers: a ConvPlan as a command tree."""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import FixedChain, FixedConv
+from tvm_npu.codegen.nmp.emit.grouped import Grouped
+from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
+from tvm_npu.codegen.nmp.emit.multicast import Multicast
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine import Machine
+
+
+def convolution(
+    layer: FixedConv | FixedChain,
+    problem: ConvProblem,
+    plan: ConvPlan,
+    machine: Machine,
+    operands: Operands,
+) -> LayerCode:
+    """The command tree of one layer. Raises EmitError for a plan that the machine cannot run."""
+    slices = plan.row_slices * plan.column_slices * plan.filter_slices
+    grid = plan.tlt_rows * plan.tlt_columns
+    if slices > machine.cores.tles:
+        raise EmitError(
+            f"layer {layer.name!r}: the plan uses {slices} TLEs, the machine has "
+            f"{machine.cores.tles}"
+        )
+    if machine.cores.tlts_per_tle % grid:
+        raise EmitError(
+            f"layer {layer.name!r}: the plan has tlt_rows * tlt_columns = {grid}, which does not "
+            f"divide the machine's {machine.cores.tlts_per_tle} TLTs a TLE"
+        )
+    if plan.mode == "grouped":
+        if grid * plan.column_slices * plan.buffers > 1 or plan.ring_in or plan.ring_weights:
+            raise EmitError(
+                f"layer {layer.name!r}: a grouped plan shares nothing and has one buffer"
+            )
+        if isinstance(layer, FixedChain):
+            raise EmitError(f"layer {layer.name!r}: a grouped plan has no window behind it")
+        return Grouped(layer, problem, plan, machine, operands).code()
+    return Multicast(layer, problem, plan, machine, operands).code()

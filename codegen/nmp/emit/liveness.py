@@ -1,0 +1,89 @@
+"""How long variables of a command tree need registers, and which parameters deserve one.
+
+A variable that a sequence of commands gives its first value to is needed until the last command of
+the sequence that names it, unless something behind the sequence names it, too. (A value that a
+loop carries to its next turn has its first value in front of the loop.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Set
+
+from tvm_npu.codegen.nmp.emit.commands import (
+    If,
+    Loop,
+    Node,
+    Nodes,
+    Variable,
+    assigned,
+    operands,
+    walk,
+)
+
+LOOP_TURNS = 8
+"""What a loop is assumed to turn when uses of a variable are counted."""
+
+Variables = frozenset[Variable]
+
+
+def mentioned(node: Node) -> Variables:
+    """All variables that a command or its body reads or changes."""
+    found = set(assigned((node,)))
+    for inner in walk((node,)):
+        for value in operands(inner):
+            found |= value.variables
+    return frozenset(found)
+
+
+def in_sequence(nodes: Nodes, later: Set[Variable]) -> Iterator[tuple[Node, Variables, Variables]]:
+    """Each command with the variables that commands behind it name (``later``: behind the
+    sequence) and those that none does any more."""
+    names = [mentioned(node) for node in nodes]
+    behind = [frozenset(later)]
+    for found in reversed(names[1:]):
+        behind.append(behind[-1] | found)
+    for node, found, needed in zip(nodes, names, reversed(behind), strict=False):
+        yield node, needed, found - needed
+
+
+def most_live(nodes: Nodes, bound: Set[Variable], later: Set[Variable] = frozenset()) -> int:
+    """The most variables that need registers at one time, those in ``bound`` not counted."""
+    live: set[Variable] = set()
+    most = 0
+    for node, needed, ended in in_sequence(nodes, later):
+        inner = 0
+        known = frozenset(bound) | live
+        if isinstance(node, Loop):
+            own = {node.index} if node.extent is None else {node.index, node.extent}
+            inner = len(own) + most_live(node.body, known | own, needed)
+        elif isinstance(node, If):
+            sides = (node.then, node.otherwise)
+            inner = max(most_live(side, known, needed) for side in sides)
+        made = assigned((node,)) - known
+        most = max(most, len(live) + inner, len(live | made) if inner == 0 else 0)
+        live |= made & needed
+        live -= ended
+    return most
+
+
+def most_used(parameters: tuple[Variable, ...], nodes: Nodes, room: int) -> set[Variable]:
+    """The ``room`` parameters that are read most often, by depth in loops."""
+    if len(parameters) <= room:
+        return set(parameters)
+    uses: Counter[Variable] = Counter()
+    _count_uses(nodes, 1, uses)
+    ranked = sorted(parameters, key=lambda v: (-uses[v], parameters.index(v)))
+    return set(ranked[: max(0, room)])
+
+
+def _count_uses(nodes: Nodes, weight: int, uses: Counter[Variable]) -> None:
+    for node in nodes:
+        for value in operands(node):
+            for variable in value.variables:
+                uses[variable] += weight
+        if isinstance(node, Loop):
+            _count_uses(node.body, weight * LOOP_TURNS, uses)
+        elif isinstance(node, If):
+            _count_uses(node.then, weight, uses)
+            _count_uses(node.otherwise, weight, uses)

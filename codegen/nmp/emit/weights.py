@@ -1,0 +1,109 @@
+"""How a layer's weights lie in DRAM.
+
+"filters" is [filter][channel][kernel]. "tiles" puts every W tile of a multicast plan behind the
+one that is loaded before it, [run of filters][tile of filters][tile of channels][filter][channel]
+[kernel], so that each is one contiguous run; a ragged tile of filters takes the room of a whole
+one, so that every tile's place is a sum of multiples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine import Machine
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Filters ``first`` to ``first + count`` of a group, at byte ``offset`` of its weights."""
+
+    first: int
+    count: int
+    offset: int
+
+
+def is_tiled(plan: ConvPlan, problem: ConvProblem) -> bool:
+    """Whether the layout differs from [filter][channel][kernel]: W tiles that have all channels
+    are runs anyway."""
+    channels = problem.channels // problem.groups
+    cuts_channels = plan.schedule != "WS" and plan.tile_n < channels
+    return plan.weights == "tiles" and plan.mode == "multicast" and cuts_channels
+
+
+def tile_filters(plan: ConvPlan, shares: Shares) -> int:
+    """Filters of the largest W tile."""
+    most = max(shares.values(lambda one: one.items))
+    return most if plan.schedule == "IS" else min(plan.tile_m, most)
+
+
+def group_bytes(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> int:
+    """Bytes from the weights of one group to those of the next."""
+    if not is_tiled(plan, problem):
+        return problem.filters // problem.groups * _filter_bytes(problem)
+    last = _runs(plan, problem, shares)[-1]
+    return last.offset + _padded(last.count, plan, shares) * _filter_bytes(problem)
+
+
+def weight_runs(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> list[int]:
+    """By core: the byte at which its filters (or groups) begin."""
+    firsts = shares.values(lambda one: one.first_item)
+    if not is_tiled(plan, problem):
+        item = problem.filters // problem.groups if plan.mode == "grouped" else 1
+        return [first * item * _filter_bytes(problem) for first in firsts]
+    offsets = {run.first: run.offset for run in _runs(plan, problem, shares)}
+    return [offsets.get(first, 0) for first in firsts]
+
+
+def arranged(
+    weight: NDArray[Any], plan: ConvPlan, problem: ConvProblem, machine: Machine
+) -> NDArray[Any]:
+    """The weights [filters, channels of a group, rows, columns] in the plan's layout, flat."""
+    if not is_tiled(plan, problem):
+        return weight.reshape(-1)
+    filters = problem.filters // problem.groups
+    shares = core_shares(plan, problem.rows, problem.columns, filters, machine)
+    groups = problem.groups
+    by_group = weight.reshape(groups, problem.filters // groups, problem.channels // groups, -1)
+    result = np.zeros(
+        (groups, group_bytes(plan, problem, shares) // problem.element_bytes), weight.dtype
+    )
+    tile_m = tile_filters(plan, shares)
+    taps = by_group.shape[3]
+    for run in _runs(plan, problem, shares):
+        at = run.offset // problem.element_bytes
+        for m in range(run.first, run.first + run.count, tile_m):
+            own = min(tile_m, run.first + run.count - m)
+            for n in range(0, by_group.shape[2], plan.tile_n):
+                tile = by_group[:, m : m + own, n : n + plan.tile_n]
+                size = own * tile.shape[2] * taps
+                result[:, at : at + size] = tile.reshape(groups, size)
+                at += tile_m * tile.shape[2] * taps
+    return result.reshape(-1)
+
+
+def _filter_bytes(problem: ConvProblem) -> int:
+    taps = problem.kernel[0] * problem.kernel[1]
+    return problem.channels // problem.groups * taps * problem.element_bytes
+
+
+def _padded(count: int, plan: ConvPlan, shares: Shares) -> int:
+    tile = tile_filters(plan, shares)
+    return -(-count // tile) * tile
+
+
+def _runs(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> list[_Run]:
+    """The distinct runs of filters of all cores, one behind the other."""
+    found = {
+        one.first_item: one.items for one in shares.cores if one is not None and one.items > 0
+    }
+    runs, offset = [], 0
+    for first, count in sorted(found.items()):
+        runs.append(_Run(first, count, offset))
+        offset += _padded(count, plan, shares) * _filter_bytes(problem)
+    return runs

@@ -1,0 +1,206 @@
+"""Plans for a convolution with a window behind it.
+
+The space is a part of `exact`'s: rows and filters are cut over TLEs, rows and filters over TLTs,
+all schedules, ring and buffers; columns stay whole unless no tile of full width fits; for every
+T_R, T_M and T_N are the largest that fit. All of it is ranked by a closed-form estimate, and the
+best `PREDICTED` by the cost model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.cost import predict
+from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
+from tvm_npu.codegen.nmp.plan.traffic import chip_transfer
+from tvm_npu.codegen.plan.limits import TileLimits
+from tvm_npu.codegen.plan.problem import (
+    ConvPlan,
+    ConvProblem,
+    Infeasible,
+    Schedule,
+    Split,
+    Window,
+    tile_sizes,
+)
+from tvm_npu.sim.machine import Machine
+
+PREDICTED = 8
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Who has how much: slices over TLEs, parts over TLTs, and what one TLT has at most."""
+
+    row_slices: int
+    filter_slices: int
+    row_parts: int
+    filter_parts: int
+    rows: int
+    filters: int
+
+
+def plan_chain(
+    problem: ConvProblem, machine: Machine, limits: TileLimits, name: str, uses_ring: bool
+) -> ConvPlan | Infeasible:
+    """The best plan of the space above; ties go to the earlier candidate."""
+    window = problem.window
+    if window is None:
+        raise ValueError("plan_chain needs a problem with a window")
+    candidates = _candidates(problem, window, machine, limits, uses_ring)
+    ranked = (plan for _, plan in sorted(candidates, key=lambda entry: entry[0]))
+    sound = (plan for plan in ranked if check_plan(problem, plan, machine) is None)
+    predicted = [(predict(problem, plan, machine), plan) for plan in islice(sound, PREDICTED)]
+    if predicted:
+        prediction, plan = min(predicted, key=lambda entry: entry[0].cycles)
+        return replace(plan, planner=name, prediction=prediction)
+    smallest = problem.middle_tile(1, 1)
+    return Infeasible(
+        "MB2",
+        (smallest[0] * smallest[1] + 1) * problem.element_bytes,
+        machine.memories.mb2_bytes,
+        "no tile of a convolution and of the window behind it fits",
+        "run the two layers one after the other",
+    )
+
+
+def _cuts(problem: ConvProblem, window: Window, machine: Machine) -> Iterator[_Cut]:
+    tles, tlts = machine.cores.tles, machine.cores.tlts_per_tle
+    for row_slices in range(1, tles + 1):
+        filter_slices = tles // row_slices
+        if row_slices * filter_slices != tles:
+            continue
+        rows = -(-window.rows // row_slices)
+        filters = -(-problem.filters // filter_slices)
+        for row_parts in range(1, tlts + 1):
+            if tlts % row_parts:
+                continue
+            parts = tlts // row_parts
+            own = -(-rows // row_parts), -(-filters // parts)
+            yield _Cut(row_slices, filter_slices, row_parts, parts, *own)
+
+
+def _candidates(
+    problem: ConvProblem, window: Window, machine: Machine, limits: TileLimits, uses_ring: bool
+) -> Iterator[tuple[float, ConvPlan]]:
+    ring = uses_ring and machine.ring is not None
+    for buffers in (1, 2)[: machine.memories.ports]:
+        for cut in _cuts(problem, window, machine):
+            most_rows = min(cut.rows, limits.max_tile_r or cut.rows)
+            for tile_r in reversed(tuple(tile_sizes(most_rows))):
+                tile_c = min(window.columns, limits.max_tile_c or window.columns)
+                while tile_c > 1 and _most_filters(problem, (tile_r, tile_c), buffers, machine) < 1:
+                    tile_c = -(-tile_c // 2)
+                for schedule in ("WS", "OS"):
+                    yield from _tiles(
+                        problem, machine, limits, cut, (tile_r, tile_c), schedule, buffers, ring
+                    )
+
+
+def _most_filters(
+    problem: ConvProblem, place: tuple[int, int], buffers: int, machine: Machine
+) -> int:
+    """Filters whose OFM and OUT tiles fit MB2 and whose window's box fits MB0."""
+    box = problem.middle_tile(*place)
+    middle = min(box[0], problem.rows) * min(box[1], problem.columns)
+    size = problem.element_bytes
+    in_mb2 = machine.memories.mb2_bytes // ((middle + buffers * place[0] * place[1]) * size)
+    return min(in_mb2, machine.memories.mb0_bytes // (box[0] * box[1] * size))
+
+
+def _tiles(
+    problem: ConvProblem,
+    machine: Machine,
+    limits: TileLimits,
+    cut: _Cut,
+    place: tuple[int, int],
+    schedule: Schedule,
+    buffers: int,
+    ring: bool,
+) -> Iterator[tuple[float, ConvPlan]]:
+    """With the largest T_M and T_N that fit, over all wires."""
+    window = problem.window
+    assert window is not None
+    memories, size = machine.memories, problem.element_bytes
+    box = problem.middle_tile(*place)
+    middle = min(box[0], problem.rows), min(box[1], problem.columns)
+    taps = problem.kernel[0] * problem.kernel[1]
+    mb1 = memories.mb1_bytes
+    if window.has_weights:
+        mb1 -= cut.filters * window.kernel[0] * window.kernel[1] * size
+    in_bytes = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1]) * size
+    tile_m = min(_most_filters(problem, place, buffers, machine), cut.filters)
+    tile_m = min(tile_m, limits.max_tile_m or tile_m)
+    keeps_weights = schedule == "WS"
+    if keeps_weights:
+        halves = 1 if tile_m >= cut.filters else buffers
+        tile_m = min(tile_m, mb1 // (halves * problem.channels * taps * size))
+    if tile_m < 1:
+        return
+    mb0 = memories.mb0_bytes
+    if buffers == 2:
+        mb0 -= tile_m * box[0] * box[1] * size
+    tile_n = min(mb0 // (buffers * in_bytes), problem.channels)
+    if not keeps_weights:
+        tile_n = min(tile_n, mb1 // (buffers * tile_m * taps * size))
+    tile_n = min(tile_n, limits.max_tile_n or tile_n)
+    if tile_n < 1:
+        return
+    for ring_in in (False, True)[: 1 + (ring and cut.filter_slices > 1)]:
+        for ring_weights in (False, True)[: 1 + (ring and cut.row_slices > 1)]:
+            split: Split = "KS&OFM"
+            if cut.row_slices == 1:
+                split = "KS"
+            elif cut.filter_slices == 1:
+                split = "OFM"
+            plan = ConvPlan(
+                "multicast", split, cut.row_slices, cut.filter_slices, schedule, tile_m, tile_n,
+                *place, tlt_rows=cut.row_parts, ring_in=ring_in, ring_weights=ring_weights,
+                weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
+            )  # fmt: skip
+            yield _estimate(problem, machine, plan, cut), plan
+
+
+def _estimate(problem: ConvProblem, machine: Machine, plan: ConvPlan, cut: _Cut) -> float:
+    """Time of a TLE, roughly: whole tiles, every byte at the rate of its kind of transfer."""
+    window, dme, size = problem.window, machine.dme, problem.element_bytes
+    assert window is not None
+    burst_bytes = machine.dram.burst_bytes
+    box = problem.middle_tile(plan.tile_r, plan.tile_c)
+    middle = min(box[0], problem.rows), min(box[1], problem.columns)
+    in_rows, in_columns = problem.in_tile_rows(middle[0]), problem.in_tile_columns(middle[1])
+    places = -(-cut.rows // plan.tile_r) * -(-window.columns // plan.tile_c)
+    turns = -(-cut.filters // plan.tile_m)
+    steps = -(-problem.channels // plan.tile_n)
+
+    def cycles(segments: float, segment_bytes: int, is_linear: bool) -> float:
+        burst = dme.linear_cycles if is_linear else dme.burst_cycles
+        bursts = -(-segment_bytes // burst_bytes)
+        return segments * (bursts * burst + segment_bytes / dme.bytes_per_cycle)
+
+    wide = in_columns >= problem.in_columns
+    in_extent = min(in_rows, problem.in_rows), min(in_columns, problem.in_columns)
+    segments, segment = problem.channels, in_extent[0] * in_extent[1] * size
+    if not wide:
+        segments, segment = segments * in_extent[0], in_extent[1] * size
+    linear = wide and not any(problem.padding)
+    share = plan.filter_slices if plan.ring_in else 1
+    total = cycles(segments, segment, linear) * cut.row_parts * places * turns / share
+    total += dme.setup_cycles * cut.row_parts * places * turns * steps
+    filter_bytes = problem.channels * problem.kernel[0] * problem.kernel[1] * size
+    loads = cut.filter_parts * turns * (1 if plan.schedule == "WS" else places)
+    share = plan.row_slices if plan.ring_weights else 1
+    total += cycles(loads, plan.tile_m * filter_bytes, True) / share + loads * dme.setup_cycles
+    out = plan.tile_r * plan.tile_c * size
+    tlts = cut.row_parts * cut.filter_parts
+    total += cycles(plan.tile_m, out, plan.tile_c >= window.columns) * tlts * places * turns
+    mac = steps * mac_cycles(problem, plan.tile_m, plan.tile_n, *middle, machine)
+    mac += finish_cycles(problem, plan.tile_m, *middle, machine)
+    mac += window_cycles(problem, plan.tile_m, plan.tile_r, plan.tile_c, machine)
+    forward = chip_transfer(plan.tile_m * middle[0] * middle[1], size).engine_cycles(machine)
+    total += forward * tlts * places * turns
+    mac *= places * turns
+    return max(total, mac) if plan.buffers == 2 else total + mac

@@ -1,0 +1,246 @@
+"""What tiles fit and how fast they can be at best, in numba: the first half of the search of
+`exact`.
+
+A class of a cut is all (tile_r, tile_c) that make equally many turns over the rows and over the
+columns. It is bounded from the least of each count over its tiles: no less than all transfers and
+all MACs of a TLE one after the other or, with two buffers, either of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT
+from tvm_npu.codegen.nmp.plan.exact_cost import (
+    KEEPS_IN,
+    OS,
+    P_LARGEST,
+    P_TURNS,
+    P_WINDOWS,
+    PLACE_WIDTH,
+    WS,
+    Cut,
+    ceil_div,
+    engine,
+    fill_place,
+    least_finish,
+    least_windows,
+    mac_time,
+    tle_dma,
+)
+from tvm_npu.codegen.nmp.plan.exact_tables import BIAS_BYTES, TURNS
+
+SLACK = 1e-9
+"""Relative allowance for rounding: sums in another order differ by far less."""
+
+
+class Room(NamedTuple):
+    """Scratchpads in bytes and tile limits."""
+
+    mb0: int
+    mb1: int
+    mb2: int
+    bias: int
+    tile_m: int
+    tile_n: int
+    tile_r: int
+    tile_c: int
+
+
+@njit(cache=True, error_model="numpy")
+def cut_of(speeds, family):
+    tles = family[4] * family[5] * family[6]
+    rivals = float(tles)
+    if not (family[10] or family[11]):
+        rivals = 1.0 + speeds.free_rivals * (tles - 1)
+    return Cut(
+        family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
+        family[8], family[9], family[10], family[11], family[12], family[13], family[14],
+        rivals,
+    )  # fmt: skip
+
+
+@njit(cache=True, error_model="numpy")
+def most_items(task, room, cut, most_m, tile_n, longest, turns):
+    """Items of a tile of ``tile_n`` channels that MB1 holds, at most ``most_m``."""
+    depth = task.channels if cut.flow == WS else tile_n
+    each = task.item_filters * depth * task.kernel * task.element_bytes
+    once = room.mb1 // each
+    if cut.buffers == 1:
+        return min(most_m, once)
+    if once >= longest and depth == task.channels and (cut.flow == WS or turns == 1):
+        return most_m
+    return min(most_m, once // 2)
+
+
+@njit(cache=True, error_model="numpy")
+def most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
+    """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
+    either where nothing fits or nothing is to be searched."""
+    size = task.element_bytes
+    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
+    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
+    in_area = in_rows * in_columns * size
+    out_area = tile_r * tile_c * task.item_filters * size
+    copies = 2 if cut.buffers == 2 and turns > 1 else 1
+    most_m = min(longest, room.tile_m // task.item_filters)
+    most_m = min(most_m, room.mb2 // (out_area * copies))
+    most_n = min(task.channels, room.tile_n)
+    if task.residual:
+        beside = 0
+        if cut.flow == KEEPS_IN:
+            beside = copies * task.channels * in_area
+        elif cut.buffers == 2:
+            beside = copies * in_area
+        most_m = min(most_m, max(0, room.mb0 - beside) // out_area)
+    if task.grouped:
+        most_m = min(most_m, room.mb0 // (task.channels * in_area))
+    else:
+        most_n = min(most_n, room.mb0 // (in_area * copies))
+    if cut.flow == OS:
+        if cut.buffers == 1:
+            most_n = min(most_n, task.channels - 1)
+        most_m = most_items(task, room, cut, most_m, 1, longest, turns)
+        if most_m <= ws_m:
+            most_m = 0
+    else:
+        most_m = most_items(task, room, cut, most_m, task.channels, longest, turns)
+    if (cut.flow == KEEPS_IN or task.grouped) and most_n < task.channels:
+        most_n = 0
+    return most_m, most_n
+
+
+@njit(cache=True, error_model="numpy")
+def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
+    """Whether a tile fits, with all copies and neighbours that it needs."""
+    size = task.element_bytes
+    in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
+    in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
+    n_turns = ceil_div(task.channels, tile_n)
+    in_bytes = tile_n * in_rows * in_columns * size
+    if task.grouped:
+        in_bytes *= tile_m
+    filters = tile_m * task.item_filters
+    depth = task.channels if cut.flow == WS else tile_n
+    w_bytes = filters * depth * task.kernel * size
+    out_bytes = filters * tile_r * tile_c * size
+    in_copies, w_copies, out_copies = 1, 1, 1
+    if cut.buffers == 2:
+        if turns * n_turns * (1 if cut.flow == KEEPS_IN else m_turns) > 1:
+            in_copies = 2
+        if m_turns * (1 if cut.flow == WS else turns * n_turns) > 1:
+            w_copies = 2
+        if turns * m_turns > 1:
+            out_copies = 2
+    in_all = in_copies * in_bytes
+    if in_all > room.mb0 or w_copies * w_bytes > room.mb1 or out_copies * out_bytes > room.mb2:
+        return False
+    if task.residual:
+        if cut.buffers == 2 or cut.flow == KEEPS_IN:
+            return in_all + out_bytes <= room.mb0
+        return out_bytes <= room.mb0
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def least_time(task, speeds, cut, place, item, part, count, longest, bias):
+    """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
+    bursts, bytes)."""
+    dma, _, _ = tle_dma(
+        task, speeds, cut, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
+    )
+    macs = mac_time(task, speeds, place, item, part, longest)
+    time = dma + macs
+    if cut.buffers == 2:
+        macs += least_finish(task, speeds, place, item, longest)
+        time = max(dma, macs + engine(speeds, cut, bias[0], 0, bias[1], bias[2]))
+    return time * task.repeats * (1.0 - SLACK)
+
+
+@njit(cache=True, error_model="numpy")
+def fill_bias(cut, own_rows, own_columns, table, bias):
+    """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
+    parts = min(cut.row_parts, int(own_rows)) * min(cut.column_parts, int(own_columns))
+    for index in range(3):
+        bias[index] = parts * table[index]
+
+
+@njit(cache=True, error_model="numpy")
+def critical_of(cut):
+    """Row and column slice of a TLE in the middle of the map: nothing of its IFM is clipped."""
+    return int(cut.row_slices > 2), int(cut.column_slices > 2)
+
+
+def make_bound_classes(stamp: int) -> Callable[..., Any]:
+    """For numba's cache to keep under ``stamp``: it looks at this file alone, and the machine
+    code holds that of the other files of `exact`."""
+
+    @njit(cache=True, error_model="numpy")
+    def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
+        """(families and classes that may hold a plan of less than ``best`` cycles, their bounds,
+        how many classes there are, the least bound of the others)."""
+        queue = np.zeros((4096, 3), np.int64)
+        bounds = np.zeros(4096)
+        bias = np.zeros(3)
+        place = np.zeros(PLACE_WIDTH)
+        waiting, classes, least_bound = 0 * stamp, 0, np.inf
+        for number in range(families.shape[0]):
+            cut = cut_of(speeds, families[number])
+            if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
+                continue
+            longest, count = items.longest[cut.items], items.count[cut.items, 0]
+            if longest * task.item_filters * BIAS_BYTES > room.bias:
+                continue
+            i, j = critical_of(cut)
+            position = i * cut.column_slices + j if cut.ring_weights else 0
+            item_begin = items.begin[cut.items, 0, position]
+            part_begin = channels.begin[cut.channels, 0]
+            ws_m = 0
+            if cut.buffers == 1:
+                ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
+            for a in range(rows.classes[cut.rows]):
+                tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
+                if tile_r > room.tile_r:
+                    continue
+                row_class = rows.class_begin[cut.rows, i] + a
+                all_rows = rows.least[row_class, OUT_EXTENT]
+                own_rows = ceil_div(int(all_rows), cut.row_parts)
+                for b in range(columns.classes[cut.columns]):
+                    tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
+                    if tile_c > room.tile_c:
+                        continue
+                    turns = ceil_div(rows.longest[cut.rows], tile_r)
+                    turns *= ceil_div(columns.longest[cut.columns], tile_c)
+                    most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                    if most_m == 0 or most_n == 0:
+                        continue
+                    classes += 1
+                    column_class = columns.class_begin[cut.columns, j] + b
+                    all_columns = columns.least[column_class, OUT_EXTENT]
+                    own_columns = ceil_div(int(all_columns), cut.column_parts)
+                    fill_place(rows.least, row_class, columns.least, column_class, place)
+                    place[P_LARGEST] = own_rows * own_columns
+                    place[P_WINDOWS] = least_windows(
+                        own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
+                    )
+                    fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
+                    bound = least_time(
+                        task, speeds, cut, place, items.lowest[item_begin + most_m],
+                        channels.lowest[part_begin + most_n], count, longest, bias,
+                    )  # fmt: skip
+                    if bound >= best:
+                        least_bound = min(least_bound, bound)
+                        continue
+                    if waiting == queue.shape[0]:
+                        queue = np.concatenate((queue, queue))
+                        bounds = np.concatenate((bounds, bounds))
+                    queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
+                    bounds[waiting] = bound
+                    waiting += 1
+        return queue[:waiting], bounds[:waiting], classes, least_bound
+
+    return bound_classes

@@ -1,0 +1,273 @@
+"""What one TLE transfers and computes for a layer, by kind of turn (see `cost`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
+from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
+from tvm_npu.codegen.nmp.plan.traffic import (
+    BIAS_BYTES,
+    NO_TRAFFIC,
+    Traffic,
+    chip_transfer,
+    flat_transfer,
+    in_transfer,
+    out_transfer,
+    rivals,
+    weight_transfer,
+)
+from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine import Machine
+
+Tiles = tuple[Tile, ...]
+
+
+def channel_tiles(count: int, tile: int) -> tuple[tuple[int, int], ...]:
+    """(extent, how many) of the tiles of a plain axis: full ones, then a ragged one."""
+    full, rest = divmod(count, tile)
+    return tuple(kind for kind in ((tile, full), (rest, 1 if rest else 0)) if kind[1])
+
+
+@dataclass(frozen=True)
+class TleCost:
+    """What one TLE does for a layer: traffic by stream, the cycles of its MAC steps, its time when
+    one goes on under the other (0: nothing does), the engines that want the DRAM when its does,
+    and what goes from MB2 to MB0 to a window behind."""
+
+    inputs: Traffic = NO_TRAFFIC
+    weights: Traffic = NO_TRAFFIC
+    outputs: Traffic = NO_TRAFFIC
+    mac_cycles: float = 0.0
+    overlapped_cycles: float = 0.0
+    rivals: float = 1.0
+    on_chip: Traffic = NO_TRAFFIC
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.inputs + self.weights + self.outputs + self.on_chip
+
+    def load_cycles(self, machine: Machine) -> float:
+        return (self.inputs + self.weights).engine_cycles(machine)
+
+    def store_cycles(self, machine: Machine) -> float:
+        return (self.outputs + self.on_chip).engine_cycles(machine)
+
+    def cycles(self, machine: Machine) -> float:
+        if self.overlapped_cycles:
+            return self.overlapped_cycles
+        return self.traffic.engine_cycles(machine, self.rivals) + self.mac_cycles
+
+
+def _most(tiles: Tiles) -> int:
+    """The most of the OFM that one of the tiles takes."""
+    return max(tile.middle for tile in tiles)
+
+
+def _kinds(rows: Tiles, columns: Tiles) -> Iterator[tuple[Tile, Tile, int]]:
+    """The distinct tiles of the parts: (along the rows, along the columns, how many)."""
+    for row, row_parts in Counter(rows).items():
+        for column, column_parts in Counter(columns).items():
+            yield row, column, row_parts * column_parts
+
+
+class TleWalk:
+    """The transfers and MAC steps of one TLE, by kind of turn."""
+
+    def __init__(
+        self, problem: ConvProblem, plan: ConvPlan, machine: Machine, turns: TleTurns
+    ) -> None:
+        self.problem, self.plan, self.machine, self.turns = problem, plan, machine, turns
+        self.burst_bytes, self.rivals = machine.dram.burst_bytes, rivals(plan)
+        self.is_grouped = plan.mode == "grouped"
+        self.each = problem.filters // problem.groups if self.is_grouped else 1
+        self.depth = problem.channels // problem.groups
+        self.channels = channel_tiles(self.depth, plan.tile_n)
+        self.keeps_weights = plan.schedule == "WS"
+        self.in_run = -(-plan.tile_n // plan.filter_slices)
+        self.sharing = plan.row_slices * plan.column_slices
+        self.weight_run = -(-plan.tile_m // self.sharing)
+
+    def cost(self) -> TleCost:
+        turns = self.turns
+        inputs = outputs = on_chip = NO_TRAFFIC
+        weights = self._biases()
+        macs = 0.0
+        places = turns.places
+        for sizes, steps in turns.items:
+            if self.keeps_weights:
+                weights += self._load_weights(sizes, self.depth) * steps
+            else:
+                for extent, number in self.channels:
+                    weights += self._load_weights(sizes, extent) * (steps * number * places)
+            for rows, row_number in turns.rows:
+                for columns, column_number in turns.columns:
+                    times = steps * row_number * column_number
+                    for extent, number in self.channels:
+                        if not self.plan.keeps_in:
+                            one = self._load_in(rows, columns, sizes, extent)
+                            inputs += one * (times * number)
+                        step = self._multiply(rows, columns, sizes, extent)
+                        macs += times * number * step
+                    outputs += self._store(rows, columns, sizes) * times
+                    if self.problem.window is not None:
+                        on_chip += self._pass_on(rows, columns, sizes) * times
+                        macs += times * self._end(rows, columns, sizes)
+        if self.plan.keeps_in:
+            for rows, row_number in turns.rows:
+                for columns, column_number in turns.columns:
+                    one = self._load_in(rows, columns, (), self.depth)
+                    inputs += one * (row_number * column_number)
+        if self.problem.has_residual:
+            inputs += outputs
+        overlapped = self._overlapped() if self.plan.buffers == 2 else 0.0
+        return TleCost(inputs, weights, outputs, macs, overlapped, self.rivals, on_chip)
+
+    def _biases(self) -> Traffic:
+        """One 1-D load a TLT that has anything to do, of the biases of its filters; with a
+        depthwise convolution behind, another one and its kernels."""
+        turns = self.turns
+        active = sum(tile.out > 0 for tile in turns.rows[0][0])
+        active *= sum(tile.out > 0 for tile in turns.columns[0][0])
+        runs = [sum(column) for column in zip(*(
+            [size * steps for size in sizes] for sizes, steps in turns.items
+        ), strict=True)]  # fmt: skip
+        total = NO_TRAFFIC
+        for run, tlts in Counter(runs).items():
+            one = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
+            window = self.problem.window
+            if window is not None and window.has_weights:
+                taps = window.kernel[0] * window.kernel[1]
+                one = one * 2
+                one += flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
+            total += one * (tlts * active)
+        return total
+
+    def _load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:
+        """The W tiles of one step."""
+        tiled = self.plan.weights == "tiles"
+        total = NO_TRAFFIC
+        if not self.plan.ring_weights:
+            for size, tlts in Counter(sizes).items():
+                one = weight_transfer(
+                    self.problem, size * self.each, channels, self.burst_bytes, tiled
+                )
+                total += one * tlts
+            return total
+        for part, size in enumerate(sizes):
+            begin = (self.turns.weight_part + part) % self.sharing * self.weight_run
+            own = max(0, min(self.weight_run, size - begin))
+            total += weight_transfer(self.problem, own, channels, self.burst_bytes, tiled)
+        return total.forwarded()
+
+    def _load_in(
+        self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
+    ) -> Traffic:
+        """The IN tiles of one step: one for all filter parts, or (grouped) one for each."""
+        loads = [(channels, 1)]
+        if self.is_grouped:
+            loads = [(size * channels, tlts) for size, tlts in Counter(sizes).items()]
+        elif self.plan.ring_in:
+            begin = self.turns.in_part * self.in_run
+            loads = [(max(0, min(self.in_run, channels - begin)), 1)]
+        total = NO_TRAFFIC
+        for row, column, parts in _kinds(rows, columns):
+            for taken, tlts in loads:
+                one = in_transfer(
+                    self.problem, taken, row.real, column.real, self.burst_bytes,
+                    self.plan.linear_maps,
+                )  # fmt: skip
+                total += one * (parts * tlts)
+        return total.forwarded() if self.plan.ring_in else total
+
+    def _store(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+        """The OUT tiles at the end of one turn."""
+        total = NO_TRAFFIC
+        for row, column, parts in _kinds(rows, columns):
+            for size, tlts in Counter(sizes).items():
+                one = out_transfer(
+                    self.problem, size * self.each, row.out, column.out, self.burst_bytes,
+                    self.plan.linear_maps,
+                )  # fmt: skip
+                total += one * (parts * tlts)
+        return total
+
+    def _pass_on(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> Traffic:
+        """The tiles of the OFM that go to a window behind at the end of one turn."""
+        total = NO_TRAFFIC
+        for row, column, parts in _kinds(rows, columns):
+            for size, tlts in Counter(sizes).items():
+                elements = size * row.middle * column.middle
+                total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
+        return total
+
+    def _end(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+        """MAC unit time at the end of one turn, of the TLT with most."""
+        problem, filters = self.problem, sizes[0] * self.each
+        cycles = finish_cycles(problem, filters, _most(rows), _most(columns), self.machine)
+        return cycles + window_cycles(problem, filters, rows[0].out, columns[0].out, self.machine)
+
+    def _multiply(
+        self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
+    ) -> float:
+        """MAC time of one step: that of the TLT with most."""
+        return mac_cycles(
+            self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns), self.machine
+        )
+
+    def _engine(self, moved: Traffic) -> float:
+        return moved.engine_cycles(self.machine, self.rivals)
+
+    def _overlapped(self) -> float:
+        """Time of the TLE with two buffers."""
+        turns, keeps_in = self.turns, self.plan.keeps_in
+
+        def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
+            loads = []
+            for extent, _ in self.channels:
+                own = 0.0
+                if not keeps_in:
+                    own += self._engine(self._load_in(rows, columns, sizes, extent))
+                if not self.keeps_weights:
+                    own += self._engine(self._load_weights(sizes, extent))
+                loads.append(own)
+            store = self._engine(self._store(rows, columns, sizes))
+            finish = self._end(rows, columns, sizes)
+            on_chip = 0.0
+            if self.problem.window is not None:  # a TLT waits for its own, the engine moves all
+                on_chip = self._engine(self._pass_on(rows, columns, sizes))
+                finish += self._engine(self._pass_on(rows[:1], columns[:1], sizes[:1]))
+            return TileTimes(
+                steps=tuple(number for _, number in self.channels),
+                loads=tuple(loads),
+                macs=tuple(
+                    self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
+                ),
+                residual=store if self.problem.has_residual else 0.0,
+                finish=finish,
+                store=store + on_chip,
+            )
+
+        places = [
+            (rows, columns, row_number * column_number)
+            for rows, row_number in turns.rows
+            for columns, column_number in turns.columns
+        ]
+        tiles = [
+            [(tile(rows, columns, sizes), number * steps) for rows, columns, number in places]
+            for sizes, steps in turns.items
+        ]
+        once = []
+        if self.keeps_weights:
+            for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
+                load = self._engine(self._load_weights(sizes, self.depth))
+                once.append((column[-1][0], load, steps))
+        elif keeps_in:
+            for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
+                load = self._engine(self._load_in(rows, columns, (), self.depth))
+                once.append((before, load, number))
+        biases = self._engine(self._biases())
+        return biases + overlapped_cycles([kind for item in tiles for kind in item], once)

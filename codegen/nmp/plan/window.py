@@ -1,0 +1,199 @@
+"""Plans for the layers that are not convolutions: pooling and padding, and elementwise ones.
+
+Both spread over all cores of the machine, core ``tle * tlts_per_tle + tlt``; every core loads for
+itself. Times are the cost model's of `cost`, ragged edges rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
+from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
+from tvm_npu.sim.machine import Machine
+
+
+@dataclass(frozen=True)
+class WindowProblem:
+    """A layer whose every output channel comes from one input channel through a window; a pad
+    or a crop is a 1x1 window. ``rows`` and ``columns`` are the output's."""
+
+    channels: int
+    rows: int
+    columns: int
+    in_rows: int
+    in_columns: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    element_bytes: int
+
+    def in_tile_rows(self, tile_rows: int) -> int:
+        return (tile_rows - 1) * self.stride[0] + self.kernel[0]
+
+    def in_tile_columns(self, tile_columns: int) -> int:
+        return (tile_columns - 1) * self.stride[1] + self.kernel[1]
+
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """Output rows in ``row_slices`` and channels in ``channel_slices``, both dealt by
+    `problem.share`; core i works on row slice i // channel_slices and channel slice
+    i % channel_slices (cores from row_slices * channel_slices on are idle) and walks its part in
+    tiles [tile_channels, tile_r, tile_c]: IN fits MB0, OUT fits MB2."""
+
+    row_slices: int
+    channel_slices: int
+    tile_channels: int
+    tile_r: int
+    tile_c: int
+    cycles: float = 0.0
+
+
+@dataclass(frozen=True)
+class FlatProblem:
+    """An elementwise layer of ``operands`` (1 or 2) tensors of ``elements`` each."""
+
+    elements: int
+    operands: int
+    element_bytes: int
+
+
+@dataclass(frozen=True)
+class FlatPlan:
+    """Core i works on elements [i * core_elements, (i + 1) * core_elements), cut off at the end
+    of the tensor (late cores may have nothing), in tiles of ``tile_elements``. The operands fit
+    MB0 and MB1, the result MB2."""
+
+    core_elements: int
+    tile_elements: int
+    cycles: float = 0.0
+
+
+def plan_window(problem: WindowProblem, machine: Machine) -> WindowPlan | Infeasible:
+    """The plan of least predicted time among all row slices (the other cores go to channels),
+    T_R and, only where no tile of full width fits, T_C. Ties: more busy cores, then fewer row
+    slices, then the larger tile."""
+    size = problem.element_bytes
+    least_in = problem.kernel[0] * problem.kernel[1] * size
+    memories = machine.memories
+    if least_in > memories.mb0_bytes:
+        return Infeasible(
+            "MB0",
+            least_in,
+            memories.mb0_bytes,
+            f"smallest IN tile (one window of {problem.kernel[0]}x{problem.kernel[1]})",
+            "use a smaller window, or raise memories.mb0_bytes",
+        )
+    if size > memories.mb2_bytes:
+        return Infeasible(
+            "MB2",
+            size,
+            memories.mb2_bytes,
+            "smallest OUT tile (one element)",
+            "raise memories.mb2_bytes",
+        )
+
+    def order(plan: WindowPlan) -> tuple[float, int, int, int, int]:
+        busy = plan.row_slices * plan.channel_slices
+        return (plan.cycles, -busy, plan.row_slices, -plan.tile_c, -plan.tile_r)
+
+    return min(_window_candidates(problem, machine), key=order)
+
+
+def plan_flat(problem: FlatProblem, machine: Machine) -> FlatPlan:
+    """Contiguous runs a core in whole bursts, in as few, nearly equal tiles as fit."""
+    memories = machine.memories
+    buffers = [memories.mb0_bytes, memories.mb2_bytes]
+    if problem.operands > 1:
+        buffers.append(memories.mb1_bytes)
+    burst = max(1, machine.dram.burst_bytes // problem.element_bytes)
+    core = _whole(-(-problem.elements // machine.core_count), burst)
+    most = min(buffers) // problem.element_bytes
+    if most > burst:
+        most -= most % burst
+    tile = min(most, _whole(-(-core // -(-core // most)), burst))
+
+    one = flat_transfer(tile, problem.element_bytes, machine.dram.burst_bytes)
+    steps = -(-core // tile)
+    active = min(-(-problem.elements // core), machine.cores.tlts_per_tle)
+    rate = machine.macs_per_cycle(problem.element_bytes)
+    compute = -(-tile // rate) / machine.mac.efficiency + machine.mac.setup_cycles
+    moved = one * (active * steps * (problem.operands + 1))
+    everything = one * (-(-problem.elements // tile) * (problem.operands + 1))
+    cycles = moved.engine_cycles(machine) + steps * compute
+    return FlatPlan(core, tile, max(cycles, everything.dram_cycles(machine)))
+
+
+def _whole(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
+
+
+def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[WindowPlan]:
+    full_width_fits = _most_channels(problem, machine, 1, problem.columns) > 0
+    widths = [problem.columns] if full_width_fits else _narrow_widths(problem)
+    for row_slices in range(1, min(problem.rows, machine.core_count) + 1):
+        channel_slices = min(problem.channels, machine.core_count // row_slices)
+        rows = -(-problem.rows // row_slices)
+        channels = -(-problem.channels // channel_slices)
+        for tile_c in widths:
+            for tile_r in tile_sizes(rows):
+                most = min(channels, _most_channels(problem, machine, tile_r, tile_c))
+                if most == 0:
+                    break
+                tile_channels = -(-channels // -(-channels // most))
+                yield WindowPlan(
+                    row_slices,
+                    channel_slices,
+                    tile_channels,
+                    tile_r,
+                    tile_c,
+                    _window_cycles(
+                        problem,
+                        machine,
+                        (row_slices * channel_slices, rows, channels),
+                        (tile_channels, tile_r, tile_c),
+                    ),
+                )
+
+
+def _narrow_widths(problem: WindowProblem) -> list[int]:
+    """T_C worth a look: the smallest for each number of tiles, and the smallest that reads the
+    IFM at full width, which makes one segment of an IN tile's rows."""
+    covers = -(-(problem.in_columns - problem.kernel[1]) // problem.stride[1]) + 1
+    widths = set(tile_sizes(problem.columns)) | {max(1, min(covers, problem.columns))}
+    return sorted(widths)
+
+
+def _most_channels(problem: WindowProblem, machine: Machine, tile_r: int, tile_c: int) -> int:
+    """The most channels of a tile that MB0 and MB2 hold."""
+    size = problem.element_bytes
+    in_bytes = problem.in_tile_rows(tile_r) * problem.in_tile_columns(tile_c) * size
+    memories = machine.memories
+    return min(memories.mb0_bytes // in_bytes, memories.mb2_bytes // (tile_r * tile_c * size))
+
+
+def _window_cycles(
+    problem: WindowProblem,
+    machine: Machine,
+    part: tuple[int, int, int],
+    tile: tuple[int, int, int],
+) -> float:
+    """Time of the busiest TLE or of the DRAM; ``part`` is (busy cores, rows, channels of one),
+    ``tile`` (channels, rows, columns). Channels are counted exactly, rows and columns rounded
+    up."""
+    cores, rows, channels = part
+    tile_channels, tile_r, tile_c = tile
+    size, burst_bytes = problem.element_bytes, machine.dram.burst_bytes
+    places = -(-rows // tile_r) * -(-problem.columns // tile_c)
+    steps = places * -(-channels // tile_channels)
+    in_rows = min(problem.in_tile_rows(tile_r), problem.in_rows)
+    in_columns = min(problem.in_tile_columns(tile_c), problem.in_columns)
+    one = map_transfer(1, in_rows, in_columns, problem.in_columns, size, burst_bytes)
+    one += map_transfer(1, tile_r, tile_c, problem.columns, size, burst_bytes)
+    core = Traffic(2 * steps, one.bursts * places * channels, one.bytes * places * channels)
+    window = tile_r * tile_c * problem.kernel[0] * problem.kernel[1]
+    units = -(-window // machine.macs_per_cycle(size)) * channels * places
+    compute = units / machine.mac.efficiency + steps * machine.mac.setup_cycles
+    own = (core * min(cores, machine.cores.tlts_per_tle)).engine_cycles(machine) + compute
+    return max(own, (core * cores).dram_cycles(machine))

@@ -1,0 +1,1 @@
+"""The plan space of the NMP, as tuners see it."""

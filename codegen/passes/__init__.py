@@ -1,0 +1,1 @@
+"""Passes over graphs: fuse, calibrate, choose Q-points, quantize, lay out storage."""

@@ -1,0 +1,157 @@
+"""Q-points of tensors: the radix point of each from its range, then the ties between tensors.
+
+Follows the quantization pass of the TSO paper (section V): calibration gives the Q-point of every
+logged tensor, a forward traversal hands it on over operations that keep it, a backward traversal
+makes the inputs of concatenations and additions agree. Both traversals amount to classes of tied
+tensors (a union-find); a class takes the smallest Q-point, the widest range, of its members.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tvm_npu.codegen.errors import QuantizationError
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import (
+    ChannelSlice,
+    Concat,
+    Conv2d,
+    Dense,
+    Elementwise,
+    Graph,
+    Layer,
+    Pad,
+    Pool,
+    Reshape,
+)
+from tvm_npu.codegen.passes.calibrate import Octave, Ranges, TensorRange
+
+MIN_Q_POINT = -24
+MAX_Q_POINT = 30
+RESIDUAL_HEADROOM_BITS = 12
+"""A residual's Q-point may exceed its sum's by this much; finer digits could not show there."""
+
+
+def largest_q_point(magnitude: float, element_bytes: int) -> int:
+    """The largest f, at most MAX_Q_POINT, with round(magnitude * 2**f) inside the element type.
+
+    ``magnitude`` is positive and finite; f may be negative.
+    """
+    largest = element_limits(element_bytes)[1]
+    f = 8 * element_bytes - 1 - math.frexp(magnitude)[1]
+    if math.floor(math.ldexp(magnitude, f) + 0.5) > largest:
+        f -= 1
+    return min(f, MAX_Q_POINT)
+
+
+def squared_error(octaves: tuple[Octave, ...], q_point: int, element_bytes: int) -> float:
+    """Expected sum of squared quantization errors of the observed values at a Q-point.
+
+    Values beyond the type's limit err by their distance to it, values below half a step by
+    themselves, all others by step**2 / 12.
+    """
+    step = math.ldexp(1.0, -q_point)
+    clip_exponent = 8 * element_bytes - 1 - q_point
+    limit = math.ldexp(1.0, clip_exponent)
+    error = 0.0
+    for octave in octaves:
+        if octave.exponent >= clip_exponent:
+            error += octave.square_sum - 2.0 * limit * octave.magnitude_sum
+            error += octave.count * limit * limit
+        elif octave.exponent + 1 <= -q_point - 1:
+            error += octave.square_sum
+        else:
+            error += octave.count * step * step / 12.0
+    return error
+
+
+def range_q_point(entry: TensorRange, element_bytes: int, may_clip: bool) -> int | None:
+    """The Q-point that one tensor would take on its own; None when it is always zero.
+
+    int16 never clips the calibrated range. int8 has no bits to spare for outliers: where octaves
+    were observed and ``may_clip``, the next finer Q-point is taken if its expected squared error
+    is smaller.
+    """
+    magnitude = max(abs(entry.low), abs(entry.high))
+    if magnitude == 0.0:
+        return None
+    f = largest_q_point(magnitude, element_bytes)
+    if element_bytes > 1 or not may_clip or not entry.octaves or f >= MAX_Q_POINT:
+        return f
+    finer = squared_error(entry.octaves, f + 1, element_bytes)
+    return f + 1 if finer < squared_error(entry.octaves, f, element_bytes) else f
+
+
+def tied_tensors(layer: Layer) -> tuple[str, ...]:
+    """The tensors of one layer that must share a Q-point: what pooling and layout operations
+    hand on, all of a concatenation, the two inputs of an addition."""
+    if isinstance(layer, Pool | Pad | Reshape | ChannelSlice | Concat):
+        return (*layer.inputs, layer.output)
+    if isinstance(layer, Elementwise) and layer.op == "add":
+        return layer.inputs
+    return ()
+
+
+class _Classes:
+    """Union-find over tensor names; a class is known by its earliest tensor."""
+
+    def __init__(self, tensors: tuple[str, ...]) -> None:
+        self._order = {tensor: index for index, tensor in enumerate(tensors)}
+        self._parent = {tensor: tensor for tensor in tensors}
+
+    def find(self, tensor: str) -> str:
+        while self._parent[tensor] != tensor:
+            self._parent[tensor] = self._parent[self._parent[tensor]]
+            tensor = self._parent[tensor]
+        return tensor
+
+    def union(self, a: str, b: str) -> None:
+        first, second = sorted((self.find(a), self.find(b)), key=self._order.__getitem__)
+        self._parent[second] = first
+
+
+def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str, int]:
+    """The Q-point of every tensor of a fused graph.
+
+    Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT.
+    """
+    tensors = (*graph.inputs, *(layer.output for layer in graph.layers))
+    classes = _Classes(tensors)
+    for layer in graph.layers:
+        tied = tied_tensors(layer)
+        for tensor in tied[1:]:
+            classes.union(tied[0], tensor)
+    chosen: dict[str, int] = {}
+    for tensor in tensors:
+        f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
+        if f is None:
+            continue
+        if f < MIN_Q_POINT:
+            entry = ranges[tensor]
+            raise QuantizationError(
+                f"tensor {tensor!r} with range [{entry.low}, {entry.high}] needs Q-point {f}; the "
+                f"smallest is {MIN_Q_POINT}"
+            )
+        root = classes.find(tensor)
+        chosen[root] = min(f, chosen.get(root, MAX_Q_POINT))
+    for tensor in tensors:
+        chosen.setdefault(classes.find(tensor), 8 * element_bytes - 1)
+    _limit_residuals(graph, classes, chosen)
+    return {tensor: chosen[classes.find(tensor)] for tensor in tensors}
+
+
+def _limit_residuals(graph: Graph, classes: _Classes, chosen: dict[str, int]) -> None:
+    """Lowers residuals' Q-points to RESIDUAL_HEADROOM_BITS above the sums they enter."""
+    pairs = [
+        (classes.find(layer.inputs[1]), classes.find(layer.output))
+        for layer in graph.layers
+        if isinstance(layer, Conv2d | Dense) and len(layer.inputs) > 1
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for residual, total in pairs:
+            limit = chosen[total] + RESIDUAL_HEADROOM_BITS
+            if chosen[residual] > limit:
+                chosen[residual] = limit
+                changed = True

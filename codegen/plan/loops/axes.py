@@ -1,0 +1,61 @@
+"""How the tiles of a loop cut tensors: how many there are, and what of the IFM lies under them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from tvm_npu.codegen.plan.loops.plan import Loop, in_extent
+from tvm_npu.codegen.plan.problem import ConvProblem
+
+
+class InAxis(NamedTuple):
+    """IFM rows (or columns) under the tiles of the loop over OFM rows (columns). What lies outside
+    of the IFM is padding and not counted."""
+
+    tiles: int
+    inside: int
+    """Rows of all tiles together; those under two tiles count twice."""
+    largest: int
+    """Rows of the largest tile."""
+    full: int
+    """Tiles that have all rows of the IFM."""
+    filled: int
+    """Tiles that have any."""
+
+
+def in_axis(problem: ConvProblem, loop: Loop, tile: int) -> InAxis:
+    """What tiles of ``tile`` OFM rows (``loop`` "R") or columns ("C") need of the IFM."""
+    axis = 0 if loop == "R" else 1
+    size, extent = (
+        (problem.in_rows, problem.rows) if axis == 0 else (problem.in_columns, problem.columns)
+    )
+    return _in_axis(
+        extent,
+        tile,
+        size,
+        problem.stride[axis],
+        (problem.kernel[axis] - 1) * problem.dilation[axis] + 1,
+        problem.padding[axis],
+    )
+
+
+@lru_cache(maxsize=1 << 16)
+def _in_axis(extent: int, tile: int, size: int, stride: int, reach: int, padding: int) -> InAxis:
+    inside = largest = full = filled = 0
+    for begin in range(0, extent, tile):
+        low = begin * stride - padding
+        high = low + (min(tile, extent - begin) - 1) * stride + reach
+        count = max(min(high, size) - min(max(low, 0), size), 0)
+        inside += count
+        largest = max(largest, count)
+        full += count == size
+        filled += count > 0
+    return InAxis(-(-extent // tile), inside, largest, full, filled)
+
+
+def largest_inside(problem: ConvProblem, loop: Loop, tile: int) -> int:
+    """`InAxis.largest`, counted tile by tile with `in_extent`."""
+    total = problem.rows if loop == "R" else problem.columns
+    begins = range(0, total, tile)
+    return max(in_extent(problem, at, min(tile, total - at), loop)[1] for at in begins)

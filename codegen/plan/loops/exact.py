@@ -1,0 +1,180 @@
+"""The plan of least predicted time, or of least traffic, over all `TilePlan`s; proven.
+
+The space: every tile size along every loop, every order of the loops, several groups in a step, one
+buffer or two. All of it is enumerated (`exact_kernel`), but for
+  tile sizes along a loop that give as many tiles as another size, need no less room, and lose in
+    nothing that `cost.predicted` counts (iterations, IFM rows or columns, contiguous runs)
+  orders that differ in loops of one trip only
+  numbers of groups that give as many runs as a smaller one
+  tilings whose lower bound is no better than the best plan found so far
+`exact-traffic` minimizes bytes with the same search: a byte costs one, an engine nothing, and a
+transfer so little that it only breaks ties. Two buffers never save bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.loops import exact_kernel as kernel
+from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.cost import (
+    EngineCost,
+    TransferCost,
+    engine_cost,
+    iterations,
+    predicted,
+    transfer_cost,
+)
+from tvm_npu.codegen.plan.loops.eplanner import pe_length, tile_machine
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
+from tvm_npu.codegen.plan.loops.space import limited
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
+from tvm_npu.sim.machine import AnyMachine, TileMachine
+from tvm_npu.sim.tiles.machine import SharedMemory
+
+Table = NDArray[np.int64]
+ORDERS: tuple[tuple[Loop, ...], ...] = tuple(permutations(LOOPS))
+_ORDERS = np.array([[LOOPS.index(loop) for loop in order] for order in ORDERS], np.int64)
+_FREE_START = 1e-7
+"""Cost of a transfer in bytes under "bytes": breaks ties, as no layer has 10^7 transfers more."""
+
+Goal = Literal["cycles", "bytes"]
+
+
+@dataclass(frozen=True)
+class TileProof:
+    """A plan, its value of the goal, and what was looked at: ``tilings`` that fit, ``timed`` plans
+    among their orders and buffers."""
+
+    plan: TilePlan
+    value: float
+    tilings: int
+    timed: int
+
+
+def loop_table(
+    problem: ConvProblem, machine: TileMachine, loop: Loop, limits: TileLimits = NO_LIMITS
+) -> Table:
+    """All tile sizes along a loop that no other one of as many tiles dominates, largest first:
+    size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled)."""
+    total, pes = extent(problem, loop), pe_length(machine, loop)
+    rows: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for size in range(1, limited(problem, loop, limits) + 1):
+        count, passes = -(-total // size), iterations(total, size, pes)
+        row: tuple[int, ...] = (size, count, passes, 0, 0, 0, 0)
+        if loop in ("R", "C"):
+            axis = in_axis(problem, loop, size)
+            row = (size, count, passes, axis.largest, axis.inside, axis.full, axis.filled)
+        alike = rows.setdefault((count, row[kernel.FILLED]), [])
+        if not any(_dominates(other, row) for other in alike):
+            alike.append(row)
+    table = sorted((row for alike in rows.values() for row in alike), reverse=True)
+    return np.array(table, np.int64)
+
+
+def _dominates(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """``one`` is smaller and loses in nothing."""
+    return (
+        one[kernel.PASSES] <= other[kernel.PASSES]
+        and one[kernel.LARGEST] <= other[kernel.LARGEST]
+        and one[kernel.INSIDE] <= other[kernel.INSIDE]
+        and one[kernel.FULL] >= other[kernel.FULL]
+    )
+
+
+def _layer(
+    problem: ConvProblem, machine: TileMachine, transfer: TransferCost, engine: EngineCost
+) -> kernel.Layer:
+    memories = machine.memories
+    if isinstance(memories, SharedMemory):
+        rooms = (memories.shared_bytes, 0, 0)
+    else:
+        rooms = (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
+    return kernel.Layer(
+        problem.filters,
+        problem.channels,
+        problem.groups,
+        problem.rows,
+        problem.columns,
+        problem.kernel[0] * problem.kernel[1],
+        problem.element_bytes,
+        problem.accumulator_bytes,
+        int(problem.has_residual),
+        int(biases_stay(problem, machine)),
+        *rooms,
+        memories.bias_bytes,
+        int(isinstance(memories, SharedMemory)),
+        float(transfer.start),
+        float(transfer.segment),
+        float(transfer.byte),
+        float(engine.iteration),
+        float(engine.setup),
+        float(engine.output),
+        float(engine.total),
+        float(engine.finish),
+        float(engine.byte),
+    )
+
+
+def prove(
+    problem: ConvProblem,
+    machine: TileMachine,
+    goal: Goal = "cycles",
+    limits: TileLimits = NO_LIMITS,
+) -> TileProof | Infeasible:
+    """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
+    first, then one buffer before two, then `ORDERS`."""
+    if goal == "cycles":
+        transfer, engine, buffers = transfer_cost(machine), engine_cost(machine), 2
+    else:
+        transfer, engine, buffers = (
+            TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,
+        )  # fmt: skip
+    tables = [loop_table(problem, machine, loop, limits) for loop in LOOPS]
+    lengths = np.array([len(table) for table in tables], np.int64)
+    padded = np.zeros((4, int(lengths.max()), 7), np.int64)
+    for at, table in enumerate(tables):
+        padded[at, : len(table)] = table
+    found: Any = np.zeros(7, np.int64)
+    layer = _layer(problem, machine, transfer, engine)
+    groups = np.array(list(tile_sizes(problem.groups)), np.int64)
+    best, seen, timed = kernel.search(
+        layer, padded, lengths, groups, _ORDERS, buffers, np.inf, found
+    )
+    if not np.isfinite(best):
+        return no_room(problem, machine)
+    m, n, r, c = (int(tables[at][int(found[at]), kernel.SIZE]) for at in range(4))
+    plan = TilePlan(
+        m,
+        n,
+        r,
+        c,
+        order=ORDERS[int(found[5])],
+        tile_groups=int(found[4]),
+        buffers=2 if int(found[6]) == 2 else 1,
+    )
+    return TileProof(plan, float(best), int(seen), int(timed))
+
+
+@dataclass(frozen=True)
+class ExactTilePlanner:
+    """`exact` and `exact-traffic` on tile machines."""
+
+    limits: TileLimits = NO_LIMITS
+    name: str = "exact"
+    goal: Goal = "cycles"
+
+    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+        tiled = tile_machine(machine, self.name)
+        proof = prove(problem, tiled, self.goal, self.limits)
+        if isinstance(proof, Infeasible):
+            return proof
+        prediction = predicted(problem, proof.plan, tiled)
+        return replace(proof.plan, prediction=prediction, planner=self.name)

@@ -1,0 +1,183 @@
+"""What fits the memories of a tile machine: room for the tiles of a plan, and where they lie.
+
+Every kind of tile has as many places as the plan has buffers; a residual tile lies behind each IN
+tile. Memories of their own for input, weights and output are cut into as many equal parts as there
+are buffers; a shared memory is cut likewise, each part holding IN, residual, W and OUT in this
+order. Places begin at multiples of 8 bytes. The biases of all filters of a tile fit the bias
+memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES, PlanFault
+from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
+from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SharedMemory
+
+ALIGNMENT_BYTES = 8
+
+
+def aligned(size: int) -> int:
+    """``size`` rounded up to the next place where a tile may begin."""
+    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+@dataclass(frozen=True)
+class TileBytes:
+    """Bytes of the largest tile of each kind; OUT at accumulator width."""
+
+    in_bytes: int
+    residual_bytes: int
+    weight_bytes: int
+    out_bytes: int
+
+
+def tile_bytes(problem: ConvProblem, plan: TilePlan) -> TileBytes:
+    """The largest tiles of ``plan``."""
+    inside = in_axis(problem, "R", plan.tile_r).largest
+    inside *= in_axis(problem, "C", plan.tile_c).largest
+    taps = problem.kernel[0] * problem.kernel[1]
+    out = plan.tile_groups * plan.tile_m * plan.tile_r * plan.tile_c
+    return TileBytes(
+        in_bytes=plan.tile_groups * plan.tile_n * inside * problem.element_bytes,
+        residual_bytes=out * problem.element_bytes if problem.has_residual else 0,
+        weight_bytes=plan.tile_groups * plan.tile_m * plan.tile_n * taps * problem.element_bytes,
+        out_bytes=out * problem.accumulator_bytes,
+    )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one set of tiles lies: bytes from the begin of its memory (with a shared memory all
+    four are in the same one)."""
+
+    in_offset: int
+    residual_offset: int
+    weight_offset: int
+    out_offset: int
+
+
+def tile_places(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> tuple[Place, ...]:
+    """One place a buffer, for a plan that `check_tile_plan` finds sound."""
+    sizes = tile_bytes(problem, plan)
+    memories = machine.memories
+    behind_in = aligned(sizes.in_bytes)
+    if isinstance(memories, SharedMemory):
+        weights = behind_in + aligned(sizes.residual_bytes)
+        out = weights + aligned(sizes.weight_bytes)
+        half = part_bytes(memories.shared_bytes, plan.buffers)
+        at = range(0, half * plan.buffers, half)
+        return tuple(Place(base, base + behind_in, base + weights, base + out) for base in at)
+    parts = [
+        part_bytes(size, plan.buffers)
+        for size in (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
+    ]
+    return tuple(
+        Place(turn * parts[0], turn * parts[0] + behind_in, turn * parts[1], turn * parts[2])
+        for turn in range(plan.buffers)
+    )
+
+
+def part_bytes(size: int, buffers: int) -> int:
+    """Bytes of one of ``buffers`` equal parts of a memory."""
+    return size // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+
+
+def biases_stay(problem: ConvProblem, machine: TileMachine) -> bool:
+    """All biases of the layer fit the bias memory and are loaded once; else those of a tile's
+    filters come whenever these change."""
+    return problem.filters * BIAS_BYTES <= machine.memories.bias_bytes
+
+
+def check_tile_plan(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> PlanFault | None:
+    """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan.
+
+    Tiles of a loop are cut from its whole extent, so together they make every product once; what
+    can be wrong is what a plan says and how much room it takes. Rows and columns under a tile are
+    counted here tile by tile, independently of what planners use.
+    """
+    for holds, what, value, limit in _claims(problem, plan, machine):
+        if not holds:
+            return PlanFault(what, value, limit)
+    return None
+
+
+_Claim = tuple[bool, str, object, object]
+
+
+def _claims(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Iterator[_Claim]:
+    """(holds, thing, value, limit); later claims rely on earlier ones."""
+    yield problem.window is None, "window", problem.window, "none on a tile machine"
+    groups = problem.groups
+    yield groups >= 1, "groups", groups, "at least 1"
+    for name, total in (("filters", problem.filters), ("channels", problem.channels)):
+        sound = total > 0 and total % groups == 0
+        yield sound, name, total, f"a positive multiple of {groups} groups"
+    for name, total in (("rows", problem.rows), ("columns", problem.columns)):
+        yield total > 0, name, total, "at least 1"
+    permutes = sorted(plan.order) == sorted(LOOPS)
+    yield permutes, "order", " ".join(map(str, plan.order)), "each of M, N, R, C once"
+    sizes = [(f"tile_{loop.lower()}", plan.tile(loop), extent(problem, loop)) for loop in LOOPS]
+    for name, size, most in [*sizes, ("tile_groups", plan.tile_groups, groups)]:
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        yield whole and 1 <= size <= most, name, size, f"an integer from 1 to {most}"
+    if plan.tile_groups > 1:
+        for name, size, most in sizes[:2]:
+            yield size == most, f"{name} with tile_groups > 1", size, most
+    yield plan.buffers in (1, 2), "buffers", plan.buffers, "1 or 2"
+    each = "one" if plan.buffers == 1 else f"one in each of {plan.buffers} buffers"
+    for tiles, memory, needed, available in _needs(problem, plan, machine):
+        what = f"{tiles} ({each}) in the {memory}, bytes"
+        yield needed <= available, what, needed, f"at most {available}"
+
+
+def _needs(
+    problem: ConvProblem, plan: TilePlan, machine: TileMachine
+) -> Iterator[tuple[str, str, int, int]]:
+    """(tiles, memory, bytes that they need, bytes that there are)."""
+    rows = largest_inside(problem, "R", plan.tile_r)
+    columns = largest_inside(problem, "C", plan.tile_c)
+    size, filters = problem.element_bytes, plan.tile_groups * plan.tile_m
+    outputs = filters * plan.tile_r * plan.tile_c
+    inputs = aligned(plan.tile_groups * plan.tile_n * rows * columns * size)
+    residual = aligned(outputs * size) if problem.has_residual else 0
+    weights = aligned(filters * plan.tile_n * problem.kernel[0] * problem.kernel[1] * size)
+    sums = aligned(outputs * problem.accumulator_bytes)
+    memories = machine.memories
+    with_residual = "IN and residual tile" if residual else "IN tile"
+    if isinstance(memories, SharedMemory):
+        needed, most = inputs + residual + weights + sums, memories.shared_bytes
+        tiles = f"{with_residual}, W and OUT tile"
+        yield tiles, "shared memory", needed, part_bytes(most, plan.buffers)
+    else:
+        for tiles, memory, needed, most in (
+            (with_residual, "input memory", inputs + residual, memories.input_bytes),
+            ("W tile", "weight memory", weights, memories.weight_bytes),
+            ("OUT tile of accumulators", "output memory", sums, memories.output_bytes),
+        ):
+            yield tiles, memory, needed, part_bytes(most, plan.buffers)
+    yield "biases of a tile", "bias memory", filters * BIAS_BYTES, memories.bias_bytes
+
+
+def no_room(problem: ConvProblem, machine: TileMachine, tile: TilePlan | None = None) -> Infeasible:
+    """Why not even the smallest tiles fit (or ``tile``, the smallest that a planner allows)."""
+    smallest = TilePlan(1, 1, 1, 1) if tile is None else tile
+    words = "the smallest tiles"
+    if tile is not None:
+        words += (
+            f" that the planner allows ({tile.tile_m} filters, {tile.tile_n} channels, "
+            f"{tile.tile_r} rows, {tile.tile_c} columns)"
+        )
+    for _, memory, needed, available in _needs(problem, smallest, machine):
+        if needed > available:
+            return Infeasible(memory, needed, available, f"{words} do not fit", _REMEDY)
+    fault = check_tile_plan(problem, smallest, machine)
+    return Infeasible("memory", 0, 0, f"no plan found: {fault}", _REMEDY)
+
+
+_REMEDY = "give the machine a larger one"

@@ -1,0 +1,147 @@
+"""What a tile plan moves between the chip and the memory outside, in closed form.
+
+Every count equals the sum over `plan.steps`: a stream's tiles together, times how often they come
+(`plan.visits`). Halos count as often as tiles need them, edge tiles by their own size, padding not
+at all, partial sums at accumulator width both ways.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
+from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.plan import (
+    IN_LOOPS,
+    OUT_LOOPS,
+    WEIGHT_LOOPS,
+    TilePlan,
+    extent,
+    group_runs,
+    trips,
+    visits,
+)
+from tvm_npu.codegen.plan.loops.room import biases_stay
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import TileMachine
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Transfers, the contiguous runs outside of the chip that they are made of, and bytes."""
+
+    transfers: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(
+            self.transfers + other.transfers,
+            self.segments + other.segments,
+            self.size_bytes + other.size_bytes,
+        )
+
+    def __mul__(self, times: int) -> Moved:
+        return Moved(self.transfers * times, self.segments * times, self.size_bytes * times)
+
+
+@dataclass(frozen=True)
+class TileTraffic:
+    """By stream, over the whole layer."""
+
+    inputs: Moved
+    residual: Moved
+    weights: Moved
+    biases: Moved
+    outputs: Moved
+    partial_loads: Moved
+    partial_stores: Moved
+
+    @property
+    def total(self) -> Moved:
+        result = Moved()
+        for field in fields(self):
+            result += getattr(self, field.name)
+        return result
+
+    @property
+    def loads(self) -> Moved:
+        return self.inputs + self.residual + self.weights + self.biases + self.partial_loads
+
+    @property
+    def stores(self) -> Moved:
+        return self.outputs + self.partial_stores
+
+
+def tile_traffic(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> TileTraffic:
+    """All transfers of ``plan``."""
+    size = problem.element_bytes
+    out_visits = visits(problem, plan, OUT_LOOPS)
+    out, sums = (
+        _out_tiles(problem, plan, size),
+        _out_tiles(problem, plan, problem.accumulator_bytes),
+    )
+    return TileTraffic(
+        inputs=_in_tiles(problem, plan, size) * visits(problem, plan, IN_LOOPS),
+        residual=out if problem.has_residual else Moved(),
+        weights=_weight_tiles(problem, plan, size) * visits(problem, plan, WEIGHT_LOOPS),
+        biases=_biases(problem, plan, machine),
+        outputs=out,
+        partial_loads=sums * (out_visits - 1),
+        partial_stores=sums * (out_visits - 1),
+    )
+
+
+def _in_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+    """Every IN tile once. Tiles of full columns are one run a channel, those of all rows as well
+    one run in all; others a run a row."""
+    rows = in_axis(problem, "R", plan.tile_r)
+    columns = in_axis(problem, "C", plan.tile_c)
+    stacks = group_runs(problem, plan) * trips(problem, plan, "N")
+    channels = problem.channels
+    wide = rows.full * stacks + (rows.filled - rows.full) * channels
+    narrow = rows.inside * channels
+    return Moved(
+        rows.filled * columns.filled * stacks,
+        columns.full * wide + (columns.filled - columns.full) * narrow,
+        rows.inside * columns.inside * channels * size,
+    )
+
+
+def _weight_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+    """Every W tile once: one run with all channels, else a run a filter."""
+    channel_tiles = trips(problem, plan, "N")
+    tiles = group_runs(problem, plan) * trips(problem, plan, "M") * channel_tiles
+    taps = problem.kernel[0] * problem.kernel[1]
+    return Moved(
+        tiles,
+        tiles if channel_tiles == 1 else problem.filters * channel_tiles,
+        problem.filters * (problem.channels // problem.groups) * taps * size,
+    )
+
+
+def _out_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+    """Every OUT tile once, in runs as IN tiles."""
+    row_tiles, column_tiles = trips(problem, plan, "R"), trips(problem, plan, "C")
+    stacks = group_runs(problem, plan) * trips(problem, plan, "M")
+    if column_tiles > 1:
+        segments = problem.filters * problem.rows * column_tiles
+    elif row_tiles > 1:
+        segments = problem.filters * row_tiles
+    else:
+        segments = stacks
+    return Moved(
+        stacks * row_tiles * column_tiles,
+        segments,
+        problem.filters * problem.rows * problem.columns * size,
+    )
+
+
+def _biases(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Moved:
+    all_biases = problem.filters * BIAS_BYTES
+    if biases_stay(problem, machine):
+        return Moved(1, 1, all_biases)
+    runs = group_runs(problem, plan) * trips(problem, plan, "M")
+    # Tiles are finished in the last trip of the loop over channels only.
+    last = replace(plan, tile_n=extent(problem, "N"))
+    return Moved(runs, runs, all_biases) * visits(problem, last, frozenset("M"))

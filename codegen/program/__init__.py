@@ -1,0 +1,1 @@
+"""The program file: what it holds, how it is checked, which instruction comes from where."""

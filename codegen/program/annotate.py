@@ -1,0 +1,55 @@
+"""A program's code as text: assembly with the layer, stream and tile of every part."""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.sim.isa.builder import ABI_NAMES
+from tvm_npu.sim.isa.disassembler import disassemble_code
+from tvm_npu.sim.isa.table import Isa
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TILE_ISA
+
+ISAS = {"nmp": NMP_ISA, "tiles": TILE_ISA}
+
+
+def annotated_code(program: Program) -> str:
+    """Disassembly with a comment wherever the layer, the tile's registers or the stream change.
+
+    The text assembles back to the same words."""
+    return disassemble_code(
+        program.code, comments=code_comments(program), isa=program_isa(program)
+    )
+
+
+def program_isa(program: Program) -> Isa:
+    """The instruction set that a program's code is written in."""
+    return ISAS[program.machine_description().isa]
+
+
+def code_comments(program: Program) -> dict[int, str]:
+    """Where layer, tile registers or stream change: instruction number -> lines of text."""
+    comments: dict[int, str] = {}
+    layer: int | None = -1
+    tile: dict[str, int] = {}
+    for index in range(len(program.code)):
+        origin = program.origin(index)
+        lines = []
+        if origin.layer != layer:
+            layer = origin.layer
+            lines.append("frame" if layer is None else _title(program, layer))
+        if origin.tile != tile:
+            tile = origin.tile
+            names = (f"{name} in {ABI_NAMES[number]}" for name, number in tile.items())
+            lines.append("tile: " + (", ".join(names) or "-"))
+        if origin.stream != Stream.OTHER:
+            lines.append(f"stream {origin.stream.name}")
+        if lines:
+            comments[index] = "\n".join(lines)
+    return comments
+
+
+def _title(program: Program, index: int) -> str:
+    entry = program.layers[index]
+    source = f" ({', '.join(entry.source)})" if entry.source else ""
+    return f"layer {index}: {entry.kind} {entry.name}{source}"

@@ -1,0 +1,143 @@
+"""Consistency of a program's parts, checked before it is written and after it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.codegen.program.parts import (
+    SEGMENTS,
+    WORD_BYTES,
+    Segment,
+)
+from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TILE_ISA
+from tvm_npu.sim.tiles.machine import TileMachine
+
+if TYPE_CHECKING:
+    from tvm_npu.codegen.program.format import Program
+
+
+def require(condition: bool, what: str, found: object, expected: object) -> None:
+    if not condition:
+        raise ProgramError(f"program file: {what} is {found}, expected {expected}")
+
+
+def check(program: Program) -> None:
+    """ProgramError when the parts of a program contradict each other."""
+    segments = program.segments
+    require(set(segments) == set(SEGMENTS), "set of segments", sorted(segments), list(SEGMENTS))
+    try:
+        machine = program.machine_description()
+    except MachineError as error:
+        raise ProgramError(f"program file: {error}") from error
+    sizes = {
+        Segment.CODE: WORD_BYTES * len(program.code),
+        Segment.CONSTANTS: len(program.constants),
+    }
+    for segment, actual in sizes.items():
+        declared = segments[segment].size_bytes
+        require(declared == actual, f"size of segment {segment.value}", declared, actual)
+    constants = sizes[Segment.CONSTANTS]
+    require(constants % WORD_BYTES == 0, "size of the constants", constants, "a multiple of 4")
+    limit = machine.dram.capacity_bytes
+    total = sum(size.size_bytes for size in segments.values())
+    require(total <= limit, "memory of all segments", total, f"at most {limit}")
+    require(
+        program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
+        "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
+    )  # fmt: skip
+    element_bytes = stored_bytes = 2 if program.precision == "int16" else 1
+    if isinstance(machine, TileMachine):
+        stored_bytes = machine.element_bytes("int16" if element_bytes == 2 else "int8")
+    for slot in (*program.inputs, *program.outputs, *program.intermediates):
+        end = slot.offset + slot.size_bytes
+        room = segments[slot.segment].size_bytes
+        require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
+        require(
+            slot.offset % slot.stored_bytes == 0,
+            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.stored_bytes}",
+        )  # fmt: skip
+        require(
+            slot.element_bytes == element_bytes,
+            f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,
+        )  # fmt: skip
+        require(
+            slot.stored_bytes == stored_bytes,
+            f"stored size of an element of tensor {slot.name!r}", slot.stored_bytes, stored_bytes,
+        )  # fmt: skip
+    for layer in program.layers:
+        code = (layer.code_begin, layer.code_end)
+        inside = layer.code_begin <= layer.code_end <= sizes[Segment.CODE]
+        aligned = code[0] % WORD_BYTES == code[1] % WORD_BYTES == 0
+        require(
+            inside and aligned, f"code of layer {layer.name!r}", code,
+            f"whole instructions within {sizes[Segment.CODE]} bytes",
+        )  # fmt: skip
+    _check_records(program, sizes)
+    if isinstance(machine, TileMachine):
+        _check_tile_code(program)
+    else:
+        _check_ring(program, machine)
+
+
+def _check_tile_code(program: Program) -> None:
+    code = program.code
+    illegal = np.flatnonzero(TILE_ISA.decode_array(code)[:, 0] < 0)
+    first = f"{int(code[illegal[0]]):#010x} at {int(illegal[0])}" if len(illegal) else "none"
+    require(first == "none", "word of the code that is no instruction", first, "none")
+    end = TILE_ISA.encode("tend")
+    last = int(code[-1]) if len(code) else None
+    require(last == end, "last word of the code", last, f"{end} (tend)")
+    records = len(program.relocations)
+    require(records == 0, f"relocations for isa {TILE_ISA.name!r}", records, 0)
+
+
+def _check_ring(program: Program, machine: Machine) -> None:
+    if machine.ring is None:
+        for mnemonic in ("nmp_forward", "nmp_forward3d"):
+            item = NMP_ISA.by_mnemonic[mnemonic]
+            found = int(((program.code & item.mask) == item.match).sum())
+            require(
+                found == 0, f"number of {mnemonic} instructions", found,
+                f"0 on machine {machine.name}, which has no ring bus",
+            )  # fmt: skip
+
+
+def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:
+    relocations, debug = program.relocations, program.debug
+    for name in ("segment", "target"):
+        worst = int(relocations[name].max(initial=0))
+        require(worst < len(SEGMENTS), f"{name} of a relocation", worst, f"< {len(SEGMENTS)}")
+    for number, segment in enumerate(SEGMENTS):
+        offsets = relocations["offset"][relocations["segment"] == number].astype(np.int64)
+        room = sizes.get(segment, 0)
+        worst = int(offsets.max(initial=-WORD_BYTES))
+        require(
+            worst + WORD_BYTES <= room, f"offset of a relocation in {segment.value}", worst,
+            f"below {room}",
+        )  # fmt: skip
+        require(
+            not (offsets % WORD_BYTES).any(), f"a relocation in {segment.value}", "misaligned",
+            "a multiple of 4",
+        )  # fmt: skip
+    require(len(debug) == len(program.code), "length of the debug map", len(debug),
+             len(program.code))  # fmt: skip
+    layer = int(debug["layer"].max(initial=-1)), int(debug["layer"].min(initial=-1))
+    require(
+        layer[0] < len(program.layers) and layer[1] >= -1, "layers in the debug map", layer,
+        f"-1 .. {len(program.layers) - 1}",
+    )  # fmt: skip
+    scope = int(debug["scope"].max(initial=0))
+    require(
+        scope < max(1, len(program.scopes)), "a scope in the debug map", scope,
+        f"< {len(program.scopes)}",
+    )  # fmt: skip
+    stream = int(debug["stream"].max(initial=0))
+    require(stream < len(Stream), "a stream in the debug map", stream, f"< {len(Stream)}")

@@ -1,0 +1,286 @@
+"""The program file: code, constants, relocations and everything that explains them.
+
+Layout: a prologue of fixed size (magic, version, sizes, the header's SHA-256), the header as
+JSON, then the binary sections in the header's order, each with its length and SHA-256. Nothing in
+the file is executed when it is read, and no size is believed before it is checked against the
+bytes that are there. Equal programs have equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.codegen.program.check import check, require
+from tvm_npu.codegen.program.parts import (
+    DEBUG,
+    FORMAT_VERSION,
+    LARGEST_HEADER_BYTES,
+    MAGIC,
+    PROLOGUE,
+    RELOCATION,
+    SECTIONS,
+    SEGMENTS,
+    WORD_BYTES,
+    Count,
+    Image,
+    InstructionOrigin,
+    LayerEntry,
+    Segment,
+    SegmentSize,
+    TensorSlot,
+    Text,
+)
+from tvm_npu.sim.machine import AnyMachine, any_machine_from_dict
+from tvm_npu.sim.streams import Stream
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A compiled region for one machine.
+
+    ``relocations`` is a RELOCATION array: the 32-bit word at ``offset`` of segment number
+    ``segment`` is increased by the address of segment number ``target``. ``debug`` is a DEBUG
+    array with one entry an instruction (layer -1: frame), ``scopes`` the register tables that
+    its entries name.
+    """
+
+    name: str
+    machine: dict[str, Any]
+    precision: str
+    planner: str
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    intermediates: tuple[TensorSlot, ...]
+    segments: dict[Segment, SegmentSize]
+    parameter_offset: int
+    layers: tuple[LayerEntry, ...]
+    scopes: tuple[dict[str, int], ...]
+    code: NDArray[np.uint32] = field(repr=False)
+    constants: bytes = field(repr=False)
+    relocations: NDArray[Any] = field(repr=False)
+    debug: NDArray[Any] = field(repr=False)
+
+    def machine_description(self) -> AnyMachine:
+        return any_machine_from_dict(dict(self.machine), origin=f"program {self.name}")
+
+    def origin(self, instruction: int) -> InstructionOrigin:
+        """Where instruction number ``instruction`` comes from."""
+        entry = self.debug[instruction]
+        layer = int(entry["layer"])
+        scope = self.scopes[int(entry["scope"])]
+        return InstructionOrigin(
+            None if layer < 0 else layer, Stream(int(entry["stream"])), dict(scope)
+        )
+
+    def placement(self, base_address: int) -> dict[Segment, int]:
+        """The address of every segment when the program starts at ``base_address``."""
+        addresses = {}
+        position = base_address
+        for segment in SEGMENTS:
+            size = self.segments[segment]
+            position = -(-position // size.alignment_bytes) * size.alignment_bytes
+            addresses[segment] = position
+            position += size.size_bytes
+        if not 0 <= base_address <= position <= 1 << 32:
+            raise ProgramError(
+                f"program {self.name!r} at {base_address:#x} would end at {position:#x}, outside "
+                "the 32-bit address space"
+            )
+        return addresses
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the program takes when it starts at an aligned address."""
+        alignment = max(size.alignment_bytes for size in self.segments.values())
+        last = SEGMENTS[-1]
+        return self.placement(alignment)[last] + self.segments[last].size_bytes - alignment
+
+    def image(self, base_address: int) -> Image:
+        """The program relocated to ``base_address``."""
+        addresses = self.placement(base_address)
+        code = self.code.astype("<u4")
+        constants = self.constants
+        words = {Segment.CODE: code, Segment.CONSTANTS: np.frombuffer(constants, "<u4")}
+        for number, segment in enumerate(SEGMENTS):
+            records = self.relocations[self.relocations["segment"] == number]
+            if segment not in words or not len(records):
+                continue
+            words[segment] = words[segment].copy()  # only then: constants can be large
+            bases = np.array([addresses[target] for target in SEGMENTS], np.uint64)
+            added = bases[records["target"]].astype(np.uint32)
+            np.add.at(words[segment], records["offset"] // WORD_BYTES, added)
+            if segment == Segment.CONSTANTS:
+                constants = words[segment].tobytes()
+        end = addresses[Segment.ACTIVATIONS] + self.segments[Segment.ACTIVATIONS].size_bytes
+        return Image(
+            addresses,
+            words[Segment.CODE].astype(np.uint32),
+            constants,
+            addresses[Segment.CODE],
+            addresses[Segment.CONSTANTS] + self.parameter_offset,
+            end,
+        )
+
+    def to_bytes(self) -> bytes:
+        check(self)
+        sections = {
+            "code": self.code.astype("<u4").tobytes(),
+            "constants": self.constants,
+            "relocations": self.relocations.astype(RELOCATION).tobytes(),
+            "debug": self.debug.astype(DEBUG).tobytes(),
+        }
+        header = {
+            "name": self.name,
+            "machine": self.machine,
+            "precision": self.precision,
+            "planner": self.planner,
+            "inputs": [asdict(slot) for slot in self.inputs],
+            "outputs": [asdict(slot) for slot in self.outputs],
+            "intermediates": [asdict(slot) for slot in self.intermediates],
+            "segments": {s.value: asdict(size) for s, size in self.segments.items()},
+            "parameter_offset": self.parameter_offset,
+            "layers": [asdict(layer) for layer in self.layers],
+            "scopes": list(self.scopes),
+            "sections": [
+                {
+                    "name": name,
+                    "size_bytes": len(sections[name]),
+                    "sha256": hashlib.sha256(sections[name]).hexdigest(),
+                }
+                for name in SECTIONS
+            ],
+        }
+        text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
+        digest = hashlib.sha256(text).digest()
+        prologue = PROLOGUE.pack(MAGIC, FORMAT_VERSION, len(text), total, digest)
+        return b"".join((prologue, text, *(sections[name] for name in SECTIONS)))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Program:
+        """Reads a program file; ProgramError says what is wrong with it."""
+        header, sections = _read(bytes(data))
+        relocations = np.frombuffer(sections["relocations"], RELOCATION)
+        debug = np.frombuffer(sections["debug"], DEBUG)
+        program = cls(
+            name=header.name,
+            machine=header.machine,
+            precision=header.precision,
+            planner=header.planner,
+            inputs=header.inputs,
+            outputs=header.outputs,
+            intermediates=header.intermediates,
+            segments=header.segments,
+            parameter_offset=header.parameter_offset,
+            layers=header.layers,
+            scopes=header.scopes,
+            code=np.frombuffer(sections["code"], "<u4").astype(np.uint32),
+            constants=sections["constants"],
+            relocations=relocations,
+            debug=debug,
+        )
+        check(program)
+        return program
+
+    def to_file(self, path: str | Path) -> None:
+        """Writes the program so that ``path`` never holds half of it."""
+        target = Path(path)
+        data = self.to_bytes()
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            os.replace(temporary, target)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Program:
+        """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
+        return cls.from_bytes(Path(path).read_bytes())
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Section(_Part):
+    name: Text
+    size_bytes: Count
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Header(_Part):
+    name: Text
+    machine: dict[str, Any]
+    precision: Literal["int8", "int16"]
+    planner: Text
+    inputs: tuple[TensorSlot, ...]
+    outputs: tuple[TensorSlot, ...]
+    intermediates: tuple[TensorSlot, ...]
+    segments: dict[Segment, SegmentSize]
+    parameter_offset: Count
+    layers: tuple[LayerEntry, ...]
+    scopes: tuple[dict[Text, Annotated[int, Field(ge=0, le=31)]], ...]
+    sections: tuple[_Section, ...]
+
+
+_HEADER: TypeAdapter[_Header] = TypeAdapter(_Header)
+
+
+def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
+    """The validated header and the sections whose lengths and sums agree with it."""
+    start = data[: len(MAGIC)]
+    require(start == MAGIC[: len(start)], "magic", start, MAGIC)
+    require(len(data) >= PROLOGUE.size, "length", len(data), f"at least {PROLOGUE.size}")
+    _, version, header_bytes, total, digest = PROLOGUE.unpack_from(data)
+    require(version == FORMAT_VERSION, "format version", version, FORMAT_VERSION)
+    require(len(data) == total, "length", len(data), total)
+    rest = len(data) - PROLOGUE.size
+    most = min(rest, LARGEST_HEADER_BYTES)
+    require(header_bytes <= most, "header length", header_bytes, f"at most {most}")
+    text = data[PROLOGUE.size : PROLOGUE.size + header_bytes]
+    found = hashlib.sha256(text).hexdigest()
+    require(found == digest.hex(), "SHA-256 of the header", found, digest.hex())
+    try:
+        header = _HEADER.validate_json(text, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"]) or "header"
+        raise ProgramError(f"program file: header: {key}: {first['msg']}") from error
+    names = tuple(section.name for section in header.sections)
+    require(names == SECTIONS, "list of sections", names, SECTIONS)
+    size = sum(section.size_bytes for section in header.sections)
+    require(size == rest - header_bytes, "size of all sections", size, rest - header_bytes)
+    sections = {}
+    position = PROLOGUE.size + header_bytes
+    for section in header.sections:
+        content = data[position : position + section.size_bytes]
+        found = hashlib.sha256(content).hexdigest()
+        require(found == section.sha256, f"SHA-256 of {section.name}", found, section.sha256)
+        sections[section.name] = content
+        position += section.size_bytes
+    for name, unit in (
+        ("code", WORD_BYTES),
+        ("constants", WORD_BYTES),
+        ("relocations", RELOCATION.itemsize),
+        ("debug", DEBUG.itemsize),
+    ):
+        require(
+            len(sections[name]) % unit == 0, f"length of {name}", len(sections[name]),
+            f"a multiple of {unit}",
+        )  # fmt: skip
+    return header, sections

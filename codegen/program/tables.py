@@ -1,0 +1,81 @@
+"""The tables of a program that every code generator fills alike: tensors, plans, sizes."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, asdict, fields
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.errors import CapacityError
+from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.passes.storage import Storage
+from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
+from tvm_npu.sim.machine import AnyMachine
+
+Slots = tuple[TensorSlot, ...]
+
+
+def tensor_slots(
+    fixed: FixedGraph, storage: Storage, stored_bytes: int
+) -> tuple[Slots, Slots, Slots]:
+    """Inputs, outputs, and the tensors between them."""
+
+    def slot(name: str, tensor: str) -> TensorSlot:
+        return TensorSlot(
+            name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
+            fixed.q_points[_original(fixed, storage, tensor)], fixed.element_bytes,
+            Segment.ACTIVATIONS, storage.offsets[tensor], stored_bytes,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    shown = {*fixed.inputs, *storage.outputs}
+    rest = [tensor for tensor in storage.offsets if tensor not in shown]
+    return (
+        tuple(slot(name, name) for name in fixed.inputs),
+        tuple(slot(*pair) for pair in zip(fixed.outputs, storage.outputs, strict=True)),
+        tuple(slot(tensor, tensor) for tensor in rest),
+    )
+
+
+def _original(fixed: FixedGraph, storage: Storage, tensor: str) -> str:
+    """The tensor of the graph that ``tensor`` is, or is a copy of."""
+    while tensor not in fixed.q_points:
+        tensor = next(layer.inputs[0] for layer in storage.layers if layer.output == tensor)
+    return tensor
+
+
+def choices(plan: Any) -> dict[str, object]:
+    """What a plan (a dataclass) chooses, defaults of optional choices left out."""
+    return {
+        field.name: getattr(plan, field.name)
+        for field in fields(plan)
+        if field.name not in ("prediction", "cycles", "planner")
+        and (field.default is MISSING or getattr(plan, field.name) != field.default)
+    }
+
+
+def plain(plan: Any) -> dict[str, Any]:
+    """A plan (a dataclass) as values that can be written as JSON."""
+    result: dict[str, Any] = _plain(asdict(plan))
+    return result
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of array libraries as plain ones, tuples as lists."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def check_capacity(program: Program, machine: AnyMachine) -> None:
+    """CapacityError when the machine's DRAM does not hold the program."""
+    capacity = machine.dram.capacity_bytes
+    if program.size_bytes > capacity:
+        raise CapacityError(
+            f"program {program.name!r} needs {program.size_bytes} bytes of DRAM; machine "
+            f"{machine.name!r} has dram.capacity_bytes = {capacity}",
+            program.size_bytes,
+            capacity,
+        )

@@ -1,0 +1,1 @@
+"""Tile code: layers as steps, steps as tile instructions and DMA programs."""

@@ -1,0 +1,179 @@
+"""What a convolution does tile by tile: which tiles come, what is computed, which tiles go.
+
+One level above `commands`: tiles are boxes of tensors, not bytes. A plan gives actions, the text IR
+is actions written down, and `convolution` makes commands of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tvm_npu.codegen.plan.loops.plan import Step, in_extent
+from tvm_npu.codegen.plan.loops.room import Place
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.emit.pipeline import TileStep
+
+Range = tuple[int, int]
+"""(begin, count)."""
+TileKind = Literal["INPUT", "WEIGHT", "OUTPUT", "RESIDUAL", "BIAS"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A box of a tensor. INPUT: channels, rows and columns of the IFM. WEIGHT: filters, channels
+    of their group, (0, 1). OUTPUT and RESIDUAL: filters, rows and columns of the OFM. BIAS:
+    filters, (0, 1), (0, 1)."""
+
+    kind: TileKind
+    first: Range
+    rows: Range
+    columns: Range
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.first[1], self.rows[1], self.columns[1]
+
+    @property
+    def count(self) -> int:
+        return self.first[1] * self.rows[1] * self.columns[1]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tile on chip: ``offset`` are bytes from the begin of its memory."""
+
+    tile: Tile
+    offset: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """The tile comes; an OUTPUT tile as the partial sums that it left as."""
+
+    held: Held
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """Convolves; ``starts``: the sums begin at zero. ``padding`` lies in front of the IN tile's
+    rows and columns."""
+
+    out: Held
+    in_: Held
+    weight: Held
+    starts: bool
+    padding: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Sums of an OUT tile whose windows all lie in the padding: zero."""
+
+    out: Held
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Sums become results: biases, the residual tile if there is one, requantization."""
+
+    out: Held
+    bias: Held
+    residual: Held | None
+
+
+@dataclass(frozen=True)
+class Store:
+    """The OUT tile goes: results, or ``partial`` sums that will come back."""
+
+    held: Held
+    partial: bool
+
+
+Action = Load | Multiply | Clear | Finish | Store
+
+
+@dataclass
+class ActionSteps:
+    """Walks steps and remembers which tile lies where. Newly loaded tiles take the places of their
+    kind in turn; ``biases_stay``: all biases come at once, before the first results are made."""
+
+    problem: ConvProblem
+    steps: Iterable[Step]
+    places: tuple[Place, ...]
+    biases_stay: bool
+    _turn: dict[str, int] = field(init=False, default_factory=dict)
+    _in: Held | None = field(init=False, default=None)
+    _weight: Held | None = field(init=False, default=None)
+    _out: Held | None = field(init=False, default=None)
+    _bias: Held | None = field(init=False, default=None)
+
+    def __iter__(self) -> Iterator[TileStep[Action]]:
+        for step in self.steps:
+            yield self._step(step)
+
+    def _next(self, kind: str) -> Place:
+        turn = (self._turn.get(kind, -1) + 1) % len(self.places)
+        self._turn[kind] = turn
+        return self.places[turn]
+
+    def _step(self, step: Step) -> TileStep[Action]:
+        problem = self.problem
+        filters = _over_groups(step.groups, step.filters, problem.filters // problem.groups)
+        channels = _over_groups(step.groups, step.channels, problem.channels // problem.groups)
+        rows = in_extent(problem, *step.rows, "R")
+        columns = in_extent(problem, *step.columns, "C")
+        in_tile = Tile("INPUT", channels, rows[:2], columns[:2])
+        loads: list[Action] = []
+        if step.loads_in and in_tile.count:
+            self._in = Held(in_tile, self._next("in").in_offset)
+            loads.append(Load(self._in))
+        if step.loads_weights:
+            weight = Tile("WEIGHT", filters, step.channels, (0, 1))
+            self._weight = Held(weight, self._next("weight").weight_offset)
+            loads.append(Load(self._weight))
+        if step.enters_out or self._out is None:
+            out = Tile("OUTPUT", filters, step.rows, step.columns)
+            self._out = Held(out, self._next("out").out_offset)
+            if not step.first:
+                loads.append(Load(self._out))
+        residual = None
+        if step.last and problem.has_residual:
+            tile = Tile("RESIDUAL", filters, step.rows, step.columns)
+            residual = Held(tile, self._next("residual").residual_offset)
+            loads.append(Load(residual))
+
+        work: list[Action] = []
+        if in_tile.count:
+            assert self._in is not None and self._weight is not None
+            padding = (rows[2], columns[2])
+            work.append(Multiply(self._out, self._in, self._weight, step.first, padding))
+        elif step.first:
+            work.append(Clear(self._out))
+        stores: list[Action] = []
+        if step.last:
+            bias, comes = self._biases(filters)
+            if comes:
+                # There is one place for biases: those of one tile must not displace those of the
+                # step before, which may not have finished.
+                loads.append(Load(bias)) if self.biases_stay else work.insert(0, Load(bias))
+            work.append(Finish(self._out, bias, residual))
+            stores.append(Store(self._out, partial=False))
+        elif step.leaves_out:
+            stores.append(Store(self._out, partial=True))
+        return TileStep(tuple(loads), tuple(work), tuple(stores))
+
+    def _biases(self, filters: Range) -> tuple[Held, bool]:
+        """The biases on chip that a tile needs, and whether they have to come."""
+        wanted = (0, self.problem.filters) if self.biases_stay else filters
+        if self._bias is not None and self._bias.tile.first == wanted:
+            return self._bias, False
+        self._bias = Held(Tile("BIAS", wanted, (0, 1), (0, 1)), 0)
+        return self._bias, True
+
+
+def _over_groups(groups: Range, own: Range, each: int) -> Range:
+    """A range of every group of ``groups`` as one range over all groups (``each`` items a group);
+    where there are several groups, the range is all of each."""
+    return groups[0] * each + own[0], groups[1] * own[1]

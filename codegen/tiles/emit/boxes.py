@@ -1,0 +1,73 @@
+"""Boxes of tensors as runs of bytes: as few contiguous runs as there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.tiles.emit.commands import Runs
+from tvm_npu.sim.tiles.isa import TileMemory
+
+Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""(begin, count) of channels, rows and columns."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor [channels][rows][columns] at a byte of a segment, ``item_bytes`` each number."""
+
+    segment: TileMemory
+    address: int
+    shape: tuple[int, int, int]
+    item_bytes: int
+
+    def box(
+        self, channels: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
+    ) -> Runs:
+        """The runs of a box inside the tensor, in the order in which a tile lies packed."""
+        _, height, width = self.shape
+        size = self.item_bytes
+        offset = (channels[0] * height + rows[0]) * width + columns[0]
+        begin = self.address + offset * size
+        plane = height * width * size
+        if columns[1] == width and (rows[1] == height or channels[1] == 1):
+            return Runs(self.segment, begin, channels[1] * rows[1] * width * size)
+        if columns[1] == width or rows[1] == 1:
+            run = rows[1] * columns[1] * size
+            return _row(self.segment, begin, run, channels[1], plane)
+        if channels[1] == 1 or height == rows[1]:
+            # Rows of one channel follow those of the channel before at the same distance.
+            return _row(
+                self.segment, begin, columns[1] * size, channels[1] * rows[1], width * size
+            )
+        return Runs(
+            self.segment, begin, columns[1] * size, rows[1], width * size, channels[1], plane
+        )
+
+
+def _row(segment: TileMemory, begin: int, run_bytes: int, count: int, stride: int) -> Runs:
+    if count == 1:
+        return Runs(segment, begin, run_bytes)
+    return Runs(segment, begin, run_bytes, count, stride)
+
+
+def parts(total: tuple[int, int], size: int) -> Iterator[tuple[int, int]]:
+    """(begin, count) of the runs of ``size`` that (begin, count) is cut into."""
+    begin, count = total
+    for offset in range(0, count, size):
+        yield begin + offset, min(size, count - offset)
+
+
+def largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest n in 1..most for which ``fits(n)`` holds, 0 if it does not for 1; what fits
+    for n fits for less."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def even(total: int, most: int) -> int:
+    """The smallest part size with which ``total`` still needs no more parts than with ``most``."""
+    return -(-total // -(-total // most))

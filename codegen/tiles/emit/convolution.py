@@ -1,0 +1,209 @@
+"""Convolutions and fully connected layers: actions on tiles as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_npu.codegen.fixed import FixedConv
+from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
+from tvm_npu.codegen.plan.loops.plan import TilePlan, steps, trips
+from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.emit.actions import (
+    Action,
+    ActionSteps,
+    Clear,
+    Finish,
+    Held,
+    Load,
+    Multiply,
+    Range,
+    Store,
+    Tile,
+)
+from tvm_npu.codegen.tiles.emit.boxes import Placed
+from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
+from tvm_npu.codegen.tiles.emit.pipeline import ordered
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
+from tvm_npu.sim.tiles.isa import Finish as FinishKind
+
+MEMORIES = {
+    "INPUT": TileMemory.INPUT,
+    "WEIGHT": TileMemory.WEIGHT,
+    "OUTPUT": TileMemory.OUTPUT,
+    "RESIDUAL": TileMemory.INPUT,
+    "BIAS": TileMemory.BIAS,
+}
+STREAMS = {
+    "INPUT": Stream.IN,
+    "WEIGHT": Stream.WEIGHT,
+    "OUTPUT": Stream.OUT,
+    "RESIDUAL": Stream.RESIDUAL,
+    "BIAS": Stream.BIAS,
+}
+
+
+def plan_actions(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Iterator[Action]:
+    """What a plan that fits the machine (`room.check_tile_plan`) does, in program order."""
+    stay = biases_stay(problem, machine)
+    places = tile_places(problem, plan, machine)
+    return ordered(ActionSteps(problem, steps(problem, plan), places, stay), plan.buffers)
+
+
+def partial_bytes(problem: ConvProblem, plan: TilePlan) -> int:
+    """The area that partial sums take outside of the chip: those of one group, since several
+    groups come with all their channels."""
+    return 0 if trips(problem, plan, "N") == 1 else partial_area_bytes(problem)
+
+
+def partial_area_bytes(problem: ConvProblem) -> int:
+    filters = problem.filters // problem.groups
+    return filters * problem.rows * problem.columns * problem.accumulator_bytes
+
+
+@dataclass(frozen=True)
+class ConvCommands:
+    """One layer's actions as commands."""
+
+    layer: FixedConv
+    problem: ConvProblem
+    operands: Operands
+
+    def commands(self, actions: Iterable[Action]) -> Iterator[Command]:
+        for action in actions:
+            yield _MAKERS[type(action)](self, action)
+
+    def load(self, action: Load) -> Transfer:
+        held = action.held
+        partial = held.tile.kind == "OUTPUT"
+        stream = Stream.PARTIAL if partial else STREAMS[held.tile.kind]
+        return self._transfer(True, held, stream, partial)
+
+    def store(self, action: Store) -> Transfer:
+        stream = Stream.PARTIAL if action.partial else Stream.OUT
+        return self._transfer(False, action.held, stream, action.partial)
+
+    def _transfer(self, to_chip: bool, held: Held, stream: Stream, partial: bool) -> Transfer:
+        runs = self._runs(held.tile, partial)
+        return Transfer(to_chip, MEMORIES[held.tile.kind], held.offset, runs, stream)
+
+    def _runs(self, tile: Tile, partial: bool) -> Runs:
+        problem, operands = self.problem, self.operands
+        if tile.kind == "INPUT":
+            shape = (problem.channels, problem.in_rows, problem.in_columns)
+            return self._map(operands.inputs[0], shape, tile)
+        if tile.kind == "WEIGHT":
+            return self._weight_runs(tile.first, tile.rows)
+        if tile.kind == "BIAS":
+            address = operands.bias + tile.first[0] * BIAS_BYTES
+            return Runs(TileMemory.CONSTANTS, address, tile.count * BIAS_BYTES)
+        if partial:
+            return self._partial_runs(tile)
+        address = operands.inputs[1] if tile.kind == "RESIDUAL" else operands.output
+        return self._map(address, (problem.filters, problem.rows, problem.columns), tile)
+
+    def _map(self, address: int, shape: tuple[int, int, int], tile: Tile) -> Runs:
+        placed = Placed(TileMemory.ACTIVATIONS, address, shape, self.problem.element_bytes)
+        return placed.box(tile.first, tile.rows, tile.columns)
+
+    def _weight_runs(self, filters: Range, channels: Range) -> Runs:
+        depth = self.problem.channels // self.problem.groups
+        taps = self._taps
+        matrix = Placed(
+            TileMemory.CONSTANTS, self.operands.weight, (self.problem.filters, 1, depth * taps),
+            self.problem.element_bytes,
+        )  # fmt: skip
+        return matrix.box(filters, (0, 1), (channels[0] * taps, channels[1] * taps))
+
+    def _partial_runs(self, tile: Tile) -> Runs:
+        problem = self.problem
+        filters = problem.filters // problem.groups
+        area = Placed(
+            TileMemory.ACTIVATIONS, self.operands.partial,
+            (filters, problem.rows, problem.columns), problem.accumulator_bytes,
+        )  # fmt: skip
+        begin, count = tile.first
+        return area.box((begin % filters, count), tile.rows, tile.columns)
+
+    @property
+    def _taps(self) -> int:
+        return self.problem.kernel[0] * self.problem.kernel[1]
+
+    def _sums(self, out: Held) -> ChipRange:
+        size = out.tile.count * self.problem.accumulator_bytes
+        return ChipRange(TileMemory.OUTPUT, out.offset, size)
+
+    def _read(self, held: Held, items: int = 1) -> ChipRange:
+        size = held.tile.count * items * self.problem.element_bytes
+        return ChipRange(MEMORIES[held.tile.kind], held.offset, size)
+
+    def multiply(self, action: Multiply) -> Work:
+        problem, in_tile = self.problem, action.in_.tile
+        depth = action.weight.tile.rows[1]
+        registers = {
+            TileRegister.IN_OFFSET: action.in_.offset,
+            TileRegister.W_OFFSET: action.weight.offset,
+            **out_registers(action.out.offset, *action.out.tile.shape),
+            TileRegister.IN_CHANNELS: depth,
+            TileRegister.IN_ROWS: in_tile.rows[1],
+            TileRegister.IN_COLUMNS: in_tile.columns[1],
+            TileRegister.KERNEL_ROWS: problem.kernel[0],
+            TileRegister.KERNEL_COLUMNS: problem.kernel[1],
+            TileRegister.STRIDE_ROWS: problem.stride[0],
+            TileRegister.STRIDE_COLUMNS: problem.stride[1],
+            TileRegister.DILATION_ROWS: problem.dilation[0],
+            TileRegister.DILATION_COLUMNS: problem.dilation[1],
+            TileRegister.PAD_TOP: action.padding[0],
+            TileRegister.PAD_LEFT: action.padding[1],
+            TileRegister.GROUPS: in_tile.first[1] // depth,
+        }
+        reads = (self._read(action.in_), self._read(action.weight, self._taps))
+        sub = Accumulate.ZERO if action.starts else Accumulate.KEEP
+        return Work("tconv", sub, registers, reads, self._sums(action.out))
+
+    def clear(self, action: Clear) -> Work:
+        """Zeros, as elements: an accumulator is as long as a whole number of them."""
+        words = self.problem.accumulator_bytes // self.problem.element_bytes
+        filters, rows, columns = action.out.tile.shape
+        registers = {
+            **out_registers(action.out.offset, filters * words, rows, columns),
+            TileRegister.FILL: 0,
+        }
+        operations = words * action.out.tile.count
+        return Work("tfill", None, registers, (), self._sums(action.out), operations)
+
+    def finish(self, action: Finish) -> Work:
+        out = action.out
+        offset = action.bias.offset
+        offset += (out.tile.first[0] - action.bias.tile.first[0]) * BIAS_BYTES
+        registers = {
+            **out_registers(out.offset, *out.tile.shape),
+            TileRegister.BIAS_OFFSET: offset,
+            **requantize_registers(self.layer),
+        }
+        reads = [ChipRange(TileMemory.BIAS, offset, out.tile.first[1] * BIAS_BYTES)]
+        sub = FinishKind.BIAS
+        if action.residual is not None:
+            sub = FinishKind.BIAS_RESIDUAL
+            registers |= {
+                TileRegister.IN_OFFSET: action.residual.offset,
+                TileRegister.SHIFT_A: self.layer.accumulator_shift,
+                TileRegister.SHIFT_B: self.layer.residual_shift,
+            }
+            reads.append(self._read(action.residual))
+        operations = out.tile.count
+        return Work("tfinish", sub, registers, tuple(reads), self._sums(out), operations)
+
+
+_MAKERS: dict[type, Callable[[ConvCommands, Any], Command]] = {
+    Load: ConvCommands.load,
+    Multiply: ConvCommands.multiply,
+    Clear: ConvCommands.clear,
+    Finish: ConvCommands.finish,
+    Store: ConvCommands.store,
+}

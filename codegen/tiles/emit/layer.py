@@ -1,0 +1,106 @@
+"""What the generators of layers share: operands in memory, the registers of work on tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tvm_npu.codegen.fixed import Requantized
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.tiles.emit.boxes import Placed
+from tvm_npu.codegen.tiles.emit.commands import Command
+from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
+from tvm_npu.sim.tiles.machine import SharedMemory
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Where a layer's tensors and constants lie: byte offsets in ACTIVATIONS (``inputs``,
+    ``output``, ``partial``: the area for partial sums) and in CONSTANTS (``weight``, ``bias``)."""
+
+    inputs: tuple[int, ...]
+    output: int
+    partial: int = 0
+    weight: int = 0
+    bias: int = 0
+
+
+@dataclass(frozen=True)
+class LayerSteps:
+    """A layer's steps, to be put into the order that ``buffers`` places of each tile allow; those
+    of ``first`` use the memories as they like and are done before."""
+
+    steps: Iterable[StepCommands]
+    buffers: int
+    first: tuple[StepCommands, ...] = ()
+
+    def commands(self) -> Iterator[Command]:
+        yield from ordered(self.first, 1)
+        yield from ordered(self.steps, self.buffers)
+
+    def estimated_cycles(self, machine: TileMachine) -> float:
+        first = estimated_cycles(self.first, 1, machine)
+        return first + estimated_cycles(self.steps, self.buffers, machine)
+
+
+def feature_map(address: int, shape: Shape, stored_bytes: int) -> Placed:
+    return Placed(TileMemory.ACTIVATIONS, address, chw(shape), stored_bytes)
+
+
+def out_registers(offset: int, channels: int, rows: int, columns: int) -> dict[TileRegister, int]:
+    return {
+        TileRegister.OUT_OFFSET: offset,
+        TileRegister.OUT_CHANNELS: channels,
+        TileRegister.OUT_ROWS: rows,
+        TileRegister.OUT_COLUMNS: columns,
+    }
+
+
+def requantize_registers(layer: Requantized) -> dict[TileRegister, int]:
+    return {
+        TileRegister.SHIFT: layer.shift,
+        TileRegister.LOW: layer.low,
+        TileRegister.HIGH: layer.high,
+    }
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes for IN, second operand and OUT of one place when a memory is cut into ``buffers``
+    parts. With a shared memory all three lie in one part, IN first, OUT last."""
+
+    first: int
+    second: int
+    result: int
+    shared: bool
+
+    def fits(self, first: int, second: int, result: int) -> bool:
+        if self.shared:
+            return aligned(first) + aligned(second) + aligned(result) <= self.first
+        return first <= self.first and second <= self.second and result <= self.result
+
+    def offsets(self, turn: int, first: int, second: int) -> tuple[int, int, int]:
+        """Of IN, second operand and OUT in place number ``turn``, for the largest tiles' bytes."""
+        if self.shared:
+            base = turn * self.first
+            return base, base + aligned(first), base + aligned(first) + aligned(second)
+        return turn * self.first, turn * self.second, turn * self.result
+
+
+def aligned(size: int) -> int:
+    """Tiles begin at multiples of 8 bytes."""
+    return -(-size // 8) * 8
+
+
+def sizes(machine: TileMachine, buffers: int) -> Sizes:
+    memories = machine.memories
+    if isinstance(memories, SharedMemory):
+        part = memories.shared_bytes // buffers // 8 * 8
+        return Sizes(part, part, part, True)
+    first, second, result = (
+        size // buffers // 8 * 8
+        for size in (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
+    )
+    return Sizes(first, second, result, False)

@@ -1,0 +1,210 @@
+"""Pooling: tiles by channels, rows and columns that fill the memories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import FixedPool
+from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.tiles.emit.boxes import Placed, even, largest, parts
+from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
+from tvm_npu.codegen.tiles.emit.layer import Sizes, out_registers, sizes
+from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.tiles.isa import TileMemory, TilePool, TileRegister
+
+
+@dataclass(frozen=True)
+class WindowShape:
+    """A layer whose every result channel comes from one input channel through a window."""
+
+    channels: int
+    rows: int
+    columns: int
+    in_rows: int
+    in_columns: int
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    """In front of rows and columns."""
+    element_bytes: int
+
+    def inside(self, axis: int, begin: int, count: int) -> tuple[int, int, int]:
+        """Input rows (axis 0) or columns (1) under ``count`` result ones from ``begin``: (first
+        inside the input, how many are inside, how many lie in front of it)."""
+        size = (self.in_rows, self.in_columns)[axis]
+        low = begin * self.stride[axis] - self.padding[axis]
+        high = low + (count - 1) * self.stride[axis] + self.kernel[axis]
+        first = min(max(low, 0), size)
+        return first, max(min(high, size) - first, 0), max(-low, 0)
+
+    def most_inside(self, axis: int, count: int) -> int:
+        """A bound of what is inside under any ``count`` result rows or columns."""
+        size = (self.in_rows, self.in_columns)[axis]
+        return min((count - 1) * self.stride[axis] + self.kernel[axis], size)
+
+
+@dataclass(frozen=True)
+class WindowTiles:
+    """Tiles of ``tile_channels`` channels, ``tile_r`` rows and ``tile_c`` columns of the result;
+    edge tiles are smaller. ``buffers`` as in a TilePlan."""
+
+    tile_channels: int
+    tile_r: int
+    tile_c: int
+    buffers: int
+
+
+def window_tiles(shape: WindowShape, machine: TileMachine) -> WindowTiles | Infeasible:
+    """All at once where that fits; else two buffers (one, if two windows do not fit) with rows as
+    wide as fit, then as many rows of one channel, then as many channels, in even parts."""
+    whole = (shape.channels, shape.rows, shape.columns)
+    if _fit(shape, whole, sizes(machine, 1)):
+        return WindowTiles(*whole, 1)
+    for buffers in (2, 1):
+        tiles = _with_buffers(shape, sizes(machine, buffers), buffers)
+        if tiles is not None:
+            return tiles
+    room = sizes(machine, 1)
+    needed = _bytes(shape, (1, 1, 1))
+    return Infeasible(
+        "input memory",
+        sum(needed) if room.shared else needed[0],
+        room.first,
+        f"smallest tile (one window of {shape.kernel[0]}x{shape.kernel[1]})",
+        "use a smaller window, or a machine with a larger memory",
+    )
+
+
+def _with_buffers(shape: WindowShape, room: Sizes, buffers: int) -> WindowTiles | None:
+    columns = largest(shape.columns, lambda n: _fit(shape, (1, 1, n), room))
+    if columns == 0:
+        return None
+    columns = even(shape.columns, columns)
+    rows = even(shape.rows, largest(shape.rows, lambda n: _fit(shape, (1, n, columns), room)))
+    channels = 1
+    if rows == shape.rows:
+        channels = largest(shape.channels, lambda n: _fit(shape, (n, rows, columns), room))
+    return WindowTiles(even(shape.channels, channels), rows, columns, buffers)
+
+
+def _bytes(shape: WindowShape, tile: tuple[int, int, int]) -> tuple[int, int]:
+    channels, rows, columns = tile
+    inside = shape.most_inside(0, rows) * shape.most_inside(1, columns)
+    size = shape.element_bytes
+    return channels * inside * size, channels * rows * columns * size
+
+
+def _fit(shape: WindowShape, tile: tuple[int, int, int], room: Sizes) -> bool:
+    first, result = _bytes(shape, tile)
+    return room.fits(first, 0, result)
+
+
+def window_steps(
+    shape: WindowShape,
+    tiles: WindowTiles,
+    machine: TileMachine,
+    source: Placed,
+    target: Placed,
+    registers: dict[TileRegister, int],
+    sub: TilePool,
+    corner: tuple[int, int, int] = (0, 0, 0),
+    from_corner: tuple[int, int, int] = (0, 0, 0),
+) -> Iterator[StepCommands]:
+    """tpool over all tiles of a box of ``target`` that begins at ``corner``; ``from_corner`` is
+    the channel, row and column of ``source`` at which the input begins. ``registers`` are those
+    that are the same for all tiles."""
+    room = sizes(machine, tiles.buffers)
+    most = _bytes(shape, (tiles.tile_channels, tiles.tile_r, tiles.tile_c))
+    places = product(
+        parts((0, shape.channels), tiles.tile_channels),
+        parts((0, shape.rows), tiles.tile_r),
+        parts((0, shape.columns), tiles.tile_c),
+    )
+    for turn, (channels, rows, columns) in enumerate(places):
+        in_at, _, out_at = room.offsets(turn % tiles.buffers, most[0], 0)
+        in_rows = shape.inside(0, *rows)
+        in_columns = shape.inside(1, *columns)
+        runs = source.box(
+            (from_corner[0] + channels[0], channels[1]),
+            (from_corner[1] + in_rows[0], in_rows[1]),
+            (from_corner[2] + in_columns[0], in_columns[1]),
+        )
+        out = (channels[1], rows[1], columns[1])
+        size = shape.element_bytes
+        result = ChipRange(TileMemory.OUTPUT, out_at, out[0] * out[1] * out[2] * size)
+        own = {
+            **registers,
+            TileRegister.IN_OFFSET: in_at,
+            **out_registers(out_at, *out),
+            TileRegister.IN_CHANNELS: channels[1],
+            TileRegister.IN_ROWS: in_rows[1],
+            TileRegister.IN_COLUMNS: in_columns[1],
+            TileRegister.PAD_TOP: in_rows[2],
+            TileRegister.PAD_LEFT: in_columns[2],
+        }
+        if sub == TilePool.AVERAGE:
+            own[TileRegister.ORIGIN_ROW] = in_rows[0]
+            own[TileRegister.ORIGIN_COLUMN] = in_columns[0]
+        window = shape.kernel[0] * shape.kernel[1]
+        operations = out[0] * out[1] * out[2] * window
+        box = target.box(
+            (corner[0] + channels[0], channels[1]),
+            (corner[1] + rows[0], rows[1]),
+            (corner[2] + columns[0], columns[1]),
+        )
+        store = Transfer(False, TileMemory.OUTPUT, out_at, box, Stream.OUT)
+        if runs.size_bytes == 0:  # an average over padding that counts: zero, clipped
+            fill = min(max(0, registers[TileRegister.LOW]), registers[TileRegister.HIGH])
+            own = {**out_registers(out_at, *out), TileRegister.FILL: fill}
+            work = Work("tfill", None, own, (), result, operations // window)
+            yield StepCommands((), (work,), (store,))
+            continue
+        reads = (ChipRange(TileMemory.INPUT, in_at, runs.size_bytes),)
+        yield StepCommands(
+            (Transfer(True, TileMemory.INPUT, in_at, runs, Stream.IN),),
+            (Work("tpool", sub, own, reads, result, operations),),
+            (store,),
+        )
+
+
+def window_registers(
+    shape: WindowShape, low: int, high: int
+) -> dict[TileRegister, int]:
+    return {
+        TileRegister.KERNEL_ROWS: shape.kernel[0],
+        TileRegister.KERNEL_COLUMNS: shape.kernel[1],
+        TileRegister.STRIDE_ROWS: shape.stride[0],
+        TileRegister.STRIDE_COLUMNS: shape.stride[1],
+        TileRegister.LOW: low,
+        TileRegister.HIGH: high,
+    }
+
+
+def pool_steps(
+    layer: FixedPool,
+    shape: WindowShape,
+    tiles: WindowTiles,
+    machine: TileMachine,
+    source: Placed,
+    target: Placed,
+) -> Iterator[StepCommands]:
+    """A pooling layer. Raises EmitError for one that shifts, which tpool does not."""
+    if layer.shift != 0:
+        raise EmitError(f"layer {layer.name!r}: a pool with shift {layer.shift}; tpool has 0")
+    registers = window_registers(shape, layer.low, layer.high)
+    sub = TilePool.MAX
+    if layer.kind == "avg":
+        sub = TilePool.AVERAGE
+        widened = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
+        registers |= {
+            TileRegister.COUNT_ROW_BEGIN: -widened[0],
+            TileRegister.COUNT_ROW_END: shape.in_rows + widened[2],
+            TileRegister.COUNT_COLUMN_BEGIN: -widened[1],
+            TileRegister.COUNT_COLUMN_END: shape.in_columns + widened[3],
+        }
+    return window_steps(shape, tiles, machine, source, target, registers, sub)

@@ -1,0 +1,1 @@
+"""Execution plans of tile machines as text: written, read, run."""

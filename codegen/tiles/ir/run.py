@@ -1,0 +1,102 @@
+"""Execution plans in text as programs: the actions that were read, with a layer's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import FixedConv, FixedGraph
+from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.emit.actions import Store
+from tvm_npu.codegen.tiles.emit.commands import Command
+from tvm_npu.codegen.tiles.emit.compiler import assemble, with_layers
+from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_area_bytes
+from tvm_npu.codegen.tiles.emit.layer import Operands
+from tvm_npu.codegen.tiles.ir.document import Ir
+from tvm_npu.codegen.tiles.plan.planning import PlannedLayer, stored_problem
+from tvm_npu.sim.machine import TileMachine
+
+PLANNER = "text"
+"""What the programs of execution plans in text name as their planner."""
+
+
+@dataclass(frozen=True)
+class TextPlan:
+    """Stands for a plan in the layer table: how many actions the text has."""
+
+    actions: int
+
+
+def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
+    """The program of a graph whose one layer is the convolution that ``ir`` computes.
+
+    Raises EmitError when the text and the layer are not about the same convolution, or when the
+    text's memories do not fit the machine.
+    """
+    if len(fixed.layers) != 1 or not isinstance(fixed.layers[0], FixedConv):
+        raise EmitError("an execution plan in text is of one convolution; the graph has others")
+    layer = fixed.layers[0]
+    problem = stored_problem(layer, fixed, machine)
+    _require_same(ir.problem, problem, layer.name)
+    actions = tuple(ir.placed(machine))
+    partial = any(isinstance(action, Store) and action.partial for action in actions)
+
+    def commands(operands: Operands) -> Iterable[Command]:
+        return ConvCommands(layer, problem, operands).commands(actions)
+
+    planned = PlannedLayer(
+        layer, TextPlan(len(actions)), problem.macs,
+        partial_area_bytes(problem) if partial else 0, commands, None,
+    )  # fmt: skip
+    return assemble(fixed, machine, with_layers(fixed, machine, lambda *_: planned, PLANNER))
+
+
+def _require_same(text: ConvProblem, layer: ConvProblem, name: str) -> None:
+    for field in (
+        "filters", "channels", "groups", "rows", "columns", "in_rows", "in_columns", "kernel",
+        "stride", "dilation", "element_bytes", "accumulator_bytes", "has_residual",
+    ):  # fmt: skip
+        said, wanted = getattr(text, field), getattr(layer, field)
+        if said != wanted and not _is_free(field, layer):
+            raise EmitError(f"layer {name!r}: {field} is {wanted}, in the text {said}")
+    if text.padding[:2] != layer.padding[:2]:
+        raise EmitError(
+            f"layer {name!r}: padding in front of rows and columns is {layer.padding[:2]}, in the "
+            f"text {text.padding[:2]}"
+        )
+
+
+def _is_free(field: str, layer: ConvProblem) -> bool:
+    """Strides over a single place say nothing, and text without a CONV has none."""
+    return field == "stride" and layer.rows * layer.columns == 1
+
+
+def random_layer(
+    problem: ConvProblem, element_bytes: Literal[1, 2], seed: int, name: str = "layer"
+) -> FixedGraph:
+    """A graph of the convolution ``problem`` with random weights, biases and requantization."""
+    generator = np.random.default_rng(seed)
+    low, high = element_limits(element_bytes)
+    shape = (problem.filters, problem.channels // problem.groups, *problem.kernel)
+    weight = generator.integers(low, high + 1, shape).astype(ELEMENT_TYPE[element_bytes])
+    depth = shape[1] * shape[2] * shape[3]
+    inputs = ("x", "z") if problem.has_residual else ("x",)
+    layer = FixedConv(
+        name, inputs, "y", weight=weight,
+        bias=generator.integers(-(1 << 16), 1 << 16, problem.filters).astype(np.int32),
+        stride=problem.stride, padding=problem.padding, dilation=problem.dilation,
+        groups=problem.groups, shift=8 * element_bytes - 1 + depth.bit_length() // 2, low=low,
+        high=high,
+    )  # fmt: skip
+    out = (problem.filters, problem.rows, problem.columns)
+    shapes = {"x": (problem.channels, problem.in_rows, problem.in_columns), "y": out, "z": out}
+    return FixedGraph(
+        (layer,), {tensor: shapes[tensor] for tensor in (*inputs, "y")}, inputs, ("y",),
+        dict.fromkeys((*inputs, "y"), 0), element_bytes, name,
+    )  # fmt: skip

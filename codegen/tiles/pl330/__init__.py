@@ -1,0 +1,25 @@
+"""Channel programs for a PL-330: boxes of tensors in DDR to contiguous on-chip tiles and back."""
+
+from tvm_npu.codegen.tiles.pl330.transfer import (
+    Box,
+    Direction,
+    Tensor3d,
+    Tile,
+    TransferError,
+    TransferLimits,
+    address_jumps,
+    build_transfer,
+    build_transfers,
+)
+
+__all__ = [
+    "Box",
+    "Direction",
+    "Tensor3d",
+    "Tile",
+    "TransferError",
+    "TransferLimits",
+    "address_jumps",
+    "build_transfer",
+    "build_transfers",
+]

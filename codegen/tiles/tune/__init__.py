@@ -1,0 +1,1 @@
+"""The plan space of tile machines, as tuners see it."""

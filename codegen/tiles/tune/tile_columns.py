@@ -1,0 +1,37 @@
+"""Tile plans as flat columns, and back; their layers are written as `conv_columns` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from tvm_npu.codegen.nmp.tune.conv_columns import checked_columns
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.tune.space import Columns
+
+
+class _Choices(BaseModel):
+    """``order``: one letter a loop, from the outermost in, as ``MNRC``."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    tile_m: int
+    tile_n: int
+    tile_r: int
+    tile_c: int
+    order: str
+    tile_groups: int
+    buffers: Literal[1, 2]
+
+
+def tile_plan_columns(plan: TilePlan) -> Columns:
+    columns: Columns = {name: getattr(plan, name) for name in _Choices.model_fields}
+    return {**columns, "order": "".join(plan.order)}
+
+
+def tile_plan_of(columns: Mapping[str, Any]) -> TilePlan:
+    """ValueError when a column is missing, foreign, or of a wrong type."""
+    choices = checked_columns(_Choices, columns)
+    return TilePlan(**{**choices, "order": tuple(choices["order"])})

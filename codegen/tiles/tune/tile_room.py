@@ -1,0 +1,57 @@
+"""Which choices of a tile plan take the room that there is not. Says the same as
+`plan.tiles.room.check_tile_plan`, which counts tile by tile, but in closed form: tuners ask often.
+"""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SharedMemory
+
+_ALL = ("tile_groups", "tile_m", "tile_n", "tile_r", "tile_c")
+_INPUT = ("tile_groups", "tile_n", "tile_r", "tile_c")
+_WEIGHT = ("tile_groups", "tile_m", "tile_n")
+_OUTPUT = ("tile_groups", "tile_m", "tile_r", "tile_c")
+_BIAS = ("tile_groups", "tile_m")
+
+
+def excess_of(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> tuple[str, ...] | None:
+    """The choices that fill the first memory that is too small; None where all tiles fit."""
+    sizes, memories = tile_bytes(problem, plan), machine.memories
+    inputs = aligned(sizes.in_bytes) + aligned(sizes.residual_bytes)
+    weights, out = aligned(sizes.weight_bytes), aligned(sizes.out_bytes)
+    if plan.tile_groups * plan.tile_m * BIAS_BYTES > memories.bias_bytes:
+        return _BIAS
+    if isinstance(memories, SharedMemory):
+        fits = inputs + weights + out <= part_bytes(memories.shared_bytes, plan.buffers)
+        return None if fits else _ALL
+    for needed, room, choices in (
+        (inputs, memories.input_bytes, _ALL if problem.has_residual else _INPUT),
+        (weights, memories.weight_bytes, _WEIGHT),
+        (out, memories.output_bytes, _OUTPUT),
+    ):
+        if needed > part_bytes(room, plan.buffers):
+            return choices
+    return None
+
+
+def fill_shares(
+    problem: ConvProblem, plan: TilePlan, machine: TileMachine
+) -> tuple[float, float, float]:
+    """How much of the memories that one set of tiles may take it does take: input and residual,
+    weights, output; of a shared memory, each kind's part of it."""
+    sizes, memories = tile_bytes(problem, plan), machine.memories
+    needed = (sizes.in_bytes + sizes.residual_bytes, sizes.weight_bytes, sizes.out_bytes)
+    rooms = (
+        (memories.shared_bytes,) * 3
+        if isinstance(memories, SharedMemory)
+        else (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
+    )
+    one, two, three = (
+        size / max(part_bytes(room, plan.buffers), 1)
+        for size, room in zip(needed, rooms, strict=True)
+    )
+    return one, two, three

@@ -1,0 +1,144 @@
+"""The space of tile plans, which is the one that `exact` searches on tile machines: drawing a plan
+at random and changing one choice of a plan.
+
+A draw is uniform over orders of the loops and buffers; tile extents are drawn as `extents` says,
+and those of tiles that do not fit are halved, at random, until they do. A loop of one trip changes
+nothing wherever it stands: here it stands outside of all others, so that plans that do the same
+are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.nmp.tune.conv_columns import problem_columns
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent, trips
+from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.tune.tile_columns import tile_plan_columns, tile_plan_of
+from tvm_npu.codegen.tiles.tune.tile_features import FEATURE_NAMES, tile_features
+from tvm_npu.codegen.tiles.tune.tile_room import excess_of
+from tvm_npu.codegen.tune.errors import EmptySpaceError
+from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
+from tvm_npu.codegen.tune.space import Columns, Features
+from tvm_npu.sim.machine import TileMachine
+
+ATTEMPTS = 2000
+"""Draws without a plan that fits before a space counts as empty."""
+GROUPED_SHARE = 0.5
+"""Draws with several groups in a step, of a layer that has some."""
+
+
+@dataclass(frozen=True)
+class TileSpace:
+    """`space.Space` of one convolution or fully connected layer on a tile machine. Widths of the
+    layer are those in the machine's memories (`codegen.tiles.planning.stored_problem`)."""
+
+    layer: ConvProblem
+    machine: TileMachine
+
+    @property
+    def kind(self) -> str:
+        return "tiles-conv"
+
+    @cached_property
+    def problem(self) -> Columns:
+        return problem_columns(self.layer)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        return FEATURE_NAMES
+
+    def features(self, plans: Sequence[TilePlan]) -> Features:
+        return tile_features(self.layer, plans, self.machine)
+
+    def encode(self, plan: TilePlan) -> Columns:
+        return tile_plan_columns(plan)
+
+    def decode(self, columns: Mapping[str, Any]) -> TilePlan:
+        plan = tile_plan_of(columns)
+        fault = check_tile_plan(self.layer, plan, self.machine)
+        if fault is not None:
+            raise ValueError(str(fault))
+        return plan
+
+    # Drawing trusts `tile_room` for what fits, as `check_tile_plan` counts tile by tile.
+    def sample(self, generator: np.random.Generator) -> TilePlan:
+        if self.layer.window is None:
+            for _ in range(ATTEMPTS):
+                plan = self._fitted(self._drawn(generator), generator)
+                if plan is not None:
+                    return plan
+        raise EmptySpaceError(
+            f"{ATTEMPTS} random plans of a layer of {self.layer.filters} filters and "
+            f"{self.layer.channels} channels on machine {self.machine.name!r}: none fits"
+        )
+
+    def neighbour(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan:
+        """One tile extent anew half of the time, else two loops change places, or the buffers or
+        the number of groups in a step change. In a space of one plan, that plan."""
+        for _ in range(ATTEMPTS):
+            other = self._fitted(self._changed(plan, generator), generator)
+            if other is not None and other != plan:
+                return other
+        return self.sample(generator)
+
+    def _drawn(self, generator: np.random.Generator) -> TilePlan:
+        m, n, r, c = (drawn_extent(self._top(loop), generator) for loop in LOOPS)
+        groups = 1
+        if self.layer.groups > 1 and generator.random() < GROUPED_SHARE:
+            groups = drawn_extent(self.layer.groups, generator)
+        order = tuple(LOOPS[at] for at in generator.permutation(len(LOOPS)))
+        two = bool(generator.integers(2))
+        return TilePlan(m, n, r, c, order, groups, 2 if two else 1)
+
+    def _changed(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan:
+        if generator.integers(2):
+            loop = LOOPS[generator.integers(len(LOOPS))]
+            moved = moved_extent(plan.tile(loop), self._top(loop), generator)
+            # Several groups dictate the extents of filters and channels.
+            groups = 1 if loop in ("M", "N") else plan.tile_groups
+            return replace(plan, tile_groups=groups, **{f"tile_{loop.lower()}": moved})  # type: ignore[arg-type]
+        choices = ["order", "order", "buffers"]
+        if self.layer.groups > 1:
+            choices.append("groups")
+        choice = choices[generator.integers(len(choices))]
+        if choice == "order":
+            order: list[Loop] = list(plan.order)
+            one, other = generator.choice(len(order), 2, replace=False)
+            order[one], order[other] = order[other], order[one]
+            return replace(plan, order=tuple(order))
+        if choice == "buffers":
+            return replace(plan, buffers=1 if plan.buffers == 2 else 2)
+        groups = moved_extent(plan.tile_groups, self.layer.groups, generator)
+        return replace(plan, tile_groups=groups)
+
+    def _top(self, loop: Loop) -> int:
+        return extent(self.layer, loop)
+
+    def _fitted(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan | None:
+        """``plan`` with what follows from its choices, its tiles halved until they fit; None where
+        even the smallest do not."""
+        plan = self._whole_groups(plan)
+        while (choices := excess_of(self.layer, plan, self.machine)) is not None:
+            able = [name for name in choices if getattr(plan, name) > 1]
+            if plan.tile_groups > 1:
+                able = [name for name in able if name not in ("tile_m", "tile_n")]
+            if not able:
+                return None
+            name = able[generator.integers(len(able))]
+            plan = self._whole_groups(replace(plan, **{name: getattr(plan, name) // 2}))
+        counts = {loop: trips(self.layer, plan, loop) for loop in LOOPS}
+        still = tuple(loop for loop in LOOPS if counts[loop] == 1)
+        return replace(plan, order=(*still, *(x for x in plan.order if counts[x] > 1)))
+
+    def _whole_groups(self, plan: TilePlan) -> TilePlan:
+        """Several groups in a step take all their filters and channels."""
+        if plan.tile_groups == 1:
+            return plan
+        return replace(plan, tile_m=self._top("M"), tile_n=self._top("N"))

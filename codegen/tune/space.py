@@ -1,0 +1,88 @@
+"""What tuners, cost model and log have to know of the plans of a layer: the protocol `Space`.
+
+A space belongs to one layer on one machine. Everything in it is deterministic: what is drawn comes
+from the generator that is handed in. `conv_space.ConvSpace` is the one of convolution plans on NMP
+machines, `tile_space.TileSpace` the one on tile machines; another kind of plan takes part by a
+class of this form and a factory in `SPACES`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.sim.machine import AnyMachine
+
+Scalar = str | int | float | bool | None
+Columns = dict[str, Scalar]
+"""Flat: what a line of a log holds."""
+Features = NDArray[np.float32]
+
+P = TypeVar("P")
+
+
+class Space(Protocol[P]):
+    """All plans of one layer on one machine. Plans are immutable and hashable."""
+
+    @property
+    def kind(self) -> str:
+        """What sort of plans these are; a log keeps those of several apart by it."""
+
+    @property
+    def machine(self) -> AnyMachine: ...
+
+    @property
+    def problem(self) -> Columns:
+        """The layer, in full: layers with equal columns have equal plans."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]: ...
+
+    def sample(self, generator: np.random.Generator) -> P:
+        """A random sound plan; raises EmptySpaceError when none is found."""
+
+    def neighbour(self, plan: P, generator: np.random.Generator) -> P:
+        """A sound plan that differs from ``plan`` in one choice and what follows from it."""
+
+    def features(self, plans: Sequence[P]) -> Features:
+        """[len(plans), len(feature_names)]: what a cost model sees of plans."""
+
+    def encode(self, plan: P) -> Columns:
+        """Every choice of ``plan``."""
+
+    def decode(self, columns: Mapping[str, Any]) -> P:
+        """The plan of `encode`; ValueError, with what is wrong, for columns that are no plan of
+        this space."""
+
+
+def machine_fingerprint(machine: AnyMachine) -> str:
+    """16 hexadecimal digits of everything that a run on ``machine`` depends on: all but its name
+    and its description."""
+    text = machine.model_dump_json(exclude={"name", "description"})
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+SPACES: dict[str, Callable[[Any, Any], Space[Any]]] = {}
+"""Makes the space of a problem on a machine, by the machine's isa."""
+
+
+def space_of(problem: object, machine: AnyMachine) -> Space[Any]:
+    """Raises PlanningError for a machine of a kind without a space."""
+    if not SPACES:
+        from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
+        from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
+
+        SPACES["nmp"] = ConvSpace
+        SPACES["tiles"] = TileSpace
+    make = SPACES.get(machine.isa)
+    if make is None:
+        raise PlanningError(
+            f"plans of machine {machine.name!r} cannot be tuned: its isa is {machine.isa!r}; "
+            f"known: {', '.join(SPACES)}"
+        )
+    return make(problem, machine)

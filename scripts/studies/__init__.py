@@ -1,0 +1,1 @@
+"""Benchmarks and reproductions, a folder each; the launchers in scripts/ run them."""

@@ -1,0 +1,188 @@
+"""The roofline bound of a network: what no plan on a machine can beat.
+
+A layer needs its MACs and its compulsory traffic: the inputs that its windows touch, weights,
+biases and outputs (and a residual input), each over the DRAM bus once. Its bound is the longer of
+
+- MACs over the reachable rate of all MAC units (``mac.efficiency`` of the peak), and
+- compulsory bytes over the best rate that the engines of all TLEs and the DRAM sustain, which is
+  that of whole bursts without set-up.
+
+A network's bound is the sum over its layers as a program executes them: an activation, a batch
+normalization or a residual addition inside a convolution costs nothing by itself, a concatenation
+in place nothing at all. Where a program makes one layer of two (`executed`), what lies between them
+is no traffic, and its bound is lower for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
+
+from studies.tso.errors import ReproductionError
+from studies.tso.measure import LayerMeasurement
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed import (
+    FixedConv,
+    FixedElementwise,
+    FixedGraph,
+    FixedLayer,
+    FixedPad,
+    FixedPool,
+)
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.layers import conv_problem, kind_of
+from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
+from tvm_npu.codegen.passes.storage import plan_storage
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine import Machine
+
+COPY = "copy"
+"""The kind of a layer that only moves a tensor to where it has to lie."""
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """Rates of a whole machine for one element size: MACs a cycle, bytes a cycle."""
+
+    peak_macs: float
+    reachable_macs: float
+    dram_bytes: float
+    engine_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """The best rate of compulsory traffic."""
+        return min(self.dram_bytes, self.engine_bytes)
+
+
+def roofs(machine: Machine, element_bytes: int) -> Roofs:
+    peak = float(machine.macs_per_cycle(element_bytes) * machine.core_count)
+    burst, dram, dme = machine.dram.burst_bytes, machine.dram, machine.dme
+    latency = min(dme.burst_cycles, dme.linear_cycles)
+    return Roofs(
+        peak,
+        peak * machine.mac.efficiency,
+        burst / (dram.cas_cycles + burst / dram.bytes_per_cycle),
+        machine.cores.tles * burst / (latency + burst / dme.bytes_per_cycle),
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a layer needs, whatever the plan: its MACs and its compulsory traffic. ``problem`` is
+    what a planner is asked; None for layers that are not convolutions or fully connected."""
+
+    name: str
+    kind: str
+    source: tuple[str, ...]
+    macs: int
+    input_bytes: int
+    constant_bytes: int
+    output_bytes: int
+    problem: ConvProblem | None
+
+    @property
+    def compulsory_bytes(self) -> int:
+        return self.input_bytes + self.constant_bytes + self.output_bytes
+
+    def mac_cycles(self, top: Roofs) -> float:
+        return self.macs / top.reachable_macs
+
+    def traffic_cycles(self, top: Roofs) -> float:
+        return self.compulsory_bytes / top.bytes
+
+    def bound_cycles(self, top: Roofs) -> float:
+        return max(self.mac_cycles(top), self.traffic_cycles(top))
+
+    def before(self, other: Work) -> Work:
+        """This layer and ``other``, which takes its output on the chip, as one."""
+        return replace(
+            self,
+            kind=f"{self.kind}+{other.kind}",
+            source=self.source + other.source,
+            macs=self.macs + other.macs,
+            constant_bytes=self.constant_bytes + other.constant_bytes,
+            output_bytes=other.output_bytes,
+        )
+
+
+def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Work]:
+    """``layers`` as a program ``run`` them: one for each of its layers, where some of ``layers``
+    may have become one, and copies may have come or gone with that. Raises ReproductionError when
+    they are not the same layers."""
+    left = {layer.name: layer for layer in layers}
+    found = [[left.pop(one.name)] if one.name in left else [] for one in run]
+    for own, one in zip(found, run, strict=True):
+        for layer in [x for x in left.values() if x.source and set(x.source) <= set(one.source)]:
+            own.append(left.pop(layer.name))
+        if not own and one.kind == COPY:
+            half = one.dram_bytes // 2
+            own.append(Work(one.name, COPY, one.source, 0, half, 0, half, None))
+    lost = [layer.name for layer in left.values() if layer.kind != COPY]
+    lost += [one.name for own, one in zip(found, run, strict=True) if not own]
+    if lost:
+        raise ReproductionError(f"layer {lost[0]!r} of the graph or of its program has no partner")
+    order = {layer.name: at for at, layer in enumerate(layers)}
+    return [
+        reduce(Work.before, sorted(own, key=lambda layer: order.get(layer.name, 0)))
+        for own in found
+    ]
+
+
+def works(fixed: FixedGraph) -> tuple[Work, ...]:
+    """The layers of a region in the order in which every program executes them."""
+    storage = plan_storage(fixed)
+    return tuple(_work(layer, storage.shapes, fixed.element_bytes) for layer in storage.layers)
+
+
+def touched(
+    count: int, kernel: int, stride: int, dilation: int, before: int, in_extent: int
+) -> int:
+    """Input positions along one axis that ``count`` windows look at, padding left out."""
+    seen = {at * stride - before + k * dilation for at in range(count) for k in range(kernel)}
+    return sum(0 <= position < in_extent for position in seen)
+
+
+def conv_bytes(problem: ConvProblem) -> tuple[int, int, int]:
+    """Inputs, constants and outputs of a convolution or fully connected layer, bytes."""
+    rows, columns = (
+        touched(count, kernel, stride, dilation, before, extent)
+        for count, kernel, stride, dilation, before, extent in zip(
+            (problem.rows, problem.columns), problem.kernel, problem.stride, problem.dilation,
+            problem.padding[:2], (problem.in_rows, problem.in_columns), strict=True,
+        )
+    )  # fmt: skip
+    weights = problem.filters * (problem.channels // problem.groups) * prod(problem.kernel)
+    outputs = problem.filters * problem.rows * problem.columns
+    inputs = problem.channels * rows * columns + outputs * problem.has_residual
+    size = problem.element_bytes
+    return inputs * size, weights * size + problem.filters * BIAS_BYTES, outputs * size
+
+
+def _work(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int) -> Work:
+    in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
+    outputs = prod(out_shape) * element_bytes
+    if isinstance(layer, FixedConv):
+        problem = conv_problem(layer, in_shape, out_shape, element_bytes)
+        return Work(
+            layer.name, kind_of(layer), layer.source, problem.macs, *conv_bytes(problem), problem
+        )
+    if isinstance(layer, FixedElementwise):
+        inputs = len(layer.inputs) * outputs
+    elif isinstance(layer, FixedPool | FixedPad):
+        inputs = _window_elements(layer, in_shape, out_shape) * element_bytes
+    else:
+        raise EmitError(f"layer {layer.name!r}: no bound for {type(layer).__name__}")
+    return Work(layer.name, kind_of(layer), layer.source, 0, inputs, 0, outputs, None)
+
+
+def _window_elements(layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Shape) -> int:
+    """Input elements that appear in a pool's or a pad's output."""
+    if isinstance(layer, FixedPool):
+        kernel, before = (1, *layer.kernel), (0, *layer.padding[:2])
+    else:
+        kernel, before = (1, 1, 1), layer.before
+    axes = zip(chw(out_shape), kernel, (1, *layer.stride), before, chw(in_shape), strict=True)
+    return prod(touched(count, k, step, 1, pad, extent) for count, k, step, pad, extent in axes)

@@ -1,0 +1,1 @@
+"""Parts that machines of several kinds can have."""

@@ -1,0 +1,38 @@
+"""A PL-330 DMA controller that executes channel programs, bytes and cycles.
+
+`Dmac` holds two byte memories, DDR and on-chip, that it shares with whoever simulates the
+processor. The processor drives it by time:
+
+    dmac = Dmac(timing, ddr, on_chip)
+    dmac.start(0, program, now_cycles=100.0)        # DMAGO; the program ends with DMASEV 0
+    now_cycles = dmac.wait(0, now_cycles=250.0)     # when event 0 is there, at least 250
+    now_cycles = dmac.wait_stopped(0, now_cycles)   # DMAEND comes behind the event
+
+Channels that run at the same time share the execution unit and the memories. `start` and `wait`
+first do everything that begins earlier, so a processor whose times never go back sees the same
+cycles and bytes however its work is cut into calls, and a processor that touches a buffer only
+between the event behind the last transfer of it and the start of the next one sees exact values.
+`run` goes on until nothing moves any more, `run_program` is one program alone.
+
+`tvm_npu.codegen.tiles.pl330` makes programs; `tvm_npu.sim.parts.pl330.code` assembles and lists
+them.
+"""
+
+from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
+from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, Transfer, fit
+from tvm_npu.sim.parts.pl330.timing import ZYNQ_7020_DMAC, DmacTiming
+from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrap, DmacTrapCode
+
+__all__ = [
+    "ZYNQ_7020_DMAC",
+    "ChannelStatistics",
+    "Dmac",
+    "DmacError",
+    "DmacTiming",
+    "DmacTrap",
+    "DmacTrapCode",
+    "LinearCost",
+    "Transfer",
+    "fit",
+    "run_program",
+]

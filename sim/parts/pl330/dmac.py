@@ -1,0 +1,327 @@
+"""The controller as the processor sees it: start a channel, wait for an event."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.parts.pl330 import kernel
+from tvm_npu.sim.parts.pl330.code import decode_at
+from tvm_npu.sim.parts.pl330.isa import PL330_ISA
+from tvm_npu.sim.parts.pl330.kernel import Costs, State
+from tvm_npu.sim.parts.pl330.timing import DmacTiming
+from tvm_npu.sim.parts.pl330.traps import DETAIL_FORMATS, DmacError, DmacTrap, DmacTrapCode
+
+DDR_BASE = 0x0010_0000
+ON_CHIP_BASE = 0xFFFC_0000
+"""Where a Zynq-7000 has its DDR (behind the first MB) and its on-chip memory (mapped high)."""
+
+_WAITING = {
+    kernel.WAITS_FOR_EVENT: "event {event}, which nobody sends",
+    kernel.WAITS_FOR_STORES: "its stores",
+    kernel.WAITS_FOR_ROOM: "room in its FIFO or store queue",
+}
+
+Bytes = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """What a channel did since the controller was made; `ddr_jumps` counts bursts in DDR that did
+    not continue the one before, `line_misses` program lines that had to be fetched."""
+
+    instructions: int
+    loads: int
+    stores: int
+    loaded_bytes: int
+    stored_bytes: int
+    ddr_jumps: int
+    line_misses: int
+
+
+class Dmac:
+    """A controller between ``ddr`` and ``on_chip`` (uint8 arrays, used in place).
+
+    Events in ``channel_events`` are for channels (DMAWFE); all others interrupt the processor.
+    """
+
+    def __init__(
+        self,
+        timing: DmacTiming,
+        ddr: Bytes,
+        on_chip: Bytes,
+        *,
+        ddr_base: int = DDR_BASE,
+        on_chip_base: int = ON_CHIP_BASE,
+        channel_events: Collection[int] = (),
+    ) -> None:
+        """Raises DmacError for memories that are no flat uint8 arrays or that overlap."""
+        for name, memory in (("ddr", ddr), ("on_chip", on_chip)):
+            if memory.dtype != np.uint8 or memory.ndim != 1 or not memory.flags.c_contiguous:
+                raise DmacError(
+                    f"{name} is {memory.dtype} {memory.shape}; a contiguous flat uint8 array"
+                )
+        if ddr_base < on_chip_base + len(on_chip) and on_chip_base < ddr_base + len(ddr):
+            raise DmacError(
+                f"DDR ({len(ddr)} bytes at {ddr_base:#x}) and on-chip memory ({len(on_chip)} bytes "
+                f"at {on_chip_base:#x}) overlap"
+            )
+        self.timing = timing
+        self.ddr_base, self.on_chip_base = ddr_base, on_chip_base
+        self._state = _new_state(timing, ddr, on_chip)
+        for event in range(timing.events):
+            self._state.to_core[event] = event not in channel_events
+        self._costs = Costs(
+            float(timing.instruction_cycles),
+            float(timing.line_cycles),
+            float(timing.burst_cycles),
+            float(timing.jump_cycles),
+            float(timing.ddr_latency_cycles),
+            float(timing.ddr_bytes_per_cycle),
+            float(timing.on_chip_bytes_per_cycle),
+            timing.bus_bytes,
+            timing.line_bytes,
+            ddr_base,
+            on_chip_base,
+        )
+        self._time = 0.0
+
+    @property
+    def time_cycles(self) -> float:
+        """The time that the processor has reached: no earlier request is possible."""
+        return self._time
+
+    def start(self, channel: int, program: bytes, now_cycles: float) -> None:
+        """Starts a stopped channel at ``now_cycles``; its first instruction is ready
+        `start_cycles` later. The program is copied.
+
+        Raises DmacError for a channel that does not exist or still runs, for a program that is
+        empty or too long, and for a time before `time_cycles`; DmacTrap for what went wrong
+        before ``now_cycles``.
+        """
+        s, timing = self._state, self.timing
+        self._check_channel(channel)
+        if not 1 <= len(program) <= timing.program_bytes:
+            raise DmacError(
+                f"program of {len(program)} bytes; allowed: 1 to {timing.program_bytes}"
+            )
+        self.advance(now_cycles)
+        if not self.is_stopped(channel):
+            raise DmacError(f"channel {channel} still runs at {now_cycles:g} cycles")
+        s.code[channel, : len(program)] = np.frombuffer(program, np.uint8)
+        s.code_bytes[channel] = len(program)
+        s.pc[channel] = 0
+        s.line[channel] = -1
+        s.registers[channel] = 0
+        s.body[channel] = -1
+        s.nesting[channel] = 0
+        s.fifo_head[channel] = s.fifo_count[channel] = s.claimed[channel] = 0
+        s.next_ddr[channel] = -1
+        s.tags[s.tags % timing.channels == channel] = -1
+        s.ready[channel] = now_cycles + timing.start_cycles
+        s.status[channel] = kernel.RUNNING
+
+    def is_stopped(self, channel: int) -> bool:
+        """Whether the channel's program had ended by `time_cycles`."""
+        s = self._state
+        return s.status[channel] == kernel.STOPPED and bool(s.end[channel] <= self._time)
+
+    def advance(self, now_cycles: float) -> None:
+        """Does everything that begins before ``now_cycles``.
+
+        Raises DmacError for a time before `time_cycles`, DmacTrap when a channel traps.
+        """
+        if not now_cycles >= self._time:
+            raise DmacError(
+                f"request at {now_cycles:g} cycles; the controller is at {self._time:g} already"
+            )
+        self._run(float(now_cycles), -1)
+        self._time = float(now_cycles)
+
+    def wait(self, event: int, now_cycles: float) -> float:
+        """The time at which a processor that waits for ``event`` from ``now_cycles`` on goes on;
+        clears the event.
+
+        Raises DmacError for an event that is not the processor's, DmacTrap when a channel traps or
+        when nothing that runs will send the event.
+        """
+        s = self._state
+        if not 0 <= event < self.timing.events or not s.to_core[event]:
+            raise DmacError(f"event {event} does not go to the processor")
+        self.advance(now_cycles)
+        if not s.pending[event] and self._run(np.inf, event) == kernel.IDLE:
+            raise self._deadlock(f"the processor waits for event {event}, which nobody sends")
+        self._time = max(self._time, float(s.signal[event]))
+        s.pending[event] = 0
+        return self._time
+
+    def wait_stopped(self, channel: int, now_cycles: float) -> float:
+        """The time at which a processor that polls ``channel`` from ``now_cycles`` on finds it
+        stopped: its DMAEND comes behind the event for which the processor has waited.
+
+        Raises DmacError for a channel that does not exist, DmacTrap when a channel traps or when
+        this one waits for ever.
+        """
+        self._check_channel(channel)
+        self.advance(now_cycles)
+        s = self._state
+        if s.status[channel] != kernel.STOPPED and self._run(np.inf, -2 - channel) == kernel.IDLE:
+            raise self._deadlock("")
+        self._time = max(self._time, float(s.end[channel]))
+        return self._time
+
+    def signal(self, event: int, now_cycles: float) -> None:
+        """The processor sends an event to channels (DMASEV through the debug registers)."""
+        if not 0 <= event < self.timing.events or self._state.to_core[event]:
+            raise DmacError(f"event {event} does not go to channels")
+        self.advance(now_cycles)
+        kernel.send_event(self._state, event, float(now_cycles))
+
+    def run(self) -> float:
+        """Goes on until every channel has stopped; the time of the last end.
+
+        Raises DmacTrap when a channel traps or waits for ever.
+        """
+        self._run(np.inf, -1)
+        if (self._state.status != kernel.STOPPED).any():
+            raise self._deadlock("")
+        self._time = max(self._time, float(self._state.end.max()))
+        return self._time
+
+    def signal_cycles(self, event: int) -> float:
+        """When the event was last sent."""
+        return float(self._state.signal[event])
+
+    def end_cycles(self, channel: int) -> float:
+        """When the channel's last program ended; call it when `is_stopped`."""
+        return float(self._state.end[channel])
+
+    def statistics(self, channel: int) -> ChannelStatistics:
+        return ChannelStatistics(*(int(value) for value in self._state.counters[channel]))
+
+    def _check_channel(self, channel: int) -> None:
+        if not 0 <= channel < self.timing.channels:
+            last = self.timing.channels - 1
+            raise DmacError(f"channel {channel}; the controller has 0 to {last}")
+
+    def _run(self, until: float, wanted: int) -> int:
+        reason = int(kernel.run_until(self._state, self._costs, until, wanted))
+        if reason == kernel.TRAPPED:
+            raise self._trap()
+        return reason
+
+    def _trap(self) -> DmacTrap:
+        number, channel, offset, a, b, c = (int(value) for value in self._state.trap)
+        code = DmacTrapCode(number)
+        program = self._state.code[channel, : self._state.code_bytes[channel]].tobytes()
+        instruction = decode_at(program, offset)
+        return DmacTrap(
+            code,
+            channel,
+            offset,
+            DETAIL_FORMATS[code].format(a=a, b=b, c=c),
+            "" if instruction is None else str(instruction),
+        )
+
+    def _deadlock(self, why: str) -> DmacTrap:
+        s = self._state
+        reasons = [why] if why else []
+        for channel in range(self.timing.channels):
+            text = _WAITING.get(int(s.status[channel]))
+            if text is not None:
+                waits = text.format(event=int(s.waits_for[channel]))
+                reasons.append(f"channel {channel} waits for {waits}")
+        return DmacTrap(DmacTrapCode.DEADLOCK, -1, -1, "; ".join(reasons))
+
+
+def run_program(
+    program: bytes,
+    timing: DmacTiming,
+    ddr: Bytes,
+    on_chip: Bytes,
+    *,
+    ddr_base: int = DDR_BASE,
+    on_chip_base: int = ON_CHIP_BASE,
+) -> tuple[float, ChannelStatistics]:
+    """Executes one program alone on the memories: (cycles from its start to its end, what it did).
+
+    Raises what `Dmac` raises.
+    """
+    dmac = Dmac(timing, ddr, on_chip, ddr_base=ddr_base, on_chip_base=on_chip_base)
+    dmac.start(0, program, 0.0)
+    return dmac.run(), dmac.statistics(0)
+
+
+def _instruction_table() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The kernel's view of the ISA table: rows, and the row by an instruction's first byte."""
+    instructions = PL330_ISA.instructions
+    table = np.zeros((len(instructions), kernel.OPERANDS + 6), np.int64)
+    row_of = np.full(256, -1, np.int64)
+    for row, item in enumerate(instructions):
+        action = kernel.ACTIONS.index(item.execute)
+        table[row, : kernel.OPERANDS] = item.size_bytes, item.mask, item.match, action
+        for operand in item.fields:
+            if operand.column == "c":
+                continue
+            ((high, low, _),) = operand.pieces
+            column = kernel.OPERANDS + 3 * ("a", "b").index(operand.column)
+            table[row, column : column + 3] = low, (1 << (high - low + 1)) - 1, operand.bias
+        first = item.mask & 0xFF
+        for byte in range(256):
+            if byte & first == item.match & first:
+                row_of[byte] = row
+    return table, row_of
+
+
+_TABLE, _ROW_OF = _instruction_table()
+
+
+def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
+    channels = timing.channels
+
+    def integers(*more: int, value: int = 0) -> NDArray[np.int64]:
+        return np.full((channels, *more), value, np.int64)
+
+    def times(*more: int) -> NDArray[np.float64]:
+        return np.zeros((channels, *more))
+
+    return State(
+        table=_TABLE,
+        row_of=_ROW_OF,
+        code=np.zeros((channels, timing.program_bytes), np.uint8),
+        code_bytes=integers(),
+        status=integers(value=kernel.STOPPED),
+        pc=integers(),
+        line=integers(value=-1),
+        ready=times(),
+        registers=integers(3),
+        counter=integers(2),
+        body=integers(2, value=-1),
+        nesting=integers(3),
+        fifo=np.zeros((channels, timing.fifo_bytes), np.uint8),
+        fifo_head=integers(),
+        fifo_count=integers(),
+        claimed=integers(),
+        data_ready=times(),
+        stores=integers(timing.store_queue, 3),
+        store_ready=times(timing.store_queue),
+        store_head=integers(),
+        store_count=integers(),
+        store_done=times(),
+        next_ddr=integers(2, value=-1),
+        waits_for=integers(value=-1),
+        end=times(),
+        pending=np.zeros(timing.events, np.uint8),
+        to_core=np.ones(timing.events, np.uint8),
+        signal=np.zeros(timing.events),
+        tags=np.full(timing.cache_lines, -1, np.int64),
+        free=np.zeros(3),
+        last=np.full(1, channels - 1, np.int64),
+        counters=integers(kernel.COUNTERS),
+        trap=np.zeros(6, np.int64),
+        ddr=ddr,
+        on_chip=on_chip,
+    )

@@ -1,6 +1,0 @@
-"""Makes the planners' slow counterparts importable here, too."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "codegen" / "plan"))

@@ -1,0 +1,434 @@
+"""A walk over every tile of a plan, and random plans: the slow counterpart of the cost model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import ceil
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.plan.plan_reference import dram_cycles, engine_cycles
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.sim.machine import Machine
+
+
+@dataclass
+class Transfers:
+    """Lengths in bytes of the contiguous pieces of each transfer; whether other TLEs get it;
+    whether it is a 1-D one."""
+
+    pieces: list[list[int]] = field(default_factory=list)
+    is_forwarded: list[bool] = field(default_factory=list)
+    is_linear: list[bool] = field(default_factory=list)
+
+    def add(self, lengths: list[int], linear: bool, forwarded: bool = False) -> None:
+        if sum(lengths):
+            self.pieces.append(lengths)
+            self.is_linear.append(linear)
+            self.is_forwarded.append(forwarded)
+
+    def extend(self, other: Transfers) -> None:
+        self.pieces += other.pieces
+        self.is_forwarded += other.is_forwarded
+        self.is_linear += other.is_linear
+
+    @property
+    def bytes(self) -> int:
+        return sum(sum(lengths) for lengths in self.pieces)
+
+    @property
+    def ring_bytes(self) -> int:
+        pairs = zip(self.pieces, self.is_forwarded, strict=True)
+        return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
+
+    def engine_cycles(self, mach: Machine, rivals: float) -> float:
+        """All of them, one after another, with so many engines at the DRAM."""
+        setup = len(self.pieces) * mach.dme.setup_cycles
+        alone = engine_cycles(self.pieces, mach, self.is_linear) - setup
+        total = setup + max(alone, rivals * self.dram_cycles(mach))
+        if any(self.is_forwarded):
+            assert mach.ring is not None
+            total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
+        return total
+
+    def dram_cycles(self, mach: Machine) -> float:
+        return dram_cycles(self.pieces, mach)
+
+
+@dataclass
+class Step:
+    """One step of a TLE: what it loads before, its MAC time, what it stores after."""
+
+    inputs: Transfers = field(default_factory=Transfers)
+    weights: Transfers = field(default_factory=Transfers)
+    outputs: Transfers = field(default_factory=Transfers)
+    residuals: Transfers = field(default_factory=Transfers)
+    on_chip: list[int] = field(default_factory=list)
+    mac_cycles: float = 0.0
+    finish_cycles: float = 0.0
+    window_cycles: float = 0.0
+
+    def load_cycles(self, mach: Machine, rivals: float) -> float:
+        loads = (self.inputs, self.weights, self.residuals)
+        return sum(one.engine_cycles(mach, rivals) for one in loads)
+
+
+@dataclass
+class Walked:
+    """What one TLE does: its biases, then its steps."""
+
+    biases: Transfers
+    steps: list[Step]
+    rivals: float
+
+    def total(self, *streams: str) -> Transfers:
+        result = Transfers()
+        for stream in streams:
+            if stream == "weights":
+                result.extend(self.biases)
+            for step in self.steps:
+                result.extend(getattr(step, stream))
+                if stream == "inputs":
+                    result.extend(step.residuals)
+        return result
+
+    def dma_cycles(self, mach: Machine, rivals: float) -> float:
+        moved = self.total("inputs", "weights", "outputs")
+        return moved.engine_cycles(mach, rivals) + self.chip_cycles(mach)
+
+    @property
+    def mac_cycles(self) -> float:
+        """With the ends of tiles where a window is behind them."""
+        total = sum(step.mac_cycles for step in self.steps)
+        return total + sum(s.finish_cycles + s.window_cycles for s in self.steps if s.on_chip)
+
+    def chip_cycles(self, mach: Machine) -> float:
+        """Transfers from MB2 to MB0."""
+        sizes = [size for step in self.steps for size in step.on_chip]
+        if not sizes:
+            return 0.0
+        assert mach.ring is not None
+        return len(sizes) * mach.dme.setup_cycles + sum(sizes) / mach.ring.bytes_per_cycle
+
+    def serial_cycles(self, mach: Machine) -> float:
+        return self.dma_cycles(mach, self.rivals) + self.mac_cycles
+
+    def overlapped_cycles(self, mach: Machine) -> float:
+        """Two buffers, step by step: the loads of the next step and the store of the last one
+        run under the MACs of a step."""
+        loads = [step.load_cycles(mach, self.rivals) for step in self.steps]
+        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
+        store = 0.0
+        for index, step in enumerate(self.steps):
+            following = loads[index + 1] if index + 1 < len(self.steps) else 0.0
+            total += max(step.mac_cycles + step.finish_cycles, following + store)
+            store = step.outputs.engine_cycles(mach, self.rivals)
+        return total + store
+
+
+def _cut(total: range, size: int) -> list[range]:
+    return [total[at : at + size] for at in range(0, len(total), size)]
+
+
+def _deal(items: range, parts: int) -> list[range]:
+    """Contiguous runs of nearly equal length, longer ones first."""
+    runs = [len(items) // parts + (index < len(items) % parts) for index in range(parts)]
+    ends = [sum(runs[: index + 1]) for index in range(parts)]
+    return [items[end - run : end] for run, end in zip(runs, ends, strict=True)]
+
+
+def _slices(total: int, slices: int) -> list[range]:
+    size = ceil(total / slices)
+    return [range(total)[index * size : (index + 1) * size] for index in range(slices)]
+
+
+def _segments(rows: range, columns: range, channels: int, width: int) -> list[int]:
+    """Lengths of the contiguous pieces of a tile, never joined across channels."""
+    if not rows or not columns:
+        return []
+    pieces: list[int] = []
+    last_end = None
+    for row in rows:
+        begin = row * width + columns[0]
+        if begin == last_end:
+            pieces[-1] += len(columns)
+        else:
+            pieces.append(len(columns))
+        last_end = begin + len(columns)
+    return pieces * channels
+
+
+class Tle:
+    """TLE ``tle`` of a plan; ``group`` of a multicast plan is like all others."""
+
+    def __init__(self, p: ConvProblem, plan: ConvPlan, mach: Machine, tle: int) -> None:
+        self.p, self.plan, self.mach = p, plan, mach
+        self.grouped = plan.mode == "grouped"
+        self.each = p.filters // p.groups if self.grouped else 1
+        self.depth = p.channels // p.groups
+        total = p.groups if self.grouped else p.filters // p.groups
+        spatial, self.filter_slice = divmod(tle, plan.filter_slices)
+        self.place = spatial
+        row_slice, column_slice = divmod(spatial, plan.column_slices)
+        rows = _slices(p.out_rows, plan.row_slices)
+        columns = _slices(p.out_columns, plan.column_slices)
+        items = _slices(total, plan.filter_slices)
+        self.rows, self.columns = rows[row_slice], columns[column_slice]
+        self.items = items[self.filter_slice]
+        self.has_work = bool(self.rows and self.columns and self.items)
+        filter_parts = mach.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
+        tile = (plan.tile_r, plan.tile_c, plan.tile_m // self.each)
+        parts = (plan.tlt_rows, plan.tlt_columns, filter_parts)
+        runs = tuple(
+            _deal(whole, count)
+            for whole, count in zip((self.rows, self.columns, self.items), parts, strict=True)
+        )
+        # TLT k: its parts; tiles by turn, empty when its run has ended.
+        self.tlts = list(product(*runs))
+        shared = (plan.ring_weights, plan.ring_weights, plan.ring_in)
+        wholes = (rows, columns, items)
+        self.turns = [
+            ceil(max(len(_deal(whole, count)[0]) for whole in (all_ if ring else [own])) / size)
+            for all_, ring, own, count, size in zip(
+                wholes, shared, (self.rows, self.columns, self.items), parts, tile, strict=True
+            )
+        ]
+        self.tile = tile
+
+    def walk(self) -> Walked:
+        plan = self.plan
+        biases = Transfers()
+        for rows, columns, items in self.tlts:
+            if rows and columns and items:
+                biases.add([len(items) * self.each * 4], True)
+                window = self.p.window
+                if window is not None and window.has_weights:
+                    taps = window.kernel[0] * window.kernel[1]
+                    biases.add([len(items) * 4], True)
+                    biases.add([len(items) * taps * self.p.element_bytes], True)
+        places = list(product(range(self.turns[0]), range(self.turns[1])))
+        filters = range(self.turns[2])
+        if plan.schedule == "WS":
+            order = [(r, c, m) for m in filters for r, c in places]
+        else:
+            order = [(r, c, m) for r, c in places for m in filters]
+        steps = []
+        loaded_w, loaded_in = None, None
+        for turn in order:
+            tiles = [self.tiles(turn, tlt) for tlt in self.tlts]
+            for channels in _cut(range(self.depth), plan.tile_n):
+                step = Step()
+                if plan.schedule != "WS":
+                    self._load_weights(step, tiles, channels, turn)
+                elif loaded_w != turn[2]:
+                    loaded_w = turn[2]
+                    self._load_weights(step, tiles, range(self.depth), turn)
+                if not plan.keeps_in or loaded_in != turn[:2]:
+                    loaded_in = turn[:2]
+                    self._load_in(step, tiles, channels)
+                step.mac_cycles = max(self._mac_cycles(tile, len(channels)) for tile in tiles)
+                steps.append(step)
+            self._end(steps[-1], tiles)
+        tles = plan.row_slices * plan.column_slices * plan.filter_slices
+        in_step = plan.ring_in or plan.ring_weights
+        return Walked(biases, steps, tles if in_step else 1 + 0.75 * (tles - 1))
+
+    def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
+        return tuple(
+            run[at * size : (at + 1) * size]
+            for at, size, run in zip(turn, self.tile, tlt, strict=True)
+        )
+
+    def _middle(self, out: range, axis: int) -> range:
+        """Positions of the convolution's OFM under ``out`` positions of what is stored."""
+        window, total = self.p.window, (self.p.rows, self.p.columns)[axis]
+        if window is None:
+            return out
+        under = {
+            at * window.stride[axis] - window.padding[axis] + tap
+            for at in out
+            for tap in range(window.kernel[axis])
+        }
+        inside = [at for at in range(total) if at in under]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+    def _seen(self, out: range, axis: int) -> range:
+        """IFM positions inside the tensor under ``out`` positions."""
+        p = self.p
+        out = self._middle(out, axis)
+        if not out:
+            return range(0)
+        first = out[0] * p.stride[axis] - p.padding[axis]
+        last = out[-1] * p.stride[axis] - p.padding[axis] + (p.kernel[axis] - 1) * p.dilation[axis]
+        return range(max(0, first), min((p.in_rows, p.in_columns)[axis], last + 1))
+
+    def _load_in(self, step: Step, tiles: list[tuple[range, ...]], channels: range) -> None:
+        p, plan = self.p, self.plan
+        if plan.ring_in:
+            size = ceil(plan.tile_n / plan.filter_slices)
+            channels = channels[self.filter_slice * size : (self.filter_slice + 1) * size]
+        known = set()
+        for (rows, columns, items), (row_part, column_part, _) in zip(
+            tiles, self.tlts, strict=True
+        ):
+            if self.grouped:
+                count = len(items) * len(channels)
+            else:
+                key = (row_part, column_part)
+                if key in known:
+                    continue
+                known.add(key)
+                count = len(channels)
+            if not rows or not columns:
+                continue
+            seen = self._seen(rows, 0), self._seen(columns, 1)
+            flat = p.in_rows * p.in_columns * p.rows * p.columns == 1
+            flat = flat and p.in_tile_rows(1) * p.in_tile_columns(1) == 1
+            wide = plan.linear_maps and p.padding == (0, 0, 0, 0) and len(seen[1]) == p.in_columns
+            if flat or (wide and len(seen[0]) == p.in_rows):
+                pieces = [count * len(seen[0]) * len(seen[1])]
+            else:
+                pieces = _segments(seen[0], seen[1], count, p.in_columns)
+            step.inputs.add([n * p.element_bytes for n in pieces], flat or wide, plan.ring_in)
+
+    def _load_weights(
+        self, step: Step, tiles: list[tuple[range, ...]], channels: range, turn: tuple[int, ...]
+    ) -> None:
+        """One load for each filter part: what its first TLT has, whatever its rows are."""
+        p, plan = self.p, self.plan
+        one = len(channels) * p.kernel[0] * p.kernel[1] * p.element_bytes
+        parts = len(tiles) // (plan.tlt_rows * plan.tlt_columns)
+        for part in range(parts):
+            filters = range(len(tiles[part][2]) * self.each)
+            if plan.ring_weights:
+                sharing = plan.row_slices * plan.column_slices
+                size = ceil(plan.tile_m / sharing)
+                run = (self.place + part) % sharing
+                filters = filters[run * size : (run + 1) * size]
+            whole = len(channels) == self.depth or plan.weights == "tiles"
+            pieces = [len(filters) * one] if whole else [one] * len(filters)
+            step.weights.add(pieces, True, plan.ring_weights)
+
+    def _mac_cycles(self, tile: tuple[range, ...], channels: int) -> float:
+        p, mach = self.p, self.mach
+        rows, columns, items = tile
+        filters = len(items) * self.each
+        if not (rows and columns and items):
+            return 0.0
+        rate = 16 // p.element_bytes
+        if p.is_dense:
+            units = filters * ceil(channels / rate)
+        else:
+            taps = p.kernel[0] * p.kernel[1]
+            area = len(self._middle(rows, 0)) * len(self._middle(columns, 1))
+            units = filters * channels * ceil(area * taps / rate)
+        own = mach.mac.setup_cycles + 40 * mach.cores.instruction_cycles
+        return units / mach.mac.efficiency + own + 5 * mach.cores.semaphore_cycles
+
+    def _end(self, step: Step, tiles: list[tuple[range, ...]]) -> None:
+        p, mach = self.p, self.mach
+        for rows, columns, items in tiles:
+            if not (rows and columns and items):
+                continue
+            filters = len(items) * self.each
+            wide = self.plan.linear_maps and len(columns) == p.out_columns
+            linear = wide or p.out_rows * p.out_columns == 1
+            if linear and len(rows) == p.out_rows:
+                pieces = [filters * len(rows) * len(columns)]
+            else:
+                pieces = _segments(rows, columns, filters, p.out_columns)
+            lengths = [n * p.element_bytes for n in pieces]
+            step.outputs.add(lengths, linear)
+            if p.has_residual:
+                step.residuals.add(lengths, linear)
+            middle = filters * len(self._middle(rows, 0)) * len(self._middle(columns, 1))
+            one = self._passes(middle)
+            finish = one * 2 if p.has_residual else one
+            step.finish_cycles = max(step.finish_cycles, finish)
+            if p.window is not None:
+                step.on_chip.append(middle * p.element_bytes)
+                taps = p.window.kernel[0] * p.window.kernel[1]
+                through = self._passes(len(rows) * len(columns) * taps, filters)
+                if p.window.has_weights:
+                    through += self._passes(filters * len(rows) * len(columns))
+                through += 40 * mach.cores.instruction_cycles + 5 * mach.cores.semaphore_cycles
+                step.window_cycles = max(step.window_cycles, through)
+
+    def _passes(self, elements: int, times: int = 1) -> float:
+        beats = times * ceil(elements * self.p.element_bytes / 16)
+        return beats / self.mach.mac.efficiency + self.mach.mac.setup_cycles
+
+
+def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
+    """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
+    count = plan.row_slices * plan.column_slices * plan.filter_slices
+    tles = [Tle(p, plan, mach, tle) for tle in range(count)]
+    return [tle.walk() for tle in tles if tle.has_work]
+
+
+@st.composite
+def windowed(draw: st.DrawFn, problem: ConvProblem) -> ConvProblem:
+    """``problem`` with a pool or a depthwise convolution behind it."""
+    kernel, stride, padding, extent = [], [], [], []
+    for total in (problem.rows, problem.columns):
+        size, step = draw(st.integers(1, min(3, total))), draw(st.integers(1, 3))
+        pad = draw(st.integers(0, size - 1))
+        kernel.append(size)
+        stride.append(step)
+        padding.append(pad)
+        extent.append((total + pad - size) // step + 1)
+    window = Window(
+        extent[0], extent[1], (kernel[0], kernel[1]), (stride[0], stride[1]),
+        (padding[0], padding[1]), draw(st.booleans()),
+    )  # fmt: skip
+    return replace(problem, window=window)
+
+
+@st.composite
+def plans(draw: st.DrawFn, problem: ConvProblem, mach: Machine, plain: bool = False) -> ConvPlan:
+    """Any choices that do not contradict each other and tiles within what they cut; they may not
+    fit the memories. ``plain``: rows and filters over TLEs, filters over TLTs, no more."""
+    each, channels = problem.filters // problem.groups, problem.channels // problem.groups
+    tles, tlts = mach.cores.tles, mach.cores.tlts_per_tle
+    grouped = problem.groups > 1 and draw(st.booleans())
+    fields: dict[str, Any] = {}
+    if not plain:
+        fields["linear_maps"] = draw(st.booleans())
+        fields["weights"] = draw(st.sampled_from(("filters", "tiles")))
+    rows = draw(st.integers(1, tles))
+    columns = 1 if grouped or plain else draw(st.integers(1, tles // rows))
+    filters = draw(st.integers(1, tles // (rows * columns)))
+    parts = (1, 1)
+    schedule: Any = draw(st.sampled_from(("OS", "WS") if grouped else ("IS", "OS", "WS")))
+    tile_n = channels if grouped else draw(st.integers(1, channels))
+    if not grouped and not plain:
+        choices = [
+            (r, c) for r in range(1, tlts + 1) for c in range(1, tlts + 1) if tlts % (r * c) == 0
+        ]
+        parts = draw(st.sampled_from(choices))
+        if schedule == "OS" and draw(st.booleans()):
+            fields["keeps_in"], tile_n = True, channels
+        if mach.ring is not None:
+            full = _all_full(each, filters)
+            fields["ring_in"] = filters > 1 and full and draw(st.booleans())
+            full = _all_full(problem.out_rows, rows) and _all_full(problem.out_columns, columns)
+            fields["ring_weights"] = rows * columns > 1 and full and draw(st.booleans())
+        if mach.memories.ports == 2:
+            fields["buffers"] = draw(st.sampled_from((1, 2)))
+    unit, items = (each, problem.groups) if grouped else (1, each)
+    most = ceil(ceil(items / filters) / (tlts // (parts[0] * parts[1])))
+    tile_m = unit * (most if schedule == "IS" else draw(st.integers(1, most)))
+    tile_r = draw(st.integers(1, ceil(ceil(problem.out_rows / rows) / parts[0])))
+    tile_c = draw(st.integers(1, ceil(ceil(problem.out_columns / columns) / parts[1])))
+    return ConvPlan(
+        "grouped" if grouped else "multicast", "KS&OFM", rows, filters, schedule,
+        tile_m, tile_n, tile_r, tile_c,
+        column_slices=columns, tlt_rows=parts[0], tlt_columns=parts[1], **fields,
+    )  # fmt: skip
+
+
+def _all_full(total: int, slices: int) -> bool:
+    """No slice is empty."""
+    return (slices - 1) * ceil(total / slices) < total

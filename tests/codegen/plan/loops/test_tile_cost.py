@@ -1,0 +1,180 @@
+"""Room, traffic and time of tile plans: by hand, and against a walk over every step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
+from tvm_npu.codegen.plan.loops.cost import iterations, predict_tiles
+from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.room import (
+    check_tile_plan,
+    no_room,
+    tile_bytes,
+    tile_places,
+)
+from tvm_npu.codegen.plan.loops.traffic import tile_traffic
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.tiles.machine import SharedMemory
+
+NINTH = layer(512, 512, 28)
+"""VGG-16's ninth convolution."""
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_traffic_is_the_sum_over_steps(data: st.DataObject) -> None:
+    problem = data.draw(problems())
+    plan = data.draw(plans(problem))
+    traffic = tile_traffic(problem, plan, small())
+    found = walked(problem, plan)
+    for stream, moved in (
+        ("in", traffic.inputs), ("weights", traffic.weights), ("out", traffic.outputs),
+        ("residual", traffic.residual), ("partial loads", traffic.partial_loads),
+        ("partial stores", traffic.partial_stores),
+    ):  # fmt: skip
+        expected = tuple(found[f"{stream} {what}"] for what in ("transfers", "segments", "bytes"))
+        assert (moved.transfers, moved.segments, moved.size_bytes) == expected, stream
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_largest_tile(data: st.DataObject) -> None:
+    problem = data.draw(problems())
+    for loop, total in (("R", problem.rows), ("C", problem.columns)):
+        tile = data.draw(st.integers(1, total))
+        assert in_axis(problem, loop, tile).largest == largest_inside(problem, loop, tile)  # type: ignore[arg-type]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
+    problem = data.draw(problems())
+    plan = data.draw(plans(problem))
+    machine = data.draw(st.sampled_from((small(), shared())))
+    if check_tile_plan(problem, plan, machine) is not None:
+        return
+    sizes, memories = tile_bytes(problem, plan), machine.memories
+    if isinstance(memories, SharedMemory):
+        limits = [memories.shared_bytes]
+    else:
+        limits = [memories.input_bytes, memories.weight_bytes, memories.output_bytes]
+    used: dict[int, list[tuple[int, int]]] = {memory: [] for memory in range(len(limits))}
+    for place in tile_places(problem, plan, machine):
+        for memory, begin, size in (
+            (0, place.in_offset, sizes.in_bytes), (0, place.residual_offset, sizes.residual_bytes),
+            (1, place.weight_offset, sizes.weight_bytes), (2, place.out_offset, sizes.out_bytes),
+        ):  # fmt: skip
+            used[memory % len(limits)].append((begin, begin + size))
+    for memory, ranges in used.items():
+        ranges = sorted(pair for pair in ranges if pair[0] < pair[1])
+        assert all(one[1] <= two[0] for one, two in zip(ranges, ranges[1:], strict=False))
+        assert all(end <= limits[memory] for _, end in ranges)
+
+
+def test_time_of_one_buffer_by_hand() -> None:
+    problem = layer(8, 8, 4, kernel=1)  # 16 outputs a filter
+    plan = TilePlan(4, 8, 4, 4, ("M", "R", "C", "N"))
+    machine = small()
+    prediction = predict_tiles(problem, plan, machine)
+    # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; biases 32 bytes.
+    transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + (10 + 2 + 8) + 2 * (10 + 2 + 64)
+    engine = 2 * (16 + 16 * 2) + 128 / 16
+    assert prediction.cycles == pytest.approx(transfers + engine)
+    assert prediction.in_bytes == 512
+    assert prediction.weight_bytes == 256 + 32
+    assert prediction.out_bytes == 512
+
+
+def test_two_buffers_overlap() -> None:
+    problem = layer(16, 16, 8)
+    machine = small(16384, 8192, 8192)
+    plan = TilePlan(4, 16, 8, 8, ("R", "C", "M", "N"))
+    one = predict_tiles(problem, plan, machine)
+    two = predict_tiles(problem, replace(plan, buffers=2), machine)
+    assert max(two.mac_cycles, two.load_cycles + two.store_cycles) < two.cycles < one.cycles
+
+
+@pytest.mark.parametrize(("total", "tile", "pes"), [(10, 3, 2), (7, 7, 4), (5, 1, 16), (12, 5, 5)])
+def test_iterations(total: int, tile: int, pes: int) -> None:
+    parts = [min(tile, total - begin) for begin in range(0, total, tile)]
+    assert iterations(total, tile, pes) == sum(-(-part // pes) for part in parts)
+
+
+def sound(**changes: Any) -> TilePlan:
+    return replace(TilePlan(64, 32, 14, 28, ("R", "C", "M", "N")), **changes)
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem", "message"),
+    [
+        (sound(tile_m=513), NINTH, "tile_m is 513; it must be an integer from 1 to 512"),
+        (sound(tile_n=0), NINTH, "tile_n is 0; it must be an integer from 1 to 512"),
+        (sound(tile_r=2.5), NINTH, "tile_r is 2.5; it must be an integer from 1 to 28"),
+        (sound(order=("M", "N", "R", "R")), NINTH, "order is M N R R; it must be each of M, N, R"),
+        (sound(buffers=3), NINTH, "buffers is 3; it must be 1 or 2"),
+        (sound(tile_groups=2), NINTH, "tile_groups is 2; it must be an integer from 1 to 1"),
+        (
+            sound(tile_groups=2, tile_m=8, tile_n=4),
+            layer(32, 32, 28, groups=4),
+            "tile_n with tile_groups > 1 is 4; it must be 8",
+        ),
+        (
+            sound(tile_n=512),
+            NINTH,
+            r"IN tile \(one\) in the input memory, bytes is 860160; it must be at most 262144",
+        ),
+        (
+            sound(tile_m=128),
+            NINTH,
+            r"W tile \(one\) in the weight memory, bytes is 147456; it must be at most 131072",
+        ),
+        (
+            sound(tile_m=512, tile_n=1),
+            NINTH,
+            r"OUT tile of accumulators \(one\) in the output memory, bytes is 802816; it must be "
+            "at most 262144",
+        ),
+        (
+            sound(buffers=2),
+            NINTH,
+            r"W tile \(one in each of 2 buffers\) in the weight memory, bytes is 73728; it must "
+            "be at most 65536",
+        ),
+        (
+            sound(tile_n=128),
+            replace(NINTH, has_residual=True),
+            r"IN and residual tile \(one\) in the input memory, bytes is 315392",
+        ),
+        (sound(), layer(512, 512, 28, groups=3), "filters is 512; it must be a positive multiple"),
+    ],
+)  # fmt: skip
+def test_faults_name_thing_value_and_limit(
+    plan: TilePlan, problem: ConvProblem, message: str
+) -> None:
+    with pytest.raises(PlanningError, match=message):
+        predict_tiles(problem, plan, setup("a"))
+
+
+def test_biases_of_a_tile_must_fit() -> None:
+    plan = TilePlan(17, 1, 1, 1)
+    fault = check_tile_plan(layer(20, 2, 2, kernel=1), plan, small())
+    assert fault is not None
+    assert "biases of a tile (one) in the bias memory, bytes is 68; it must be at most 64" in str(
+        fault
+    )
+
+
+def test_no_room_has_numbers() -> None:
+    huge = layer(4, 4, 4, kernel=31)
+    answer = no_room(huge, small())
+    assert isinstance(answer, Infeasible)
+    assert (answer.buffer, answer.available_bytes) == ("weight memory", 512)
+    assert answer.needed_bytes == 31 * 31 * 4 + 4  # to the next multiple of 8

@@ -1,6 +1,0 @@
-"""Makes `tile_cases` importable by the tests beside it."""
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parent))

@@ -1,0 +1,55 @@
+"""Chains and configurations refuse what cannot be run, and say why."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tvm_npu.codegen.errors import ChainError, ConfigurationError
+from tvm_npu.pipelines import ChainLayer, Configuration, LayerChain
+
+
+def test_a_configuration_knows_its_ranges() -> None:
+    configuration = Configuration((3, 1, 2), (2, 0, 1))
+    assert list(configuration.ranges()) == [(0, 3), (3, 4), (4, 6)]
+    assert configuration.layer_count == 6 and len(configuration) == 3
+    assert str(configuration) == "[3, 1, 2] on (2, 0, 1)"
+    configuration.validate(6, 3)
+
+
+@pytest.mark.parametrize(
+    ("stages", "places", "message"),
+    [
+        ((), (), "at least one stage"),
+        ((3, 0), (0, 1), "stage 1 has 0 layers"),
+        ((3,), (0, 1), "1 stages on 2 places"),
+        ((3, 1), (0, -1), "stage 1 is on place -1"),
+        ((3, 1, 2), (1, 0, 1), "stages 0 and 2 are both on place 1"),
+    ],
+)
+def test_impossible_configurations(
+    stages: tuple[int, ...], places: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Configuration(stages, places)
+
+
+def test_a_configuration_for_another_chain_or_platform() -> None:
+    with pytest.raises(ConfigurationError, match=r"\[3, 4\] on \(1, 0\) hold 7 .* chain has 8"):
+        Configuration((3, 4), (1, 0)).validate(8, 2)
+    with pytest.raises(ConfigurationError, match="on place 2; the platform has places 0 to 1"):
+        Configuration((3, 4), (2, 0)).validate(7, 2)
+
+
+def test_chains_that_cannot_be() -> None:
+    with pytest.raises(ChainError, match="model x has no layers"):
+        LayerChain("x", ())
+    with pytest.raises(ChainError, match="layer conv: weight nan"):
+        ChainLayer("conv", math.nan, 1, 1, 1)
+    with pytest.raises(ChainError, match="layer conv: parameter_bytes = -1 is below 0"):
+        ChainLayer("conv", 1.0, 1, -1, 1)
+    layer = ChainLayer("conv", 2.0, 1, 1, 1)
+    with pytest.raises(ChainError, match="input_bytes = -4 is below 0"):
+        LayerChain("x", (layer,), -4)
+    assert LayerChain("x", (layer, layer)).weights == (2.0, 2.0)

@@ -1,0 +1,212 @@
+"""Tuning while frames flow: what is found and noticed, and that no frame is lost for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.pipeline.stages import CORES, frame, make, numbers
+from tvm_npu.codegen.errors import PlatformError, SearchError
+from tvm_npu.pipelines.chain import ChainLayer, LayerChain
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.places import running_places
+from tvm_npu.pipelines.platform import load_platform, platform_from_dict
+from tvm_npu.pipelines.search import run_search
+from tvm_npu.pipelines.times import StageTimes
+from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
+from tvm_npu.runtime.pipeline import Deployment, Pipeline
+from tvm_npu.runtime.pipeline.errors import StageDied
+
+LAYERS_MS = (9.0, 3.0, 6.0, 4.0, 2.0, 12.0)
+CHAIN = LayerChain(
+    "sleepers",
+    tuple(
+        ChainLayer(f"l{n}", weight=ms, macs=int(ms * 1000), parameter_bytes=0, activation_bytes=8)
+        for n, ms in enumerate(LAYERS_MS)
+    ),
+)
+needs_two_cores = pytest.mark.skipif(len(CORES) < 2, reason="one core is one place")
+
+
+def two_places():
+    described = [
+        {"name": f"p{n}", "kind": "real", "core_ids": [core]}
+        for n, core in enumerate((CORES[0], CORES[-1]))
+    ]
+    return platform_from_dict({"name": "two", "places": described})
+
+
+class Speeds:
+    """How many times slower each place is, in files that its stages read."""
+
+    def __init__(self, folder: Path, *values: float) -> None:
+        self.files = [folder / f"place{n}" for n in range(len(values))]
+        self.set(*values)
+
+    def set(self, *values: float) -> None:
+        for file, value in zip(self.files, values, strict=True):
+            temporary = file.with_suffix(".new")
+            temporary.write_text(str(value))
+            temporary.rename(file)
+
+    def deploy(self, configuration: Configuration) -> Deployment:
+        last = len(configuration) - 1
+        stages = [
+            make(
+                "sleeper", n, last=n == last, layers=end - first, speed=self.files[place],
+                seconds=sum(LAYERS_MS[first:end]) * 1e-3,
+            )
+            for n, ((first, end), place) in enumerate(
+                zip(configuration.ranges(), configuration.places, strict=True)
+            )
+        ]  # fmt: skip
+        return Deployment(tuple(stages), configuration.places)
+
+    def bottleneck_ms(self, configuration: Configuration) -> float:
+        values = [float(file.read_text()) for file in self.files]
+        return max(
+            sum(LAYERS_MS[first:end]) * values[place]
+            for (first, end), place in zip(
+                configuration.ranges(), configuration.places, strict=True
+            )
+        )
+
+    def least_ms(self) -> float:
+        total = len(LAYERS_MS)
+        return min(
+            self.bottleneck_ms(Configuration((cut, total - cut), order))
+            for cut in range(1, total)
+            for order in permutations((0, 1))
+        )
+
+
+def stream(pipeline: Pipeline, tuner: OnlineTuner, at: Callable[[int], bool]) -> list:
+    """Frames until ``at`` says that it was enough, then what is on its way."""
+
+    def source():
+        number = 0
+        while not at(number) and number < 1000:
+            yield frame(number)
+            number += 1
+
+    with tuner:
+        return list(pipeline.run(source()))
+
+
+@needs_two_cores
+def test_tunes_and_tunes_again_when_a_place_changes(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path, 1, 3)
+    platform = two_places()
+    before_ms = []
+    changed_at = []
+
+    def enough(number: int) -> bool:
+        if tuner.history and not changed_at:
+            if number > tuner.history[0].tuned + 12:  # it has seen what is usual now
+                before_ms.append(speeds.bottleneck_ms(tuner.history[0].best))
+                assert before_ms[0] <= 1.3 * speeds.least_ms()
+                speeds.set(3, 1)
+                changed_at.append(number)
+        return len(tuner.history) >= 2
+
+    start = speeds.deploy(Configuration((3, 3), (0, 1)))
+    with Pipeline(start, running_places(platform), timeout_s=30) as pipeline:
+        tuner = OnlineTuner(pipeline, CHAIN, platform, speeds.deploy, TunerOptions(change=0.5))
+        results = stream(pipeline, tuner, enough)
+    first, second = tuner.history[:2]
+    assert numbers(results) == [n + len(LAYERS_MS) for n in range(len(results))]
+    assert first.reason == "start" and len(first.trials) <= 12
+    assert "times as long" in second.reason and "p0 takes" in second.reason
+    assert changed_at[0] - 8 <= second.noticed < second.tuned
+    assert len(second.trials) <= 12 and first.best != second.best
+    assert speeds.bottleneck_ms(second.best) <= 1.3 * speeds.least_ms()
+    assert tuner.configuration == second.best
+    assert second.search_s > 0
+
+
+@needs_two_cores
+def test_any_search_can_tune(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path, 0.2, 0.4)
+    platform = two_places()
+    with Pipeline(speeds.deploy(Configuration((6,), (0,))), running_places(platform)) as pipeline:
+        options = TunerOptions(search="shisha-h3", frames=2, change=1e9)
+        tuner = OnlineTuner(pipeline, CHAIN, platform, speeds.deploy, options)
+        results = stream(pipeline, tuner, lambda number: bool(tuner.history))
+    (tuning,) = tuner.history
+    assert numbers(results) == [n + 6 for n in range(len(results))]
+    assert tuning.trials and tuning.best in [trial.configuration for trial in tuning.trials]
+
+
+@needs_two_cores
+def test_the_stream_may_end_first(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path, 0.1, 0.1)
+    platform = two_places()
+    with Pipeline(speeds.deploy(Configuration((6,), (0,))), running_places(platform)) as pipeline:
+        tuner = OnlineTuner(pipeline, CHAIN, platform, speeds.deploy)
+        assert numbers(stream(pipeline, tuner, lambda number: number == 2)) == [6, 7]
+        assert tuner.history == ()
+        assert pipeline.observers == []
+
+
+@needs_two_cores
+def test_what_goes_wrong_in_the_tuner_is_told(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path, 0.1, 0.1)
+    platform = two_places()
+    start = speeds.deploy(Configuration((6,), (0,)))
+    done = threading.Event()
+
+    def broken(configuration: Configuration) -> Deployment:
+        done.set()
+        raise ValueError("no compiler")
+
+    with Pipeline(start, running_places(platform)) as pipeline:
+        tuner = OnlineTuner(pipeline, CHAIN, platform, broken)
+        with pytest.raises(ValueError, match="no compiler"):
+            stream(pipeline, tuner, lambda number: done.is_set())
+        tuner = OnlineTuner(pipeline, CHAIN, platform, speeds.deploy, TunerOptions(search="luck"))
+        with pytest.raises(SearchError, match="unknown search 'luck'"):
+            with tuner:
+                assert not tuner.wait_tuned(timeout_s=20)
+
+        # A stage that dies in a trial ends the pipeline, and the stream says so.
+        def deadly(configuration: Configuration) -> Deployment:
+            stages = make("failing", 0, how="kill", at=0), make("affine", 1, last=True)
+            return Deployment(stages, (0, 1))
+
+        with pytest.raises(StageDied, match="was killed by SIGKILL"):
+            tuner = OnlineTuner(pipeline, CHAIN, platform, deadly)
+            stream(pipeline, tuner, lambda number: False)
+
+
+def test_platforms_that_cannot_run() -> None:
+    with pytest.raises(PlatformError, match="is simulated: no frame can run there"):
+        running_places(load_platform("shisha-c1"))
+    absent = {"name": "far", "kind": "real", "core_ids": [4000]}
+    with pytest.raises(PlatformError, match="place far names core 4000"):
+        running_places(platform_from_dict({"name": "far-away", "places": [absent]}))
+    slow = {"name": "slow", "kind": "throttled", "core_ids": [CORES[0]], "duty": 0.5}
+    (place,) = running_places(platform_from_dict({"name": "x", "places": [slow]}))
+    assert (place.cores, place.duty) == (CORES[:1], 0.5)
+
+
+def test_what_earlier_searches_measured_is_not_run_again(tmp_path: Path) -> None:
+    speeds = Speeds(tmp_path, 1, 3)
+    platform = two_places()
+
+    def measure(configuration: Configuration) -> StageTimes:
+        spans = zip(configuration.ranges(), configuration.places, strict=True)
+        return StageTimes(
+            tuple(sum(LAYERS_MS[a:b]) * (1, 3)[place] * 1e-3 for (a, b), place in spans)
+        )
+
+    first = run_search("guided", CHAIN, platform, measure)
+    again = run_search("guided", CHAIN, platform, measure, known=first.trials)
+    assert again.trials[: len(first.trials)] == first.trials
+    assert len(again.trials) - len(first.trials) <= 2
+    assert again.best.bottleneck_s == pytest.approx(speeds.least_ms() * 1e-3)
+    budgeted = run_search("guided", CHAIN, platform, measure, known=first.trials[:1], budget=1)
+    assert len(budgeted.trials) == 2

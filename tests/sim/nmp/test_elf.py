@@ -1,0 +1,163 @@
+"""ELF files: what is read, and that everything a core cannot run is refused with a reason."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tvm_npu.sim.errors import ElfError
+from tvm_npu.sim.machine import load_machine, machine_from_dict
+from tvm_npu.sim.nmp.elf import ElfImage, read_elf
+from tvm_npu.sim.nmp.simulator import run_elf
+from tvm_npu.sim.nmp.traps import Trap
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
+
+DATA = Path(__file__).parent / "data"
+PROGRAMS = ("checksum", "muldiv", "memory")
+MEMORY = (DATA / "memory.elf").read_bytes()
+PROGRAM_HEADER = 52  # offset of the first of two 32-byte program headers
+
+
+def patched(offset: int, form: str, value: int) -> bytes:
+    content = bytearray(MEMORY)
+    struct.pack_into("<" + form, content, offset, value)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_reads_programs(name: str) -> None:
+    machine = load_machine("nmp-4x8")
+    path = DATA / f"{name}.elf"
+    image = read_elf(path, machine)
+    assert image == read_elf(str(path)) == read_elf(path.read_bytes())
+    code, data = image.segments
+    assert image.entry == code.address == machine.dram.base_address
+    assert code.memory_size == len(code.data) and data.memory_size > len(data.data)
+    first = NMP_ISA.decode(int.from_bytes(code.data[:4], "little"))
+    assert first is not None and first[0].mnemonic == "auipc"
+
+
+def test_initialised_data_and_zeros() -> None:
+    data = read_elf(MEMORY).segments[1]
+    assert struct.pack("<I", 0x89ABCDEF) in data.data
+    assert bytes([0x80, 0x7F, 0xFF, 0x00, 0x01, 0x80, 0xFE, 0xFF]) in data.data
+    assert data.memory_size - len(data.data) >= 64 * 4 + 4096
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not an ELF file"),
+        (b"#!/bin/sh\n", "not an ELF file"),
+        (MEMORY[:40], "truncated: 40 bytes, the header alone has 52"),
+        (MEMORY[:200], "truncated: segment 0x80000000 ends at byte"),
+        (patched(4, "B", 2), "ELF class 2, expected 1 (32 bits)"),
+        (patched(5, "B", 2), "ELF byte order 2, expected 1 (little-endian)"),
+        (patched(18, "H", 62), "built for machine EM_X86_64, expected EM_RISCV"),
+        (patched(16, "H", 1), "type ET_REL, expected ET_EXEC"),
+        (patched(16, "H", 3), "type ET_DYN, expected ET_EXEC"),
+        (patched(36, "I", 1), "compressed instructions; build with -march=rv32im"),
+        (patched(36, "I", 4), "hardware floating point"),
+        (patched(24, "I", 0x8000_0002), "entry 0x80000002 is no instruction address"),
+        (patched(24, "I", 0x8000_1000), "entry 0x80001000 is no instruction address"),
+        (patched(PROGRAM_HEADER, "I", 3), "dynamically linked"),
+        (patched(PROGRAM_HEADER + 12, "I", 0x8000_0100), "overlap"),
+        (patched(PROGRAM_HEADER + 20, "I", 8), "bytes for a memory size of 8"),
+        (patched(PROGRAM_HEADER + 20, "I", 0x8000_0001), "leaves the 32-bit address space"),
+        (patched(PROGRAM_HEADER + 24, "I", 4), "entry 0x80000000 is no instruction address"),
+    ],
+)
+def test_refusals(content: bytes, message: str) -> None:
+    with pytest.raises(ElfError) as caught:
+        read_elf(content)
+    assert str(caught.value).startswith("ELF data: ") and message in str(caught.value)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing.elf"):
+        with pytest.raises(ElfError, match="cannot read"):
+            read_elf(path)
+
+
+def test_segments_must_lie_in_dram() -> None:
+    values = load_machine("nmp-4x8").model_dump()
+    values["dram"]["base_address"] = 0x9000_0000
+    moved = machine_from_dict(values)
+    with pytest.raises(ElfError) as caught:
+        read_elf(DATA / "checksum.elf", moved)
+    assert "segment 0x80000000..0x80000108 is outside the DRAM of nmp-4x8" in str(caught.value)
+    assert "0x90000000..0xd0000000" in str(caught.value)
+
+    values["dram"].update(base_address=0x8000_0000, capacity_bytes=1 << 16)
+    small = machine_from_dict(values)
+    read_elf(MEMORY, small)
+    with pytest.raises(ElfError, match="outside the DRAM"):
+        read_elf(patched(PROGRAM_HEADER + 32 + 20, "I", 1 << 16), small)
+
+
+@settings(max_examples=300)
+@given(
+    st.integers(0, len(MEMORY)),
+    st.lists(st.tuples(st.integers(0, 115), st.integers(0, 255)), max_size=4),
+)
+@example(len(MEMORY), [(32, 0xFF), (33, 0xFF)])
+def test_damage_is_an_elf_error_or_an_image(length: int, edits: list[tuple[int, int]]) -> None:
+    content = bytearray(MEMORY)
+    for offset, value in edits:
+        content[offset] = value
+    try:
+        image = read_elf(bytes(content[:length]))
+    except ElfError:
+        return
+    assert isinstance(image, ElfImage)
+    for segment in image.segments:
+        assert len(segment.data) <= segment.memory_size <= (1 << 32) - segment.address
+
+
+def fibonacci_checksum() -> int:
+    """What tests/sim/nmp/data/checksum.c computes."""
+    values = [0, 1]
+    while len(values) < 64:
+        values.append((values[-1] + values[-2]) % (1 << 32))
+    values.sort(reverse=True)
+    return zlib.crc32(struct.pack("<64I", *values)) & 0x7FFF_FFFF
+
+
+@pytest.mark.parametrize(
+    ("name", "exit_code"), [("checksum", fibonacci_checksum()), ("muldiv", 0), ("memory", 0)]
+)
+def test_programs_run(name: str, exit_code: int) -> None:
+    machine = load_machine("nmp-4x8")
+    code, _ = run_elf(read_elf(DATA / f"{name}.elf", machine), machine)
+    assert code == exit_code
+
+
+def test_a_program_that_meets_an_illegal_word_traps() -> None:
+    machine = load_machine("nmp-4x8")
+    content = bytearray(MEMORY)
+    code_offset = struct.unpack_from("<I", content, PROGRAM_HEADER + 4)[0]
+    content[code_offset : code_offset + 4] = b"\xff\xff\xff\xff"
+    with pytest.raises(Trap, match=r"\.word 0xffffffff"):
+        run_elf(read_elf(bytes(content), machine), machine)
+
+
+def test_a_wrong_multiplier_would_be_noticed() -> None:
+    """muldiv.elf with every mulhu turned into mulhsu must fail at check 4."""
+    machine = load_machine("nmp-4x8")
+    content = bytearray((DATA / "muldiv.elf").read_bytes())
+    changed = 0
+    for offset in range(PROGRAM_HEADER + 64, len(content) - 3, 4):
+        word = int.from_bytes(content[offset : offset + 4], "little")
+        decoded = NMP_ISA.decode(word)
+        if decoded is not None and decoded[0].mnemonic == "mulhu":
+            word = NMP_ISA.encode("mulhsu", **decoded[1])
+            content[offset : offset + 4] = word.to_bytes(4, "little")
+            changed += 1
+    assert changed
+    code, _ = run_elf(read_elf(bytes(content), machine), machine)
+    assert code == 4

@@ -1,0 +1,46 @@
+"""The benchmark of every planner on every machine: rows, tables, exit codes."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from studies.planners.__main__ import check, main
+from studies.planners.study import Row
+from studies.planners.tables import print_rows
+from studies.tso.errors import ReproductionError
+
+GOOD = Row("lenet", "setup-a", "exact", "int8", 0, 12.5, 12.0, 100, 0.1, 0.1)
+OFF = Row("lenet", "setup-a", "tso", "int8", 3, 13.5, 12.0, 100, 0.1, 0.1)
+FAILED = Row("lenet", "setup-a", "ma", "int8", None, None, None, None, 0.1, 0.0, "PlanningError: x")
+
+
+def test_table_shows_times_bits_and_failures() -> None:
+    out = io.StringIO()
+    print_rows(Console(file=out, width=120), [GOOD, OFF, FAILED])
+    text = out.getvalue()
+    assert "2 of 3 combinations ran; 3 bits off in all" in text
+    assert "did not run: lenet, setup-a, ma: PlanningError: x" in text
+    assert "12.5" in text
+
+
+def test_anything_wrong_is_an_error() -> None:
+    check([GOOD])
+    with pytest.raises(ReproductionError, match="1 of 3 combinations did not run, 1 have bits off"):
+        check([GOOD, OFF, FAILED])
+
+
+def test_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--models", "lenett"]) == 1
+    assert "unknown model 'lenett'; known: " in capsys.readouterr().err
+
+
+@pytest.mark.relay
+def test_planners_run_to_the_bit(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    options = ["--quick", "--models", "digits_lenet", "--json", str(file)]
+    assert main([*options, "--planners", "tso", "exact", "eplanner", "naive"]) == 0
+    assert file.exists()

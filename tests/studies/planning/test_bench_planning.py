@@ -1,0 +1,197 @@
+"""The benchmark on its smallest network: its files, its tables and its errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from studies.planning import __main__ as bench
+from studies.planning import study
+from tvm_npu.sim.machine import load_machine
+
+Run = Callable[..., tuple[int, str, str]]
+KEYS = [
+    "model", "machine", "planner", "simulated_us", "predicted_us", "bound_us", "plan_s",
+    "brute_force_s", "dram_bytes",
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    # pytest-xdist gives its workers the width of a terminal.
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = bench.main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def machine_file(folder: Path, **changes: str) -> Path:
+    """nmp-4x8 under another name, with some lines replaced."""
+    from importlib import resources
+
+    text = (resources.files("tvm_npu.sim") / "machines" / "nmp-4x8.toml").read_text()
+    lines = []
+    for line in text.splitlines():
+        key = line.split(" =")[0]
+        lines.append(f"{key} = {changes[key]}" if key in changes else line)
+    path = folder / "machine.toml"
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.mark.relay
+def test_lenet_under_two_planners(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    path, layers = tmp_path / "rows.json", tmp_path / "layers.json"
+    code, out, err = run(
+        "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso", "exact", "tso",
+        "--json", path, "--layers", layers,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(path.read_text())
+    assert [list(row) for row in rows] == [KEYS] * 2
+    assert [row["planner"] for row in rows] == ["tso", "exact"]
+    for row in rows:
+        assert 0 < row["bound_us"] < row["simulated_us"]
+        assert row["predicted_us"] == pytest.approx(row["simulated_us"], rel=0.1)
+        assert row["plan_s"] > 0 and row["dram_bytes"] > 800_000
+        assert row["brute_force_s"] is None or row["brute_force_s"] > 0
+        assert f"{row['simulated_us']:,.0f}" in out
+        own = [x for x in json.loads(layers.read_text()) if x["planner"] == row["planner"]]
+        chained = sum("+" in layer["layer"] for layer in own)
+        assert len(own) == 6 - chained and (row["planner"] == "exact" or not chained)
+        for key in ("predicted_us", "bound_us", "dram_bytes"):
+            assert sum(layer[key] for layer in own) == pytest.approx(row[key]), key
+        assert sum(layer["simulated_us"] for layer in own) == pytest.approx(
+            row["simulated_us"], rel=0.01
+        )
+        assert all(layer["bound_us"] <= layer["simulated_us"] for layer in own)
+    assert "LeNet" in out and "Pearson" in out
+    assert "geometric mean speed-up of exact on nmp-4x8 over tso nmp-4x8" in out
+
+
+@pytest.mark.relay
+def test_without_a_compiler(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    path = tmp_path / "rows.json"
+    code, out, _ = run(
+        "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso", "--json", path
+    )
+    assert code == 0
+    assert [row["brute_force_s"] for row in json.loads(path.read_text())] == [None]
+    assert "not measured: brute force needs a C compiler; not found: CC = 'no-such-" in out
+
+
+@pytest.mark.relay
+def test_bound_does_not_depend_on_the_planner_or_the_machines_memories(tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    smaller = load_machine(machine_file(tmp_path, name='"small"', mb0_bytes="1024"))
+    one = study.prepare_case("lenet", load_machine("nmp-4x8"), None)
+    other = study.prepare_case("lenet", smaller, None)
+    assert one.bound_cycles() == other.bound_cycles() > 0
+    assert [work.macs for work in one.layers] == [work.macs for work in other.layers]
+    assert sum(work.macs for work in one.layers) == one.network.macs
+    assert one.brute_force is None
+
+
+@pytest.mark.relay
+def test_machine_that_no_program_fits(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    path = machine_file(tmp_path, capacity_bytes="65536")
+    code, out, err = run("--models", "lenet", "--machines", path, "--planners", "tso")
+    assert (code, out) == (1, "")
+    assert "bench_planning: error: model 'lenet', machine 'nmp-4x8', planner 'tso': program" in err
+    assert "bytes of DRAM; machine 'nmp-4x8' has dram.capacity_bytes = 65536" in err
+
+
+def test_two_machines_of_one_name(run: Run, tmp_path: Path) -> None:
+    path = machine_file(tmp_path, mb0_bytes="4096")
+    code, out, err = run("--models", "lenet", "--machines", "nmp-4x8", path)
+    assert (code, out) == (1, "")
+    assert "two different machines are called 'nmp-4x8'" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--models", "yolo"), "unknown model 'yolo'; known: "),
+        (("--planners", "best"), "unknown planner 'best'; known: tso, "),
+        (("--machines", "nmp-9x9"), "unknown machine 'nmp-9x9': neither a file nor one of"),
+        (("--models",), "expected at least one argument"),
+    ],
+)
+def test_wrong_command_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.parametrize("option", ["--json", "--layers", "--plot"])
+def test_files_are_checked_before_the_work(run: Run, tmp_path: Path, option: str) -> None:
+    code, out, err = run("--models", "lenet", option, tmp_path / "no" / "such.json")
+    assert (code, out) == (1, "")
+    assert "there is no folder" in err
+
+
+def test_help_names_what_there_is(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    for word in ("--json", "--planners", "nmp-4x8", "tso-noburst", "squeezenet1.0", "exit codes"):
+        assert word in out, word
+
+
+def test_best_of_several() -> None:
+    calls = []
+    assert study.best_seconds(lambda: calls.append(1)) >= 0
+    assert len(calls) == study.REPEATS
+
+
+@pytest.mark.relay
+def test_scaling_of_lenet(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    pytest.importorskip("matplotlib", reason="the plot extra is not installed")
+    path, drawing = tmp_path / "rows.json", tmp_path / "rows.svg"
+    monkeypatch.setattr(bench, "SIZES", (28, 56))
+    monkeypatch.setattr(bench, "WIDTHS", (0.5, 1.0))
+    code, out, err = run(
+        "--scaling", "lenet", "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso",
+        "--json", path, "--plot", drawing,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(path.read_text())
+    assert [(row["input_size"], row["width"]) for row in rows] == [
+        (28, 0.5), (56, 0.5), (28, 1.0), (56, 1.0), (None, 1.0),
+    ]  # fmt: skip
+    small, large, planned = rows[2], rows[3], rows[4]
+    assert small["simulated_cycles"] < large["simulated_cycles"]
+    assert rows[0]["macs"] < small["macs"] < large["macs"]
+    assert small["predicted_cycles"] == pytest.approx(small["simulated_cycles"], rel=0.1)
+    assert small["bound_cycles"] < small["simulated_cycles"]
+    assert planned["simulated_cycles"] is None and planned["macs"] == small["macs"]
+    assert planned["distinct_layers"] == small["distinct_layers"] == 4
+    assert "simulated cycles grow as MACs" in out and "LeNet" in out
+    assert drawing.read_text().startswith("<?xml")
+
+
+def test_layers_are_not_for_scaling(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("--scaling", "--layers", tmp_path / "x.json")
+    assert (code, out) == (1, "")
+    assert "--layers is not for --scaling" in err
+
+
+def test_unknown_plot_format(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("--plot", tmp_path / "plans.doc")
+    assert code == 1
+    assert "its suffix must be one of .png, .svg, .pdf" in err

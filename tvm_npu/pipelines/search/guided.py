@@ -1,0 +1,86 @@
+"""Our own online search: fit layer times to all stages measured so far, plan exactly, repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from threadpoolctl import threadpool_limits
+
+from tvm_npu.codegen.errors import SearchError
+from tvm_npu.pipelines.chain import LayerChain
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.search.exact import exact_configuration
+from tvm_npu.pipelines.search.layer_model import LayerFit, LayerTimeModel
+from tvm_npu.pipelines.search.session import Session, Trial
+
+BUDGET = 12
+SAMPLES = 24
+"""Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
+EXACT_NOISE = 0.002
+"""Below this relative noise measurements are taken at their word."""
+WORTH = 0.002
+"""The search ends when the samples promise less than this share of the bottleneck."""
+
+
+def _boosted(chain: LayerChain, platform: Platform) -> LayerTimeModel:
+    from tvm_npu.pipelines.search.boosted_model import BoostedLayerModel
+
+    return BoostedLayerModel(chain, platform)
+
+
+LAYER_MODELS: dict[str, Callable[[LayerChain, Platform], LayerTimeModel]] = {
+    "gaussian": LayerTimeModel,
+    "xgboost": _boosted,
+}
+
+
+def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
+    """Every trial tells the sums of layers of all its stages. From those a Gaussian model
+    (`layer_model`) gives the time of every layer on every place; the exact plan under it is tried
+    next. When that was tried already, plans of layer times drawn from the model are, the most
+    promising first, until none promises anything. Returns the trial that is best by the model,
+    which smooths the noise of single measurements. ``layer_model``: of `LAYER_MODELS`."""
+    if layer_model not in LAYER_MODELS:
+        known = ", ".join(LAYER_MODELS)
+        raise SearchError(f"unknown layer model {layer_model!r}; known: {known}")
+    model = LAYER_MODELS[layer_model](session.chain, session.platform)
+    budget = session.budget or BUDGET
+    first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
+    if not session.trials:
+        session.try_out(first)
+    while True:
+        with threadpool_limits(1):  # the matrices are small, and the pipeline needs the cores
+            fit = model.fit(session.trials)
+            candidate = None if session.count >= budget else _next(session, model, fit)
+        if candidate is None:
+            return believed_best(session.trials, model, fit)
+        session.try_out(candidate)
+
+
+def believed_best(trials: Sequence[Trial], model: LayerTimeModel, fit: LayerFit) -> Trial:
+    """The fastest trial: as measured where measurements are exact (`EXACT_NOISE`), else by the
+    fitted layer times, in which all measurements have their share; the earliest of equals."""
+    if fit.noise <= EXACT_NOISE:
+        return min(trials, key=lambda trial: trial.bottleneck_s)
+    table = model.table(fit.mean_s)
+    return min(trials, key=lambda trial: table.times(trial.configuration).bottleneck_s)
+
+
+def _next(session: Session, model: LayerTimeModel, fit: LayerFit) -> Configuration | None:
+    table = model.table(fit.mean_s)
+    likeliest, _ = exact_configuration(table, session.platform)
+    if not session.known(likeliest):
+        return likeliest
+    best = believed_best(session.trials, model, fit)
+    gains: dict[Configuration, list[float]] = {}
+    for _ in range(SAMPLES):
+        drawn = model.table(fit.sample(session.random))
+        plan, value = exact_configuration(drawn, session.platform)
+        gain = 1.0 - value / drawn.times(best.configuration).bottleneck_s
+        if not session.known(plan):
+            gains.setdefault(plan, []).append(max(gain, 0.0))
+    if not gains or (fit.noise <= EXACT_NOISE and sum(map(sum, gains.values())) / SAMPLES < WORTH):
+        return None
+    promised = {plan: table.times(plan).bottleneck_s for plan in gains}
+    return min(gains, key=lambda plan: promised[plan])

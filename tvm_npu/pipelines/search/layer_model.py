@@ -1,0 +1,219 @@
+"""What measured stages say about single layers: a Gaussian model of every layer on every place.
+
+A measured stage is a sum of layer times, so that with a Gaussian prior the layer times given all
+measured stages are Gaussian too, in closed form. The prior is a roofline without its figures: a
+layer's time is a share of the work (its weight), a share of the bytes and a share of the number of
+layers, each with a factor of the place that is not known, and a deviation of its own. Factors and
+deviations are alike on places that the platform describes alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from tvm_npu.pipelines.chain import LayerChain
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.search.session import Trial
+from tvm_npu.pipelines.times import TimeTable, layer_bytes, links_table
+
+ALIKE, DIFFERENT = 0.95, 0.6
+"""Correlation between places of equal description, and between others."""
+FACTORS = (0.7, 0.4, 0.1)
+"""Prior deviation of a place's factor for work, bytes and number of layers."""
+SHARES = (0.85, 0.12, 0.03)
+"""Prior mean: how a place's time for all layers is made of work, bytes and number of layers."""
+DEVIATIONS = (0.03, 0.1, 0.3)
+"""Tried deviations of a layer from its roofline, relative; the likeliest is used."""
+NOISES = (0.001, 0.01, 0.03, 0.06)
+"""Tried deviations of a measurement, relative; the likeliest is used."""
+SMOOTH_LAYERS = 2.0
+"""Half of a layer's deviation is shared with layers within this distance."""
+LEAST_SHARE = 0.1
+"""No layer is believed to take less than this share of its prior time."""
+ROUNDS = 3
+"""Fits, each with the places' scales of the one before."""
+
+
+@dataclass(frozen=True)
+class MeasuredStages:
+    """What trials say: ``layers`` [stages, layers] of 0 and 1, ``places`` [stages], and what they
+    took without transfers, ``seconds`` [stages]."""
+
+    layers: np.ndarray
+    places: np.ndarray
+    seconds: np.ndarray
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """Layer times before any measurement: means [layers, places]; the covariance of (l, p) and
+    (m, q) is ``between_layers[l, m] * between_places[p, q]``."""
+
+    mean_s: np.ndarray
+    between_layers: np.ndarray
+    between_places: np.ndarray
+
+    def sums(self, layer_s: np.ndarray, stages: MeasuredStages) -> np.ndarray:
+        """Seconds of ``stages`` under a table of layer times."""
+        return np.einsum("nl,ln->n", stages.layers, layer_s[:, stages.places])
+
+    def posterior(
+        self, layer_s: np.ndarray, stages: MeasuredStages, factor: Any, seconds: np.ndarray
+    ) -> np.ndarray:
+        """``layer_s``, which has this covariance, corrected by ``seconds`` measured."""
+        off = cho_solve(factor, seconds - self.sums(layer_s, stages))
+        by_layer = self.between_layers @ (stages.layers.T * off)  # [layers, stages]
+        return layer_s + by_layer @ self.between_places[stages.places]
+
+    def inner(self, stages: MeasuredStages, noise: float) -> np.ndarray:
+        """Covariance of the measured stages."""
+        own = stages.layers @ self.between_layers @ stages.layers.T
+        places = self.between_places[np.ix_(stages.places, stages.places)]
+        return own * places + np.diag((noise * stages.seconds) ** 2)
+
+
+class LayerFit(Protocol):
+    """What a layer model makes of trials."""
+
+    @property
+    def mean_s(self) -> np.ndarray:
+        """The likeliest layer times [layers, places]."""
+
+    @property
+    def noise(self) -> float:
+        """Relative deviation of one measured stage time, as far as the model knows."""
+
+    def sample(self, random: np.random.Generator) -> np.ndarray:
+        """Other layer times [layers, places] that agree with what was measured."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Layer times given what was measured: ``mean_s`` [layers, places], and samples. ``noise`` of
+    one measured stage and ``deviation`` of one layer from the roofline: relative, the likeliest."""
+
+    mean_s: np.ndarray
+    noise: float
+    deviation: float
+    _prior: _Prior
+    _stages: MeasuredStages
+    _factor: Any
+
+    def sample(self, random: np.random.Generator) -> np.ndarray:
+        """Layer times that agree with what was measured: a sample of the prior, corrected by how
+        far its stages are from the measured ones (Matheron's rule)."""
+        prior = self._prior
+        drawn = prior.mean_s + (
+            _root(prior.between_layers)
+            @ random.standard_normal(prior.mean_s.shape)
+            @ _root(prior.between_places).T
+        )
+        stages = self._stages
+        errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
+        agreed = prior.posterior(drawn, stages, self._factor, stages.seconds - errors)
+        return np.maximum(agreed, LEAST_SHARE * self.mean_s)
+
+
+class LayerTimeModel:
+    """Layer times of ``chain`` on ``platform`` given trials."""
+
+    def __init__(self, chain: LayerChain, platform: Platform) -> None:
+        layers, places = len(chain), len(platform)
+        self._links = links_table(chain, platform, np.zeros((layers, places)))
+        work = _shares(np.array([float(layer.macs) or layer.weight for layer in chain.layers]))
+        moved = _shares(np.array(layer_bytes(chain), dtype=np.float64))
+        even = np.full(layers, 1.0 / layers)
+        features = np.stack([work, moved, even], axis=1)
+        self._prior = features @ np.array(SHARES)
+        speeds = np.array([place.speed for place in platform.places])
+        self._hint = speeds.max() / speeds
+        ignored = {"name", "core_ids"}
+        told = [place.model_dump(exclude=ignored) for place in platform.places]
+        alike = [[ALIKE if one == other else DIFFERENT for other in told] for one in told]
+        self._alike = np.array(alike)
+        np.fill_diagonal(self._alike, 1.0)
+        distance = np.subtract.outer(np.arange(layers), np.arange(layers))
+        smooth = np.exp(-0.5 * (distance / SMOOTH_LAYERS) ** 2)
+        self._own = np.outer(self._prior, self._prior) * (0.5 * smooth + 0.5 * np.eye(layers))
+        self._roofline = (features * np.array(FACTORS) ** 2) @ features.T
+
+    def table(self, layer_s: np.ndarray) -> TimeTable:
+        """With the platform's links."""
+        return self._links.with_layers(layer_s)
+
+    def prior_s(self) -> np.ndarray:
+        """Before any trial: shares of an unknown total, places by their hints."""
+        return np.outer(self._prior, self._hint)
+
+    def fit(self, trials: Sequence[Trial]) -> LayerFit:
+        """The likeliest deviation and noise, and the layer times under them; at least one trial."""
+        stages = self.measured(trials)
+        scale = self.first_scale(stages)
+        for _ in range(ROUNDS):
+            fits = [
+                self._fit(stages, scale, deviation, noise)
+                for deviation in DEVIATIONS
+                for noise in NOISES
+            ]
+            _, fit = max(fits, key=lambda scored: scored[0])
+            scale = fit.mean_s.sum(axis=0)
+        return fit
+
+    def _fit(
+        self, stages: MeasuredStages, scale: np.ndarray, deviation: float, noise: float
+    ) -> tuple[float, Fit]:
+        """The logarithm of the likelihood, and the fit."""
+        prior = _Prior(
+            np.outer(self._prior, scale),
+            self._roofline + deviation**2 * self._own,
+            self._alike * np.outer(scale, scale),
+        )
+        factor = cho_factor(prior.inner(stages, noise), lower=True)
+        off = stages.seconds - prior.sums(prior.mean_s, stages)
+        score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
+        mean = prior.posterior(prior.mean_s, stages, factor, stages.seconds)
+        mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
+        return float(score), Fit(mean_s, noise, deviation, prior, stages, factor)
+
+    def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
+        """Transfers are taken off by the platform's links, at most nine tenths of what was
+        measured."""
+        layers, places, seconds = [], [], []
+        for trial in trials:
+            transfers = self._links.times(trial.configuration).seconds
+            for stage, (first, end) in enumerate(trial.configuration.ranges()):
+                inside = np.zeros(len(self._prior))
+                inside[first:end] = 1.0
+                layers.append(inside)
+                places.append(trial.configuration.places[stage])
+                measured = trial.times.seconds[stage]
+                seconds.append(max(measured - transfers[stage], 0.1 * measured))
+        return MeasuredStages(np.array(layers), np.array(places), np.array(seconds))
+
+    def first_scale(self, stages: MeasuredStages) -> np.ndarray:
+        """Each place's time for all layers: from its own stages, others' by the hints."""
+        share = stages.layers @ self._prior
+        scale = np.zeros(len(self._hint))
+        for place in range(len(scale)):
+            own = stages.places == place
+            if own.any():
+                scale[place] = stages.seconds[own].sum() / share[own].sum()
+        measured = scale > 0
+        common = float(np.exp(np.mean(np.log(scale[measured] / self._hint[measured]))))
+        return np.where(measured, scale, common * self._hint)
+
+
+def _shares(values: np.ndarray) -> np.ndarray:
+    total = values.sum()
+    return values / total if total > 0 else np.full(len(values), 1.0 / len(values))
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """A matrix whose product with its transpose is ``covariance``, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.clip(values, 0.0, None))

@@ -1,0 +1,133 @@
+"""What all searches share: trials that are counted, remembered and never repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_npu.codegen.errors import SearchError
+from tvm_npu.pipelines.chain import LayerChain
+from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.times import StageTimes
+
+Measure = Callable[[Configuration], StageTimes]
+"""Runs a configuration for some frames, for real or simulated, and tells its stages' times."""
+MAXIMUM_BUDGET = 100_000_000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration that was run, and what its stages took."""
+
+    configuration: Configuration
+    times: StageTimes
+
+    @property
+    def bottleneck_s(self) -> float:
+        return self.times.bottleneck_s
+
+    def seconds(self, frames: int) -> float:
+        """How long ``frames`` frames take: the first passes all stages, the others follow at the
+        pace of the slowest."""
+        return sum(self.times.seconds) + (frames - 1) * self.bottleneck_s
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """``best``: what the search would run from now on; ``trials`` in the order in which they were
+    run, those known before in front, no configuration twice; ``asked``: how often the search
+    wanted one run, remembered ones included; ``finished``: it ended by its own rule, not by the
+    budget."""
+
+    search: str
+    best: Trial
+    trials: tuple[Trial, ...]
+    asked: int
+    finished: bool = True
+
+    @property
+    def trials_to_best(self) -> int:
+        """Trials up to the best one, itself included."""
+        return self.trials.index(self.best) + 1
+
+    def seconds(self, frames: int, trials: int | None = None) -> float:
+        """Time spent on running the first ``trials`` trials (None: all), ``frames`` each."""
+        return sum(trial.seconds(frames) for trial in self.trials[:trials])
+
+
+class BudgetSpent(Exception):
+    """Inside a search: no more trials."""
+
+
+class Session:
+    """One search at work. A configuration that was measured is remembered: asking for it again
+    costs no trial. ``known``: trials of earlier searches, which still hold."""
+
+    def __init__(
+        self,
+        chain: LayerChain,
+        platform: Platform,
+        measure: Measure,
+        *,
+        seed: int = 0,
+        budget: int | None = None,
+        known: Sequence[Trial] = (),
+    ) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 1 << 63:
+            raise SearchError(f"seed = {seed!r}; an integer from 0 to {(1 << 63) - 1}")
+        if budget is not None and (
+            isinstance(budget, bool)
+            or not isinstance(budget, int)
+            or not 1 <= budget <= MAXIMUM_BUDGET
+        ):
+            raise SearchError(f"budget = {budget!r} trials; an integer from 1 to {MAXIMUM_BUDGET}")
+        self.chain = chain
+        self.platform = platform
+        self.budget = budget
+        self.random = np.random.default_rng(seed)
+        self.most_stages = min(len(chain), platform.most_stages)
+        self._measure = measure
+        self._known: dict[Configuration, Trial] = {}
+        self.asked = 0
+        for trial in known:
+            platform.check(trial.configuration, len(chain))
+            self._known[trial.configuration] = trial
+        self._given = len(self._known)
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        return tuple(self._known.values())
+
+    @property
+    def count(self) -> int:
+        """Trials that were run in this search."""
+        return len(self._known) - self._given
+
+    def known(self, configuration: Configuration) -> bool:
+        return configuration in self._known
+
+    def try_out(self, configuration: Configuration) -> Trial:
+        """Measures ``configuration``, or remembers it. BudgetSpent when that is one too many."""
+        self.asked += 1
+        found = self._known.get(configuration)
+        if found is not None:
+            return found
+        if self.budget is not None and self.count >= self.budget:
+            raise BudgetSpent
+        self.platform.check(configuration, len(self.chain))
+        times = self._measure(configuration)
+        if len(times.seconds) != len(configuration) or min(times.seconds) <= 0:
+            raise SearchError(
+                f"{configuration} was measured as {times.seconds}; "
+                f"{len(configuration)} times above 0 s are expected"
+            )
+        trial = Trial(configuration, times)
+        self._known[configuration] = trial
+        return trial
+
+    def best(self) -> Trial:
+        """The fastest trial, the earliest of equals."""
+        return min(self._known.values(), key=lambda trial: trial.bottleneck_s)
