@@ -16,7 +16,8 @@ from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit import compiler as tile_compiler
-from tvm_npu.sim.machine import AnyMachine, Precision
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,20 @@ class CompileOptions:
 
 
 def fixed_graph(
-    graph: Graph, ranges: Ranges, machine: AnyMachine, options: CompileOptions = CompileOptions()
+    graph: Graph,
+    ranges: Ranges,
+    machine: MachineDescription,
+    options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
     return quantize(fuse(graph), ranges, options.precision or machine.default_precision)
 
 
 def compile_graph(
-    graph: Graph, ranges: Ranges, machine: AnyMachine, options: CompileOptions = CompileOptions()
+    graph: Graph,
+    ranges: Ranges,
+    machine: MachineDescription,
+    options: CompileOptions = CompileOptions(),
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
     fixed = fixed_graph(graph, ranges, machine, options)
@@ -55,7 +62,7 @@ GENERATORS: dict[str, Callable[..., Program]] = {
 
 def compile_fixed(
     fixed: FixedGraph,
-    machine: AnyMachine,
+    machine: MachineDescription,
     planner: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Program:

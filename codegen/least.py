@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES, least_bias_bytes
-from tvm_npu.sim.machine import AnyMachine, Machine, Precision, TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class LeastNeeds(Protocol):
 
 @dataclass(frozen=True)
 class _Nmp:
-    machine: Machine
+    machine: NmpMachine
     stored_bytes: int
 
     def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
@@ -107,7 +109,7 @@ def _aligned(size: int) -> int:
     return -(-size // 8) * 8
 
 
-def _nmp(machine: Machine, precision: Precision) -> LeastNeeds:
+def _nmp(machine: NmpMachine, precision: Precision) -> LeastNeeds:
     return _Nmp(machine, 1 if precision == "int8" else 2)
 
 
@@ -118,6 +120,6 @@ def _tiles(machine: TileMachine, precision: Precision) -> LeastNeeds:
 _KINDS: dict[str, Callable[[Any, Precision], LeastNeeds]] = {"nmp": _nmp, "tiles": _tiles}
 
 
-def least_needs(machine: AnyMachine, precision: Precision) -> LeastNeeds:
+def least_needs(machine: MachineDescription, precision: Precision) -> LeastNeeds:
     """The answers for a machine of any kind."""
     return _KINDS[machine.isa](machine, precision)

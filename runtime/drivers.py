@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.program.format import Image, Program, Segment
 from tvm_npu.runtime.errors import RunError
-from tvm_npu.sim.machine import AnyMachine, Machine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, Simulator
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles.isa import TileMemory
@@ -37,7 +38,7 @@ class Driver(Protocol):
 
 class NmpDriver:
     def __init__(
-        self, program: Program, image: Image, machine: Machine, budget: int | None
+        self, program: Program, image: Image, machine: NmpMachine, budget: int | None
     ) -> None:
         self._budget = DEFAULT_BUDGET if budget is None else budget
         self._name = program.name
@@ -109,7 +110,7 @@ DRIVERS: dict[str, Callable[[Program, Image, Any, int | None], Driver]] = {
 
 
 def driver_for(
-    program: Program, image: Image, machine: AnyMachine, budget: int | None = None
+    program: Program, image: Image, machine: MachineDescription, budget: int | None = None
 ) -> Driver:
     """A simulator with ``program`` at its place and its constants written."""
     driver = DRIVERS[machine.isa](program, image, machine, budget)

@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from tvm_npu.codegen.program import format as program
-from tvm_npu.sim.machine import Machine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 ROOT = Path(__file__).parents[1]
@@ -106,7 +107,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for option in get_args(annotation) for model in models_in(option)]
 
 
-MACHINES = {"nmp-4x8": Machine, "setup-a": TileMachine}
+MACHINES = {"nmp-4x8": NmpMachine, "setup-a": TileMachine}
 """Built-in machines and what describes them; each has a table on the page."""
 
 
@@ -131,7 +132,7 @@ def test_machine_keys_are_those_of_the_model(name: str, model: type[BaseModel]) 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_machine_values_are_those_of_the_file(name: str) -> None:
-    values = flat(load_any_machine(name).model_dump())
+    values = flat(load_machine(name).model_dump())
     for key, (shown, *_) in machine_rows(name).items():
         if key != "description":
             actual = values.get(key, "-")
@@ -156,14 +157,14 @@ def test_machine_bounds_are_those_of_the_model(name: str, least: int) -> None:
 
 
 def accepts(name: str, key: str, value: int) -> bool:
-    values = load_any_machine(name).model_dump()
+    values = load_machine(name).model_dump()
     *parents, last = key.split(".")
     part = values
     for parent in parents:
         part = part[parent]
     part[last] = value
     try:
-        any_machine_from_dict(values)
+        machine_from_dict(values)
     except ValueError:
         return False
     return True

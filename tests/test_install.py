@@ -26,7 +26,7 @@ IMPORTS = """
 import importlib.metadata
 import importlib.util
 import tvm_npu.codegen.graph
-from tvm_npu.sim.machine import load_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_names
 assert machine_names() and load_machine("nmp-4x8").core_count == 32
 assert importlib.metadata.version("tvm-npu") == tvm_npu.__version__
 for name in ("codegen", "runtime", "sim"):

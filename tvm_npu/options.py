@@ -19,16 +19,10 @@ from tvm_npu.codegen.plan import (
 from tvm_npu.codegen.tune.errors import TuningLogError
 from tvm_npu.codegen.tune.history import history
 from tvm_npu.errors import TargetError
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import (
-    ELEMENT_BYTES,
-    AnyMachine,
-    Machine,
-    Precision,
-    TileMachine,
-    any_machine_from_dict,
-    load_any_machine,
-)
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 DEFAULT_MACHINE = "nmp-4x8"
 
@@ -43,7 +37,7 @@ class NpuOptions:
     ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one.
     """
 
-    machine: AnyMachine
+    machine: MachineDescription
     precision: Precision
     planner: str = DEFAULT_PLANNER
     percentile: float | None = None
@@ -86,12 +80,12 @@ class NpuOptions:
     @staticmethod
     def from_json(text: str) -> NpuOptions:
         values = json.loads(text)
-        machine = any_machine_from_dict(values.pop("machine"), origin="region options")
+        machine = machine_from_dict(values.pop("machine"), origin="region options")
         return NpuOptions(machine=machine, **values)
 
 
 def make_options(
-    machine: AnyMachine | str | Path = DEFAULT_MACHINE,
+    machine: MachineDescription | str | Path = DEFAULT_MACHINE,
     *,
     precision: Precision | None = None,
     planner: str | None = None,
@@ -106,9 +100,9 @@ def make_options(
     Raises TargetError for an unknown machine, a value out of its range, or a tuning log that is
     missing or none.
     """
-    if not isinstance(machine, Machine | TileMachine):
+    if not isinstance(machine, MachineDescription):
         try:
-            machine = load_any_machine(machine)
+            machine = load_machine(machine)
         except MachineError as error:
             raise TargetError(str(error)) from error
     if tuning_log is not None:

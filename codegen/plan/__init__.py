@@ -12,7 +12,9 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 __all__ = [
     "DEFAULT_PLANNER",
@@ -36,7 +38,7 @@ class Planner(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,14 @@ class RegisteredPlanner:
         return bool(getattr(self.on_nmp, "plans_windows", False))
 
     @overload
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
 
     @overload
     def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
+    def plan(
+        self, problem: ConvProblem, machine: MachineDescription
+    ) -> ConvPlan | TilePlan | Infeasible:
         chosen = self.on_tiles if isinstance(machine, TileMachine) else self.on_nmp
         answer: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)
         return answer
@@ -245,7 +249,7 @@ def planner(
 
 
 def plan_all(
-    problems: Iterable[ConvProblem], planner: Planner, machine: Machine
+    problems: Iterable[ConvProblem], planner: Planner, machine: NmpMachine
 ) -> tuple[ConvPlan | Infeasible, ...]:
     """One answer a problem, in order; equal problems are planned once."""
     answers: dict[ConvProblem, ConvPlan | Infeasible] = {}

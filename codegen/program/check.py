@@ -14,7 +14,7 @@ from tvm_npu.codegen.program.parts import (
     Segment,
 )
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TILE_ISA
@@ -83,7 +83,7 @@ def check(program: Program) -> None:
     _check_records(program, sizes)
     if isinstance(machine, TileMachine):
         _check_tile_code(program)
-    else:
+    elif isinstance(machine, NmpMachine):
         _check_ring(program, machine)
 
 
@@ -99,7 +99,7 @@ def _check_tile_code(program: Program) -> None:
     require(records == 0, f"relocations for isa {TILE_ISA.name!r}", records, 0)
 
 
-def _check_ring(program: Program, machine: Machine) -> None:
+def _check_ring(program: Program, machine: NmpMachine) -> None:
     if machine.ring is None:
         for mnemonic in ("nmp_forward", "nmp_forward3d"):
             item = NMP_ISA.by_mnemonic[mnemonic]

@@ -42,7 +42,8 @@ from tvm_npu.codegen.program.parts import (
     TensorSlot,
     Text,
 )
-from tvm_npu.sim.machine import AnyMachine, any_machine_from_dict
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.streams import Stream
 
 
@@ -72,8 +73,8 @@ class Program:
     relocations: NDArray[Any] = field(repr=False)
     debug: NDArray[Any] = field(repr=False)
 
-    def machine_description(self) -> AnyMachine:
-        return any_machine_from_dict(dict(self.machine), origin=f"program {self.name}")
+    def machine_description(self) -> MachineDescription:
+        return machine_from_dict(dict(self.machine), origin=f"program {self.name}")
 
     def origin(self, instruction: int) -> InstructionOrigin:
         """Where instruction number ``instruction`` comes from."""

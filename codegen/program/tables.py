@@ -11,7 +11,7 @@ from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.passes.storage import Storage
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
-from tvm_npu.sim.machine import AnyMachine
+from tvm_npu.sim.description import MachineDescription
 
 Slots = tuple[TensorSlot, ...]
 
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def check_capacity(program: Program, machine: AnyMachine) -> None:
+def check_capacity(program: Program, machine: MachineDescription) -> None:
     """CapacityError when the machine's DRAM does not hold the program."""
     capacity = machine.dram.capacity_bytes
     if program.size_bytes > capacity:

@@ -32,14 +32,16 @@ from tvm_npu.codegen.tune.errors import UntunedWarning
 from tvm_npu.codegen.tune.history import Measured, history
 from tvm_npu.codegen.tune.residual import cautious, residual_model
 from tvm_npu.codegen.tune.space import space_of
-from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 CANDIDATES = 12
 """Plans of the analytic model that `exact-tuned` looks at."""
 
 
 def log_plans(
-    path: Path, problem: ConvProblem, machine: AnyMachine, limits: TileLimits
+    path: Path, problem: ConvProblem, machine: MachineDescription, limits: TileLimits
 ) -> list[Measured]:
     """The log's plans of a layer that keep to ``limits``, the fastest first. Raises
     TuningLogError."""
@@ -58,7 +60,7 @@ def _within(plan: ConvPlan | TilePlan, limits: TileLimits) -> bool:
 
 
 def _expecting(
-    plan: ConvPlan, cycles: float, problem: ConvProblem, machine: Machine, name: str
+    plan: ConvPlan, cycles: float, problem: ConvProblem, machine: NmpMachine, name: str
 ) -> ConvPlan:
     """``plan`` with the analytic model's prediction, but of ``cycles``."""
     prediction = plan.prediction or predict(problem, plan, machine)
@@ -81,7 +83,7 @@ def tile_answer(
     return plan
 
 
-def _warn_untuned(path: Path, problem: ConvProblem, machine: AnyMachine) -> None:
+def _warn_untuned(path: Path, problem: ConvProblem, machine: MachineDescription) -> None:
     warnings.warn(
         f"tuning log {str(path)!r} has no trial of {described(problem)} on "
         f"machine {machine.name!r}; it is planned by 'exact'",
@@ -104,12 +106,14 @@ class LearnedPlanner:
         return True
 
     @overload
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
 
     @overload
     def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
+    def plan(
+        self, problem: ConvProblem, machine: NmpMachine | TileMachine
+    ) -> ConvPlan | TilePlan | Infeasible:
         """Raises TuningLogError for a log that is none."""
         if isinstance(machine, TileMachine):
             return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
@@ -137,12 +141,14 @@ class ExactTunedPlanner:
         return True
 
     @overload
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
 
     @overload
     def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> ConvPlan | TilePlan | Infeasible:
+    def plan(
+        self, problem: ConvProblem, machine: NmpMachine | TileMachine
+    ) -> ConvPlan | TilePlan | Infeasible:
         """Raises TuningLogError for a log that is none, MissingPackageError without xgboost."""
         if isinstance(machine, TileMachine):
             return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
@@ -159,7 +165,7 @@ class ExactTunedPlanner:
         return _expecting(plan, expected[plan], problem, machine, self.name)
 
     def _corrected(
-        self, problem: ConvProblem, listed: tuple[ConvPlan, ...], machine: Machine
+        self, problem: ConvProblem, listed: tuple[ConvPlan, ...], machine: NmpMachine
     ) -> NDArray[np.float64]:
         """Expected cycles of plans."""
         model = residual_model(history(self.tuning_log), machine)

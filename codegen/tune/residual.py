@@ -19,7 +19,7 @@ from tvm_npu.codegen.tune.errors import TuningLogError
 from tvm_npu.codegen.tune.history import History
 from tvm_npu.codegen.tune.model import Trees
 from tvm_npu.codegen.tune.space import Features, machine_fingerprint
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 TRIALS_OF_A_LAYER = 48
 """The fastest ones of a layer: what plans far from the best take says little about the best."""
@@ -51,7 +51,7 @@ class Example:
 class ResidualModel:
     """Corrects predictions of plans on one machine."""
 
-    def __init__(self, machine: Machine, examples: Sequence[Example]) -> None:
+    def __init__(self, machine: NmpMachine, examples: Sequence[Example]) -> None:
         """Raises MissingPackageError without xgboost."""
         self.machine = machine
         self._trees = Trees(SEED, ROUNDS, **PARAMETERS)
@@ -72,7 +72,7 @@ def cautious(cycles: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def residual_features(
-    problem: ConvProblem, plans: Sequence[ConvPlan], machine: Machine
+    problem: ConvProblem, plans: Sequence[ConvPlan], machine: NmpMachine
 ) -> Features:
     """`conv_features` and, of the prediction: log2 of its cycles, the shares of MAC, loads and
     stores in them, and what bounds it."""
@@ -87,7 +87,7 @@ def residual_features(
     )
 
 
-def examples_of(history: History, machine: Machine) -> list[Example]:
+def examples_of(history: History, machine: NmpMachine) -> list[Example]:
     """The fastest plans of every layer that ``history`` has trials of on ``machine``. Raises
     TuningLogError, with the line, for a trial that is no convolution plan."""
     found = []
@@ -110,7 +110,7 @@ def examples_of(history: History, machine: Machine) -> list[Example]:
 
 
 @lru_cache(maxsize=8)
-def residual_model(history: History, machine: Machine) -> ResidualModel | None:
+def residual_model(history: History, machine: NmpMachine) -> ResidualModel | None:
     """Trained once a log and machine; None where the log has fewer than `FEWEST_TRIALS` trials of
     the machine. Raises as `examples_of` and `ResidualModel` do."""
     examples = examples_of(history, machine)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.sim.machine import AnyMachine
+from tvm_npu.sim.description import MachineDescription
 
 Scalar = str | int | float | bool | None
 Columns = dict[str, Scalar]
@@ -34,7 +34,7 @@ class Space(Protocol[P]):
         """What sort of plans these are; a log keeps those of several apart by it."""
 
     @property
-    def machine(self) -> AnyMachine: ...
+    def machine(self) -> MachineDescription: ...
 
     @property
     def problem(self) -> Columns:
@@ -60,7 +60,7 @@ class Space(Protocol[P]):
         this space."""
 
 
-def machine_fingerprint(machine: AnyMachine) -> str:
+def machine_fingerprint(machine: MachineDescription) -> str:
     """16 hexadecimal digits of everything that a run on ``machine`` depends on: all but its name
     and its description."""
     text = machine.model_dump_json(exclude={"name", "description"})
@@ -71,7 +71,7 @@ SPACES: dict[str, Callable[[Any, Any], Space[Any]]] = {}
 """Makes the space of a problem on a machine, by the machine's isa."""
 
 
-def space_of(problem: object, machine: AnyMachine) -> Space[Any]:
+def space_of(problem: object, machine: MachineDescription) -> Space[Any]:
     """Raises PlanningError for a machine of a kind without a space."""
     if not SPACES:
         from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace

@@ -13,7 +13,7 @@ from elftools.common.exceptions import ELFError as _ToolsError
 from elftools.elf.elffile import ELFFile
 
 from tvm_npu.sim.errors import ElfError
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
 _EXECUTABLE = 0x1
@@ -43,7 +43,7 @@ class ElfImage:
     entry: int
     segments: tuple[Segment, ...]
 
-    def check_fits(self, machine: Machine) -> None:
+    def check_fits(self, machine: NmpMachine) -> None:
         """ElfError unless every segment lies inside the machine's DRAM."""
         low = machine.dram.base_address
         high = low + machine.dram.capacity_bytes
@@ -55,7 +55,7 @@ class ElfImage:
                 )
 
 
-def read_elf(source: str | os.PathLike[str] | bytes, machine: Machine | None = None) -> ElfImage:
+def read_elf(source: str | os.PathLike[str] | bytes, machine: NmpMachine | None = None) -> ElfImage:
     """The image of a statically linked RV32 little-endian executable.
 
     ``source`` is a path or the file's bytes; with ``machine`` the segments are checked against its

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
-from tvm_npu.sim.machine import Machine
 from tvm_npu.sim.nmp import engine
 from tvm_npu.sim.nmp.elf import ElfImage
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import (
     RUNNING,
     WAITING,
@@ -49,7 +49,7 @@ class Simulator:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: NmpMachine,
         code: NDArray[np.uint32],
         code_address: int,
         dram_bytes: int,
@@ -231,7 +231,7 @@ def _register(instruction: str, number: int) -> str:
 
 
 def run_elf(
-    image: ElfImage, machine: Machine, *, budget: int = 100_000_000, memory_bytes: int = 1 << 20
+    image: ElfImage, machine: NmpMachine, *, budget: int = 100_000_000, memory_bytes: int = 1 << 20
 ) -> tuple[int, RunStatistics]:
     """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
 

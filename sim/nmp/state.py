@@ -9,7 +9,7 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.streams import Stream
 
@@ -171,7 +171,7 @@ class Costs(NamedTuple):
     timed: bool
 
 
-def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
+def make_costs(machine: NmpMachine, dram_bytes: int, timing: bool) -> Costs:
     """Without timing every cost is zero and every rate infinite; nothing else differs."""
     scale = 1.0 if timing else 0.0
     ring = machine.ring
@@ -215,7 +215,7 @@ def make_costs(machine: Machine, dram_bytes: int, timing: bool) -> Costs:
 
 
 def make_state(
-    machine: Machine,
+    machine: NmpMachine,
     decoded: Array,
     words: Array,
     code_address: int,

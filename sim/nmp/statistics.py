@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import State
 from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, add, by_stream
 
@@ -12,7 +12,7 @@ __all__ = ["LayerStatistics", "RunStatistics", "add", "collect"]
 
 
 def collect(
-    state: State, machine: Machine, layer_names: tuple[str, ...], element_bytes: int
+    state: State, machine: NmpMachine, layer_names: tuple[str, ...], element_bytes: int
 ) -> RunStatistics:
     """Statistics of the run that just ended in ``state``."""
     peak = machine.macs_per_cycle(element_bytes) * machine.core_count

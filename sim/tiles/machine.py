@@ -12,11 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import (
-    AddressSpace,
     Cycles,
-    Frequency,
-    MachineName,
     MemoryBytes,
     Part,
     Precision,
@@ -145,13 +143,10 @@ def without_alternatives(base: dict[str, object], values: Mapping[str, object]) 
                 base["memories"] = {k: v for k, v in theirs.items() if k not in replaced}
 
 
-class TileMachine(Part):
+class TileMachine(MachineDescription):
     """One tile machine. It has an ``array`` or a ``core``, a ``mover`` or a ``dmac``."""
 
-    name: MachineName
     isa: Literal["tiles"]
-    description: str = ""
-    frequency_mhz: Frequency
     default_precision: Precision = "int8"
     words: Words
     memories: TileMemories
@@ -159,7 +154,6 @@ class TileMachine(Part):
     core: Core | None = None
     mover: Mover | None = None
     dmac: DmacTiming | None = None
-    dram: AddressSpace
 
     @model_validator(mode="after")
     def _fits_address_space(self) -> TileMachine:
@@ -179,9 +173,12 @@ class TileMachine(Part):
             raise ValueError("[dmac] without memories.shared_bytes; it serves one memory on chip")
         return self
 
-    def element_bytes(self, precision: Precision) -> int:
+    def element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
         """Bytes of a stored element."""
         return self.words.int8_bytes if precision == "int8" else self.words.int16_bytes
+
+    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
+        return self.element_bytes(precision)
 
     def accumulator_bytes(self, precision: Precision) -> int:
         """Bytes of a partial sum, on chip and off."""

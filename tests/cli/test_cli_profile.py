@@ -149,7 +149,7 @@ def test_tables_fit_the_terminal(run, tmp_path, lenet, monkeypatch, width: int) 
 
 
 def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
-    from tvm_npu.sim.machine import load_machine
+    from tvm_npu.sim.nmp.machine import load_nmp_machine
 
     code, text, _ = run("machines", "nmp-4x8")
     assert code == 0
@@ -166,7 +166,7 @@ def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
         lines.append(f'{name} = "{value}"' if quoted else f"{name} = {value}")
     path = tmp_path / "one.toml"
     path.write_text("\n".join(lines).replace("nmp-4x8", "one-tle"))
-    assert load_machine(path).cores.tles == 1
+    assert load_nmp_machine(path).cores.tles == 1
     _, err, found = profiled(run, tmp_path, lenet, "--machine", path)
     assert "built-in" not in err
     _, _, built_in = profiled(run, tmp_path, lenet)

@@ -16,15 +16,16 @@ from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, shortened
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
-from tvm_npu.sim.machine import load_any_machine, load_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.nmp.elf import read_elf
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.sim.nmp.simulator import run_elf
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "checksum.elf"
 
 
 def test_run_elf(run) -> None:  # type: ignore[no-untyped-def]
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     wanted, statistics = run_elf(read_elf(ELF, machine), machine)
     code, out, _ = run("run-elf", ELF)
     assert code == 0
@@ -43,7 +44,7 @@ def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     for name in machine_names():
         assert f"\n{name} " in out
         code, out_one, _ = run("machines", name, "--json", target)
-        values = load_any_machine(name).model_dump()
+        values = load_machine(name).model_dump()
         assert code == 0 and json.loads(target.read_text()) == values
         for group, inner in values.items():
             keys = [f"{group}.{key}" for key in inner] if isinstance(inner, dict) else [group]

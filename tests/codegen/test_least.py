@@ -14,7 +14,7 @@ from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.emit.pools import WindowShape, window_tiles
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 LAYER = ConvProblem(2, 2, 1, 8, 8, 16, 16, (9, 9), (1, 1), (1, 1), (0, 0, 0, 0), 1,
                     has_residual=True)  # fmt: skip
@@ -51,7 +51,7 @@ def test_pools_that_fit_have_tiles(memories: tuple[int, ...], window: tuple[int,
     ("precision", "needed"), [("int8", 81), ("int16", 162)]
 )  # fmt: skip
 def test_an_nmp_answers_for_its_scratchpads(precision: str, needed: int) -> None:
-    needs = least_needs(load_machine("nmp-4x8"), precision)  # type: ignore[arg-type]
+    needs = least_needs(load_nmp_machine("nmp-4x8"), precision)  # type: ignore[arg-type]
     need = needs.conv_input((9, 9), (5, 5))
     assert (need.needed, need.memory, need.available) == (needed, "MB0", 8192)
     assert needs.conv_weight((9, 9), (5, 5)).memory == "MB1"

@@ -19,7 +19,7 @@ from tvm_npu.relay.importer import import_region
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.partition import Split, split_main
 from tvm_npu.relay.rules import Context
-from tvm_npu.sim.machine import load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 
 Array = NDArray[Any]
 
@@ -42,7 +42,7 @@ def module(body: Any) -> tvm.IRModule:
 
 
 def split(mod: tvm.IRModule, machine: str = "nmp-4x8", element_bytes: int = 2) -> Split:
-    context = Context(load_any_machine(machine), "int16" if element_bytes == 2 else "int8")
+    context = Context(load_machine(machine), "int16" if element_bytes == 2 else "int8")
     return split_main(normalize(mod, None), context)
 
 

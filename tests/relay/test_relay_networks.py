@@ -7,7 +7,7 @@ import pytest
 from studies.tso.measure import measure
 from studies.tso.networks import prepare
 from tvm_npu.codegen.plan import planner
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 pytestmark = pytest.mark.relay
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.relay
 def test_network_runs_on_the_npu(
     name: str, input_size: int, layers: int, cpu_operators: int
 ) -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     network = prepare(name, machine, "int16", input_size=input_size, width=0.125)
     assert network.npu_mac_share == 1.0
     assert (network.layers, network.cpu_operators) == (layers, cpu_operators)

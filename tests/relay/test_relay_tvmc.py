@@ -23,7 +23,8 @@ from tvm_npu.errors import PartitionError, TargetError  # noqa: E402
 from tvm_npu.options import NpuOptions  # noqa: E402
 from tvm_npu.relay import explain, partition_for_npu  # noqa: E402
 from tvm_npu.relay.frontend import from_onnx, with_explicit_padding, with_folded_views  # noqa: E402
-from tvm_npu.sim.machine import load_any_machine, load_machine, machine_names  # noqa: E402
+from tvm_npu.sim.machine_file import load_machine, machine_names  # noqa: E402
+from tvm_npu.sim.nmp.machine import load_nmp_machine  # noqa: E402
 from tvm_npu.targets import make_target, options_from_target  # noqa: E402
 
 pytestmark = pytest.mark.relay
@@ -120,12 +121,12 @@ def test_unreadable_model(tmp_path: Path) -> None:
 def test_every_machine_has_a_tag() -> None:
     for name in machine_names():
         target = tvm.target.Target(f"npu/{name}")
-        assert options_from_target(target).machine == load_any_machine(name)
+        assert options_from_target(target).machine == load_machine(name)
         assert options_from_target(f"npu/{name}") == options_from_target(name)
 
 
 def test_target_for_a_machine_file_with_options(tmp_path: Path) -> None:
-    machine = load_machine("nmp-4x8").with_cores(2, 4)
+    machine = load_nmp_machine("nmp-4x8").with_cores(2, 4)
     lines = [f'name = "{machine.name}"', 'isa = "nmp"', "frequency_mhz = 1000.0"]
     for part, values in machine.model_dump().items():
         if isinstance(values, dict):

@@ -12,19 +12,19 @@ from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.graph import Clip, Conv2d, Dense, Elementwise, Graph, Pool, Reshape
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 RELU = Clip(0.0, np.inf)
 
 
-def machine(tles: int = 2, tlts: int = 2, **parts: dict[str, Any]) -> Machine:
-    values = load_machine("nmp-4x8").model_dump()
+def machine(tles: int = 2, tlts: int = 2, **parts: dict[str, Any]) -> NmpMachine:
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["name"] = "small"
     values["cores"] |= {"tles": tles, "tlts_per_tle": tlts}
     values["memories"] |= {"mb0_bytes": 2048, "mb1_bytes": 2048, "mb2_bytes": 2048}
     for part, changes in parts.items():
         values[part] |= changes
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 @lru_cache(maxsize=1)
@@ -57,7 +57,7 @@ MACS = 144 * 8 * 27 + 144 * 8 * 3 + 144 * 8 * 9 + 10 * 288
 
 
 @lru_cache(maxsize=16)
-def compiled(where: Machine, precision: Any = "int16") -> tuple[Program, FixedGraph]:
+def compiled(where: NmpMachine, precision: Any = "int16") -> tuple[Program, FixedGraph]:
     graph, samples = network()
     ranges = calibrate(graph, [{"x": samples, "y": samples[::-1]}])
     options = CompileOptions(precision=precision)

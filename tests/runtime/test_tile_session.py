@@ -19,11 +19,11 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.isa import TILE_ISA
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
 
-SETUP_A = load_any_machine("setup-a")
+SETUP_A = load_machine("setup-a")
 TYPES = {"int8": np.int8, "int16": np.int16}
 
 

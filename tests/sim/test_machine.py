@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import (
-    Machine,
-    load_any_machine,
-    load_machine,
-    machine_from_dict,
-    machine_from_toml,
-    machine_names,
+from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.nmp.machine import (
+    NmpMachine,
+    load_nmp_machine,
+    nmp_machine_from_dict,
+    nmp_machine_from_toml,
 )
 
 
-def different(one: Machine, other: Machine) -> dict[str, Any]:
+def different(one: NmpMachine, other: NmpMachine) -> dict[str, Any]:
     """What ``other`` has that ``one`` does not, apart from name and description."""
     mine, theirs = (m.model_dump(exclude={"name", "description"}) for m in (one, other))
     return {key: theirs[key] for key in mine if mine[key] != theirs[key]}
@@ -28,30 +27,30 @@ def test_machines_of_the_package() -> None:
     nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8")
     assert set(nmps) <= set(machine_names())
     for name in machine_names():
-        assert load_any_machine(name).name == name
-    assert [name for name in machine_names() if load_any_machine(name).isa == "nmp"] == list(nmps)
-    base = load_machine("nmp-4x8")
+        assert load_machine(name).name == name
+    assert [name for name in machine_names() if load_machine(name).isa == "nmp"] == list(nmps)
+    base = load_nmp_machine("nmp-4x8")
     assert base.ring is not None and base.memories.ports == 1
     assert (base.ring.bytes_per_cycle, base.ring.hop_cycles) == (16.0, 4.0)
-    assert different(base, load_machine("nmp-4x8-int8")) == {"default_precision": "int8"}
-    dual = different(base, load_machine("nmp-4x8-dual"))
+    assert different(base, load_nmp_machine("nmp-4x8-int8")) == {"default_precision": "int8"}
+    dual = different(base, load_nmp_machine("nmp-4x8-dual"))
     assert dual == {"memories": {**base.memories.model_dump(), "ports": 2}}
 
 
 def test_values_from_before_rings_and_ports() -> None:
     """A serialized description without them has neither rings nor a second port."""
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     del values["ring"], values["memories"]["ports"]
-    machine = machine_from_dict(values)
+    machine = nmp_machine_from_dict(values)
     assert machine.ring is None and machine.memories.ports == 1
-    assert machine_from_dict(machine.model_dump()) == machine
+    assert nmp_machine_from_dict(machine.model_dump()) == machine
     assert machine.with_cores(2, 3).ring is None
 
 
 def test_extending() -> None:
     text = 'extends = "nmp-4x8"\nname = "mine"\n[ring]\nhop_cycles = 9.0\n[cores]\ntles = 2\n'
-    machine = machine_from_toml(text, "mine.toml")
-    base = load_machine("nmp-4x8")
+    machine = nmp_machine_from_toml(text, "mine.toml")
+    base = load_nmp_machine("nmp-4x8")
     assert (machine.name, machine.description) == ("mine", "")
     assert different(base, machine) == {
         "ring": {"bytes_per_cycle": 16.0, "hop_cycles": 9.0},
@@ -77,7 +76,7 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(text, "utf-8")
     with pytest.raises(MachineError, match=f"(?s)a.toml.*{message}"):
-        load_machine(path)
+        load_nmp_machine(path)
 
 
 @pytest.mark.parametrize(
@@ -103,15 +102,15 @@ def test_mistakes_are_named(text: str, message: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_absurd_machines(changes: dict[str, Any], message: str) -> None:
     """The text names the key, its value and the limit."""
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     for key, change in changes.items():
         values[key] = {**values[key], **change} if isinstance(change, dict) else change
     with pytest.raises(MachineError, match=message):
-        machine_from_dict(values)
+        nmp_machine_from_dict(values)
 
 
 def test_whole_numbers_are_numbers() -> None:
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["ring"]["bytes_per_cycle"] = 8
-    machine = machine_from_dict(values)
+    machine = nmp_machine_from_dict(values)
     assert machine.ring is not None and machine.ring.bytes_per_cycle == 8.0

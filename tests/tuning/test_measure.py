@@ -16,7 +16,7 @@ from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.tuning import measure as measuring
 from tvm_npu.tuning.measure import LayerMeasure, WrongValuesError, bare
 from tvm_npu.tuning.single_layer import random_inputs, single_layer
@@ -41,7 +41,7 @@ def as_asked(problem: ConvProblem) -> ConvProblem:
 @given(reference.convs().map(as_asked), reference.machines(largest=4096), st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_random_plans_of_random_layers_run_to_the_bit(
-    problem: ConvProblem, machine: Machine, seed: int
+    problem: ConvProblem, machine: NmpMachine, seed: int
 ) -> None:
     generator = np.random.default_rng(seed)
     try:
@@ -54,7 +54,7 @@ def test_random_plans_of_random_layers_run_to_the_bit(
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])
 def test_random_plans_of_chains_run_to_the_bit(name: str, window: Window) -> None:
-    problem, machine = replace(LAYER, window=window), load_machine(name)
+    problem, machine = replace(LAYER, window=window), load_nmp_machine(name)
     space, measure = ConvSpace(problem, machine), LayerMeasure(problem, machine)
     generator = np.random.default_rng(0)
     plan = space.sample(generator)
@@ -74,7 +74,7 @@ def test_results_spread_over_the_element_type(element_bytes: int) -> None:
 
 
 def test_equal_plans_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     measure = LayerMeasure(LAYER, machine)
     plan = planner("exact").plan(LAYER, machine)
     assert isinstance(plan, ConvPlan) and plan.prediction is not None
@@ -85,7 +85,7 @@ def test_equal_plans_are_simulated_once(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_plans_that_cannot_be_measured() -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     measure = LayerMeasure(LAYER, machine)
     large = ConvPlan("multicast", "KS", 1, 1, "OS", 3, 16, 9, 9, buffers=2)
     for _ in range(2):
@@ -97,12 +97,12 @@ def test_a_plan_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "FEWEST_INSTRUCTIONS", 500)
     plan = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1)
     with pytest.raises(MeasureError, match="still running after"):
-        LayerMeasure(LAYER, load_machine("nmp-4x8"))(plan)
+        LayerMeasure(LAYER, load_nmp_machine("nmp-4x8"))(plan)
 
 
 def test_wrong_values_are_no_bad_luck() -> None:
     """Nothing that a tuner may go on after."""
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     measure = LayerMeasure(LAYER, machine)
     measure._expected[0, 3, 2, 1] ^= 1
     plan = planner("tso").plan(LAYER, machine)

@@ -27,11 +27,11 @@ from tvm_npu.codegen.tune.residual import ResidualModel, examples_of
 from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.tuning.measure import LayerMeasure, bare
 from tvm_npu.tuning.single_layer import single_layer
 
-MACHINE = load_machine("nmp-4x8")
+MACHINE = load_nmp_machine("nmp-4x8")
 LAYER = reference.conv(24, 16, (9, 9), (3, 3), padding=(1, 1, 1, 1))
 OTHER = reference.conv(32, 16, (9, 9), (1, 1))
 TRIALS = 40
@@ -98,7 +98,7 @@ def test_layers_without_trials_are_planned_by_exact(log: Path) -> None:
 
 
 def test_other_machines_have_no_trials(log: Path) -> None:
-    dual = load_machine("nmp-4x8-dual")
+    dual = load_nmp_machine("nmp-4x8-dual")
     with pytest.warns(UntunedWarning, match="on machine 'nmp-4x8-dual'"):
         plan = planner("learned", tuning_log=log).plan(LAYER, dual)
     assert plan == planner("exact").plan(LAYER, dual)
@@ -154,7 +154,7 @@ def test_a_residual_model_learns_a_bias(log: Path) -> None:
     "problem", [LAYER, OTHER, reference.conv(16, 16, (8, 8), (3, 3), groups=16)]
 )
 def test_shortlists(problem: ConvProblem, name: str) -> None:
-    machine = load_machine(name)
+    machine = load_nmp_machine(name)
     listed = shortlist(problem, machine, 8, slack=0.3)
     assert not isinstance(listed, Infeasible) and 1 <= len(listed) <= 8
     assert listed[0] == planner("exact").plan(problem, machine)

@@ -27,7 +27,8 @@ from tvm_npu.codegen.tune.errors import (
 from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.codegen.tune.tune import Tuned, tune
-from tvm_npu.sim.machine import AnyMachine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
 from tvm_npu.tuning import measure as measuring
 from tvm_npu.tuning.measure import LayerMeasure, WrongValuesError, bare
@@ -58,7 +59,7 @@ def planned(name: str, problem: ConvProblem, log: Path, **limits: int) -> TilePl
 @given(st.sampled_from(("setup-a", "setup-d", "zynq-7020")), st.integers(0, 99), st.data())
 @settings(max_examples=30, deadline=None)
 def test_random_plans_run_to_the_bit(name: str, seed: int, data: st.DataObject) -> None:
-    machine = load_any_machine(name)
+    machine = load_machine(name)
     widths = data.draw(st.sampled_from(((4, 4), (4, 8))))
     problem = cases.layer(
         data.draw(st.sampled_from((4, 12))), data.draw(st.sampled_from((4, 8))), 6,
@@ -181,7 +182,7 @@ def test_narrow_accumulators_get_narrow_values() -> None:
     """16-bit values at full range would overflow sums of 4 bytes, which traps."""
     values = MACHINE.model_dump()
     values["words"] = {**values["words"], "int8_bytes": 1, "int16_accumulator_bytes": 4}
-    machine: AnyMachine = any_machine_from_dict(values)
+    machine: MachineDescription = machine_from_dict(values)
     graph, bits = layer_on(LAYER, machine)
     assert graph.element_bytes == 2 and 8 < bits < 16
     assert LayerMeasure(LAYER, machine)(TilePlan(24, 16, 9, 9)) > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 SUMMARY = "run a bare-metal RV32IM program on a simulated core"
 DESCRIPTION = """\
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    machine = load_machine(args.machine)
+    machine = load_nmp_machine(args.machine)
     from tvm_npu.sim.nmp.elf import read_elf
     from tvm_npu.sim.nmp.simulator import run_elf
 

@@ -11,7 +11,9 @@ from tvm_npu.cli.files import check_writable, write_bytes
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.errors import TargetError
-from tvm_npu.sim.machine import Machine, TileMachine, load_any_machine
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.fixed import FixedConv, FixedGraph
@@ -100,8 +102,9 @@ def _text(layer: FixedConv, fixed: FixedGraph, job: ModelJob, target: TileMachin
 
     options = job.options
     machine = options.machine
-    nmp = machine if isinstance(machine, Machine) else None
-    tile_machine = target if isinstance(machine, Machine) else machine
+    nmp = machine if isinstance(machine, NmpMachine) else None
+    tile_machine = target if isinstance(machine, NmpMachine) else machine
+    assert isinstance(tile_machine, TileMachine)
     problem = stored_problem(layer, fixed, tile_machine)
     asked = problem
     if nmp is not None:
@@ -120,7 +123,7 @@ def _text(layer: FixedConv, fixed: FixedGraph, job: ModelJob, target: TileMachin
 
 def tile_machine_named(name: str) -> TileMachine:
     """Raises TargetError for a machine that is no tile machine."""
-    machine = load_any_machine(name)
+    machine = load_machine(name)
     if not isinstance(machine, TileMachine):
         raise TargetError(
             f"machine {machine.name!r} is of isa {machine.isa!r}; an execution plan in text runs "

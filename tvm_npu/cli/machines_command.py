@@ -10,7 +10,9 @@ from typing import Any
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.sim.machine import ELEMENT_BYTES, AnyMachine, load_any_machine, machine_names
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 SUMMARY = "list the built-in machines, or show one"
 DESCRIPTION = """\
@@ -35,18 +37,18 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         check_writable(args.json)
     content: Any
     if args.name is None:
-        machines = [load_any_machine(name) for name in machine_names()]
+        machines = [load_machine(name) for name in machine_names()]
         content = {"machines": [machine.model_dump() for machine in machines]}
         _print_table(machines, terminal)
     else:
-        content = load_any_machine(args.name).model_dump()
+        content = load_machine(args.name).model_dump()
         _print_keys(content, terminal)
     if args.json is not None:
         write_json(args.json, content)
     return 0
 
 
-def _print_table(machines: list[AnyMachine], terminal: Terminal) -> None:
+def _print_table(machines: list[MachineDescription], terminal: Terminal) -> None:
     columns = [
         Column("name", tuple(machine.name for machine in machines), name=True),
         Column("isa", tuple(machine.isa for machine in machines), name=True),

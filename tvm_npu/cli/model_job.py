@@ -18,7 +18,8 @@ from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, make_options
-from tvm_npu.sim.machine import ELEMENT_BYTES, load_any_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from tvm_npu.relay.onnx_steps import PartitionedModel
@@ -94,7 +95,7 @@ def load_and_partition(
         tuning_log=args.tuning_log,
     )
     machine = options.machine
-    if machine.name in machine_names() and machine != load_any_machine(machine.name):
+    if machine.name in machine_names() and machine != load_machine(machine.name):
         terminal.note(
             f"machine file {args.machine!r} has the name of the built-in machine {machine.name!r}, "
             "but differs from it"

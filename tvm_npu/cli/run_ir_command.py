@@ -12,7 +12,8 @@ from tvm_npu.cli.files import check_writable, read_bytes, write_bytes
 from tvm_npu.cli.ir_command import TEXT_MACHINE, tile_machine_named
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.sim.machine import ELEMENT_BYTES, Precision, TileMachine
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.plan.problem import ConvProblem

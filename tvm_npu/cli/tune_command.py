@@ -82,7 +82,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
         machine = job.options.machine
         steps.begin("collecting layers")
-        found = questions(region_fixed_graphs(job.partitioned.mod).values(), machine)
+        graphs = region_fixed_graphs(job.partitioned.mod).values()
+        found = questions(graphs, machine)  # type: ignore[arg-type]
         if not found:
             raise CliError(f"no layer of {str(args.model)!r} is planned: there is nothing to tune")
         run = Run(args.tuner, args.warm, args.seed)

@@ -18,7 +18,7 @@ from tvm_npu.relay import operands as of
 from tvm_npu.relay.embed import packed_caller
 from tvm_npu.relay.importer import import_region
 from tvm_npu.runtime.packed import RUN
-from tvm_npu.sim.machine import AnyMachine
+from tvm_npu.sim.description import MachineDescription
 
 OPTIONS_ATTR = "npu.options"
 RANGES_ATTR = "npu.ranges"
@@ -40,7 +40,9 @@ def region_fixed_graph(function: relay.Function) -> FixedGraph:
     return fixed_graph(*_compilation(function))
 
 
-def _compilation(function: relay.Function) -> tuple[Graph, Ranges, AnyMachine, CompileOptions]:
+def _compilation(
+    function: relay.Function,
+) -> tuple[Graph, Ranges, MachineDescription, CompileOptions]:
     symbol = str(function.attrs["global_symbol"])
     options = NpuOptions.from_json(_attribute(function, OPTIONS_ATTR))
     ranges = Ranges.from_json(_attribute(function, RANGES_ATTR))

@@ -17,7 +17,8 @@ from tvm import relay
 from tvm_npu.codegen.least import LeastNeeds, Need, least_needs
 from tvm_npu.relay import operands as of
 from tvm_npu.report import Refusal
-from tvm_npu.sim.machine import AnyMachine, Precision
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
 
 MAX_EXTENT = 65535
 
@@ -26,7 +27,7 @@ MAX_EXTENT = 65535
 class Context:
     """What the rules may depend on besides the call."""
 
-    machine: AnyMachine
+    machine: MachineDescription
     precision: Precision
 
     @property

@@ -17,9 +17,11 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import AnyMachine, Machine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.traps import Trap
 from tvm_npu.sim.parts.pl330.traps import DmacTrap
+from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap
 from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
 
@@ -58,7 +60,7 @@ class Given:
     name: str = "given"
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> Any:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> Any:
         return self.answer
 
 
@@ -68,7 +70,7 @@ class LayerMeasure:
     simulated once: the simulator always takes the same time."""
 
     problem: ConvProblem
-    machine: AnyMachine
+    machine: MachineDescription
     known: dict[AnyPlan, float | str] = field(default_factory=dict)
     """Cycles, or why there are none."""
 
@@ -94,7 +96,7 @@ class LayerMeasure:
 
     def _simulated(self, plan: AnyPlan) -> float:
         if isinstance(plan, TilePlan):
-            _check_steps(self.problem, plan, self.machine)
+            _check_steps(self.problem, plan, self.machine)  # type: ignore[arg-type]
         program = compile_fixed(self._graph, self.machine, Given(plan))
         session = Session(program, budget=instruction_budget(self.problem))
         (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
@@ -108,8 +110,8 @@ class LayerMeasure:
         return float(session.statistics.cycles)
 
 
-def _check_steps(problem: ConvProblem, plan: TilePlan, machine: AnyMachine) -> None:
-    if isinstance(machine, Machine) or check_tile_plan(problem, plan, machine) is not None:
+def _check_steps(problem: ConvProblem, plan: TilePlan, machine: NmpMachine | TileMachine) -> None:
+    if isinstance(machine, NmpMachine) or check_tile_plan(problem, plan, machine) is not None:
         return  # the compiler says what is wrong
     steps = group_runs(problem, plan) * prod(trips(problem, plan, loop) for loop in LOOPS)
     if steps > step_budget(problem):

@@ -17,7 +17,9 @@ from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
 from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.codegen.tune.tune import tune
-from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.tuning.measure import AnyPlan, LayerMeasure, bare
 
 WARM_PLANS = 4
@@ -50,7 +52,9 @@ class TunedLayer:
     exact_cycles: float | None
 
 
-def questions(graphs: Iterable[FixedGraph], machine: AnyMachine) -> tuple[Question, ...]:
+def questions(
+    graphs: Iterable[FixedGraph], machine: NmpMachine | TileMachine
+) -> tuple[Question, ...]:
     """Convolutions and fully connected layers, each distinct one once, and the chains that could
     be made of them where ``machine`` is an NMP with a ring; without those that no plan fits."""
     names: dict[ConvProblem, list[str]] = {}
@@ -74,16 +78,16 @@ def questions(graphs: Iterable[FixedGraph], machine: AnyMachine) -> tuple[Questi
 
 
 def _answer(
-    chosen: Planner, problem: ConvProblem, machine: AnyMachine
+    chosen: Planner, problem: ConvProblem, machine: MachineDescription
 ) -> ConvPlan | TilePlan | Infeasible:
     """What a planner for machines of every kind says."""
     found: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)  # type: ignore[arg-type]
     return found
 
 
-def warm_plans(problem: ConvProblem, machine: AnyMachine) -> tuple[AnyPlan, ...]:
+def warm_plans(problem: ConvProblem, machine: MachineDescription) -> tuple[AnyPlan, ...]:
     """What the analytic planners would do, the best first."""
-    if not isinstance(machine, Machine):
+    if not isinstance(machine, NmpMachine):
         answers = (_answer(planner(name), problem, machine) for name in WARM_TILE_PLANNERS)
         return tuple(dict.fromkeys(bare(one) for one in answers if isinstance(one, TilePlan)))
     listed = shortlist(problem, machine, WARM_PLANS)
@@ -99,7 +103,7 @@ def warm_plans(problem: ConvProblem, machine: AnyMachine) -> tuple[AnyPlan, ...]
 
 def tune_layer(
     question: Question,
-    machine: AnyMachine,
+    machine: MachineDescription,
     run: Run,
     trials: int,
     log: LogWriter,

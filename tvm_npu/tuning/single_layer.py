@@ -18,12 +18,14 @@ from tvm_npu.codegen.nmp.plan.chains import candidates, with_chains
 from tvm_npu.codegen.nmp.plan.planning import problem_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.tiles.plan.planning import stored_problem
-from tvm_npu.sim.machine import AnyMachine, Precision, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Q_POINT = 8
 
 
-def layer_on(problem: ConvProblem, machine: AnyMachine) -> tuple[FixedGraph, int]:
+def layer_on(problem: ConvProblem, machine: MachineDescription) -> tuple[FixedGraph, int]:
     """`single_layer` of what planners for ``machine`` are asked, and the bits of its inputs. On a
     tile machine the widths of ``problem`` are those in memory; where both precisions are stored
     so, it is the machine's default one. ValueError for widths that the machine does not have."""

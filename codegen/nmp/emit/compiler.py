@@ -56,7 +56,7 @@ from tvm_npu.codegen.program.format import (
     SegmentSize,
 )
 from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
@@ -88,7 +88,7 @@ class Generated:
 
 def compile_fixed(
     fixed: FixedGraph,
-    machine: Machine,
+    machine: NmpMachine,
     planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Program:
@@ -105,7 +105,7 @@ def compile_fixed(
 
 def generate(
     fixed: FixedGraph,
-    machine: Machine,
+    machine: NmpMachine,
     planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Generated:
@@ -125,7 +125,7 @@ def generate(
 
 
 def _code(
-    one: PlannedLayer, shapes: dict[str, Shape], machine: Machine, operands: Operands
+    one: PlannedLayer, shapes: dict[str, Shape], machine: NmpMachine, operands: Operands
 ) -> LayerCode:
     layer, problem, plan = one.layer, one.problem, one.plan
     if isinstance(layer, FixedConv | FixedChain):
@@ -150,7 +150,7 @@ class _Constants:
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
         return Location(Segment.CONSTANTS, self.constants.add(values, dtype, what))
 
-    def operands(self, one: PlannedLayer, storage: Storage, machine: Machine) -> Operands:
+    def operands(self, one: PlannedLayer, storage: Storage, machine: NmpMachine) -> Operands:
         def at(tensor: str) -> Location:
             return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
 
@@ -173,7 +173,7 @@ class _Constants:
         return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
 
 
-def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Program:
+def assemble(fixed: FixedGraph, machine: NmpMachine, generated: Generated) -> Program:
     """Words, parameter table, relocations and tables of a generated region."""
     lowered, ranges = _lower(machine, generated)
     constants, parameter_offset, relocations = _parameter_table(machine, generated)
@@ -214,7 +214,7 @@ def assemble(fixed: FixedGraph, machine: Machine, generated: Generated) -> Progr
     return program
 
 
-def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:
+def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:
     """The code image, and the byte range of every layer in it."""
     lowering = Lowering()
     lowering.keep_one()
@@ -251,7 +251,7 @@ def _lower(machine: Machine, generated: Generated) -> tuple[Lowered, list[tuple[
     return lowering.finish(), ranges
 
 
-def _parameter_table(machine: Machine, generated: Generated) -> tuple[bytes, int, NDArray[Any]]:
+def _parameter_table(machine: NmpMachine, generated: Generated) -> tuple[bytes, int, NDArray[Any]]:
     """(constants with the parameter table behind them, its offset, relocations)."""
     data = bytearray(generated.constants)
     data.extend(bytes(-len(data) % ALIGNMENT_BYTES))

@@ -35,7 +35,7 @@ from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.shares import core_shares
 from tvm_npu.codegen.nmp.emit.weights import weight_runs
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, Memory, VectorOp
 from tvm_npu.sim.streams import Stream
 
@@ -60,7 +60,7 @@ class ConvolutionTiles:
         layer: FixedConv,
         problem: ConvProblem,
         plan: ConvPlan,
-        machine: Machine,
+        machine: NmpMachine,
         operands: Operands,
     ) -> None:
         self.layer, self.problem, self.plan, self.machine = layer, problem, plan, machine

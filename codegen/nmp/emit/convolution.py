@@ -8,14 +8,14 @@ from tvm_npu.codegen.nmp.emit.grouped import Grouped
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.multicast import Multicast
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def convolution(
     layer: FixedConv | FixedChain,
     problem: ConvProblem,
     plan: ConvPlan,
-    machine: Machine,
+    machine: NmpMachine,
     operands: Operands,
 ) -> LayerCode:
     """The command tree of one layer. Raises EmitError for a plan that the machine cannot run."""

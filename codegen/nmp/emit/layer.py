@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.commands import Nodes, when
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters, Location
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def finish(parameters: LayerParameters, nodes: Nodes, early: Nodes = ()) -> Laye
     )
 
 
-def require_fit(layer: str, what: str, needed_bytes: int, machine: Machine, memory: str) -> None:
+def require_fit(layer: str, what: str, needed_bytes: int, machine: NmpMachine, memory: str) -> None:
     """EmitError when a tile of a plan does not fit its memory."""
     available = getattr(machine.memories, f"{memory}_bytes")
     if needed_bytes > available:

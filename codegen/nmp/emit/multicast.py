@@ -40,7 +40,7 @@ from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF
 from tvm_npu.codegen.nmp.emit.steps import OfmPlace, Step
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister
 
 HAS_LAST = Variable("has_last", 0, 1)
@@ -55,7 +55,7 @@ class Multicast(ThroughWindow):
         layer: FixedConv | FixedChain,
         problem: ConvProblem,
         plan: ConvPlan,
-        machine: Machine,
+        machine: NmpMachine,
         operands: Operands,
     ) -> None:
         conv = layer.conv if isinstance(layer, FixedChain) else layer

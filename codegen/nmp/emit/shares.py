@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tvm_npu.codegen.plan.problem import ConvPlan, share, slice_of
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Shares:
         return bits
 
 
-def core_shares(plan: ConvPlan, rows: int, columns: int, items: int, machine: Machine) -> Shares:
+def core_shares(plan: ConvPlan, rows: int, columns: int, items: int, machine: NmpMachine) -> Shares:
     """The deal of `ConvPlan`. Cores of TLEs without work are idle, unless TLEs share tiles over the
     ring: then all keep in step, and a TLE with an empty slice still loads its part for others."""
     tlts = machine.cores.tlts_per_tle

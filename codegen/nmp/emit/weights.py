@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def weight_runs(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> list[in
 
 
 def arranged(
-    weight: NDArray[Any], plan: ConvPlan, problem: ConvProblem, machine: Machine
+    weight: NDArray[Any], plan: ConvPlan, problem: ConvProblem, machine: NmpMachine
 ) -> NDArray[Any]:
     """The weights [filters, channels of a group, rows, columns] in the plan's layout, flat."""
     if not is_tiled(plan, problem):

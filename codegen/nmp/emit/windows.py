@@ -26,7 +26,7 @@ from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, FlatProblem, WindowPlan, WindowProblem
 from tvm_npu.codegen.plan.problem import share
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, PoolKind, VectorOp
 from tvm_npu.sim.streams import Stream
 
@@ -104,7 +104,7 @@ def window(
     out_shape: Shape,
     problem: WindowProblem,
     plan: WindowPlan,
-    machine: Machine,
+    machine: NmpMachine,
     operands: Operands,
 ) -> LayerCode:
     """A pool, or a pad as a maximum over 1x1 windows of a box that sticks out of the tensor."""
@@ -190,7 +190,7 @@ def elementwise(
     layer: FixedElementwise,
     problem: FlatProblem,
     plan: FlatPlan,
-    machine: Machine,
+    machine: NmpMachine,
     operands: Operands,
 ) -> LayerCode:
     """Flat runs: A to MB0, B to MB1, the operation, the store."""

@@ -20,8 +20,9 @@ from tvm_npu.codegen.nmp.plan.tso import SPLITS, TsoPlanner, tle_slices
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.plan import TilePlan, trips
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Prediction, Schedule
-from tvm_npu.sim.machine import AnyMachine, Machine, TileMachine
-from tvm_npu.sim.tiles.machine import Mover, PeArray, SplitMemories, Words
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import Mover, PeArray, SplitMemories, TileMachine, Words
 
 Measure = Literal["metric", "transfers", "bytes"]
 
@@ -30,10 +31,10 @@ class TilePlanner(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible: ...
 
 
-def tlt_machine(machine: Machine, element_bytes: int) -> TileMachine:
+def tlt_machine(machine: NmpMachine, element_bytes: int) -> TileMachine:
     """One TLT of ``machine`` as a tile machine. Sums lie in MB2 at the width of elements (guard
     bits come on top); the MAC unit takes channels side by side."""
     memories, dme = machine.memories, machine.dme
@@ -78,7 +79,7 @@ class _Cut:
     tlt_rows: int
 
 
-def _cuts(machine: Machine) -> Iterator[_Cut]:
+def _cuts(machine: NmpMachine) -> Iterator[_Cut]:
     tlts = machine.cores.tlts_per_tle
     for split in SPLITS:
         slices = tle_slices(split, machine.cores.tles)
@@ -141,7 +142,7 @@ def conv_plan(problem: ConvProblem, share: ConvProblem, tile: TilePlan, cut: _Cu
 
 
 def _score(
-    problem: ConvProblem, machine: Machine, prediction: Prediction, measure: Measure
+    problem: ConvProblem, machine: NmpMachine, prediction: Prediction, measure: Measure
 ) -> float:
     """Larger is better."""
     moved = prediction.in_bytes + prediction.weight_bytes + prediction.out_bytes
@@ -166,7 +167,7 @@ class OnNmp:
     def name(self) -> str:
         return self.planner.name
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         view = tlt_machine(machine, problem.element_bytes)
         best: tuple[float, ConvPlan] | None = None
         kinds = (problem,) if problem.groups == 1 else (problem, one_group(problem))
@@ -197,7 +198,7 @@ class OnNmp:
         return found if isinstance(found, Infeasible) else replace(found, planner=self.name)
 
 
-def _sound(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> ConvPlan | None:
+def _sound(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan | None:
     """``plan`` or, where its IN tile does not stay beside what else MB0 has to take, the same
     without that; None where neither is sound."""
     for one in (plan, replace(plan, keeps_in=False)):

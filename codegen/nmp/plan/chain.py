@@ -26,7 +26,7 @@ from tvm_npu.codegen.plan.problem import (
     Window,
     tile_sizes,
 )
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 PREDICTED = 8
 
@@ -44,7 +44,7 @@ class _Cut:
 
 
 def plan_chain(
-    problem: ConvProblem, machine: Machine, limits: TileLimits, name: str, uses_ring: bool
+    problem: ConvProblem, machine: NmpMachine, limits: TileLimits, name: str, uses_ring: bool
 ) -> ConvPlan | Infeasible:
     """The best plan of the space above; ties go to the earlier candidate."""
     window = problem.window
@@ -67,7 +67,7 @@ def plan_chain(
     )
 
 
-def _cuts(problem: ConvProblem, window: Window, machine: Machine) -> Iterator[_Cut]:
+def _cuts(problem: ConvProblem, window: Window, machine: NmpMachine) -> Iterator[_Cut]:
     tles, tlts = machine.cores.tles, machine.cores.tlts_per_tle
     for row_slices in range(1, tles + 1):
         filter_slices = tles // row_slices
@@ -84,7 +84,7 @@ def _cuts(problem: ConvProblem, window: Window, machine: Machine) -> Iterator[_C
 
 
 def _candidates(
-    problem: ConvProblem, window: Window, machine: Machine, limits: TileLimits, uses_ring: bool
+    problem: ConvProblem, window: Window, machine: NmpMachine, limits: TileLimits, uses_ring: bool
 ) -> Iterator[tuple[float, ConvPlan]]:
     ring = uses_ring and machine.ring is not None
     for buffers in (1, 2)[: machine.memories.ports]:
@@ -101,7 +101,7 @@ def _candidates(
 
 
 def _most_filters(
-    problem: ConvProblem, place: tuple[int, int], buffers: int, machine: Machine
+    problem: ConvProblem, place: tuple[int, int], buffers: int, machine: NmpMachine
 ) -> int:
     """Filters whose OFM and OUT tiles fit MB2 and whose window's box fits MB0."""
     box = problem.middle_tile(*place)
@@ -113,7 +113,7 @@ def _most_filters(
 
 def _tiles(
     problem: ConvProblem,
-    machine: Machine,
+    machine: NmpMachine,
     limits: TileLimits,
     cut: _Cut,
     place: tuple[int, int],
@@ -164,7 +164,7 @@ def _tiles(
             yield _estimate(problem, machine, plan, cut), plan
 
 
-def _estimate(problem: ConvProblem, machine: Machine, plan: ConvPlan, cut: _Cut) -> float:
+def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, cut: _Cut) -> float:
     """Time of a TLE, roughly: whole tiles, every byte at the rate of its kind of transfer."""
     window, dme, size = problem.window, machine.dme, problem.element_bytes
     assert window is not None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 BIAS_BYTES = 4
 
@@ -44,7 +44,7 @@ class _Found(Exception):
         self.fault = fault
 
 
-def check_plan(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> PlanFault | None:
+def check_plan(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
     try:
         _check_choices(problem, plan, machine)
@@ -63,7 +63,7 @@ def _require(holds: bool, what: str, value: object, limit: object) -> None:
         raise _Found(PlanFault(what, value, limit))
 
 
-def choice_fault(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> PlanFault | None:
+def choice_fault(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
     """The first fault of the plan's choices, whatever its tiles need: words, numbers and flags
     that exist, in combinations that exist and that the machine has the hardware for."""
     try:
@@ -73,7 +73,7 @@ def choice_fault(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Plan
     return None
 
 
-def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
+def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
     """Words that exist, in combinations that exist, on TLEs that exist."""
     _require(problem.groups >= 1, "groups", problem.groups, "at least 1")
     for name, total in (("filters", problem.filters), ("channels", problem.channels)):
@@ -125,7 +125,7 @@ _PLAIN = {
 """What the grouped mode leaves as it was."""
 
 
-def _check_cores(plan: ConvPlan, machine: Machine) -> None:
+def _check_cores(plan: ConvPlan, machine: NmpMachine) -> None:
     """Slices for TLEs and parts for TLTs that the machine has."""
     spatial = plan.row_slices * plan.column_slices
     tles = spatial * plan.filter_slices
@@ -149,7 +149,7 @@ def _check_split(plan: ConvPlan) -> None:
         _require(plan.filter_slices == 1, "filter_slices under OFM", plan.filter_slices, "1")
 
 
-def _check_window(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
+def _check_window(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
     """What may stand in front of a window, and that every window touches the OFM."""
     for what, value, limit in (
         ("mode with a window", plan.mode, "multicast"),
@@ -177,7 +177,7 @@ def _middle(problem: ConvProblem, axis: int, stored: Interval) -> Interval:
     return max(low, 0), min(last + window.kernel[axis], total)
 
 
-def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> None:
+def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
     """A ring to forward over, and TLEs to forward to, all of which have work: an empty slice
     would have nothing to keep step with, and fewer slices say the same."""
     for is_used, name, slices in (
@@ -217,7 +217,7 @@ class _Deal:
     items: tuple[Parts, ...]
 
     @staticmethod
-    def of(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> _Deal:
+    def of(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> _Deal:
         filters_each = problem.filters // problem.groups
         is_grouped = plan.mode == "grouped"
         total = problem.groups if is_grouped else filters_each
@@ -368,7 +368,7 @@ def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -
         )  # fmt: skip
 
 
-def _check_room(problem: ConvProblem, plan: ConvPlan, machine: Machine, deal: _Deal) -> None:
+def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal: _Deal) -> None:
     """The largest tiles that occur, in bytes, against the memories of a TLT."""
     memories = machine.memories
     channels = problem.channels // problem.groups

@@ -39,7 +39,7 @@ from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 __all__ = ["mac_cycles", "one_group", "predict", "step_cycles"]
 
@@ -54,7 +54,7 @@ def one_group(problem: ConvProblem) -> ConvProblem:
     )
 
 
-def predict(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Prediction:
+def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
     """Exact count of the plan's transfers and MAC steps, and the time that follows.
 
     ``cycles`` is the slowest TLE's time, the DRAM's or the ring's, whichever is longest;
@@ -82,7 +82,7 @@ def predict(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Predictio
     return _combine(costs, repeats, machine)
 
 
-def _combine(costs: Counter[TleCost], repeats: int, machine: Machine) -> Prediction:
+def _combine(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Prediction:
     slowest = max(costs, key=lambda cost: cost.cycles(machine))
     inputs = weights = outputs = NO_TRAFFIC
     for cost, tles in costs.items():

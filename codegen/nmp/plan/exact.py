@@ -44,7 +44,7 @@ from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_ou
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
 _UNLIMITED = 1 << 40
@@ -97,7 +97,7 @@ class ExactPlanner:
         """A window takes its input over the ring of its TLE."""
         return self.uses_ring
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         if problem.window is not None:
             return plan_chain(problem, machine, self.limits, self.name, self.uses_ring)
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
@@ -106,7 +106,7 @@ class ExactPlanner:
 
 def plan_with_proof(
     problem: ConvProblem,
-    machine: Machine,
+    machine: NmpMachine,
     limits: TileLimits = NO_LIMITS,
     name: str = "exact",
     uses_ring: bool = True,
@@ -154,7 +154,7 @@ def plan_with_proof(
     return Proof(plan, min(bound, plan.prediction.cycles), *totals)
 
 
-def plainest(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> ConvPlan:
+def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
     """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
     best = replace(plan, prediction=predict(problem, plan, machine))
     for plainer in ({"weights": "filters"}, {"linear_maps": False}):
@@ -215,7 +215,7 @@ def _split(spatial_slices: int, filter_slices: int) -> Split:
     return "OFM" if filter_slices == 1 else "KS&OFM"
 
 
-def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> axes.Task:
+def _task(problem: ConvProblem, machine: NmpMachine, mode: Mode, linear: bool) -> axes.Task:
     is_grouped = mode == "grouped"
     alone = one_group(problem)
     return axes.Task(
@@ -245,7 +245,7 @@ def _task(problem: ConvProblem, machine: Machine, mode: Mode, linear: bool) -> a
     )
 
 
-def _room(machine: Machine, limits: TileLimits) -> bounds.Room:
+def _room(machine: NmpMachine, limits: TileLimits) -> bounds.Room:
     memories = machine.memories
     return bounds.Room(
         memories.mb0_bytes,
@@ -259,7 +259,7 @@ def _room(machine: Machine, limits: TileLimits) -> bounds.Room:
     )
 
 
-def _speeds(machine: Machine) -> cost.Speeds:
+def _speeds(machine: NmpMachine) -> cost.Speeds:
     """The DRAM (the ring) cannot be what is slowest where the engine of one TLE takes at least as
     long for a byte and for any burst as the DRAM does for one of every TLE."""
     dme, dram, ring, tles = machine.dme, machine.dram, machine.ring, machine.cores.tles

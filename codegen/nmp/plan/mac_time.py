@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 """About what a core does in a step beside waiting."""
 
 
 def mac_cycles(
-    problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: Machine
+    problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: NmpMachine
 ) -> float:
     """MAC time of one step: TSO, Equation 7, at the reachable share of the peak rate, with what
     the core does around it."""
@@ -25,14 +25,14 @@ def mac_cycles(
     return units / machine.mac.efficiency + machine.mac.setup_cycles + step_cycles(machine)
 
 
-def step_cycles(machine: Machine) -> float:
+def step_cycles(machine: NmpMachine) -> float:
     """What a core does in a step beside waiting."""
     cores = machine.cores
     return STEP_INSTRUCTIONS * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
 
 
 def finish_cycles(
-    problem: ConvProblem, filters: int, rows: int, columns: int, machine: Machine
+    problem: ConvProblem, filters: int, rows: int, columns: int, machine: NmpMachine
 ) -> float:
     """MAC unit time at the end of the channels of a tile of the OFM: its requantization, after the
     addition of the residual tile where there is one."""
@@ -41,7 +41,7 @@ def finish_cycles(
 
 
 def window_cycles(
-    problem: ConvProblem, filters: int, rows: int, columns: int, machine: Machine
+    problem: ConvProblem, filters: int, rows: int, columns: int, machine: NmpMachine
 ) -> float:
     """MAC unit time from a tile of the OFM to an OUT tile of ``rows`` x ``columns`` through the
     window behind the convolution, with what the core does around it; 0 without a window."""
@@ -56,7 +56,7 @@ def window_cycles(
     return cycles + step_cycles(machine)
 
 
-def _pass_cycles(times: int, elements: int, element_bytes: int, machine: Machine) -> float:
+def _pass_cycles(times: int, elements: int, element_bytes: int, machine: NmpMachine) -> float:
     """One instruction that takes ``elements`` elements, ``times`` over; 0 for none."""
     if times * elements == 0:
         return 0.0

@@ -28,7 +28,7 @@ from tvm_npu.codegen.nmp.plan.window import (
 )
 from tvm_npu.codegen.plan import Planner, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 Problem = ConvProblem | WindowProblem | FlatProblem
 Plan = ConvPlan | WindowPlan | FlatPlan
@@ -53,7 +53,7 @@ class LayerPlanner:
     """Answers for the layers of a region; equal problems are planned once."""
 
     def __init__(
-        self, element_bytes: int, machine: Machine, chosen: Planner, limits: TileLimits
+        self, element_bytes: int, machine: NmpMachine, chosen: Planner, limits: TileLimits
     ) -> None:
         self.element_bytes, self.machine = element_bytes, machine
         self.chosen, self.limits = chosen, limits

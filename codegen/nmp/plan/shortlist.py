@@ -19,7 +19,7 @@ from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 SLACK = 0.15
 """Plans of a predicted time above that of the best by more than this share are left out."""
@@ -27,7 +27,7 @@ SLACK = 0.15
 
 def shortlist(
     problem: ConvProblem,
-    machine: Machine,
+    machine: NmpMachine,
     count: int,
     limits: TileLimits = NO_LIMITS,
     slack: float = SLACK,
@@ -57,7 +57,7 @@ def _predicted(plan: ConvPlan) -> float:
 
 
 def _families(
-    problem: ConvProblem, machine: Machine, limits: TileLimits, most_cycles: float
+    problem: ConvProblem, machine: NmpMachine, limits: TileLimits, most_cycles: float
 ) -> list[ConvPlan]:
     """The fastest plan below ``most_cycles`` of every family that has one."""
     room, speeds = exact._room(machine, limits), exact._speeds(machine)

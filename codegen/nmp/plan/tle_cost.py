@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
 )
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 Tiles = tuple[Tile, ...]
 
@@ -50,13 +50,13 @@ class TleCost:
     def traffic(self) -> Traffic:
         return self.inputs + self.weights + self.outputs + self.on_chip
 
-    def load_cycles(self, machine: Machine) -> float:
+    def load_cycles(self, machine: NmpMachine) -> float:
         return (self.inputs + self.weights).engine_cycles(machine)
 
-    def store_cycles(self, machine: Machine) -> float:
+    def store_cycles(self, machine: NmpMachine) -> float:
         return (self.outputs + self.on_chip).engine_cycles(machine)
 
-    def cycles(self, machine: Machine) -> float:
+    def cycles(self, machine: NmpMachine) -> float:
         if self.overlapped_cycles:
             return self.overlapped_cycles
         return self.traffic.engine_cycles(machine, self.rivals) + self.mac_cycles
@@ -78,7 +78,7 @@ class TleWalk:
     """The transfers and MAC steps of one TLE, by kind of turn."""
 
     def __init__(
-        self, problem: ConvProblem, plan: ConvPlan, machine: Machine, turns: TleTurns
+        self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, turns: TleTurns
     ) -> None:
         self.problem, self.plan, self.machine, self.turns = problem, plan, machine, turns
         self.burst_bytes, self.rivals = machine.dram.burst_bytes, rivals(plan)

@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 BIAS_BYTES = 4
 FREE_RIVALS = 0.75
@@ -71,7 +71,7 @@ class Traffic:
         """The same, received by other TLEs, too."""
         return replace(self, forwards=self.transfers, ring_bytes=self.bytes)
 
-    def engine_cycles(self, machine: Machine, rivals: float = 1.0) -> float:
+    def engine_cycles(self, machine: NmpMachine, rivals: float = 1.0) -> float:
         """Cycles of one DMA engine that does all of it, one transfer after another, while
         ``rivals`` engines, this one included, want the DRAM."""
         dme = machine.dme
@@ -87,11 +87,11 @@ class Traffic:
             cycles += self.chip_bytes / machine.ring.bytes_per_cycle
         return cycles
 
-    def dram_cycles(self, machine: Machine) -> float:
+    def dram_cycles(self, machine: NmpMachine) -> float:
         """Cycles that the DRAM itself is occupied."""
         return self.bursts * machine.dram.cas_cycles + self.bytes / machine.dram.bytes_per_cycle
 
-    def ring_cycles(self, machine: Machine) -> float:
+    def ring_cycles(self, machine: NmpMachine) -> float:
         """Cycles that the Global Ringbus is occupied."""
         if machine.ring is None:
             return 0.0
@@ -108,7 +108,7 @@ def rivals(plan: ConvPlan) -> float:
     return tles if plan.ring_in or plan.ring_weights else 1 + FREE_RIVALS * (tles - 1)
 
 
-def least_bias_bytes(filters: int, machine: Machine) -> int:
+def least_bias_bytes(filters: int, machine: NmpMachine) -> int:
     """What the biases of a layer of ``filters`` filters (in a group) take of a TLT's bias buffer
     where all TLTs of all TLEs share them; no plan needs less."""
     tle_filters = -(-filters // machine.cores.tles)

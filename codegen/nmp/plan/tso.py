@@ -20,7 +20,7 @@ from tvm_npu.codegen.nmp.plan.cost import one_group, predict
 from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES, least_bias_bytes
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")
 SCHEDULES: tuple[Schedule, ...] = ("IS", "OS", "WS")
@@ -54,7 +54,7 @@ class TsoPlanner:
     schedules: tuple[Schedule, ...] = SCHEDULES
     limits: TileLimits = NO_LIMITS
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         """The plan of least estimated time, with its exact prediction filled in."""
         wanted = (
             (self.splits, self.schedules),
@@ -70,7 +70,7 @@ class TsoPlanner:
     def _search(
         self,
         problem: ConvProblem,
-        machine: Machine,
+        machine: NmpMachine,
         splits: tuple[Split, ...],
         schedules: tuple[Schedule, ...],
     ) -> ConvPlan | None:
@@ -116,7 +116,7 @@ class TsoPlanner:
 
 
 def closed_form_cycles(
-    problem: ConvProblem, plan: ConvPlan, machine: Machine, by_volume: bool = False
+    problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, by_volume: bool = False
 ) -> float:
     """The paper's estimate of ``plan``, Equations 3-9 as `tso_kernel` states them."""
     part = kernel_slice(problem, machine, plan.mode, plan.row_slices, plan.filter_slices)
@@ -156,7 +156,7 @@ def kernel_layer(problem: ConvProblem) -> kernel.Layer:
 
 
 def kernel_slice(
-    problem: ConvProblem, machine: Machine, mode: str, row_slices: int, filter_slices: int
+    problem: ConvProblem, machine: NmpMachine, mode: str, row_slices: int, filter_slices: int
 ) -> kernel.Slice:
     """TLE_R and TLE_W (TLE_W in groups when TLTs own whole groups)."""
     items = problem.groups if mode == "grouped" else problem.filters // problem.groups
@@ -167,7 +167,7 @@ def kernel_slice(
     )
 
 
-def kernel_rates(problem: ConvProblem, machine: Machine, by_volume: bool) -> kernel.Rates:
+def kernel_rates(problem: ConvProblem, machine: NmpMachine, by_volume: bool) -> kernel.Rates:
     """Algorithm 4: CAS a burst, whatever the transfer, unless ``by_volume``; BW is the rate of an
     engine."""
     return kernel.Rates(
@@ -181,7 +181,7 @@ def kernel_rates(problem: ConvProblem, machine: Machine, by_volume: bool) -> ker
     )
 
 
-def _bounds(problem: ConvProblem, machine: Machine, limits: TileLimits) -> kernel.Bounds:
+def _bounds(problem: ConvProblem, machine: NmpMachine, limits: TileLimits) -> kernel.Bounds:
     memories = machine.memories
     mb2 = memories.mb2_bytes
     if problem.has_residual:  # the residual tile goes where IN was
@@ -197,7 +197,7 @@ def _bounds(problem: ConvProblem, machine: Machine, limits: TileLimits) -> kerne
     )
 
 
-def _biases_fit(filters_a_tlt: int, machine: Machine) -> bool:
+def _biases_fit(filters_a_tlt: int, machine: NmpMachine) -> bool:
     return filters_a_tlt * BIAS_BYTES <= machine.memories.bias_bytes
 
 
@@ -207,7 +207,7 @@ def _grouped_schedules(schedules: tuple[Schedule, ...]) -> tuple[Schedule, ...]:
     return tuple(dict.fromkeys(kept))
 
 
-def _why_infeasible(problem: ConvProblem, machine: Machine) -> Infeasible:
+def _why_infeasible(problem: ConvProblem, machine: NmpMachine) -> Infeasible:
     """Which memory the tile of one filter, one channel and one position does not fit."""
     memories = machine.memories
     size = problem.element_bytes

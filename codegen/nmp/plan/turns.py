@@ -16,7 +16,7 @@ from itertools import product
 from typing import NamedTuple
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 class Tile(NamedTuple):
@@ -52,7 +52,7 @@ class TleTurns:
         return sum(number for _, number in self.rows) * sum(number for _, number in self.columns)
 
 
-def tlt_filters(plan: ConvPlan, machine: Machine) -> int:
+def tlt_filters(plan: ConvPlan, machine: NmpMachine) -> int:
     """Parts of the filters (or groups) among the TLTs of a TLE."""
     return machine.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
 
@@ -116,7 +116,7 @@ def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemT
     return tuple(kinds.items())
 
 
-def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> list[TleTurns]:
+def tle_turns(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> list[TleTurns]:
     """The turns of every TLE that has any, of one group in the multicast mode."""
     grouped = plan.mode == "grouped"
     each = problem.filters // problem.groups if grouped else 1

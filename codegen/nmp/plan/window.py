@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class FlatPlan:
     cycles: float = 0.0
 
 
-def plan_window(problem: WindowProblem, machine: Machine) -> WindowPlan | Infeasible:
+def plan_window(problem: WindowProblem, machine: NmpMachine) -> WindowPlan | Infeasible:
     """The plan of least predicted time among all row slices (the other cores go to channels),
     T_R and, only where no tile of full width fits, T_C. Ties: more busy cores, then fewer row
     slices, then the larger tile."""
@@ -101,7 +101,7 @@ def plan_window(problem: WindowProblem, machine: Machine) -> WindowPlan | Infeas
     return min(_window_candidates(problem, machine), key=order)
 
 
-def plan_flat(problem: FlatProblem, machine: Machine) -> FlatPlan:
+def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:
     """Contiguous runs a core in whole bursts, in as few, nearly equal tiles as fit."""
     memories = machine.memories
     buffers = [memories.mb0_bytes, memories.mb2_bytes]
@@ -129,7 +129,7 @@ def _whole(count: int, unit: int) -> int:
     return -(-count // unit) * unit
 
 
-def _window_candidates(problem: WindowProblem, machine: Machine) -> Iterator[WindowPlan]:
+def _window_candidates(problem: WindowProblem, machine: NmpMachine) -> Iterator[WindowPlan]:
     full_width_fits = _most_channels(problem, machine, 1, problem.columns) > 0
     widths = [problem.columns] if full_width_fits else _narrow_widths(problem)
     for row_slices in range(1, min(problem.rows, machine.core_count) + 1):
@@ -165,7 +165,7 @@ def _narrow_widths(problem: WindowProblem) -> list[int]:
     return sorted(widths)
 
 
-def _most_channels(problem: WindowProblem, machine: Machine, tile_r: int, tile_c: int) -> int:
+def _most_channels(problem: WindowProblem, machine: NmpMachine, tile_r: int, tile_c: int) -> int:
     """The most channels of a tile that MB0 and MB2 hold."""
     size = problem.element_bytes
     in_bytes = problem.in_tile_rows(tile_r) * problem.in_tile_columns(tile_c) * size
@@ -175,7 +175,7 @@ def _most_channels(problem: WindowProblem, machine: Machine, tile_r: int, tile_c
 
 def _window_cycles(
     problem: WindowProblem,
-    machine: Machine,
+    machine: NmpMachine,
     part: tuple[int, int, int],
     tile: tuple[int, int, int],
 ) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.tune.space import Features
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ LOOP_NAMES = (
 FEATURE_NAMES = (*LAYER_NAMES, *PLAN_NAMES, *LOOP_NAMES)
 
 
-def conv_features(problem: ConvProblem, plans: Sequence[ConvPlan], machine: Machine) -> Features:
+def conv_features(problem: ConvProblem, plans: Sequence[ConvPlan], machine: NmpMachine) -> Features:
     """[len(plans), len(FEATURE_NAMES)]. Loads, stores, bytes and bursts are those of the first
     TLE, all tiles taken as full."""
     layer = _layer(problem)
@@ -68,7 +68,7 @@ def _layer(problem: ConvProblem) -> Floats:
     return np.array([*np.log2(numbers), *flags, np.log2(problem.all_macs)])
 
 
-def _choices(plan: ConvPlan, machine: Machine) -> tuple[float, ...]:
+def _choices(plan: ConvPlan, machine: NmpMachine) -> tuple[float, ...]:
     runs = machine.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
     return (
         plan.mode == "grouped", plan.row_slices, plan.column_slices, plan.filter_slices,
@@ -82,7 +82,7 @@ def _up(total: Floats | float, part: Floats) -> Floats:
     return np.ceil(total / part)
 
 
-def _loops(problem: ConvProblem, choices: Floats, machine: Machine) -> Floats:
+def _loops(problem: ConvProblem, choices: Floats, machine: NmpMachine) -> Floats:
     """The columns `LOOP_NAMES`; fills the last two of ``choices``."""
     (
         grouped, row_slices, column_slices, filter_slices, tlt_rows, tlt_columns, runs, _, is_ws,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, slice_of
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Excess:
     extents: tuple[str, ...]
 
 
-def most_of(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Most:
+def most_of(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Most:
     grouped = plan.mode == "grouped"
     filters_each = problem.filters // problem.groups
     total = problem.groups if grouped else filters_each
@@ -53,7 +53,9 @@ def has_empty_slice(total: int, slices: int) -> bool:
     return slice_of(total, slices, slices - 1)[1] == 0
 
 
-def excess_of(problem: ConvProblem, plan: ConvPlan, machine: Machine, most: Most) -> Excess | None:
+def excess_of(
+    problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, most: Most
+) -> Excess | None:
     """The first memory that the largest tiles of ``plan`` do not fit."""
     memories, size = machine.memories, problem.element_bytes
     items = plan.tile_m // most.item_filters

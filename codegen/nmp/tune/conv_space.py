@@ -22,7 +22,7 @@ from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Split
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 ATTEMPTS = 2000
 """Draws without a plan that fits before a space counts as empty."""
@@ -36,7 +36,7 @@ class ConvSpace:
     """`space.Space` of one convolution or fully connected layer, with a window behind it or not."""
 
     layer: ConvProblem
-    machine: Machine
+    machine: NmpMachine
 
     @property
     def kind(self) -> str:

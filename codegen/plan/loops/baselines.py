@@ -24,7 +24,8 @@ from tvm_npu.codegen.plan.loops.plan import Loop, TilePlan
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, candidate_sizes, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.machine import AnyMachine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def whole_width(
@@ -64,7 +65,7 @@ class Ma:
     name: str = "ma"
     sums_stay: bool = False
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         tiles = whole_width(problem, tiled, self.limits)
         if tiles is None:
@@ -84,7 +85,7 @@ class SmartShuttle:
     name: str = "smartshuttle"
     sums_stay: bool = False
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         tiles = whole_width(problem, tiled, self.limits)
         if tiles is None:

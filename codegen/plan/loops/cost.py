@@ -33,9 +33,8 @@ from tvm_npu.codegen.plan.loops.plan import (
 from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, tile_traffic
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.parts.pl330.isa import LARGEST_BURST_BEATS
-from tvm_npu.sim.tiles.machine import ArrayAxis, PeArray
+from tvm_npu.sim.tiles.machine import ArrayAxis, PeArray, TileMachine
 
 ARRAY_LOOPS: dict[ArrayAxis, Loop] = {"OC": "M", "IC": "N", "OH": "R", "OW": "C"}
 

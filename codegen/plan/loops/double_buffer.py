@@ -29,8 +29,8 @@ from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, limited, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.machine import AnyMachine, TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 ORDER: tuple[Loop, ...] = ("R", "C", "N", "M")
 FILLED_SHARE = 0.8
@@ -111,7 +111,7 @@ class DoubleBuffer:
     name: str = "double-buffer"
     fills_only: bool = False
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         for buffers in (2, 1):
             found = divisor_tilings(problem, tiled, self.limits, buffers)

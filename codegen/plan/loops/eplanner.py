@@ -40,14 +40,15 @@ from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, candidate_sizes, limited, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.machine import AnyMachine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Sizes = dict[Loop, int]
 ELIMINATED: tuple[Loop, ...] = ("M", "N", "R")
 """OC, IC and OH: the loops of Algorithm 2."""
 
 
-def tile_machine(machine: AnyMachine, planner: str) -> TileMachine:
+def tile_machine(machine: MachineDescription, planner: str) -> TileMachine:
     """``machine``, when it is one of tiles; raises PlanningError else."""
     if not isinstance(machine, TileMachine):
         raise PlanningError(
@@ -182,7 +183,7 @@ class EPlanner:
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
     sums_stay: bool = False
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         tiles = pruned_space(problem, tiled, self.limits)
         if tiles is None:

@@ -13,7 +13,7 @@ import numpy as np
 from tvm_npu.codegen.plan.loops.cost import pes_on, transfer_cost
 from tvm_npu.codegen.plan.loops.plan import Loop
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Dataflow = Literal["IS", "WS", "OS"]
 """Input, weight and output stationary."""

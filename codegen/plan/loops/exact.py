@@ -36,8 +36,8 @@ from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.space import limited
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
-from tvm_npu.sim.machine import AnyMachine, TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 Table = NDArray[np.int64]
 ORDERS: tuple[tuple[Loop, ...], ...] = tuple(permutations(LOOPS))
@@ -171,7 +171,7 @@ class ExactTilePlanner:
     name: str = "exact"
     goal: Goal = "cycles"
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         proof = prove(problem, tiled, self.goal, self.limits)
         if isinstance(proof, Infeasible):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tvm_npu.codegen.plan.loops.plan import TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def with_groups(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> TilePlan:

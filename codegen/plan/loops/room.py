@@ -16,8 +16,7 @@ from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES, PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.machine import TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 ALIGNMENT_BYTES = 8
 

@@ -15,8 +15,7 @@ from tvm_npu.codegen.plan.loops.axes import InAxis, in_axis
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
-from tvm_npu.sim.machine import TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 Integers = NDArray[np.int64]
 

@@ -23,7 +23,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 )
 from tvm_npu.codegen.plan.loops.room import biases_stay
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.plan.planning import LayerPlanner, PlannedLayer, precision_of
-from tvm_npu.sim.machine import AnyMachine, TileMachine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.tiles.machine import TileMachine
 
 STORED_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
 BIAS_TYPE: np.dtype[Any] = np.dtype("<i4")
@@ -60,7 +61,7 @@ class Generated:
 
 def compile_fixed(
     fixed: FixedGraph,
-    machine: AnyMachine,
+    machine: MachineDescription,
     planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Program:
@@ -78,7 +79,7 @@ def compile_fixed(
 
 def generate(
     fixed: FixedGraph,
-    machine: AnyMachine,
+    machine: MachineDescription,
     planner_name: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Generated:

@@ -27,10 +27,10 @@ from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
 from tvm_npu.sim.tiles.isa import Finish as FinishKind
+from tvm_npu.sim.tiles.machine import TileMachine
 
 MEMORIES = {
     "INPUT": TileMemory.INPUT,

@@ -23,10 +23,10 @@ from tvm_npu.codegen.tiles.pl330.transfer import (
     TransferTemplate,
     transfer_template,
 )
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles import isa
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister, TransferStream
+from tvm_npu.sim.tiles.machine import TileMachine
 
 IN_CHANNEL, OUT_LOAD_CHANNEL, OUT_STORE_CHANNEL, WEIGHT_CHANNEL = range(4)
 TEMPLATE_ALIGNMENT = 4

@@ -17,9 +17,9 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import DEBUG, WORD_BYTES
 from tvm_npu.codegen.tiles.emit.commands import OPERANDS, Command, Transfer, Work
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileRegister
+from tvm_npu.sim.tiles.machine import TileMachine
 
 _TSET, _TSETU = TILE_ISA.by_mnemonic["tset"], TILE_ISA.by_mnemonic["tsetu"]
 _IMM, _UPPER = _TSET.field("imm"), _TSETU.field("upper")

@@ -8,7 +8,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.tiles.emit.dmac import DmacEmitter
 from tvm_npu.codegen.tiles.emit.emitter import Emitter, MoverEmitter
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 EMITTERS: dict[str, Callable[[TileMachine, Constants], Emitter]] = {
     "mover": MoverEmitter,

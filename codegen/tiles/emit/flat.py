@@ -17,9 +17,9 @@ from tvm_npu.codegen.tiles.emit.layer import (
     sizes,
 )
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister, TileVector
+from tvm_npu.sim.tiles.machine import TileMachine
 
 OPERATIONS = {"copy": TileVector.COPY, "add": TileVector.ADD, "mul": TileVector.MULTIPLY}
 

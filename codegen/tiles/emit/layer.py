@@ -10,9 +10,8 @@ from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 
 @dataclass(frozen=True)

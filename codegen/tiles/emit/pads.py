@@ -19,9 +19,9 @@ from tvm_npu.codegen.tiles.emit.pools import (
     window_steps,
     window_tiles,
 )
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TileMemory, TilePool, TileRegister
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from tvm_npu.codegen.plan.loops.cost import transfer_cost
 from tvm_npu.codegen.plan.loops.traffic import Moved
 from tvm_npu.codegen.tiles.emit.commands import Command, Transfer, Work
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Item = TypeVar("Item")
 

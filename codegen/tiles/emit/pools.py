@@ -13,9 +13,9 @@ from tvm_npu.codegen.tiles.emit.boxes import Placed, even, largest, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Sizes, out_registers, sizes
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TileMemory, TilePool, TileRegister
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)

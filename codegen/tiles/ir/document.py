@@ -45,8 +45,7 @@ from tvm_npu.codegen.tiles.emit.actions import (
     Tile,
     TileKind,
 )
-from tvm_npu.sim.machine import TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 PREFIXES: dict[TileKind, str] = {
     "INPUT": "IN_MEM", "WEIGHT": "WT_MEM", "OUTPUT": "OT_MEM", "RESIDUAL": "RS_MEM",

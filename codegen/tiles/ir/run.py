@@ -20,7 +20,7 @@ from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_area_by
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.ir.document import Ir
 from tvm_npu.codegen.tiles.plan.planning import PlannedLayer, stored_problem
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 PLANNER = "text"
 """What the programs of execution plans in text name as their planner."""

@@ -23,15 +23,15 @@ from tvm_npu.codegen.tiles.ir.document import (
     moved,
     to_text,
 )
-from tvm_npu.sim.machine import Machine, TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 
 def write_ir(
     problem: ConvProblem,
     plan: TilePlan | ConvPlan,
     machine: TileMachine,
-    planned_for: Machine | None = None,
+    planned_for: NmpMachine | None = None,
     comment: tuple[str, ...] = (),
 ) -> str:
     """The text of a plan for ``machine``. A ConvPlan needs the NMP that it was ``planned_for``:
@@ -47,7 +47,7 @@ def plan_ir(
     problem: ConvProblem,
     plan: TilePlan | ConvPlan,
     machine: TileMachine,
-    planned_for: Machine | None = None,
+    planned_for: NmpMachine | None = None,
     comment: tuple[str, ...] = (),
 ) -> Ir:
     """`write_ir` before it is text."""
@@ -118,13 +118,13 @@ _Box = tuple[Range, Range, Range, Range, Range]
 """Groups, filters, channels (the latter of one group), rows, columns."""
 
 
-def nmp_steps(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Iterator[Step]:
+def nmp_steps(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Iterator[Step]:
     """The tiles of an NMP's plan, one core after another, as steps that keep what the step before
     left on chip."""
     return _steps(problem, tuple(_boxes(problem, plan, machine)))
 
 
-def _boxes(problem: ConvProblem, plan: ConvPlan, machine: Machine) -> Iterator[_Box]:
+def _boxes(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Iterator[_Box]:
     filters, channels = problem.filters // problem.groups, problem.channels // problem.groups
     is_grouped = plan.mode == "grouped"
     items = problem.groups if is_grouped else filters

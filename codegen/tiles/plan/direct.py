@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)

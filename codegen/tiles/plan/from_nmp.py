@@ -24,8 +24,9 @@ from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import check_tile_plan, no_room
 from tvm_npu.codegen.plan.loops.space import limited
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import AnyMachine, Cores, Dme, Dram, Mac, Machine, Memories, TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.nmp.machine import Cores, Dme, Dram, Mac, Memories, NmpMachine
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 DIVISIONS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2))
 """Parts of a shared memory for input, weights and output that are tried."""
@@ -36,10 +37,10 @@ class NmpPlanner(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible: ...
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
 
 
-def nmp_machines(machine: TileMachine, problem: ConvProblem) -> Iterator[Machine]:
+def nmp_machines(machine: TileMachine, problem: ConvProblem) -> Iterator[NmpMachine]:
     """The tile machine as NMPs of one core, one for each way to divide its memory."""
     memories = machine.memories
     if isinstance(memories, SharedMemory):
@@ -60,7 +61,7 @@ def nmp_machines(machine: TileMachine, problem: ConvProblem) -> Iterator[Machine
     for inputs, weights, outputs in sizes:
         sums = outputs * size // problem.accumulator_bytes
         mb0, mb1, mb2 = (max(one // 8 * 8, 64) for one in (inputs, weights, sums))
-        yield Machine(
+        yield NmpMachine(
             name=f"{machine.name[:60]}-nmp",
             isa="nmp",
             frequency_mhz=machine.frequency_mhz,
@@ -137,7 +138,7 @@ class OnTiles:
     def name(self) -> str:
         return self.planner.name
 
-    def plan(self, problem: ConvProblem, machine: AnyMachine) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
         tiled = tile_machine(machine, self.name)
         best: TilePlan | None = None
         refused: Infeasible | None = None

@@ -41,7 +41,8 @@ from tvm_npu.codegen.tiles.emit.pools import (
     window_tiles,
 )
 from tvm_npu.codegen.tiles.plan.direct import DirectPlan
-from tvm_npu.sim.machine import Precision, TileMachine
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Plan = Any
 """A dataclass: TilePlan, WindowTiles, PadTiles, FlatTiles, or what stands for a plan."""

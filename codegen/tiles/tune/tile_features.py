@@ -19,7 +19,7 @@ from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.tune.tile_room import fill_shares
 from tvm_npu.codegen.tune.space import Features
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 LAYER_NAMES = (
     "filters", "channels", "groups", "rows", "columns", "taps", "stride", "element_bytes",

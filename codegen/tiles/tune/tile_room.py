@@ -8,8 +8,7 @@ from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import TileMachine
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 _ALL = ("tile_groups", "tile_m", "tile_n", "tile_r", "tile_c")
 _INPUT = ("tile_groups", "tile_n", "tile_r", "tile_c")

@@ -26,7 +26,7 @@ from tvm_npu.codegen.tiles.tune.tile_room import excess_of
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 ATTEMPTS = 2000
 """Draws without a plan that fits before a space counts as empty."""

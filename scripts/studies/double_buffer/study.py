@@ -27,7 +27,8 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.plan.direct import DirectPlanner
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.tuning.measure import Given
 from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
@@ -77,7 +78,7 @@ class LayerRow:
 
 
 def tile_machine(name: str) -> TileMachine:
-    machine = load_any_machine(name)
+    machine = load_machine(name)
     assert isinstance(machine, TileMachine)
     return machine
 
@@ -89,7 +90,7 @@ def without_core_time(machine: TileMachine) -> TileMachine:
         key: 0.0 if key.endswith("_cycles") else value for key, value in values["core"].items()
     }
     values["name"] = f"{machine.name}-transfers"
-    result = any_machine_from_dict(values)
+    result = machine_from_dict(values)
     assert isinstance(result, TileMachine)
     return result
 

@@ -13,7 +13,7 @@ from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.models.eplanner import ThesisNetwork
 from tvm_npu.models.layers import LayerShape
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from math import factorial, prod
 from tvm_npu.codegen.plan.loops.eplanner import pruned_space
 from tvm_npu.codegen.plan.loops.eplanner_model import DATAFLOWS
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def whole_space(problem: ConvProblem) -> int:

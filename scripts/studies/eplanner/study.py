@@ -21,7 +21,8 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.models.eplanner import NETWORKS
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import TileMachine, load_any_machine
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.tuning.measure import Given
 
 OWN = "eplanner"
@@ -102,7 +103,7 @@ def moved_bytes(prediction: Prediction) -> int:
 
 
 def setup_machine(setup: str) -> TileMachine:
-    machine = load_any_machine(f"setup-{setup.lower()}")
+    machine = load_machine(f"setup-{setup.lower()}")
     assert isinstance(machine, TileMachine)
     return machine
 

@@ -36,7 +36,7 @@ from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.tune.model import load_xgboost
 from tvm_npu.codegen.tune.tuners import tuner_names
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 MACHINE = "nmp-4x8"
 TRIALS, SEEDS, LISTED = 96, 3, 8
@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
         help=f"draw it ({', '.join('.' + one for one in FORMATS)}); needs matplotlib",
     )  # fmt: skip
     parser.add_argument(
-        "--machine", type=_machine, metavar="NAME|FILE", default=load_machine(MACHINE),
+        "--machine", type=_machine, metavar="NAME|FILE", default=load_nmp_machine(MACHINE),
         help=f"(default: {MACHINE})",
     )  # fmt: skip
     parser.add_argument(
@@ -86,9 +86,9 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _machine(name: str) -> Machine:
+def _machine(name: str) -> NmpMachine:
     try:
-        return load_machine(name)
+        return load_nmp_machine(name)
     except MachineError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -14,7 +14,7 @@ from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.codegen.tune.residual import Example, ResidualModel, cautious
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.tuning.measure import LayerMeasure, bare
 
 
@@ -52,7 +52,7 @@ class RerankRow:
     corrected_error: float
 
 
-def measure_shortlist(problem: ConvProblem, machine: Machine, count: int) -> Measured:
+def measure_shortlist(problem: ConvProblem, machine: NmpMachine, count: int) -> Measured:
     """Raises ReproductionError when the plan of `exact` cannot be measured."""
     listed = shortlist(problem, machine, count)
     if isinstance(listed, Infeasible):
@@ -71,7 +71,7 @@ def measure_shortlist(problem: ConvProblem, machine: Machine, count: int) -> Mea
 
 
 def rerank(
-    networks: Sequence[NetworkLayers], measured: dict[ConvProblem, Measured], machine: Machine
+    networks: Sequence[NetworkLayers], measured: dict[ConvProblem, Measured], machine: NmpMachine
 ) -> list[RerankRow]:
     """Every network by what the others teach, layers that it shares with them left out."""
     rows = []
@@ -91,7 +91,7 @@ def _row(
     measured: dict[ConvProblem, Measured],
     model: ResidualModel,
     trained_on: int,
-    machine: Machine,
+    machine: NmpMachine,
 ) -> RerankRow:
     exact = reranked = fastest = 0.0
     changed = worse = 0

@@ -16,7 +16,7 @@ from tvm_npu.codegen.tune.log import Run
 from tvm_npu.codegen.tune.model import CostModel
 from tvm_npu.codegen.tune.tune import Tuned, tune
 from tvm_npu.codegen.tune.tuners import tuner_names
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.tuning.measure import LayerMeasure
 from tvm_npu.tuning.model import exact_cycles
 
@@ -83,7 +83,7 @@ class LayerSearch:
 def search_layer(
     layer: str,
     problem: ConvProblem,
-    machine: Machine,
+    machine: NmpMachine,
     seeds: int,
     trials: int,
     after: Callable[[str, int], None],

@@ -11,7 +11,7 @@ from tvm_npu import models
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.tuning.model import Question, questions
 
 TUNED_NETWORK = "resnet50"
@@ -31,7 +31,7 @@ class NetworkLayers:
     questions: tuple[Question, ...]
 
 
-def network_layers(model: str, machine: Machine) -> NetworkLayers:
+def network_layers(model: str, machine: NmpMachine) -> NetworkLayers:
     """Raises ReproductionError for a network of which nothing is planned, and what
     `tvm_npu.relay` raises."""
     from tvm_npu.relay import region_fixed_graphs

@@ -19,7 +19,7 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
 from tvm_npu.relay import region_fixed_graphs
 from tvm_npu.relay.onnx_models import BuiltModel, build_onnx
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 Array = NDArray[Any]
 
@@ -49,7 +49,7 @@ def measure_npu(
     """The same through the NPU: all figures of one row."""
     model, inputs = case.model(), case.inputs()
     input_name = image_input(model).name
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     if tles is not None:
         machine = machine.with_cores(tles)
     built = build_onnx(

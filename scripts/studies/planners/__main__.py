@@ -16,7 +16,7 @@ from studies.tso.errors import ReproductionError
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.terminal import open_terminal
 from tvm_npu.codegen.plan import planner_names
-from tvm_npu.sim.machine import load_any_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_names
 
 PREFERRED = ("resnet50", "resnet8_cifar10", "mobilenet_v2_1.0_224", "ultraface_rfb320")
 QUICK_MODELS = ("digits_lenet", "light-squeezenet")
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> None:
         if name not in known:
             raise ReproductionError(f"unknown model {name!r}; known: {', '.join(known)}")
     names = options.machines or (QUICK_MACHINES if options.quick else machine_names())
-    machines = [load_any_machine(name) for name in names]
+    machines = [load_machine(name) for name in names]
     terminal = open_terminal()
     with terminal.steps() as steps, terminal.simulating():
         rows = run_study(models, machines, options.planners, steps)

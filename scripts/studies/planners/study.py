@@ -15,8 +15,8 @@ from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.plan import planner
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.machine import AnyMachine
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,10 @@ class Row:
 
 
 def run_study(
-    models: Sequence[str], machines: Sequence[AnyMachine], planners: Sequence[str], steps: Steps
+    models: Sequence[str],
+    machines: Sequence[MachineDescription],
+    planners: Sequence[str],
+    steps: Steps,
 ) -> list[Row]:
     """One row a combination, in the order of models, machines, planners; a combination that does
     not run has its error in its row."""
@@ -58,7 +61,7 @@ def run_study(
     return rows
 
 
-def _row(network: Network, machine: AnyMachine, name: str) -> Row:
+def _row(network: Network, machine: MachineDescription, name: str) -> Row:
     cycles = predicted = compile_s = simulate_s = 0.0
     wrong = moved = 0
     chosen, precision = planner(name), machine.default_precision

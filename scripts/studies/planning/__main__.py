@@ -24,7 +24,8 @@ from tvm_npu.cli.terminal import Terminal, open_terminal
 from tvm_npu.codegen.plan import planner_names
 from tvm_npu.models import names
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import Machine, load_machine, machine_names
+from tvm_npu.sim.machine_file import machine_names
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 MACHINES = ("nmp-4x8", "nmp-4x8-dual")
 SCALED = "mobilenet_v2"
@@ -59,7 +60,7 @@ def make_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     parser.add_argument(
         "--machines", nargs="+", type=_machine, metavar="NAME",
-        default=[load_machine(name) for name in MACHINES],
+        default=[load_nmp_machine(name) for name in MACHINES],
         help=f"see below (default: {' '.join(MACHINES)})",
     )  # fmt: skip
     parser.add_argument(
@@ -88,9 +89,9 @@ def _planner(name: str) -> str:
     return name
 
 
-def _machine(name: str) -> Machine:
+def _machine(name: str) -> NmpMachine:
     try:
-        return load_machine(name)
+        return load_nmp_machine(name)
     except MachineError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
@@ -116,7 +117,7 @@ def _measure(
     options: argparse.Namespace,
     terminal: Terminal,
     models: list[str],
-    machines: list[Machine],
+    machines: list[NmpMachine],
     planners: list[str],
 ) -> None:
     brute_force: BruteForce | None = None
@@ -138,7 +139,7 @@ def _scale(
     options: argparse.Namespace,
     terminal: Terminal,
     models: list[str],
-    machines: list[Machine],
+    machines: list[NmpMachine],
     planners: list[str],
 ) -> None:
     if options.layers is not None:

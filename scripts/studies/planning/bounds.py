@@ -36,7 +36,7 @@ from tvm_npu.codegen.layers import conv_problem, kind_of
 from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 COPY = "copy"
 """The kind of a layer that only moves a tensor to where it has to lie."""
@@ -57,7 +57,7 @@ class Roofs:
         return min(self.dram_bytes, self.engine_bytes)
 
 
-def roofs(machine: Machine, element_bytes: int) -> Roofs:
+def roofs(machine: NmpMachine, element_bytes: int) -> Roofs:
     peak = float(machine.macs_per_cycle(element_bytes) * machine.core_count)
     burst, dram, dme = machine.dram.burst_bytes, machine.dram, machine.dme
     latency = min(dme.burst_cycles, dme.linear_cycles)

@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.cost import step_cycles
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS
 from tvm_npu.codegen.nmp.plan.tso import SPLITS, tle_slices
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Schedule
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 FLAGS = ("-O2", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
@@ -86,7 +86,7 @@ class BruteForce:
             ctypes.c_int64, ctypes.c_int, ctypes.POINTER(_Best),
         ]  # fmt: skip
 
-    def plan(self, problem: ConvProblem, machine: Machine, exact_edges: bool) -> Found:
+    def plan(self, problem: ConvProblem, machine: NmpMachine, exact_edges: bool) -> Found:
         """The best of TSO's space: by `cost.predict`'s time (``exact_edges``), or by the paper's
         estimate (`tso_kernel`). Ties go to the first in the order of
         the loops."""
@@ -124,7 +124,7 @@ def _layer(problem: ConvProblem) -> _Layer:
     )  # fmt: skip
 
 
-def _machine(problem: ConvProblem, machine: Machine) -> _Machine:
+def _machine(problem: ConvProblem, machine: NmpMachine) -> _Machine:
     memories, dme, dram, mac = machine.memories, machine.dme, machine.dram, machine.mac
     return _Machine(
         machine.cores.tles, machine.cores.tlts_per_tle, memories.mb0_bytes, memories.mb1_bytes,

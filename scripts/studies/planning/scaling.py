@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from studies.planning.study import Case, plan_seconds, prepare_case, run_case
 from tvm_npu.cli.terminal import Steps
 from tvm_npu.codegen.plan import planner
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 SIZES = (112, 160, 224, 320, 448)
 WIDTHS = (0.5, 1.0, 2.0)
@@ -42,7 +42,7 @@ class ScalingRow:
 def run_scaling(
     model: str,
     planned: Sequence[str],
-    machines: Sequence[Machine],
+    machines: Sequence[NmpMachine],
     planners: Sequence[str],
     sizes: Sequence[int],
     widths: Sequence[float],

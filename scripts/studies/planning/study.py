@@ -16,7 +16,7 @@ from tvm_npu.cli.terminal import Steps
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 REPEATS = 5
 PATIENCE_S = 3.0
@@ -73,7 +73,7 @@ class Case:
     those that a planner plans: convolutions and fully connected ones."""
 
     model: str
-    machine: Machine
+    machine: NmpMachine
     network: Network
     layers: tuple[Work, ...]
     top: Roofs
@@ -108,7 +108,7 @@ class Study:
 
 def run_study(
     models: Sequence[str],
-    machines: Sequence[Machine],
+    machines: Sequence[NmpMachine],
     planners: Sequence[str],
     brute_force: BruteForce | None,
     steps: Steps,
@@ -139,7 +139,7 @@ def run_study(
 
 def prepare_case(
     model: str,
-    machine: Machine,
+    machine: NmpMachine,
     brute_force: BruteForce | None,
     *,
     input_size: int | None = None,
@@ -187,12 +187,12 @@ class Noting:
     def name(self) -> str:
         return self._chosen.name
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         self.asked[problem] = None
         return self._chosen.plan(problem, machine)
 
 
-def plan_seconds(chosen: Planner, problems: Sequence[ConvProblem], machine: Machine) -> float:
+def plan_seconds(chosen: Planner, problems: Sequence[ConvProblem], machine: NmpMachine) -> float:
     """Planning every one of ``problems``, once the planner is warm."""
     return best_seconds(lambda: [chosen.plan(problem, machine) for problem in problems])
 
@@ -208,7 +208,7 @@ def best_seconds(work: Callable[[], object]) -> float:
 
 
 def brute_force_times(
-    brute_force: BruteForce, problems: Sequence[ConvProblem], machine: Machine
+    brute_force: BruteForce, problems: Sequence[ConvProblem], machine: NmpMachine
 ) -> BruteForceTimes:
     distinct = tuple(dict.fromkeys(problems))
 

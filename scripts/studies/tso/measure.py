@@ -14,7 +14,7 @@ from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.statistics import LayerStatistics
 
 
@@ -68,7 +68,7 @@ class Measurement:
         return sum(layer.dram_bytes for layer in self.layers)
 
 
-def measure(network: Network, machine: Machine, planner: Planner) -> Measurement:
+def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurement:
     """Compiles and simulates ``network``, values and timing together.
 
     Raises ReproductionError when an output differs from the reference in any bit, and what
@@ -119,7 +119,7 @@ def check_values(model: str, planner: str, region: Region, outputs: Sequence[Any
             )
 
 
-def layer_breakdown(entry: LayerEntry, layer: LayerStatistics, machine: Machine) -> Breakdown:
+def layer_breakdown(entry: LayerEntry, layer: LayerStatistics, machine: NmpMachine) -> Breakdown:
     """One layer's cycles by the busiest TLE: its slowest TLT's MAC time and its DMA engine's
     transfer time. The engine's time counts loads and stores together; they share it as the plan
     predicts (by bytes, where a plan does not). Where TLTs of the TLE compute while others load,

@@ -17,7 +17,9 @@ from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options
-from tvm_npu.sim.machine import AnyMachine, Machine, Precision
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 Array = NDArray[Any]
 
@@ -71,7 +73,7 @@ class _Recorder:
 
 def prepare(
     model: str,
-    machine: Machine,
+    machine: NmpMachine,
     precision: Precision,
     seed: int = 0,
     *,
@@ -90,7 +92,7 @@ def prepare(
 
 
 def prepare_model(
-    model: str, proto: Any, machine: AnyMachine, precision: Precision, seed: int = 0
+    model: str, proto: Any, machine: MachineDescription, precision: Precision, seed: int = 0
 ) -> Network:
     """`prepare` for an ONNX model (``proto``) called ``model``."""
     from tvm_npu.relay import region_fixed_graphs

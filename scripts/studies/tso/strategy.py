@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 DENSE_PLANNER = "tso"
 
@@ -22,5 +22,5 @@ class ForConvolutions:
 
     name: str
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         return planner(DENSE_PLANNER if problem.is_dense else self.name).plan(problem, machine)

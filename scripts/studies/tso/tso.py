@@ -19,7 +19,8 @@ from studies.tso.tso_plot import plot
 from studies.tso.tso_published import COLUMNS, MACHINE, TITLES, Column, published_us
 from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.terminal import Steps, open_terminal
-from tvm_npu.sim.machine import Precision, load_machine
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 PRECISION: Precision = "int16"
 NAMES = {name.lower(): column for column in COLUMNS for name in (column.head, column.planner)}
@@ -84,7 +85,7 @@ class Reproduction:
 
 def reproduce(models: Sequence[str], columns: Sequence[Column], steps: Steps) -> Reproduction:
     """Raises ReproductionError when a value differs from the reference's."""
-    machine = load_machine(MACHINE)
+    machine = load_nmp_machine(MACHINE)
     found = Reproduction()
     steps.expect(len(models) * (1 + len(columns)))
     for model in models:

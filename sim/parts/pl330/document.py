@@ -13,7 +13,8 @@ _INTRODUCTION = """\
 # The PL-330's channel instructions
 
 Made by `python -m tvm_npu.sim.parts.pl330.document` from the table in `sim/parts/pl330/isa.py`,
-which also gives the encoder, the decoder, the assembler, the disassembler and what the simulator executes.
+which also gives the encoder, the decoder, the assembler, the disassembler and what the simulator
+executes.
 
 The encodings are those of ARM's PrimeCell DMA controller (DDI 0424). An instruction has one to six
 bytes, the first of which tells it apart; the rest is little-endian. Instructions that serve

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tvm_npu.codegen.program.format import Program, Segment
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.statistics import RunStatistics
 
@@ -63,11 +63,11 @@ def simulate(
 
 def small_machine(
     tles: int = 1, tlts: int = 2, mb0: int = 512, mb1: int = 512, mb2: int = 512, **dme: int
-) -> Machine:
+) -> NmpMachine:
     """nmp-4x8 with other cores and scratchpads."""
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["name"] = "small"
     values["cores"] |= {"tles": tles, "tlts_per_tle": tlts}
     values["memories"] |= {"mb0_bytes": mb0, "mb1_bytes": mb1, "mb2_bytes": mb2}
     values["dme"] |= dme
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)

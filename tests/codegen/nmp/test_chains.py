@@ -16,7 +16,7 @@ from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import output_extent
 from tvm_npu.codegen.nmp.plan.chains import candidates
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 ALONE = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1)
 
@@ -32,7 +32,7 @@ class Chaining(Drawn):
     name: str = "chaining"
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         if problem.window is None and problem.groups > 1:
             return replace(ALONE, prediction=predicted(1e9))
         plan = super().plan(problem, machine)

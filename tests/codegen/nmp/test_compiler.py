@@ -18,7 +18,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def conv(name: str, source: str, channels: int, kernel: int = 3) -> FixedConv:
@@ -45,7 +45,7 @@ class Counting:
     asked: list[ConvProblem] = field(default_factory=list)
     name: str = "counting"
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         self.asked.append(problem)
         return planner("tso").plan(problem, machine)
 
@@ -79,7 +79,7 @@ class Wrong:
     changes: dict[str, object]
     name: str = "wrong"
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         good = ConvPlan("multicast", "KS", 1, 1, "OS", 2, 2, 4, 4)
         return replace(good, **self.changes)  # type: ignore[arg-type]
 

@@ -20,7 +20,7 @@ from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.plan import TileLimits
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 PLANNERS = (
     "tso", "exact", "fixed-is", "fixed-os", "fixed-ws", "fixed-ks", "fixed-ofm", "fixed-ks-ofm",
@@ -28,7 +28,7 @@ PLANNERS = (
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> NmpMachine:
     memory = st.sampled_from((128, 256, 512, 2048, 8192))
     return small_machine(
         draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 8))),
@@ -45,7 +45,7 @@ def tile_limits(draw: st.DrawFn) -> TileLimits:
 def check(
     fixed: FixedGraph,
     inputs: dict[str, np.ndarray],
-    machine: Machine,
+    machine: NmpMachine,
     planner: str,
     limits: TileLimits,
     timing: bool,
@@ -78,7 +78,7 @@ def test_layers(element_bytes: int, data: st.DataObject) -> None:
 def test_graphs(
     precision: str,
     graph: Graph,
-    machine: Machine,
+    machine: NmpMachine,
     limits: TileLimits,
     planner: str,
     seed: int,

@@ -22,10 +22,10 @@ from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
 
 MACHINE = small_machine(tles=2, tlts=2)
-DUAL = machine_from_dict(
+DUAL = nmp_machine_from_dict(
     {**MACHINE.model_dump(), "memories": {**MACHINE.model_dump()["memories"], "ports": 2}}
 )
 
@@ -38,7 +38,7 @@ class Fixed:
     name: str = "given"
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         if problem.window is None and self.answer.prediction is not None:
             return replace(self.answer, prediction=FOR_EVER)
         return self.answer

@@ -28,7 +28,7 @@ from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Lifetime, first_fit, plan_storage
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import machine_from_dict
+from tvm_npu.sim.nmp.machine import nmp_machine_from_dict
 
 
 @given(
@@ -178,7 +178,7 @@ def test_deterministic() -> None:
 def test_too_large_for_dram() -> None:
     values = small_machine().model_dump()
     values["dram"] |= {"capacity_bytes": 1 << 16}
-    machine = machine_from_dict(values)
+    machine = nmp_machine_from_dict(values)
     shapes = {"x": (8, 64, 64), "y": (8, 64, 64)}
     with pytest.raises(CapacityError, match=r"dram.capacity_bytes = 65536") as caught:
         compile_fixed(graph_of([relu("y", "x")], shapes, ("y",)), machine)

@@ -18,7 +18,7 @@ from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.planning import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
 
 
 @dataclass
@@ -30,14 +30,14 @@ class Drawn:
     known: dict[ConvProblem, ConvPlan] = field(default_factory=dict)
     name: str = "drawn"
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         if problem not in self.known:
             self.known[problem] = self.data.draw(plans(problem, machine, self.buffers))
         return self.known[problem]
 
 
 def run_drawn(
-    fixed: FixedGraph, machine: Machine, planner: Drawn, data: st.DataObject
+    fixed: FixedGraph, machine: NmpMachine, planner: Drawn, data: st.DataObject
 ) -> tuple[PlannedLayer, ...]:
     """The layers of a program that ran to the bit; rejects plans that do not fit."""
     inputs = random_tensors(fixed, data.draw(SEEDS))
@@ -60,7 +60,7 @@ def parts(most: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def plans(draw: st.DrawFn, problem: ConvProblem, machine: Machine, buffers: int) -> ConvPlan:
+def plans(draw: st.DrawFn, problem: ConvProblem, machine: NmpMachine, buffers: int) -> ConvPlan:
     """A plan of multicast mode; it may not fit the memories."""
     tles, tlts = machine.cores.tles, machine.cores.tlts_per_tle
     rows = draw(parts(tles))
@@ -90,7 +90,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem, machine: Machine, buffers: int)
 
 
 @st.composite
-def machines(draw: st.DrawFn, ports: int) -> Machine:
+def machines(draw: st.DrawFn, ports: int) -> NmpMachine:
     memory = st.sampled_from((256, 512, 2048, 8192))
     machine = small_machine(
         draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 4, 8))),
@@ -99,7 +99,7 @@ def machines(draw: st.DrawFn, ports: int) -> Machine:
     values = machine.model_dump()
     values["memories"]["ports"] = ports
     values["ring"] = {"bytes_per_cycle": 16.0, "hop_cycles": 4.0}
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 @pytest.mark.parametrize("buffers", [1, 2])

@@ -15,7 +15,6 @@ from tests.codegen.tiles.late_dma import LateDma
 from tvm_npu.codegen.kernels import convolve, pad_spatial, windows
 from tvm_npu.codegen.program.format import Program, Segment
 from tvm_npu.codegen.reference import requantize
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import (
     TILE_ISA,
@@ -27,7 +26,7 @@ from tvm_npu.sim.tiles.isa import (
     TileRegister,
     TileVector,
 )
-from tvm_npu.sim.tiles.machine import SharedMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 NUMBERS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 R = TileRegister

@@ -17,12 +17,13 @@ from tvm_npu.codegen.tiles.ir.run import random_layer
 from tvm_npu.codegen.tiles.pl330 import Direction
 from tvm_npu.dma_cost import sample_transfers
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import TileMachine, load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def core(name: str) -> TileMachine:
-    machine = load_any_machine(name)
+    machine = load_machine(name)
     assert isinstance(machine, TileMachine)
     return machine
 

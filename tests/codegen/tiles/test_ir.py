@@ -27,7 +27,7 @@ from tvm_npu.codegen.tiles.ir.read import read_ir
 from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
 from tvm_npu.codegen.tiles.ir.write import plan_ir, write_ir
 from tvm_npu.codegen.tiles.plan.planning import stored_problem
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 MACHINE = tile_machine((2048, 1024, 4096), (4, 4, 4, 8))
 PROBLEM = ConvProblem(4, 6, 1, 6, 6, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4,

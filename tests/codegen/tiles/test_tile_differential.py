@@ -32,7 +32,7 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.tiles.plan.planning import LayerPlanner, stored_problem
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def check(

@@ -25,8 +25,8 @@ from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import TileMachine
 from tvm_npu.sim.tiles.isa import TILE_ISA
+from tvm_npu.sim.tiles.machine import TileMachine
 
 LIMITS = {"low": -128, "high": 127}
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import check_tile_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def tile_machine(
@@ -21,7 +22,7 @@ def tile_machine(
     **parts: dict[str, Any],
 ) -> TileMachine:
     """setup-a with other memories: three sizes, or one for all tiles."""
-    values: dict[str, Any] = load_any_machine("setup-a").model_dump()
+    values: dict[str, Any] = load_machine("setup-a").model_dump()
     values["name"] = "small"
     if len(memories) == 1:
         values["memories"] = {"shared_bytes": memories[0]}
@@ -33,7 +34,7 @@ def tile_machine(
     values["words"] = dict(zip(names, words, strict=True))
     for part, changes in parts.items():
         values[part] |= changes
-    machine = any_machine_from_dict(values)
+    machine = machine_from_dict(values)
     assert isinstance(machine, TileMachine)
     return machine
 
@@ -42,10 +43,10 @@ def core_machine(
     name: str, shared_bytes: int, words: tuple[int, int, int, int], bias_bytes: int
 ) -> TileMachine:
     """A machine with a core and a DMA controller by name, with other memories."""
-    values = load_any_machine(name).model_dump(exclude_none=True)
+    values = load_machine(name).model_dump(exclude_none=True)
     values["memories"] = {"shared_bytes": shared_bytes, "bias_bytes": bias_bytes}
     values["words"] = dict(zip(values["words"], words, strict=True))
-    machine = any_machine_from_dict(values)
+    machine = machine_from_dict(values)
     assert isinstance(machine, TileMachine)
     return machine
 

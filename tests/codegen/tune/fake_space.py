@@ -11,7 +11,7 @@ import numpy as np
 
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.codegen.tune.space import Columns, Features
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 SIZE = 24
 
@@ -31,8 +31,8 @@ class Grid:
     size: int = SIZE
 
     @property
-    def machine(self) -> Machine:
-        return load_machine("nmp-4x8")
+    def machine(self) -> NmpMachine:
+        return load_nmp_machine("nmp-4x8")
 
     @property
     def problem(self) -> Columns:

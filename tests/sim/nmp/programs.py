@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.statistics import RunStatistics
 
@@ -20,14 +20,14 @@ DRAM_BYTES = 1 << 18
 EXIT = "li a0, 0\nli a7, 93\necall\n"
 
 
-def small_machine(tles: int = 1, tlts: int = 1, **parts: Mapping[str, Any]) -> Machine:
+def small_machine(tles: int = 1, tlts: int = 1, **parts: Mapping[str, Any]) -> NmpMachine:
     """nmp-4x8 with few cores, without instruction cache misses unless asked for."""
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["name"] = "small"
     values["cores"] |= {"tles": tles, "tlts_per_tle": tlts, "instruction_miss_cycles": 0.0}
     for part, changes in parts.items():
         values[part] |= changes
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 def configure(instruction: str, registers: Mapping[str, int]) -> str:
@@ -94,7 +94,10 @@ def instructions(text: str) -> int:
 
 
 def simulator(
-    text: str, machine: Machine | None = None, data: Mapping[int, Any] | None = None, **options: Any
+    text: str,
+    machine: NmpMachine | None = None,
+    data: Mapping[int, Any] | None = None,
+    **options: Any,
 ) -> Simulator:
     """A loaded simulator; code at BASE, arrays of ``data`` at their addresses."""
     machine = small_machine() if machine is None else machine
@@ -106,7 +109,7 @@ def simulator(
 
 def run(
     text: str,
-    machine: Machine | None = None,
+    machine: NmpMachine | None = None,
     data: Mapping[int, Any] | None = None,
     **options: Any,
 ) -> tuple[Simulator, RunStatistics]:
@@ -117,7 +120,7 @@ def run(
     return found, statistics
 
 
-def cycles(text: str, machine: Machine | None = None, **options: Any) -> float:
+def cycles(text: str, machine: NmpMachine | None = None, **options: Any) -> float:
     return run(text, machine, **options)[1].cycles
 
 

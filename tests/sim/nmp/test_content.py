@@ -21,7 +21,7 @@ from tests.sim.nmp.programs import (
     transfer,
     wait,
 )
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import Simulator
 
 TLES, TLTS = 2, 4
@@ -30,7 +30,7 @@ MB0 = 512
 VALUES = np.random.default_rng(8).integers(1, 120, 4096).astype(np.int8)
 
 
-def machine() -> Machine:
+def machine() -> NmpMachine:
     return small_machine(TLES, TLTS, memories={"mb0_bytes": MB0})
 
 

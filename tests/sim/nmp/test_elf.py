@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tvm_npu.sim.errors import ElfError
-from tvm_npu.sim.machine import load_machine, machine_from_dict
 from tvm_npu.sim.nmp.elf import ElfImage, read_elf
+from tvm_npu.sim.nmp.machine import load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import run_elf
 from tvm_npu.sim.nmp.traps import Trap
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
@@ -31,7 +31,7 @@ def patched(offset: int, form: str, value: int) -> bytes:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_reads_programs(name: str) -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     path = DATA / f"{name}.elf"
     image = read_elf(path, machine)
     assert image == read_elf(str(path)) == read_elf(path.read_bytes())
@@ -85,16 +85,16 @@ def test_unreadable_files(tmp_path: Path) -> None:
 
 
 def test_segments_must_lie_in_dram() -> None:
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["dram"]["base_address"] = 0x9000_0000
-    moved = machine_from_dict(values)
+    moved = nmp_machine_from_dict(values)
     with pytest.raises(ElfError) as caught:
         read_elf(DATA / "checksum.elf", moved)
     assert "segment 0x80000000..0x80000108 is outside the DRAM of nmp-4x8" in str(caught.value)
     assert "0x90000000..0xd0000000" in str(caught.value)
 
     values["dram"].update(base_address=0x8000_0000, capacity_bytes=1 << 16)
-    small = machine_from_dict(values)
+    small = nmp_machine_from_dict(values)
     read_elf(MEMORY, small)
     with pytest.raises(ElfError, match="outside the DRAM"):
         read_elf(patched(PROGRAM_HEADER + 32 + 20, "I", 1 << 16), small)
@@ -132,13 +132,13 @@ def fibonacci_checksum() -> int:
     ("name", "exit_code"), [("checksum", fibonacci_checksum()), ("muldiv", 0), ("memory", 0)]
 )
 def test_programs_run(name: str, exit_code: int) -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     code, _ = run_elf(read_elf(DATA / f"{name}.elf", machine), machine)
     assert code == exit_code
 
 
 def test_a_program_that_meets_an_illegal_word_traps() -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     content = bytearray(MEMORY)
     code_offset = struct.unpack_from("<I", content, PROGRAM_HEADER + 4)[0]
     content[code_offset : code_offset + 4] = b"\xff\xff\xff\xff"
@@ -148,7 +148,7 @@ def test_a_program_that_meets_an_illegal_word_traps() -> None:
 
 def test_a_wrong_multiplier_would_be_noticed() -> None:
     """muldiv.elf with every mulhu turned into mulhsu must fail at check 4."""
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     content = bytearray((DATA / "muldiv.elf").read_bytes())
     changed = 0
     for offset in range(PROGRAM_HEADER + 64, len(content) - 3, 4):

@@ -29,7 +29,7 @@ from tests.sim.nmp.programs import (
 from tests.sim.nmp.test_dma import VALUES, copy_to_mb2, padded_box
 from tests.sim.nmp.test_timing import EXIT_CYCLES, transfer_cycles
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.traps import Trap, TrapCode
 
@@ -46,13 +46,13 @@ def receivers(tlts: int, tles: int) -> str:
     return dma(RECEIVER_TLTS=tlts, RECEIVER_TLES=tles)
 
 
-def without_ring(tles: int = 1, tlts: int = 1) -> Machine:
+def without_ring(tles: int = 1, tlts: int = 1) -> NmpMachine:
     values = small_machine(tles, tlts).model_dump()
     del values["ring"]
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
-def trapped(text: str, machine: Machine | None = None, **options: Any) -> Trap:
+def trapped(text: str, machine: NmpMachine | None = None, **options: Any) -> Trap:
     with pytest.raises(Trap) as caught:
         run(text, machine, **options)
     return caught.value
@@ -208,7 +208,7 @@ def test_partial_sums_forward_as_they_would_be_stored() -> None:
 # ---- time
 
 
-def ring(machine: Machine) -> tuple[float, float]:
+def ring(machine: NmpMachine) -> tuple[float, float]:
     assert machine.ring is not None
     return machine.ring.bytes_per_cycle, machine.ring.hop_cycles
 
@@ -277,7 +277,7 @@ def test_engines_of_receivers_stay_free() -> None:
 
 def test_all_parts_of_a_tile_arrive_in_the_time_of_one() -> None:
     """Four TLEs load a quarter each for all: a quarter of the time of loading everything."""
-    machine = load_machine("nmp-4x8").with_cores(4, 2)
+    machine = load_nmp_machine("nmp-4x8").with_cores(4, 2)
     part = segments(1024) + receivers(0, 15)
     part += "slli t0, a0, 9\n" + f"li t4, {DATA}\nadd t4, t4, t0\nmv t5, t0\n"
     text = "andi t1, a0, 1\nbnez t1, end\n" + part + f"nmp_mload {SEM}, mb0, t4, t5\n"

@@ -27,14 +27,14 @@ from tests.sim.nmp.programs import (
     wait,
 )
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import Simulator
 
 EXIT_CYCLES = 3
 SEMAPHORE = 4.0
 
 
-def transfer_cycles(machine: Machine, bursts: int, size: int, box: bool = False) -> float:
+def transfer_cycles(machine: NmpMachine, bursts: int, size: int, box: bool = False) -> float:
     """One transfer without contention: setup + bursts * latency + bytes / rate."""
     dme = machine.dme
     latency = dme.burst_cycles if box else dme.linear_burst_cycles

@@ -29,12 +29,12 @@ from tests.sim.nmp.programs import (
 )
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import Simulator
 from tvm_npu.sim.nmp.traps import Trap, TrapCode
 
 
-def trapped(text: str, machine: Machine | None = None, **options: Any) -> Trap:
+def trapped(text: str, machine: NmpMachine | None = None, **options: Any) -> Trap:
     with pytest.raises(Trap) as caught:
         run(text, machine, **options)
     return caught.value

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.isa.assembler import assemble
-from tvm_npu.sim.machine import load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -32,7 +32,7 @@ WINDOW = {
 
 def machine(**changes: Any) -> TileMachine:
     """Small split memories, a 2 x 4 array over OC (rows) and IC; keys change whole tables' keys."""
-    values = load_any_machine("setup-a").model_dump(exclude_none=True)
+    values = load_machine("setup-a").model_dump(exclude_none=True)
     values["name"] = "small"
     values["memories"] = {
         "input_bytes": 4096, "weight_bytes": 4096, "output_bytes": 8192, "bias_bytes": 256,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
-from tvm_npu.sim.tiles.machine import SplitMemories
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.tiles.machine import SplitMemories, TileMachine
 
 FIGURE = """\
 {
@@ -28,7 +28,7 @@ FIGURE = """\
 def load(tmp_path: Path, text: str) -> TileMachine:
     path = tmp_path / "tx 2.json"
     path.write_text(text)
-    machine = load_any_machine(path)
+    machine = load_machine(path)
     assert isinstance(machine, TileMachine)
     return machine
 
@@ -44,13 +44,13 @@ def test_the_thesis_example(tmp_path: Path) -> None:
     assert (machine.array.width, machine.array.height) == (32, 32)
     assert (machine.array.column_mapping, machine.array.row_mapping) == ("IC", "OC")
     assert machine.mover.bytes_per_cycle == pytest.approx(1.6 / 1.2)  # bytes in a nanosecond
-    assert any_machine_from_dict(machine.model_dump()) == machine
+    assert machine_from_dict(machine.model_dump()) == machine
 
 
 def test_set_up_a_from_its_numbers(tmp_path: Path) -> None:
     text = """{"bandwidth": 59.976, "frequency": 1.02, "mem_size": [256, 128, 256],
                "pe_len": [16, 16], "pe_mapping": [["IC"], ["OC"]]}"""
-    built_in = load_any_machine("setup-a")
+    built_in = load_machine("setup-a")
     expected = {**built_in.model_dump(), "name": "tx-2"}
     found = load(tmp_path, text).model_dump()
     assert found["mover"].pop("bytes_per_cycle") == pytest.approx(58.8)

@@ -21,7 +21,7 @@ from tests.sim.tiles.programs import (
     store,
 )
 from tests.sim.tiles.reference import convolution, requantized
-from tvm_npu.sim.machine import load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -164,7 +164,7 @@ def test_long_sums_are_exact() -> None:
 
 def test_im2col_in_blocks() -> None:
     """More than the simulator's buffer holds: 64 * 25 * 1024 elements."""
-    check_convolution((64, 32, 32), 2, (5, 5), (32, 32), pad=(2, 2), on=load_any_machine("setup-b"))
+    check_convolution((64, 32, 32), 2, (5, 5), (32, 32), pad=(2, 2), on=load_machine("setup-b"))
 
 
 def test_filters_at_a_pitch() -> None:

@@ -17,7 +17,7 @@ from tests.sim.tiles.programs import (
     words,
 )
 from tests.sim.tiles.reference import convolution, requantized
-from tvm_npu.sim.machine import any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
@@ -29,11 +29,11 @@ INPUT, CONSTANTS, ACTIVATIONS = (
 
 def core(**words: int) -> TileMachine:
     """The Zynq's core with a mover instead of its DMA controller."""
-    values: dict[str, Any] = load_any_machine("zynq-7020").model_dump(exclude_none=True)
+    values: dict[str, Any] = load_machine("zynq-7020").model_dump(exclude_none=True)
     del values["dmac"]
     values["mover"] = {"setup_cycles": 20.0, "segment_cycles": 3.0, "bytes_per_cycle": 4.0}
     values["words"] |= words
-    found = any_machine_from_dict(values)
+    found = machine_from_dict(values)
     assert isinstance(found, TileMachine)
     return found
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.sim.tiles.programs import activations, run, sets, simulator
 from tvm_npu.codegen.tiles.pl330.transfer import RunShape, TransferLimits, transfer_template
-from tvm_npu.sim.machine import load_any_machine
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
 
-ZYNQ = load_any_machine("zynq-7020")
+ZYNQ = load_machine("zynq-7020")
 assert isinstance(ZYNQ, TileMachine)
 STORE_AT = 4096
 """Byte of CONSTANTS where the template of a store lies; the one of a load lies at 0."""

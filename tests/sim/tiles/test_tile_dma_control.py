@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.sim.tiles.programs import activations, run, sets, simulator, words
-from tvm_npu.sim.machine import any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
 from tvm_npu.sim.tiles.isa import TileMemory
@@ -24,7 +24,7 @@ START, LINE = 100, 40
 
 def zynq(**changes: Any) -> TileMachine:
     """Small memories and round numbers of cycles."""
-    values = load_any_machine("zynq-7020").model_dump(exclude_none=True)
+    values = load_machine("zynq-7020").model_dump(exclude_none=True)
     values["memories"] = {"shared_bytes": 1024, "bias_bytes": 128}
     values["words"] = {
         "int8_bytes": 4, "int16_bytes": 4, "int8_accumulator_bytes": 4,
@@ -40,7 +40,7 @@ def zynq(**changes: Any) -> TileMachine:
         "line_bytes": 64, "burst_cycles": 2.0, "jump_cycles": 12.0, "ddr_latency_cycles": 24.0,
         "ddr_bytes_per_cycle": 8.0, "on_chip_bytes_per_cycle": 4.0,
     } | changes.pop("dmac", {})  # fmt: skip
-    machine = any_machine_from_dict(values | changes)
+    machine = machine_from_dict(values | changes)
     assert isinstance(machine, TileMachine)
     return machine
 

@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine import any_machine_from_toml
+from tvm_npu.sim.machine_file import machine_from_toml
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 TEXT = (resources.files("tvm_npu.sim") / "machines" / "setup-a.toml").read_text("utf-8")
@@ -40,7 +40,7 @@ TEXT = (resources.files("tvm_npu.sim") / "machines" / "setup-a.toml").read_text(
 def test_mistakes_are_named(old: str, new: str, message: str) -> None:
     pattern = re.escape(message).replace(r"\.\*", ".*")
     with pytest.raises(MachineError, match=f"machine file a.toml: .*{pattern}") as caught:
-        any_machine_from_toml(TEXT.replace(old, new, 1), "a.toml")
+        machine_from_toml(TEXT.replace(old, new, 1), "a.toml")
     assert "SplitMemories" not in str(caught.value)
 
 
@@ -49,7 +49,7 @@ def test_a_machine_has_one_of_each(table: str) -> None:
     other = {"array": "core", "mover": "dmac"}[table]
     without = re.sub(rf"\[{table}\].*?(?=\n\[)", "", TEXT, flags=re.DOTALL)
     with pytest.raises(MachineError, match=rf"neither of \[{table}\] and \[{other}\] given"):
-        any_machine_from_toml(without, "a.toml")
+        machine_from_toml(without, "a.toml")
 
 
 DMAC = "\n[dmac]\nchannels = 2\n"
@@ -57,25 +57,25 @@ DMAC = "\n[dmac]\nchannels = 2\n"
 
 def test_both_of_a_pair() -> None:
     with pytest.raises(MachineError, match=r"both of \[mover\] and \[dmac\] given"):
-        any_machine_from_toml(TEXT + DMAC, "a.toml")
+        machine_from_toml(TEXT + DMAC, "a.toml")
 
 
 def test_extending_replaces_alternatives() -> None:
     mover = "[mover]\nsetup_cycles = 1\nsegment_cycles = 0\nbytes_per_cycle = 2\n"
-    found = any_machine_from_toml('extends = "zynq-7020"\nname = "mine"\n' + mover, "a.toml")
+    found = machine_from_toml('extends = "zynq-7020"\nname = "mine"\n' + mover, "a.toml")
     assert isinstance(found, TileMachine)
     assert found.mover is not None and found.dmac is None and found.core is not None
     start = 'extends = "setup-a"\nname = "mine"\n'
-    found = any_machine_from_toml(start + "[memories]\nshared_bytes = 1024\n", "a.toml")
+    found = machine_from_toml(start + "[memories]\nshared_bytes = 1024\n", "a.toml")
     assert isinstance(found, TileMachine)
     assert found.memories == SharedMemory(shared_bytes=1024, bias_bytes=131072)
-    found = any_machine_from_toml(start + "[memories]\ninput_bytes = 1024\n", "a.toml")
+    found = machine_from_toml(start + "[memories]\ninput_bytes = 1024\n", "a.toml")
     assert isinstance(found, TileMachine)
     assert found.memories.model_dump()["weight_bytes"] == 131072
 
 
 def test_pes_over_a_loop() -> None:
-    found = any_machine_from_toml(TEXT.replace("width = 16", "width = 8"), "a.toml")
+    found = machine_from_toml(TEXT.replace("width = 16", "width = 8"), "a.toml")
     assert isinstance(found, TileMachine) and found.array is not None
     assert [found.array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")] == [8, 16, 1, 1]
 
@@ -83,10 +83,10 @@ def test_pes_over_a_loop() -> None:
 def test_a_dma_controller_serves_a_core_and_one_memory() -> None:
     text = 'extends = "setup-a"\nname = "mine"\n' + DMAC
     with pytest.raises(MachineError, match=r"\[dmac\] without \[core\]"):
-        any_machine_from_toml(text, "a.toml")
+        machine_from_toml(text, "a.toml")
     text = (
         'extends = "zynq-7020"\nname = "mine"\n[memories]\ninput_bytes = 1024\n'
         "weight_bytes = 1024\noutput_bytes = 1024\n"
     )
     with pytest.raises(MachineError, match=r"\[dmac\] without memories.shared_bytes"):
-        any_machine_from_toml(text, "a.toml")
+        machine_from_toml(text, "a.toml")

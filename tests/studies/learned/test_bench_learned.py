@@ -24,10 +24,10 @@ from studies.learned.subjects import TUNED_LAYERS, NetworkLayers, without_shared
 from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tune import anneal as annealing
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.tuning.model import Question
 
-MACHINE = load_machine("nmp-4x8")
+MACHINE = load_nmp_machine("nmp-4x8")
 SMALL = reference.conv(24, 16, (9, 9), (3, 3), padding=(1, 1, 1, 1))
 LAYERS = (
     SMALL,
@@ -84,7 +84,7 @@ def test_correlations(search: LayerSearch) -> None:
     assert np.median([row.spearman for row in rows if row.of == "random"]) > 0.3
 
 
-def fake_network(model: str, machine: Machine) -> NetworkLayers:
+def fake_network(model: str, machine: NmpMachine) -> NetworkLayers:
     chosen = {"resnet50": LAYERS, "lenet": LAYERS[:3], "squeezenet1.0": LAYERS[2:]}[model]
     return NetworkLayers(model, tuple(Question(one, f"layer{i}", i + 1)
                                       for i, one in enumerate(chosen)))  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from studies.planning import __main__ as bench
 from studies.planning import study
-from tvm_npu.sim.machine import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 Run = Callable[..., tuple[int, str, str]]
 KEYS = [
@@ -97,8 +97,8 @@ def test_without_a_compiler(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.relay
 def test_bound_does_not_depend_on_the_planner_or_the_machines_memories(tmp_path: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
-    smaller = load_machine(machine_file(tmp_path, name='"small"', mb0_bytes="1024"))
-    one = study.prepare_case("lenet", load_machine("nmp-4x8"), None)
+    smaller = load_nmp_machine(machine_file(tmp_path, name='"small"', mb0_bytes="1024"))
+    one = study.prepare_case("lenet", load_nmp_machine("nmp-4x8"), None)
     other = study.prepare_case("lenet", smaller, None)
     assert one.bound_cycles() == other.bound_cycles() > 0
     assert [work.macs for work in one.layers] == [work.macs for work in other.layers]

@@ -11,9 +11,9 @@ from studies.tso.measure import LayerMeasurement
 from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
-NMP = load_machine("nmp-4x8")
+NMP = load_nmp_machine("nmp-4x8")
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_roofs_of_the_paper() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(reference.convs(), reference.machines())
-def test_no_prediction_is_below_the_bound(problem: ConvProblem, machine: Machine) -> None:
+def test_no_prediction_is_below_the_bound(problem: ConvProblem, machine: NmpMachine) -> None:
     top = roofs(machine, problem.element_bytes)
     work = Work("layer", "conv", (), problem.macs, *conv_bytes(problem), problem)
     for name in ("tso", "tso-noburst", "exact"):

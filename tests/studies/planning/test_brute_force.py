@@ -16,9 +16,9 @@ from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
-NMP = load_machine("nmp-4x8")
+NMP = load_nmp_machine("nmp-4x8")
 
 
 def compiled(folder: Path) -> BruteForce:
@@ -36,7 +36,7 @@ def brute_force(tmp_path_factory: pytest.TempPathFactory) -> BruteForce:
     return compiled(tmp_path_factory.mktemp("compiled"))
 
 
-def check(problem: ConvProblem, machine: Machine, brute_force: BruteForce) -> None:
+def check(problem: ConvProblem, machine: NmpMachine, brute_force: BruteForce) -> None:
     """Both costs are the project's own; the estimate's winner is planner tso's, and counting
     edges can only find better plans than it, and no better ones than exact."""
     chosen = planner("tso").plan(problem, machine)
@@ -61,13 +61,13 @@ def check(problem: ConvProblem, machine: Machine, brute_force: BruteForce) -> No
 
 @settings(max_examples=150, deadline=None)
 @given(reference.convs(), reference.machines())
-def test_random_layers(brute_force: BruteForce, problem: ConvProblem, machine: Machine) -> None:
+def test_random_layers(brute_force: BruteForce, problem: ConvProblem, machine: NmpMachine) -> None:
     check(problem, machine, brute_force)
 
 
 @settings(max_examples=50, deadline=None)
 @given(reference.tight_layers())
-def test_tight_layers(brute_force: BruteForce, layer: tuple[ConvProblem, Machine]) -> None:
+def test_tight_layers(brute_force: BruteForce, layer: tuple[ConvProblem, NmpMachine]) -> None:
     check(*layer, brute_force)
 
 
@@ -80,7 +80,7 @@ def test_layers_of_inception_v3(brute_force: BruteForce, index: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(reference.convs(largest=4), reference.machines(), st.data())
 def test_nothing_of_the_space_is_left_out(
-    brute_force: BruteForce, problem: ConvProblem, machine: Machine, data: st.DataObject
+    brute_force: BruteForce, problem: ConvProblem, machine: NmpMachine, data: st.DataObject
 ) -> None:
     """Against a walk in Python over every split, mode, schedule and tile of the space."""
     best, candidates = math.inf, 0

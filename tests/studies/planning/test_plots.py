@@ -14,7 +14,7 @@ from studies.planning.scaling_report import growth, plot_scaling, scaling_lines
 from studies.planning.study import LayerRow, Row, Study
 from studies.tso.drawing import FORMATS
 from studies.tso.measure import Breakdown
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
 
@@ -25,7 +25,7 @@ MAGIC = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 class Cased:
     """As much of a case as drawings look at."""
 
-    machine: Machine
+    machine: NmpMachine
     top: Any
 
 
@@ -40,7 +40,7 @@ def study(models: tuple[str, ...], machines: tuple[str, ...], planners: tuple[st
         for macs in (0, 10**3, 10**6)
     ]
     cases: list[Any] = [
-        Cased(load_machine(name), roofs(load_machine(name), 2)) for name in machines
+        Cased(load_nmp_machine(name), roofs(load_nmp_machine(name), 2)) for name in machines
     ]
     parts = tuple(Breakdown(40.0, 10.0, 30.0, 5.0) for _ in rows)
     return Study(tuple(cases * len(models)), tuple(rows), parts, tuple(layers))

@@ -20,7 +20,7 @@ from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -40,12 +40,12 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def machine() -> Machine:
-    return load_machine("nmp-4x8")
+def machine() -> NmpMachine:
+    return load_nmp_machine("nmp-4x8")
 
 
 @pytest.fixture(scope="module")
-def lenet(machine: Machine) -> Network:
+def lenet(machine: NmpMachine) -> Network:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     return prepare("lenet", machine, "int16")
 
@@ -78,7 +78,7 @@ def test_lenet_through_two_columns(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.relay
-def test_sums_of_one_network(lenet: Network, machine: Machine) -> None:
+def test_sums_of_one_network(lenet: Network, machine: NmpMachine) -> None:
     """Cycles are the session's own; the four parts add up to them."""
     (region,) = lenet.regions
     session = Session(compile_fixed(region.fixed, machine, ForConvolutions("fixed-ws")))
@@ -95,7 +95,7 @@ def test_sums_of_one_network(lenet: Network, machine: Machine) -> None:
 
 
 @pytest.mark.relay
-def test_two_regions_cost_twice_one(lenet: Network, machine: Machine) -> None:
+def test_two_regions_cost_twice_one(lenet: Network, machine: NmpMachine) -> None:
     once = measure(lenet, machine, planner("tso"))
     twice = measure(replace(lenet, regions=lenet.regions * 2), machine, planner("tso"))
     assert twice.cycles == 2 * once.cycles
@@ -103,7 +103,7 @@ def test_two_regions_cost_twice_one(lenet: Network, machine: Machine) -> None:
 
 
 @pytest.mark.relay
-def test_one_wrong_bit_is_an_error(lenet: Network, machine: Machine) -> None:
+def test_one_wrong_bit_is_an_error(lenet: Network, machine: NmpMachine) -> None:
     (region,) = lenet.regions
     wrong = region.expected[0].copy()
     wrong.flat[3] ^= 1
@@ -113,7 +113,7 @@ def test_one_wrong_bit_is_an_error(lenet: Network, machine: Machine) -> None:
 
 
 @pytest.mark.relay
-def test_overlap_counts_once(lenet: Network, machine: Machine) -> None:
+def test_overlap_counts_once(lenet: Network, machine: NmpMachine) -> None:
     (region,) = lenet.regions
     program = compile_fixed(region.fixed, machine, "tso")
     session = Session(program)
@@ -132,7 +132,7 @@ def test_overlap_counts_once(lenet: Network, machine: Machine) -> None:
     assert (idle.mac_cycles, idle.other_cycles) == pytest.approx((6.0, 4.0))
 
 
-def test_strategies_are_about_convolutions(machine: Machine) -> None:
+def test_strategies_are_about_convolutions(machine: NmpMachine) -> None:
     fixed = ForConvolutions("fixed-ofm")
     dense = ConvProblem(
         filters=64, channels=64, groups=1, rows=1, columns=1, in_rows=1, in_columns=1,
@@ -187,7 +187,7 @@ def test_plot_without_matplotlib(run: Run, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.relay
-def test_same_sample_every_time(lenet: Network, machine: Machine) -> None:
+def test_same_sample_every_time(lenet: Network, machine: NmpMachine) -> None:
     again = prepare("lenet", machine, "int16")
     for one, two in zip(lenet.regions, again.regions, strict=True):
         for a, b in zip((*one.inputs, *one.expected), (*two.inputs, *two.expected), strict=True):

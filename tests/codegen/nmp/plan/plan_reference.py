@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 SPLITS = ("KS", "KS&OFM", "OFM")
 SCHEDULES = ("IS", "OS", "WS")
@@ -134,11 +134,11 @@ def machine(
     mac_setup: float = 8.0,
     ports: int = 1,
     ring: tuple[float, float] | None = (16.0, 4.0),
-) -> Machine:
+) -> NmpMachine:
     """A machine in which everything that a plan's time depends on is set here; ``ring`` is (bytes
     a cycle, cycles a hop)."""
     mb0, mb1, mb2, bias = memories
-    values = load_machine("nmp-4x8").model_dump()
+    values = load_nmp_machine("nmp-4x8").model_dump()
     values["name"] = "test"
     values["cores"].update(tles=tles, tlts_per_tle=tlts)
     values["mac"].update(datapath_bits=128, efficiency=0.75, setup_cycles=mac_setup)
@@ -157,7 +157,7 @@ def machine(
         bytes_per_cycle=dme_rate,
     )
     values["dram"].update(burst_bytes=burst_bytes, cas_cycles=cas_cycles, bytes_per_cycle=dram_rate)
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 @st.composite
@@ -193,7 +193,7 @@ def convs(draw: st.DrawFn, largest: int = 7) -> ConvProblem:
 
 
 @st.composite
-def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
+def machines(draw: st.DrawFn, largest: int = 512) -> NmpMachine:
     sizes = st.integers(8, largest // 8).map(lambda n: 8 * n)
     return machine(
         tles=draw(st.sampled_from((1, 2, 3, 4, 6))),
@@ -213,7 +213,7 @@ def machines(draw: st.DrawFn, largest: int = 512) -> Machine:
 
 
 @st.composite
-def tight_layers(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
+def tight_layers(draw: st.DrawFn) -> tuple[ConvProblem, NmpMachine]:
     """A few TLTs with many filters and scratchpads of a few tiles, and maps that are little wider
     than their windows: where T_M, T_R and T_C trade against each other."""
     kernel, stride, pads = (
@@ -272,7 +272,7 @@ class Choice:
 
 def brute_force(
     p: ConvProblem,
-    mach: Machine,
+    mach: NmpMachine,
     limits: TileLimits = NO_LIMITS,
     by_volume: bool = False,
     splits: tuple[str, ...] = SPLITS,
@@ -414,7 +414,7 @@ def _closed_form(p, mach, by_volume, cut, mode, schedule, tile) -> float:
 
 
 def engine_cycles(
-    transfers: list[list[int]], mach: Machine, are_linear: list[bool] | None = None
+    transfers: list[list[int]], mach: NmpMachine, are_linear: list[bool] | None = None
 ) -> float:
     """Time of one DMA engine for transfers that are lists of segment lengths in bytes, 3-D ones
     unless said otherwise."""
@@ -431,7 +431,7 @@ def engine_cycles(
     )
 
 
-def dram_cycles(transfers: list[list[int]], mach: Machine) -> float:
+def dram_cycles(transfers: list[list[int]], mach: NmpMachine) -> float:
     return sum(
         sum(ceil(length / mach.dram.burst_bytes) for length in lengths) * mach.dram.cas_cycles
         + sum(lengths) / mach.dram.bytes_per_cycle

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan.plan_reference import dram_cycles, engine_cycles
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
-from tvm_npu.sim.machine import Machine
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Transfers:
         pairs = zip(self.pieces, self.is_forwarded, strict=True)
         return sum(sum(lengths) for lengths, forwarded in pairs if forwarded)
 
-    def engine_cycles(self, mach: Machine, rivals: float) -> float:
+    def engine_cycles(self, mach: NmpMachine, rivals: float) -> float:
         """All of them, one after another, with so many engines at the DRAM."""
         setup = len(self.pieces) * mach.dme.setup_cycles
         alone = engine_cycles(self.pieces, mach, self.is_linear) - setup
@@ -53,7 +53,7 @@ class Transfers:
             total += sum(self.is_forwarded) * mach.ring.hop_cycles * (mach.cores.tles - 1)
         return total
 
-    def dram_cycles(self, mach: Machine) -> float:
+    def dram_cycles(self, mach: NmpMachine) -> float:
         return dram_cycles(self.pieces, mach)
 
 
@@ -70,7 +70,7 @@ class Step:
     finish_cycles: float = 0.0
     window_cycles: float = 0.0
 
-    def load_cycles(self, mach: Machine, rivals: float) -> float:
+    def load_cycles(self, mach: NmpMachine, rivals: float) -> float:
         loads = (self.inputs, self.weights, self.residuals)
         return sum(one.engine_cycles(mach, rivals) for one in loads)
 
@@ -94,7 +94,7 @@ class Walked:
                     result.extend(step.residuals)
         return result
 
-    def dma_cycles(self, mach: Machine, rivals: float) -> float:
+    def dma_cycles(self, mach: NmpMachine, rivals: float) -> float:
         moved = self.total("inputs", "weights", "outputs")
         return moved.engine_cycles(mach, rivals) + self.chip_cycles(mach)
 
@@ -104,7 +104,7 @@ class Walked:
         total = sum(step.mac_cycles for step in self.steps)
         return total + sum(s.finish_cycles + s.window_cycles for s in self.steps if s.on_chip)
 
-    def chip_cycles(self, mach: Machine) -> float:
+    def chip_cycles(self, mach: NmpMachine) -> float:
         """Transfers from MB2 to MB0."""
         sizes = [size for step in self.steps for size in step.on_chip]
         if not sizes:
@@ -112,10 +112,10 @@ class Walked:
         assert mach.ring is not None
         return len(sizes) * mach.dme.setup_cycles + sum(sizes) / mach.ring.bytes_per_cycle
 
-    def serial_cycles(self, mach: Machine) -> float:
+    def serial_cycles(self, mach: NmpMachine) -> float:
         return self.dma_cycles(mach, self.rivals) + self.mac_cycles
 
-    def overlapped_cycles(self, mach: Machine) -> float:
+    def overlapped_cycles(self, mach: NmpMachine) -> float:
         """Two buffers, step by step: the loads of the next step and the store of the last one
         run under the MACs of a step."""
         loads = [step.load_cycles(mach, self.rivals) for step in self.steps]
@@ -163,7 +163,7 @@ def _segments(rows: range, columns: range, channels: int, width: int) -> list[in
 class Tle:
     """TLE ``tle`` of a plan; ``group`` of a multicast plan is like all others."""
 
-    def __init__(self, p: ConvProblem, plan: ConvPlan, mach: Machine, tle: int) -> None:
+    def __init__(self, p: ConvProblem, plan: ConvPlan, mach: NmpMachine, tle: int) -> None:
         self.p, self.plan, self.mach = p, plan, mach
         self.grouped = plan.mode == "grouped"
         self.each = p.filters // p.groups if self.grouped else 1
@@ -361,7 +361,7 @@ class Tle:
         return beats / self.mach.mac.efficiency + self.mach.mac.setup_cycles
 
 
-def walk(p: ConvProblem, plan: ConvPlan, mach: Machine) -> list[Walked]:
+def walk(p: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> list[Walked]:
     """Every TLE that has work, for one group in the multicast mode, for all in the grouped."""
     count = plan.row_slices * plan.column_slices * plan.filter_slices
     tles = [Tle(p, plan, mach, tle) for tle in range(count)]
@@ -387,7 +387,7 @@ def windowed(draw: st.DrawFn, problem: ConvProblem) -> ConvProblem:
 
 
 @st.composite
-def plans(draw: st.DrawFn, problem: ConvProblem, mach: Machine, plain: bool = False) -> ConvPlan:
+def plans(draw: st.DrawFn, problem: ConvProblem, mach: NmpMachine, plain: bool = False) -> ConvPlan:
     """Any choices that do not contradict each other and tiles within what they cut; they may not
     fit the memories. ``plain``: rows and filters over TLEs, filters over TLTs, no more."""
     each, channels = problem.filters // problem.groups, problem.channels // problem.groups

@@ -22,7 +22,7 @@ from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.plan import plan_all, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 LAYERS = (
     conv(24, 10, (13, 9), (3, 3), padding=(1, 1, 1, 1)),
@@ -55,12 +55,12 @@ ABSURD: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def changed(name: str, changes: dict[str, Any]) -> Machine:
-    values = load_machine(name).model_dump()
+def changed(name: str, changes: dict[str, Any]) -> NmpMachine:
+    values = load_nmp_machine(name).model_dump()
     for key, value in changes.items():
         part, _, last = key.partition(".")
         values[part][last] = value
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 @pytest.mark.parametrize("base", ["nmp-4x8", "nmp-4x8-dual"])
@@ -75,7 +75,7 @@ def test_absurd_machines_get_sound_plans(case: str, name: str, base: str) -> Non
         assert check_plan(problem, plan, mach) is None
 
 
-def too_large(problem: ConvProblem, mach: Machine) -> str | None:
+def too_large(problem: ConvProblem, mach: NmpMachine) -> str | None:
     """The buffer that a layer cannot do without more of, by the rules that users read."""
     memories, size = mach.memories, problem.element_bytes
     if problem.in_tile_rows(1) * problem.in_tile_columns(1) * size > memories.mb0_bytes:
@@ -88,7 +88,7 @@ def too_large(problem: ConvProblem, mach: Machine) -> str | None:
 
 
 @st.composite
-def cramped(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
+def cramped(draw: st.DrawFn) -> tuple[ConvProblem, NmpMachine]:
     """Windows, kernels and biases about as large as the buffers."""
     kernel = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
     dilation = (draw(st.integers(1, 2)), draw(st.integers(1, 2)))
@@ -111,7 +111,7 @@ def cramped(draw: st.DrawFn) -> tuple[ConvProblem, Machine]:
     st.sampled_from((*NMP_PLANNERS, "eplanner", "naive")),
 )
 def test_planners_refuse_just_what_the_rules_refuse(
-    layer: tuple[ConvProblem, Machine], name: str
+    layer: tuple[ConvProblem, NmpMachine], name: str
 ) -> None:
     """What the door lets through is planned; what no plan fits says which buffer is too small."""
     problem, mach = layer
@@ -130,7 +130,7 @@ def test_planners_refuse_just_what_the_rules_refuse(
 
 @settings(max_examples=50, deadline=None)
 @given(cramped())
-def test_more_of_the_buffer_that_is_named_helps(layer: tuple[ConvProblem, Machine]) -> None:
+def test_more_of_the_buffer_that_is_named_helps(layer: tuple[ConvProblem, NmpMachine]) -> None:
     """Granting what an Infeasible asks for, again and again, ends in a plan."""
     problem, mach = layer
     keys = {"MB0": "mb0_bytes", "MB1": "mb1_bytes", "the bias buffer": "bias_bytes"}
@@ -140,7 +140,7 @@ def test_more_of_the_buffer_that_is_named_helps(layer: tuple[ConvProblem, Machin
             return
         values = mach.model_dump()
         values["memories"][keys[plan.buffer]] = -(-plan.needed_bytes // 8) * 8
-        mach = machine_from_dict(values)
+        mach = nmp_machine_from_dict(values)
     pytest.fail(f"still infeasible: {plan}")
 
 

@@ -22,9 +22,9 @@ from tvm_npu.codegen.nmp.plan.check import PlanFault, check_plan
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
-NMP = load_machine("nmp-4x8")
+NMP = load_nmp_machine("nmp-4x8")
 LAYER = conv(24, 12, (9, 10), (3, 3), padding=(1, 1, 1, 1))
 GROUPED = conv(24, 12, (9, 10), (3, 3), padding=(1, 1, 1, 1), groups=12)
 SMALL = machine(4, 2, (1024, 512, 256, 64))
@@ -32,7 +32,7 @@ PLAN = ConvPlan("multicast", "KS&OFM", 2, 2, "OS", 3, 5, 2, 5)
 WHOLE_GROUPS = ConvPlan("grouped", "KS&OFM", 2, 2, "WS", 4, 1, 2, 5)
 
 
-def fault(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> str:
+def fault(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> str:
     found = check_plan(problem, plan, mach)
     assert isinstance(found, PlanFault)
     return str(found)
@@ -42,7 +42,7 @@ def fault(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> str:
 @settings(max_examples=80, deadline=None)
 @given(problem=reference.convs(20), mach=reference.machines(4096), limits=reference.limits())
 def test_every_planner_passes(
-    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+    name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     plan = planner(name, limits).plan(problem, mach)
     assume(isinstance(plan, ConvPlan))
@@ -58,7 +58,7 @@ def test_inception_v3_passes(name: str) -> None:
         assert check_plan(problem, plan, NMP) is None
 
 
-def products(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> dict[tuple[int, ...], int]:
+def products(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> dict[tuple[int, ...], int]:
     """How often each (filter, channel of its group, row, column) is accumulated, tile by tile, by
     a plain walk over all cores."""
     each, channels = problem.filters // problem.groups, problem.channels // problem.groups
@@ -95,9 +95,9 @@ def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: Co
     assert set(done.values()) == {1}
 
 
-def with_ports(mach: Machine, ports: int) -> Machine:
+def with_ports(mach: NmpMachine, ports: int) -> NmpMachine:
     values = mach.model_dump()
-    return machine_from_dict(values | {"memories": values["memories"] | {"ports": ports}})
+    return nmp_machine_from_dict(values | {"memories": values["memories"] | {"ports": ports}})
 
 
 class Given:
@@ -108,7 +108,7 @@ class Given:
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         plan = self.data.draw(plan_walk.plans(problem, machine))
         assume(check_plan(problem, plan, machine) is None)
         return plan
@@ -134,7 +134,7 @@ def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: in
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_tiles_that_do_not_fit_are_caught(
-    data: st.DataObject, problem: ConvProblem, mach: Machine
+    data: st.DataObject, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     """A tile grown along any axis passes exactly while it fits by the reference's Equation 2."""
     names = [name for name in NMP_PLANNERS if not name.startswith("exact")]

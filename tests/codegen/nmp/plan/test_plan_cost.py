@@ -16,7 +16,7 @@ from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.sim.machine import Machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
 
 NMP = machine()
 FIFTH = conv(192, 80, (73, 73), (3, 3))
@@ -70,7 +70,7 @@ def test_times() -> None:
     assert mac_cycles(FIFTH, 0, 5, 9, 71, NMP) == 0
 
 
-def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> None:
+def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> None:
     counted = predict(problem, plan, mach)
     walked = plan_walk.walk(problem, plan, mach)
     repeats = problem.groups if plan.mode == "multicast" else 1
@@ -109,7 +109,7 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: Machine) -> N
 @settings(max_examples=50, deadline=None)
 @given(problem=reference.convs(12), mach=reference.machines(2048), limits=reference.limits())
 def test_prediction_equals_a_walk(
-    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+    name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     plan = planner(name, limits).plan(problem, mach)
     assume(isinstance(plan, ConvPlan))
@@ -121,7 +121,7 @@ def test_prediction_equals_a_walk(
 @settings(max_examples=400, deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_prediction_of_any_plan_equals_a_walk(
-    data: st.DataObject, problem: ConvProblem, mach: Machine
+    data: st.DataObject, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     """Also plans that no search would choose: any slices, parts, tiles and ways to share."""
     check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
@@ -130,7 +130,7 @@ def test_prediction_of_any_plan_equals_a_walk(
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_prediction_with_a_window_equals_a_walk(
-    data: st.DataObject, problem: ConvProblem, mach: Machine
+    data: st.DataObject, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     """A pool or a depthwise convolution behind: tiles of what is stored, overlapping below."""
     assume(problem.groups == 1 and not problem.is_dense and mach.ring is not None)
@@ -141,7 +141,7 @@ def test_prediction_with_a_window_equals_a_walk(
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), problem=reference.convs(9), mach=reference.machines())
 def test_overlap_hides_no_more_than_there_is(
-    data: st.DataObject, problem: ConvProblem, mach: Machine
+    data: st.DataObject, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     """With two buffers a TLE takes no less than its MAC unit or its engine works, and no more
     than one after the other."""
@@ -167,11 +167,11 @@ def test_overlap_hides_no_more_than_there_is(
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), mach=reference.machines())
-def test_overlap_of_equal_tiles_equals_a_walk(data: st.DataObject, mach: Machine) -> None:
+def test_overlap_of_equal_tiles_equals_a_walk(data: st.DataObject, mach: NmpMachine) -> None:
     """Where all tiles are alike the closed form is exact, but for plans in which every tile begins
     with a load that serves it alone (IN that is kept for one turn, W of WS for one place): there
     it takes the first tile to store under itself what it does not."""
-    mach = machine_from_dict(
+    mach = nmp_machine_from_dict(
         mach.model_dump() | {"memories": mach.memories.model_dump() | {"ports": 2}}
     )
     small = st.integers(1, 3)

@@ -34,7 +34,7 @@ from tvm_npu.codegen.plan import (
 )
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, slice_of
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.machine import Machine, load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 ROUNDING = 1e-9
 MOST_PLANS = 1500
@@ -45,7 +45,7 @@ def extents(total: int, slices: int, parts: int) -> range:
     return range(1, ceil(ceil(total / slices) / parts) + 1)
 
 
-def cut_choices(problem: ConvProblem, mach: Machine, mode: str) -> Iterator[dict[str, Any]]:
+def cut_choices(problem: ConvProblem, mach: NmpMachine, mode: str) -> Iterator[dict[str, Any]]:
     """Every way to cut a layer over TLEs and TLTs, empty slices included."""
     tles, tlts = range(1, mach.cores.tles + 1), range(1, mach.cores.tlts_per_tle + 1)
     one, no = range(1, 2), (False,)
@@ -76,7 +76,7 @@ def cut_choices(problem: ConvProblem, mach: Machine, mode: str) -> Iterator[dict
 
 
 def tilings(
-    problem: ConvProblem, mach: Machine, cut: dict[str, Any]
+    problem: ConvProblem, mach: NmpMachine, cut: dict[str, Any]
 ) -> Iterator[tuple[str, bool, range, range, range, range]]:
     """(schedule, keeps_in, and the values of tile_m, tile_n, tile_r, tile_c) of a cut."""
     grouped = cut["mode"] == "grouped"
@@ -96,7 +96,7 @@ def tilings(
         yield schedule, keeps_in, tile_m, tile_n, tile_r, tile_c
 
 
-def space_size(problem: ConvProblem, mach: Machine) -> int:
+def space_size(problem: ConvProblem, mach: NmpMachine) -> int:
     size = 0
     for mode in modes(problem):
         for cut in cut_choices(problem, mach, mode):
@@ -110,7 +110,7 @@ def modes(problem: ConvProblem) -> tuple[str, ...]:
 
 
 def all_plans(
-    problem: ConvProblem, mach: Machine, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, mach: NmpMachine, limits: TileLimits = NO_LIMITS
 ) -> Iterator[ConvPlan]:
     """Every plan that fits, with W tiles in one run and, where runs cost no more than boxes,
     linear maps (`test_layouts_never_cost_more` is about the others)."""
@@ -132,7 +132,7 @@ def all_plans(
                             yield replace(plan, linear_maps=linear)
 
 
-def runs_cost_no_more(mach: Machine) -> bool:
+def runs_cost_no_more(mach: NmpMachine) -> bool:
     return mach.dme.linear_cycles <= mach.dme.burst_cycles
 
 
@@ -141,14 +141,14 @@ def cycles(plan: ConvPlan | Infeasible) -> float:
     return plan.prediction.cycles
 
 
-def proven(problem: ConvProblem, mach: Machine, limits: TileLimits = NO_LIMITS) -> Proof:
+def proven(problem: ConvProblem, mach: NmpMachine, limits: TileLimits = NO_LIMITS) -> Proof:
     proof = plan_with_proof(problem, mach, limits)
     assert isinstance(proof, Proof), str(proof)
     return proof
 
 
 def check_against_space(
-    problem: ConvProblem, mach: Machine, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, mach: NmpMachine, limits: TileLimits = NO_LIMITS
 ) -> None:
     assume(space_size(problem, mach) <= MOST_PLANS)
     times = [predict(problem, plan, mach).cycles for plan in all_plans(problem, mach, limits)]
@@ -165,7 +165,7 @@ def check_against_space(
 
 
 @st.composite
-def machines(draw: st.DrawFn) -> Machine:
+def machines(draw: st.DrawFn) -> NmpMachine:
     """Few cores; memories of a few tiles; bursts of a few elements, which make times that are no
     monotone function of a tile's extents; with and without a ring, which may be the slowest."""
     memories = st.integers(8, 20).map(lambda n: 8 * n) | st.just(4096)
@@ -192,12 +192,14 @@ def machines(draw: st.DrawFn) -> Machine:
     )
 
 
-def with_extras(mach: Machine, ports: int, ring_rate: float | None, hop: float = 4.0) -> Machine:
+def with_extras(
+    mach: NmpMachine, ports: int, ring_rate: float | None, hop: float = 4.0
+) -> NmpMachine:
     values = mach.model_dump()
     values["memories"]["ports"] = ports
     ring = {"bytes_per_cycle": ring_rate, "hop_cycles": hop}
     values["ring"] = None if ring_rate is None else ring
-    return machine_from_dict(values)
+    return nmp_machine_from_dict(values)
 
 
 @st.composite
@@ -252,20 +254,20 @@ FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 @settings(max_examples=150, deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
-def test_equals_the_whole_space(problem: ConvProblem, mach: Machine) -> None:
+def test_equals_the_whole_space(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=FILTERED)
 @given(problem=vectors(), mach=machines())
-def test_equals_the_whole_space_of_vectors(problem: ConvProblem, mach: Machine) -> None:
+def test_equals_the_whole_space_of_vectors(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines(), limits=reference.limits())
 def test_equals_the_whole_space_under_limits(
-    problem: ConvProblem, mach: Machine, limits: TileLimits
+    problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     check_against_space(problem, mach, limits)
 
@@ -285,7 +287,9 @@ def test_one_burst_less_decides_between_ragged_cuts() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines(2048))
-def test_layouts_never_cost_more(data: st.DataObject, problem: ConvProblem, mach: Machine) -> None:
+def test_layouts_never_cost_more(
+    data: st.DataObject, problem: ConvProblem, mach: NmpMachine
+) -> None:
     """W tiles in one run and linear maps, which is all that `exact` searches."""
     mach = with_extras(mach, data.draw(st.sampled_from((1, 2))), 16.0)
     plan = data.draw(plan_walk.plans(problem, mach))
@@ -304,7 +308,7 @@ OTHERS = tuple(name for name in NMP_PLANNERS if name not in EXACT)
 @given(problem=reference.convs(24), mach=reference.machines(4096), limits=reference.limits(),
        ports=st.sampled_from((1, 2)), ring=st.sampled_from((None, 1.0, 16.0)))  # fmt: skip
 def test_never_slower_than_another_planner(
-    problem: ConvProblem, mach: Machine, limits: TileLimits, ports: int, ring: float | None
+    problem: ConvProblem, mach: NmpMachine, limits: TileLimits, ports: int, ring: float | None
 ) -> None:
     mach = with_extras(mach, ports, ring)
     own = planner("exact", limits).plan(problem, mach)
@@ -323,7 +327,7 @@ def test_never_slower_than_another_planner(
 @settings(max_examples=150, deadline=None, suppress_health_check=FILTERED)
 @given(data=st.data(), case=reference.tight_layers(), ports=st.sampled_from((1, 2)))
 def test_no_random_plan_is_faster(
-    data: st.DataObject, case: tuple[ConvProblem, Machine], ports: int
+    data: st.DataObject, case: tuple[ConvProblem, NmpMachine], ports: int
 ) -> None:
     """Layers too large to enumerate: random plans, and such with some of the winner's fields."""
     problem, mach = case[0], with_extras(case[1].with_cores(4, 4), ports, 16.0)
@@ -349,7 +353,7 @@ def test_no_random_plan_is_faster(
 @pytest.mark.parametrize("machine_name", ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8"))
 def test_plans_of_inception_v3(name: str, machine_name: str) -> None:
     """Sound, no slower than TSO's, named, the same again, and DMA alone where that is asked."""
-    mach, problems = load_machine(machine_name), reference.inception_v3()
+    mach, problems = load_nmp_machine(machine_name), reference.inception_v3()
     tso = plan_all(problems, planner("tso"), mach)
     plans = plan_all(problems, planner(name), mach)
     for plan, other in zip(plans, tso, strict=True):
@@ -365,7 +369,7 @@ def test_plans_of_inception_v3(name: str, machine_name: str) -> None:
 def test_uses_what_the_machine_has() -> None:
     """On the layers of a network, each wire and buffer is worth something somewhere."""
     problems = reference.inception_v3()
-    dual = load_machine("nmp-4x8-dual")
+    dual = load_nmp_machine("nmp-4x8-dual")
     plans = [plan for plan in plan_all(problems, ExactPlanner(), dual)]
     assert all(isinstance(plan, ConvPlan) for plan in plans)
     for name, value in (
@@ -377,7 +381,7 @@ def test_uses_what_the_machine_has() -> None:
 
 def test_finds_what_tso_cannot() -> None:
     """Cuts beside Algorithm 2's, and TLTs that share filters instead of rows."""
-    nmp, tso = load_machine("nmp-4x8"), planner("tso")
+    nmp, tso = load_nmp_machine("nmp-4x8"), planner("tso")
     fifth = conv(192, 80, (73, 73), (3, 3))
     found = proven(fifth, nmp).plan
     assert cycles(found) < 0.9 * cycles(tso.plan(fifth, nmp))
@@ -389,7 +393,7 @@ def test_finds_what_tso_cannot() -> None:
 
 
 def test_plain_layouts_where_they_cost_nothing() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     for problem in dict.fromkeys(reference.inception_v3()):
         plan = proven(problem, nmp).plan
         for plain in ({"weights": "filters"}, {"linear_maps": False}):
@@ -429,7 +433,7 @@ def test_every_compiled_module_is_in_the_stamp() -> None:
 
 
 @st.composite
-def small_machines(draw: st.DrawFn) -> Machine:
+def small_machines(draw: st.DrawFn) -> NmpMachine:
     memory = st.sampled_from((256, 512, 2048, 8192))
     mach = small_machine(
         draw(st.sampled_from((1, 2, 4))), draw(st.sampled_from((1, 2, 3, 4, 8))),
@@ -443,7 +447,7 @@ def small_machines(draw: st.DrawFn) -> Machine:
 @given(data=st.data(), mach=small_machines(), name=st.sampled_from(EXACT), seed=SEEDS,
        limits=reference.limits())  # fmt: skip
 def test_every_plan_runs_to_the_bit(
-    element_bytes: int, data: st.DataObject, mach: Machine, name: str, seed: int,
+    element_bytes: int, data: st.DataObject, mach: NmpMachine, name: str, seed: int,
     limits: TileLimits,
 ) -> None:  # fmt: skip
     """Emitted and simulated."""

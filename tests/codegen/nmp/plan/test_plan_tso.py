@@ -15,7 +15,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
 from tvm_npu.codegen.plan import TileLimits, plan_all, planner, planner_names
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 FIFTH = conv(192, 80, (73, 73), (3, 3))
 """InceptionV3's fifth convolution."""
@@ -26,7 +26,7 @@ FIXED_SCHEDULES = {"fixed-is": "IS", "fixed-os": "OS", "fixed-ws": "WS"}
 
 
 def answer(
-    name: str, problem: ConvProblem, machine: Machine, limits: TileLimits | None = None
+    name: str, problem: ConvProblem, machine: NmpMachine, limits: TileLimits | None = None
 ) -> ConvPlan:
     plan = planner(name, limits or TileLimits()).plan(problem, machine)
     assert isinstance(plan, ConvPlan), str(plan)
@@ -41,7 +41,7 @@ def bare(plan: ConvPlan | Infeasible) -> ConvPlan | None:
 @settings(max_examples=200, deadline=None)
 @given(problem=reference.convs(9), mach=reference.machines(), limits=reference.limits())
 def test_equals_brute_force(
-    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+    name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     best = reference.brute_force(problem, mach, limits, by_volume=name == "tso-noburst")
     plan = planner(name, limits).plan(problem, mach)
@@ -53,7 +53,9 @@ def test_equals_brute_force(
 @pytest.mark.parametrize("name", ["tso", "tso-noburst", "fixed-os", "fixed-ws"])
 @settings(max_examples=100, deadline=None)
 @given(case=reference.tight_layers())
-def test_equals_brute_force_in_tight_memories(name: str, case: tuple[ConvProblem, Machine]) -> None:
+def test_equals_brute_force_in_tight_memories(
+    name: str, case: tuple[ConvProblem, NmpMachine]
+) -> None:
     problem, mach = case
     schedules = (FIXED_SCHEDULES[name],) if name in FIXED_SCHEDULES else reference.SCHEDULES
     by_volume = name == "tso-noburst"
@@ -110,7 +112,7 @@ def test_equals_brute_force_on_larger_layers(tles: int, groups: int) -> None:
 @settings(max_examples=80, deadline=None)
 @given(problem=reference.convs(7), mach=reference.machines())
 def test_fixed_planners_equal_restricted_brute_force(
-    name: str, problem: ConvProblem, mach: Machine
+    name: str, problem: ConvProblem, mach: NmpMachine
 ) -> None:
     splits: tuple[str, ...] = reference.SPLITS
     schedules: tuple[str, ...] = reference.SCHEDULES
@@ -130,7 +132,7 @@ def test_fixed_planners_equal_restricted_brute_force(
 @settings(max_examples=60, deadline=None)
 @given(problem=reference.convs(24), mach=reference.machines(4096), limits=reference.limits())
 def test_every_plan_fits(
-    name: str, problem: ConvProblem, mach: Machine, limits: TileLimits
+    name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
 ) -> None:
     plan = planner(name, limits).plan(problem, mach)
     if isinstance(plan, Infeasible):
@@ -165,7 +167,7 @@ def test_every_plan_fits(
 
 @settings(max_examples=60, deadline=None)
 @given(problem=reference.convs(5), mach=reference.machines(64))
-def test_infeasible_exactly_when_nothing_fits(problem: ConvProblem, mach: Machine) -> None:
+def test_infeasible_exactly_when_nothing_fits(problem: ConvProblem, mach: NmpMachine) -> None:
     plan = planner("tso").plan(problem, mach)
     nothing = reference.brute_force(problem, mach).plan is None
     assert isinstance(plan, Infeasible) == nothing
@@ -178,7 +180,7 @@ def in_tile(plan: ConvPlan) -> tuple[int, int, int]:
 
 def test_the_papers_example() -> None:
     """Section VI: IN tiles of 14x4x73 with bursts, of 16x11x20 by volume."""
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     burst, volume = answer("tso", FIFTH, nmp), answer("tso-noburst", FIFTH, nmp)
     assert in_tile(burst) == (14, 4, 73) and in_tile(volume) == (16, 11, 20)
     assert burst.prediction is not None and volume.prediction is not None
@@ -217,7 +219,7 @@ def test_estimate_by_hand(
 
 def test_os_has_at_least_two_tiles_of_filters() -> None:
     """With all filters of a TLT in one tile OS would be IS."""
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     for problem in dict.fromkeys(reference.inception_v3()):
         plan = answer("fixed-os", problem, nmp)
         each = ceil(problem.filters / plan.filter_slices)
@@ -227,7 +229,7 @@ def test_os_has_at_least_two_tiles_of_filters() -> None:
 
 @pytest.mark.parametrize("tles", [1, 2, 3, 4, 6])
 def test_more_tles_are_not_slower(tles: int) -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     plan = answer("tso", FIFTH, nmp.with_cores(tles))
     alone = answer("tso", FIFTH, nmp.with_cores(1))
     assert plan.row_slices * plan.filter_slices == tles
@@ -236,7 +238,7 @@ def test_more_tles_are_not_slower(tles: int) -> None:
 
 
 def test_fewer_rows_and_filters_than_tles() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     problem = conv(2, 300, (2, 9), (1, 1))
     for name, split in FIXED_SPLITS.items():
         plan = answer(name, problem, nmp)
@@ -245,7 +247,7 @@ def test_fewer_rows_and_filters_than_tles() -> None:
 
 
 def test_fixed_strategies_are_never_faster_by_closed_form() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     for problem in dict.fromkeys(reference.inception_v3()):
         best = closed_form_cycles(problem, answer("tso", problem, nmp), nmp)
         for name in (*FIXED_SPLITS, *FIXED_SCHEDULES, "tso-noburst"):
@@ -256,7 +258,7 @@ def test_fixed_strategies_are_never_faster_by_closed_form() -> None:
 
 
 def test_ws_falls_back_where_one_filter_does_not_fit() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     deep = conv(512, 512, (7, 7), (3, 3), padding=(1, 1, 1, 1))
     assert 512 * 9 * 2 > nmp.memories.mb1_bytes
     assert answer("fixed-ws", deep, nmp).schedule != "WS"
@@ -264,7 +266,7 @@ def test_ws_falls_back_where_one_filter_does_not_fit() -> None:
 
 
 def test_depthwise_goes_to_whole_groups() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     problem = conv(96, 96, (112, 112), (3, 3), (2, 2), padding=(1, 1, 1, 1), groups=96)
     for name in planner_names():
         assert answer(name, problem, nmp).mode == "grouped"
@@ -272,7 +274,7 @@ def test_depthwise_goes_to_whole_groups() -> None:
 
 def test_few_wide_groups_run_one_after_another() -> None:
     """Two groups cannot feed four TLEs of eight TLTs."""
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     problem = conv(256, 96, (27, 27), (5, 5), padding=(2, 2, 2, 2), groups=2)
     assert answer("tso", problem, nmp).mode == "multicast"
 
@@ -317,7 +319,7 @@ def test_infeasible_says_what_and_how_much(
 
 
 def test_limits_force_small_tiles() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     limits = TileLimits(max_tile_m=2, max_tile_n=3, max_tile_r=4, max_tile_c=5)
     plan = answer("tso", FIFTH, nmp, limits)
     assert plan.tile_m <= 2 and plan.tile_n <= 3 and plan.tile_r <= 4 and plan.tile_c <= 5
@@ -340,12 +342,12 @@ def test_equal_layers_are_planned_once() -> None:
     class Counting:
         name = "counting"
 
-        def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan | Infeasible:
+        def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
             asked.append(problem)
             return planner("tso").plan(problem, machine)
 
     problems = reference.inception_v3()
-    plans = plan_all(problems, Counting(), load_machine("nmp-4x8"))
+    plans = plan_all(problems, Counting(), load_nmp_machine("nmp-4x8"))
     assert len(problems) == 94 and len(plans) == 94
     assert len(asked) == len(set(problems)) == 43
     by_problem = dict(zip(problems, plans, strict=True))
@@ -353,7 +355,7 @@ def test_equal_layers_are_planned_once() -> None:
 
 
 def test_inception_v3_is_planned_in_half_a_second() -> None:
-    nmp, problems, tso = load_machine("nmp-4x8"), reference.inception_v3(), planner("tso")
+    nmp, problems, tso = load_nmp_machine("nmp-4x8"), reference.inception_v3(), planner("tso")
     plan_all(problems, tso, nmp)
     seconds = []
     for _ in range(3):

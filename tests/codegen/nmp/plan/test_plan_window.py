@@ -17,7 +17,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     plan_window,
 )
 from tvm_npu.codegen.plan.problem import Infeasible
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 
 @st.composite
@@ -34,7 +34,7 @@ def windows(draw: st.DrawFn) -> WindowProblem:
 
 
 def plain_cycles(
-    p: WindowProblem, m: Machine, rs: int, cs: int, tile: tuple[int, int, int]
+    p: WindowProblem, m: NmpMachine, rs: int, cs: int, tile: tuple[int, int, int]
 ) -> float:
     """Time of a window plan, step by step."""
     tile_channels, tile_r, tile_c = tile
@@ -60,7 +60,7 @@ def plain_cycles(
     return max(own, rs * cs * reference.dram_cycles(loads + stores, m))
 
 
-def fits(p: WindowProblem, m: Machine, tile: tuple[int, int, int]) -> bool:
+def fits(p: WindowProblem, m: NmpMachine, tile: tuple[int, int, int]) -> bool:
     channels, rows, columns = tile
     in_bytes = channels * p.in_tile_rows(rows) * p.in_tile_columns(columns) * p.element_bytes
     out_bytes = channels * rows * columns * p.element_bytes
@@ -73,7 +73,7 @@ def fits(p: WindowProblem, m: Machine, tile: tuple[int, int, int]) -> bool:
     problem=WindowProblem(1, 1, 5, 5, 11, (5, 5), (1, 2), 2),
     mach=machine(1, 1, (120, 64, 64, 64)),
 )
-def test_window_plan_fits_and_is_the_fastest(problem: WindowProblem, mach: Machine) -> None:
+def test_window_plan_fits_and_is_the_fastest(problem: WindowProblem, mach: NmpMachine) -> None:
     plan = plan_window(problem, mach)
     if isinstance(plan, Infeasible):
         assert not fits(problem, mach, (1, 1, 1))
@@ -99,20 +99,20 @@ def test_window_plan_fits_and_is_the_fastest(problem: WindowProblem, mach: Machi
 
 
 def test_pooling_of_a_large_map_keeps_all_cores_busy() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     plan = plan_window(WindowProblem(64, 56, 56, 112, 112, (3, 3), (2, 2), 2), nmp)
     assert isinstance(plan, WindowPlan)
     assert plan.row_slices * plan.channel_slices == 32 and plan.tile_c == 56
 
 
 def test_too_wide_a_map_is_cut_in_columns() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     plan = plan_window(WindowProblem(3, 64, 5000, 64, 5000, (1, 1), (1, 1), 2), nmp)
     assert isinstance(plan, WindowPlan) and plan.tile_c < 5000
 
 
 def test_infeasible_window() -> None:
-    nmp = load_machine("nmp-4x8")
+    nmp = load_nmp_machine("nmp-4x8")
     plan = plan_window(WindowProblem(6, 1, 1, 100, 100, (100, 100), (1, 1), 2), nmp)
     assert str(plan) == (
         "smallest IN tile (one window of 100x100): 20000 bytes of MB0 needed, 8192 available; "
@@ -127,7 +127,7 @@ def test_infeasible_window() -> None:
     ),
     mach=reference.machines(),
 )
-def test_flat_plan_covers_everything_and_fits(problem: FlatProblem, mach: Machine) -> None:
+def test_flat_plan_covers_everything_and_fits(problem: FlatProblem, mach: NmpMachine) -> None:
     plan = plan_flat(problem, mach)
     size, memories = problem.element_bytes, mach.memories
     assert plan.core_elements * mach.core_count >= problem.elements

@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, WindowPlan
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
-from tvm_npu.sim.machine import Machine, load_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 LAYERS = (
     conv(64, 16, (54, 54), (3, 3), padding=(1, 1, 1, 1)),  # SqueezeNet
@@ -49,7 +49,7 @@ class Given:
     answer: ConvPlan
     name: str = "given"
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         return self.answer
 
 
@@ -76,7 +76,7 @@ def graph_of(problem: ConvProblem) -> FixedGraph:
     return fixed_graph(layer, shapes, 2)
 
 
-def measured(graph: FixedGraph, machine: Machine, plan: ConvPlan | None = None) -> float:
+def measured(graph: FixedGraph, machine: NmpMachine, plan: ConvPlan | None = None) -> float:
     """Cycles of the one layer of ``graph`` on the simulator."""
     program = compile_fixed(graph, machine, Given(plan) if plan else planner("tso"))
     _, statistics = simulate(program, random_tensors(graph, 1))
@@ -95,7 +95,7 @@ def check_agreement(pairs: list[tuple[float, float]], mean_error: float = 0.05) 
 @pytest.mark.parametrize("name", ["tso", "exact", "exact-dma"])
 def test_plans_of_planners(name: str, machine: str) -> None:
     """With and without the ring, with one buffer and with two."""
-    mach = load_machine(machine)
+    mach = load_nmp_machine(machine)
     pairs = []
     for problem in (*LAYERS, DEPTHWISE):
         plan = planner(name).plan(problem, mach)
@@ -106,7 +106,7 @@ def test_plans_of_planners(name: str, machine: str) -> None:
 
 
 def sampled(
-    generator: random.Random, problem: ConvProblem, mach: Machine, ring: bool, buffers: int
+    generator: random.Random, problem: ConvProblem, mach: NmpMachine, ring: bool, buffers: int
 ) -> ConvPlan:
     """Some plan of all TLEs that fits."""
     tles, tlts = mach.cores.tles, mach.cores.tlts_per_tle
@@ -146,7 +146,7 @@ def sampled(
 def test_any_plans(ring: bool, buffers: int) -> None:
     """Also plans that no planner would choose, the fastest of a few at a time: with one buffer,
     TLTs that share nothing overlap each other's work, which the model leaves out."""
-    mach = load_machine("nmp-4x8-dual" if buffers == 2 else "nmp-4x8")
+    mach = load_nmp_machine("nmp-4x8-dual" if buffers == 2 else "nmp-4x8")
     generator = random.Random(3)
     pairs = []
     for problem in LAYERS[:12]:
@@ -160,7 +160,7 @@ def test_any_plans(ring: bool, buffers: int) -> None:
 
 @pytest.mark.parametrize("machine", ["nmp-4x8", "nmp-4x8-dual"])
 def test_convolutions_with_a_window_behind(machine: str) -> None:
-    mach = load_machine(machine)
+    mach = load_nmp_machine(machine)
     pairs = []
     for problem, window, stride, has_weights in (
         (conv(64, 16, (54, 54), (3, 3)), 3, 2, False),
@@ -191,7 +191,7 @@ class Chaining(Given):
 
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: Machine) -> ConvPlan:
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
         found = planner("tso").plan(problem, machine) if problem.window is None else self.answer
         assert isinstance(found, ConvPlan) and found.prediction is not None
         cycles = 1e12 if problem.window is None else 1.0
@@ -234,7 +234,7 @@ def pool_layer(
 
 
 def test_pools_and_elementwise_layers() -> None:
-    mach = load_machine("nmp-4x8")
+    mach = load_nmp_machine("nmp-4x8")
     graphs = []
     for channels, extent, kernel, stride, padding, kind in (
         (96, 54, 3, 2, 0, "max"),

@@ -19,7 +19,8 @@ from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.space import SPACES, machine_fingerprint, space_of
-from tvm_npu.sim.machine import Machine, any_machine_from_dict, load_any_machine, load_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 SEEDS = st.integers(0, 2**31)
 LAYER = reference.conv(64, 32, (14, 14), (3, 3), padding=(1, 1, 1, 1))
@@ -28,7 +29,7 @@ LAYER = reference.conv(64, 32, (14, 14), (3, 3), padding=(1, 1, 1, 1))
 @given(reference.convs(), reference.machines(), SEEDS)
 @settings(max_examples=60, deadline=None)
 def test_drawn_plans_are_sound_and_round_trip(
-    problem: ConvProblem, machine: Machine, seed: int
+    problem: ConvProblem, machine: NmpMachine, seed: int
 ) -> None:
     space, generator = ConvSpace(problem, machine), np.random.default_rng(seed)
     try:
@@ -55,7 +56,7 @@ WINDOWS = (
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])
 def test_a_space_holds_every_choice(name: str, window: Window | None) -> None:
-    problem, machine = replace(LAYER, window=window), load_machine(name)
+    problem, machine = replace(LAYER, window=window), load_nmp_machine(name)
     space, generator = ConvSpace(problem, machine), np.random.default_rng(1)
     drawn = [space.sample(generator) for _ in range(400)]
     assert all(check_plan(problem, plan, machine) is None for plan in drawn)
@@ -73,7 +74,7 @@ def test_a_space_holds_every_choice(name: str, window: Window | None) -> None:
 
 
 def test_a_neighbour_is_another_plan() -> None:
-    space, generator = ConvSpace(LAYER, load_machine("nmp-4x8")), np.random.default_rng(0)
+    space, generator = ConvSpace(LAYER, load_nmp_machine("nmp-4x8")), np.random.default_rng(0)
     plan = space.sample(generator)
     for _ in range(200):
         other = space.neighbour(plan, generator)
@@ -82,7 +83,7 @@ def test_a_neighbour_is_another_plan() -> None:
 
 
 def test_drawing_is_deterministic() -> None:
-    space = ConvSpace(LAYER, load_machine("nmp-4x8"))
+    space = ConvSpace(LAYER, load_nmp_machine("nmp-4x8"))
     one, two = (
         [space.sample(generator) for _ in range(20)]
         for generator in (np.random.default_rng(5), np.random.default_rng(5))
@@ -98,7 +99,7 @@ def test_nothing_fits() -> None:
 
 
 def test_features_tell_plans_apart() -> None:
-    space, generator = ConvSpace(LAYER, load_machine("nmp-4x8-dual")), np.random.default_rng(2)
+    space, generator = ConvSpace(LAYER, load_nmp_machine("nmp-4x8-dual")), np.random.default_rng(2)
     plans = list({space.sample(generator) for _ in range(200)})
     assert len(np.unique(space.features(plans), axis=0)) == len(plans)
 
@@ -123,7 +124,7 @@ def test_problems_round_trip(problem: ConvProblem, window: Window | None) -> Non
     ],
 )
 def test_columns_that_are_no_plan(change: dict[str, object], message: str) -> None:
-    space = ConvSpace(LAYER, load_machine("nmp-4x8"))
+    space = ConvSpace(LAYER, load_nmp_machine("nmp-4x8"))
     columns = space.encode(ConvPlan("multicast", "KS", 1, 1, "OS", 1, 4, 4, 4))
     with pytest.raises(ValueError, match=message):
         space.decode({**columns, **change})
@@ -148,16 +149,16 @@ def test_columns_that_are_no_layer(change: dict[str, object], message: str) -> N
 
 
 def test_a_fingerprint_is_of_what_runs_depend_on() -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     values = machine.model_dump()
-    renamed = any_machine_from_dict({**values, "name": "mine", "description": "the same"})
-    slower = any_machine_from_dict({**values, "dram": {**values["dram"], "cas_cycles": 15.0}})
+    renamed = machine_from_dict({**values, "name": "mine", "description": "the same"})
+    slower = machine_from_dict({**values, "dram": {**values["dram"], "cas_cycles": 15.0}})
     assert machine_fingerprint(renamed) == machine_fingerprint(machine)
     assert machine_fingerprint(slower) != machine_fingerprint(machine)
 
 
 def test_machines_without_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert space_of(LAYER, load_machine("nmp-4x8")).kind == "nmp-conv"
+    assert space_of(LAYER, load_nmp_machine("nmp-4x8")).kind == "nmp-conv"
     monkeypatch.delitem(SPACES, "tiles")
     with pytest.raises(PlanningError, match="'setup-a' cannot be tuned: its isa is 'tiles'"):
-        space_of(LAYER, load_any_machine("setup-a"))
+        space_of(LAYER, load_machine("setup-a"))

@@ -28,7 +28,9 @@ from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import check_tile_plan
 from tvm_npu.codegen.plan.loops.space import candidate_sizes, tilings
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.sim.machine import TileMachine, load_any_machine, load_machine
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 LAYERS = (
     layer(512, 512, 28),
@@ -45,7 +47,7 @@ LAYERS = (
 @pytest.mark.parametrize("name", planner_names())
 @pytest.mark.parametrize(
     "machine",
-    [setup("a"), shared(1 << 18), load_any_machine("zynq-7020")],
+    [setup("a"), shared(1 << 18), load_machine("zynq-7020")],
     ids=["split", "shared", "core"],
 )
 def test_every_planner_answers_every_layer_on_tile_machines(
@@ -69,7 +71,7 @@ TILE_PLANNERS = (
 
 @pytest.mark.parametrize("name", TILE_PLANNERS)
 def test_planners_of_tile_machines_answer_on_an_nmp(name: str) -> None:
-    machine = load_machine("nmp-4x8")
+    machine = load_nmp_machine("nmp-4x8")
     for problem in LAYERS:
         asked = replace(problem, element_bytes=2, accumulator_bytes=8)
         plan = planner(name).plan(asked, machine)

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, in_extent, steps
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.machine import TileMachine, any_machine_from_dict, load_any_machine
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @cache
 def setup(name: str) -> TileMachine:
-    machine = load_any_machine(f"setup-{name}")
+    machine = load_machine(f"setup-{name}")
     assert isinstance(machine, TileMachine)
     return machine
 
@@ -31,7 +32,7 @@ def small(input_bytes: int = 1024, weight_bytes: int = 512, output_bytes: int = 
     }  # fmt: skip
     values["array"] = {**values["array"], "width": 4, "height": 4, **array}
     values["mover"] = {"setup_cycles": 10.0, "segment_cycles": 2.0, "bytes_per_cycle": 4.0}
-    machine = any_machine_from_dict(values)
+    machine = machine_from_dict(values)
     assert isinstance(machine, TileMachine)
     return machine
 
@@ -39,16 +40,16 @@ def small(input_bytes: int = 1024, weight_bytes: int = 512, output_bytes: int = 
 def shared(shared_bytes: int = 4096) -> TileMachine:
     values = small().model_dump()
     values["memories"] = {"shared_bytes": shared_bytes, "bias_bytes": 64}
-    machine = any_machine_from_dict(values)
+    machine = machine_from_dict(values)
     assert isinstance(machine, TileMachine)
     return machine
 
 
 def core(shared_bytes: int = 2048) -> TileMachine:
     """A core with a DMA controller and little memory."""
-    values = load_any_machine("zynq-7020").model_dump(exclude_none=True)
+    values = load_machine("zynq-7020").model_dump(exclude_none=True)
     values["memories"] = {"shared_bytes": shared_bytes, "bias_bytes": 64}
-    machine = any_machine_from_dict(values)
+    machine = machine_from_dict(values)
     assert isinstance(machine, TileMachine)
     return machine
 

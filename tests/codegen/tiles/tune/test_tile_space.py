@@ -22,7 +22,7 @@ from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import space_of
-from tvm_npu.sim.machine import TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 MACHINES = (cases.small(), cases.shared(), cases.setup("a"))
 SEEDS = st.integers(0, 2**31)

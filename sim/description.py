@@ -1,0 +1,31 @@
+"""What every machine description has, whatever its kind: the first part of a machine file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tvm_npu.sim.machine_parts import AddressSpace, Frequency, MachineName, Part, Precision
+
+
+class MachineDescription(Part):
+    """A machine of some kind. `machine_file.load_machine` makes it; ``isa`` names the kind."""
+
+    name: MachineName
+    isa: str
+    description: str = ""
+    frequency_mhz: Frequency
+    default_precision: Precision
+    dram: AddressSpace
+
+    @property
+    def core_count(self) -> int:
+        """Units that multiply beside each other, each with its own program counter."""
+        raise NotImplementedError
+
+    def macs_per_cycle(self, element_bytes: int) -> float:
+        """Peak multiply-accumulates a cycle of one core."""
+        raise NotImplementedError
+
+    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
+        """Bytes that an element takes in the machine's memories."""
+        raise NotImplementedError

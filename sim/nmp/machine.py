@@ -1,0 +1,174 @@
+"""The description of an NMP: TLEs, TLTs, MAC units, scratchpads, DMA engines, DRAM, ring buses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import (
+    load_machine,
+    machine_from_dict,
+    machine_from_toml,
+    of_description,
+)
+from tvm_npu.sim.machine_parts import (
+    ELEMENT_BYTES,
+    AddressSpace,
+    Cycles,
+    MemoryBytes,
+    Part,
+    Precision,
+    Rate,
+    check_address_space,
+)
+
+LARGEST_SCRATCHPADS = 1 << 30
+"""Bytes of all scratchpads of a machine together."""
+
+
+class Cores(Part):
+    """TLEs, the TLTs in each, and what their scalar side costs."""
+
+    tles: Annotated[int, Field(ge=1, le=16)]
+    tlts_per_tle: Annotated[int, Field(ge=1, le=32)]
+    instruction_cycles: Annotated[int, Field(ge=1, le=100)]
+    scalar_memory_cycles: Cycles
+    semaphore_cycles: Cycles
+    instruction_cache_bytes: Annotated[int, Field(ge=256, le=1 << 24)]
+    instruction_line_bytes: Annotated[int, Field(ge=16, le=4096, multiple_of=4)]
+    instruction_miss_cycles: Cycles
+
+    @model_validator(mode="after")
+    def _cache_holds_a_line(self) -> Cores:
+        if self.instruction_cache_bytes < self.instruction_line_bytes:
+            raise ValueError(
+                f"instruction_cache_bytes = {self.instruction_cache_bytes} does not hold one line; "
+                f"at least instruction_line_bytes = {self.instruction_line_bytes}"
+            )
+        return self
+
+
+class Mac(Part):
+    """The MAC unit of a TLT; ``efficiency`` is the reachable share of the peak rate."""
+
+    datapath_bits: Annotated[int, Field(ge=16, le=8192, multiple_of=16)]
+    efficiency: Annotated[float, Field(ge=0.001, le=1)]
+    setup_cycles: Cycles
+    accumulator_bits: Annotated[int, Field(ge=32, le=63)]
+
+
+class Memories(Part):
+    """Scratchpads of one TLT: MB0 (IN), MB1 (W), MB2 (OUT) and the bias buffer (int32)."""
+
+    mb0_bytes: MemoryBytes
+    mb1_bytes: MemoryBytes
+    mb2_bytes: MemoryBytes
+    bias_bytes: MemoryBytes
+    ports: Annotated[int, Field(ge=1, le=2)] = 1
+    """1: a transfer and the MAC unit cannot use one memory of a TLT at the same time; 2: they can,
+    but not the same bytes of it."""
+
+
+class Dme(Part):
+    """The DMA engine of a TLE."""
+
+    setup_cycles: Cycles
+    burst_cycles: Cycles
+    linear_burst_cycles: Cycles | None = None
+    bytes_per_cycle: Rate
+    queue_depth: Annotated[int, Field(ge=1, le=256)]
+    semaphores: Annotated[int, Field(ge=11, le=16)]
+
+    @property
+    def linear_cycles(self) -> float:
+        """``linear_burst_cycles``: what a burst of a 1-D transfer costs; without that key, what
+        every burst costs."""
+        linear = self.linear_burst_cycles
+        return self.burst_cycles if linear is None else linear
+
+
+class Dram(AddressSpace):
+    """The memory that all TLEs share."""
+
+    burst_bytes: Annotated[int, Field(ge=8, le=4096)]
+    cas_cycles: Cycles
+    bytes_per_cycle: Rate
+
+
+class Ring(Part):
+    """The ring buses: one in each TLE, and the Global Ringbus between the TLEs."""
+
+    bytes_per_cycle: Rate
+    hop_cycles: Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+
+
+class NmpMachine(MachineDescription):
+    """An NMP. `load_nmp_machine` makes it; nothing asks a machine for its name to decide."""
+
+    isa: Literal["nmp"]
+    default_precision: Precision = "int16"
+    cores: Cores
+    mac: Mac
+    memories: Memories
+    dme: Dme
+    dram: Dram
+    ring: Ring | None = None
+
+    @model_validator(mode="after")
+    def _fits_address_space(self) -> NmpMachine:
+        check_address_space(self.dram)
+        return self
+
+    @model_validator(mode="after")
+    def _scratchpads_fit_a_chip(self) -> NmpMachine:
+        memories = self.memories
+        each = memories.mb0_bytes + memories.mb1_bytes + memories.mb2_bytes + memories.bias_bytes
+        total = each * self.core_count
+        if total > LARGEST_SCRATCHPADS:
+            raise ValueError(
+                f"memories.mb0_bytes + mb1_bytes + mb2_bytes + bias_bytes = {each} in each of "
+                f"cores.tles * cores.tlts_per_tle = {self.core_count} TLTs are {total} bytes of "
+                f"scratchpads; at most {LARGEST_SCRATCHPADS}"
+            )
+        return self
+
+    @property
+    def core_count(self) -> int:
+        return self.cores.tles * self.cores.tlts_per_tle
+
+    def macs_per_cycle(self, element_bytes: int) -> int:
+        """Peak multiply-accumulates a cycle of one MAC unit."""
+        return self.mac.datapath_bits // (8 * element_bytes)
+
+    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2]:
+        return ELEMENT_BYTES[precision]
+
+    def with_cores(self, tles: int, tlts_per_tle: int | None = None) -> NmpMachine:
+        """This machine with other numbers of TLEs and TLTs (for tests and studies)."""
+        per_tle = self.cores.tlts_per_tle if tlts_per_tle is None else tlts_per_tle
+        return nmp_machine_from_dict(
+            {
+                **self.model_dump(),
+                "name": f"{self.name}-{tles}x{per_tle}",
+                "cores": {**self.cores.model_dump(), "tles": tles, "tlts_per_tle": per_tle},
+            },
+            origin=self.name,
+        )
+
+
+def load_nmp_machine(name_or_path: str | Path) -> NmpMachine:
+    """`machine_file.load_machine` for what takes NMPs only; MachineError for another kind."""
+    return of_description(NmpMachine, load_machine(name_or_path))
+
+
+def nmp_machine_from_toml(text: str, origin: str) -> NmpMachine:
+    """`machine_file.machine_from_toml` for an NMP."""
+    return of_description(NmpMachine, machine_from_toml(text, origin))
+
+
+def nmp_machine_from_dict(values: dict[str, object], origin: str = "machine") -> NmpMachine:
+    """`machine_file.machine_from_dict` for an NMP."""
+    return of_description(NmpMachine, machine_from_dict(values, origin))
