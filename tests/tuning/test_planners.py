@@ -14,11 +14,12 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names, tuned_planner_names
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MissingPackageError, TuningLogError, UntunedWarning
 from tvm_npu.codegen.tune.history import history
 from tvm_npu.codegen.tune.log import LogWriter, Run

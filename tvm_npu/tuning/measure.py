@@ -10,9 +10,10 @@ import numpy as np
 
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, group_runs, trips
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, group_runs, trips
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.errors import NpuError
@@ -25,7 +26,7 @@ from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrap
 from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
 
-AnyPlan = ConvPlan | TilePlan
+AnyPlan = ConvPlan | LoopPlan
 Plan = TypeVar("Plan", bound=AnyPlan)
 
 FEWEST_INSTRUCTIONS = 500_000
@@ -95,7 +96,7 @@ class LayerMeasure:
         return cycles
 
     def _simulated(self, plan: AnyPlan) -> float:
-        if isinstance(plan, TilePlan):
+        if isinstance(plan, LoopPlan):
             _check_steps(self.problem, plan, self.machine)  # type: ignore[arg-type]
         program = compile_fixed(self._graph, self.machine, Given(plan))
         session = Session(program, budget=instruction_budget(self.problem))
@@ -110,8 +111,8 @@ class LayerMeasure:
         return float(session.statistics.cycles)
 
 
-def _check_steps(problem: ConvProblem, plan: TilePlan, machine: NmpMachine | TileMachine) -> None:
-    if isinstance(machine, NmpMachine) or check_tile_plan(problem, plan, machine) is not None:
+def _check_steps(problem: ConvProblem, plan: LoopPlan, machine: NmpMachine | TileMachine) -> None:
+    if isinstance(machine, NmpMachine) or check_loop_plan(problem, plan, machine) is not None:
         return  # the compiler says what is wrong
     steps = group_runs(problem, plan) * prod(trips(problem, plan, loop) for loop in LOOPS)
     if steps > step_budget(problem):

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph
-from tvm_npu.codegen.nmp.plan.chains import candidates
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.planning import problem_of
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
+from tvm_npu.codegen.passes.chains import candidates
 from tvm_npu.codegen.plan import Planner, planner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.planning import stored_problem
 from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
 from tvm_npu.codegen.tune.log import LogWriter, Run
@@ -79,9 +80,9 @@ def questions(
 
 def _answer(
     chosen: Planner, problem: ConvProblem, machine: MachineDescription
-) -> ConvPlan | TilePlan | Infeasible:
+) -> ConvPlan | LoopPlan | Infeasible:
     """What a planner for machines of every kind says."""
-    found: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)  # type: ignore[arg-type]
+    found: ConvPlan | LoopPlan | Infeasible = chosen.plan(problem, machine)  # type: ignore[arg-type]
     return found
 
 
@@ -89,7 +90,7 @@ def warm_plans(problem: ConvProblem, machine: MachineDescription) -> tuple[AnyPl
     """What the analytic planners would do, the best first."""
     if not isinstance(machine, NmpMachine):
         answers = (_answer(planner(name), problem, machine) for name in WARM_TILE_PLANNERS)
-        return tuple(dict.fromkeys(bare(one) for one in answers if isinstance(one, TilePlan)))
+        return tuple(dict.fromkeys(bare(one) for one in answers if isinstance(one, LoopPlan)))
     listed = shortlist(problem, machine, WARM_PLANS)
     if isinstance(listed, Infeasible):
         return ()

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.nmp.plan.chains import candidates, with_chains
 from tvm_npu.codegen.nmp.plan.planning import problem_of
+from tvm_npu.codegen.passes.chains import candidates, with_chains
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.tiles.plan.planning import stored_problem
 from tvm_npu.sim.description import MachineDescription

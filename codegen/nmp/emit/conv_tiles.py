@@ -34,12 +34,12 @@ from tvm_npu.codegen.nmp.emit.layer import Operands
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.shares import core_shares
 from tvm_npu.codegen.nmp.emit.weights import weight_runs
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, Memory, VectorOp
 from tvm_npu.sim.streams import Stream
 
-BIAS_BYTES = 4
 ZERO = Affine()
 
 

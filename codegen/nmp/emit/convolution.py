@@ -7,7 +7,8 @@ from tvm_npu.codegen.fixed import FixedChain, FixedConv
 from tvm_npu.codegen.nmp.emit.grouped import Grouped
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.multicast import Multicast
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

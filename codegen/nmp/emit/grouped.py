@@ -9,7 +9,7 @@ from tvm_npu.codegen.nmp.emit.commands import (
     Transfer,
     loop,
 )
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvolutionTiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvolutionTiles
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
     MAC_DONE,
@@ -20,6 +20,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, finish, require_fit
+from tvm_npu.codegen.plan.problem import BIAS_BYTES
 from tvm_npu.sim.nmp.xnmp import Initialise
 
 

@@ -23,7 +23,6 @@ from tvm_npu.codegen.nmp.emit.commands import (
     loop,
     when,
 )
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES
 from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
     W_ARRIVED,
@@ -39,7 +38,8 @@ from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF
 from tvm_npu.codegen.nmp.emit.steps import OfmPlace, Step
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister
 

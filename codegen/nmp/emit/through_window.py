@@ -20,7 +20,6 @@ from tvm_npu.codegen.nmp.emit.commands import (
     product,
     registers,
 )
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES
 from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
     SECOND_ARRIVED,
@@ -35,6 +34,7 @@ from tvm_npu.codegen.nmp.emit.layer import Operands
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import OfmPlace, Step
 from tvm_npu.codegen.nmp.emit.windows import pool_fill, pool_tile
+from tvm_npu.codegen.plan.problem import BIAS_BYTES
 from tvm_npu.sim.nmp.xnmp import DmaRegister, Initialise, MacRegister, Memory
 from tvm_npu.sim.streams import Stream
 

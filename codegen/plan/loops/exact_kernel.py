@@ -55,7 +55,7 @@ def _aligned(size):
 
 @njit(cache=True)
 def fits(layer, groups, m, n, r, c, buffers):
-    """`room.check_tile_plan` for rows of the tables."""
+    """`room.check_loop_plan` for rows of the tables."""
     filters = groups * m[SIZE]
     outputs = filters * r[SIZE] * c[SIZE]
     inputs = _aligned(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.plan import in_extent
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
     Action,
     Clear,

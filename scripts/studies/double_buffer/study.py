@@ -21,7 +21,7 @@ from tvm_npu.codegen.plan.loops.double_buffer import (
     filled_share,
     used_elements,
 )
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
@@ -154,7 +154,7 @@ class _Layer:
         self._begin, self._done = begin, done
         self.mismatches = 0
 
-    def seconds(self, machine: TileMachine, plan: TilePlan | None) -> tuple[float, float]:
+    def seconds(self, machine: TileMachine, plan: LoopPlan | None) -> tuple[float, float]:
         """(seconds, cycles) of a run; None: without double buffers."""
         self._begin(f"{machine.name}, {'no double buffers' if plan is None else plan.planner}")
         chosen: Any = DirectPlanner() if plan is None else Given(plan)
@@ -166,19 +166,19 @@ class _Layer:
         return session.statistics.time_us / 1e6, session.statistics.cycles
 
 
-def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> TilePlan:
+def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> LoopPlan:
     chosen: Any = planner(name)
     found = chosen.plan(problem, machine)
-    if not isinstance(found, TilePlan) or found.buffers != BUFFERS:
+    if not isinstance(found, LoopPlan) or found.buffers != BUFFERS:
         raise ReproductionError(f"planner {name!r} has no double-buffered plan: {found}")
     return found
 
 
-def _tile(plan: TilePlan) -> tuple[int, ...]:
+def _tile(plan: LoopPlan) -> tuple[int, ...]:
     return plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
 
 
-def _share(problem: ConvProblem, machine: TileMachine, plan: TilePlan) -> float:
+def _share(problem: ConvProblem, machine: TileMachine, plan: LoopPlan) -> float:
     """Of the half that a tile may take (the paper's Table 1)."""
     size = float(used_elements(problem, *_tile(plan))) * problem.element_bytes
     return size * BUFFERS / _memory_bytes(machine)
@@ -188,7 +188,7 @@ def _memory_bytes(machine: TileMachine) -> int:
     return int(machine.memories.shared_bytes)  # type: ignore[union-attr]
 
 
-def _estimate(model: TransferModel, problem: ConvProblem, plan: TilePlan) -> float:
+def _estimate(model: TransferModel, problem: ConvProblem, plan: LoopPlan) -> float:
     return float(model.layer_cycles(problem, *_tile(plan)))
 
 

@@ -33,9 +33,8 @@ from tvm_npu.codegen.fixed import (
 )
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.layers import conv_problem, kind_of
-from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
 from tvm_npu.codegen.passes.storage import plan_storage
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 COPY = "copy"

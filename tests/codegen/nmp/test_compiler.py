@@ -14,9 +14,10 @@ from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer
 from tvm_npu.codegen.graph import RELU, Conv2d, Elementwise, Graph
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine
 

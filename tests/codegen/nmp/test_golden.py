@@ -18,7 +18,8 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
 )
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble

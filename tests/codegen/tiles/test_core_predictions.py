@@ -10,7 +10,7 @@ import pytest
 
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
 from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted, transfer_cost
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.ir.run import random_layer
@@ -42,19 +42,19 @@ def layer(
 
 
 LAYERS = (
-    (layer(16, 8, 24), TilePlan(8, 8, 12, 24, ("M", "N", "R", "C"))),
-    (layer(16, 8, 24), TilePlan(8, 4, 12, 24, ("R", "C", "M", "N"), buffers=2)),
-    (layer(32, 16, 12), TilePlan(8, 16, 6, 12, ("R", "C", "M", "N"), buffers=2)),
-    (layer(32, 32, 14, 1), TilePlan(16, 16, 7, 14, ("M", "N", "R", "C"))),
-    (layer(16, 16, 16, 5, 2), TilePlan(16, 16, 4, 8, ("R", "C", "M", "N"), buffers=2)),
-    (layer(16, 16, 20, groups=16), TilePlan(1, 1, 20, 20, tile_groups=8, buffers=2)),
-    (layer(64, 64, 4, 1), TilePlan(16, 32, 4, 4, ("M", "R", "C", "N"))),
-    (layer(8, 8, 24), TilePlan(4, 2, 3, 24, ("M", "N", "R", "C"))),
+    (layer(16, 8, 24), LoopPlan(8, 8, 12, 24, ("M", "N", "R", "C"))),
+    (layer(16, 8, 24), LoopPlan(8, 4, 12, 24, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 16, 12), LoopPlan(8, 16, 6, 12, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 32, 14, 1), LoopPlan(16, 16, 7, 14, ("M", "N", "R", "C"))),
+    (layer(16, 16, 16, 5, 2), LoopPlan(16, 16, 4, 8, ("R", "C", "M", "N"), buffers=2)),
+    (layer(16, 16, 20, groups=16), LoopPlan(1, 1, 20, 20, tile_groups=8, buffers=2)),
+    (layer(64, 64, 4, 1), LoopPlan(16, 32, 4, 4, ("M", "R", "C", "N"))),
+    (layer(8, 8, 24), LoopPlan(4, 2, 3, 24, ("M", "N", "R", "C"))),
 )
 
 
 @cache
-def simulated(problem: ConvProblem, plan: TilePlan, name: str) -> RunStatistics:
+def simulated(problem: ConvProblem, plan: LoopPlan, name: str) -> RunStatistics:
     program = compile_fixed(random_layer(problem, 1, seed=0), core(name), Given(plan))
     session = Session(program)
     draw = np.random.default_rng(0)

@@ -17,9 +17,10 @@ from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, Given, tile_machine, tile_machines
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.ir.document import Ir, IrError, to_text
@@ -32,7 +33,7 @@ from tvm_npu.sim.tiles.machine import TileMachine
 MACHINE = tile_machine((2048, 1024, 4096), (4, 4, 4, 8))
 PROBLEM = ConvProblem(4, 6, 1, 6, 6, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4,
                       accumulator_bytes=4)  # fmt: skip
-PLAN = TilePlan(4, 3, 3, 6, ("R", "C", "M", "N"))
+PLAN = LoopPlan(4, 3, 3, 6, ("R", "C", "M", "N"))
 
 TEXT = """\
 [info]

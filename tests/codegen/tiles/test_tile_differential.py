@@ -25,7 +25,7 @@ from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
@@ -103,7 +103,7 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
     except PlanningError:
         reject()
     problem = stored_problem(layer, fixed, machine)  # type: ignore[arg-type]
-    assert isinstance(planned.plan, TilePlan)
+    assert isinstance(planned.plan, LoopPlan)
     note(str(planned.plan))
     run = check(fixed, random_tensors(fixed, seed), machine, seed)
     said = tile_traffic(problem, planned.plan, machine)

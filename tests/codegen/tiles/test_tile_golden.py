@@ -19,7 +19,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
     FixedReshape,
 )
-from tvm_npu.codegen.plan.loops.plan import TilePlan, extent
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
@@ -67,12 +67,12 @@ class Quarters:
 
     name = "quarters"
 
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan:
+    def plan(self, problem: ConvProblem, machine: TileMachine) -> LoopPlan:
         half = {loop: -(-extent(problem, loop) // 2) for loop in ("N", "R")}  # type: ignore
         filters = extent(problem, "M")
         if problem.groups > 1:
-            return TilePlan(filters, 1, half["R"], problem.columns, tile_groups=3, buffers=2)
-        return TilePlan(
+            return LoopPlan(filters, 1, half["R"], problem.columns, tile_groups=3, buffers=2)
+        return LoopPlan(
             filters, half["N"], half["R"], problem.columns, ("R", "C", "M", "N"),
             buffers=1 if problem.has_residual else 2,
         )  # fmt: skip

@@ -17,8 +17,9 @@ from studies.tso.measure import layer_breakdown, measure
 from studies.tso.networks import Network, prepare
 from studies.tso.strategy import ForConvolutions
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 

@@ -17,10 +17,11 @@ from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedGraph, Fixed
 from tvm_npu.codegen.graph import Shape, output_extent
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, WindowPlan
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 LAYERS = (

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.tune.conv_columns import plan_of, problem_columns, problem_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.space import SPACES, machine_fingerprint, space_of
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.cost import iterations, predict_tiles
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.cost import iterations, predict_loops
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import (
-    check_tile_plan,
+    check_loop_plan,
     no_room,
     tile_bytes,
     tile_places,
@@ -59,7 +59,7 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
     problem = data.draw(problems())
     plan = data.draw(plans(problem))
     machine = data.draw(st.sampled_from((small(), shared())))
-    if check_tile_plan(problem, plan, machine) is not None:
+    if check_loop_plan(problem, plan, machine) is not None:
         return
     sizes, memories = tile_bytes(problem, plan), machine.memories
     if isinstance(memories, SharedMemory):
@@ -81,9 +81,9 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
 
 def test_time_of_one_buffer_by_hand() -> None:
     problem = layer(8, 8, 4, kernel=1)  # 16 outputs a filter
-    plan = TilePlan(4, 8, 4, 4, ("M", "R", "C", "N"))
+    plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
     machine = small()
-    prediction = predict_tiles(problem, plan, machine)
+    prediction = predict_loops(problem, plan, machine)
     # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; biases 32 bytes.
     transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + (10 + 2 + 8) + 2 * (10 + 2 + 64)
     engine = 2 * (16 + 16 * 2) + 128 / 16
@@ -96,9 +96,9 @@ def test_time_of_one_buffer_by_hand() -> None:
 def test_two_buffers_overlap() -> None:
     problem = layer(16, 16, 8)
     machine = small(16384, 8192, 8192)
-    plan = TilePlan(4, 16, 8, 8, ("R", "C", "M", "N"))
-    one = predict_tiles(problem, plan, machine)
-    two = predict_tiles(problem, replace(plan, buffers=2), machine)
+    plan = LoopPlan(4, 16, 8, 8, ("R", "C", "M", "N"))
+    one = predict_loops(problem, plan, machine)
+    two = predict_loops(problem, replace(plan, buffers=2), machine)
     assert max(two.mac_cycles, two.load_cycles + two.store_cycles) < two.cycles < one.cycles
 
 
@@ -108,8 +108,8 @@ def test_iterations(total: int, tile: int, pes: int) -> None:
     assert iterations(total, tile, pes) == sum(-(-part // pes) for part in parts)
 
 
-def sound(**changes: Any) -> TilePlan:
-    return replace(TilePlan(64, 32, 14, 28, ("R", "C", "M", "N")), **changes)
+def sound(**changes: Any) -> LoopPlan:
+    return replace(LoopPlan(64, 32, 14, 28, ("R", "C", "M", "N")), **changes)
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ def sound(**changes: Any) -> TilePlan:
     ],
 )  # fmt: skip
 def test_faults_name_thing_value_and_limit(
-    plan: TilePlan, problem: ConvProblem, message: str
+    plan: LoopPlan, problem: ConvProblem, message: str
 ) -> None:
     with pytest.raises(PlanningError, match=message):
-        predict_tiles(problem, plan, setup("a"))
+        predict_loops(problem, plan, setup("a"))
 
 
 def test_biases_of_a_tile_must_fit() -> None:
-    plan = TilePlan(17, 1, 1, 1)
-    fault = check_tile_plan(layer(20, 2, 2, kernel=1), plan, small())
+    plan = LoopPlan(17, 1, 1, 1)
+    fault = check_loop_plan(layer(20, 2, 2, kernel=1), plan, small())
     assert fault is not None
     assert "biases of a tile (one) in the bias memory, bytes is 68; it must be at most 64" in str(
         fault
