@@ -214,9 +214,9 @@ class Isa:
         return None
 
     def decode_array(self, words: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """int32 [len(words), 1 + len(COLUMNS)]: instruction index (-1: illegal), then columns."""
+        """int32 [len(words), 1 + columns]: instruction index (-1: illegal), then columns."""
         wide = words.astype(np.int64)
-        table = np.zeros((len(words), 1 + len(COLUMNS)), np.int32)
+        table = np.zeros((len(words), 1 + len(self.columns)), np.int32)
         table[:, 0] = -1
         for number, item in enumerate(self.instructions):
             rows = np.flatnonzero((wide & item.mask) == item.match)
@@ -224,6 +224,6 @@ class Isa:
                 continue
             table[rows, 0] = number
             for operand in item.fields:
-                column = 1 + COLUMNS.index(operand.column)
+                column = 1 + self.columns.index(operand.column)
                 table[rows, column] = operand.decode_array(wide[rows])
         return table
