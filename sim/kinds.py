@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "tvm_npu.machine_kinds"
 BUILT_IN = {
     "nmp": "tvm_npu.sim.nmp.kind:KIND",
+    "snowflake": "tvm_npu.sim.snowflake.kind:KIND",
     "tiles": "tvm_npu.sim.tiles.kind:KIND",
 }
 

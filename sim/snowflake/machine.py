@@ -6,14 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tvm_npu.sim.machine_parts import (
-    AddressSpace,
-    Frequency,
-    MachineName,
-    Part,
-    Rate,
-    check_address_space,
-)
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate, check_address_space
 from tvm_npu.sim.snowflake.isa import LANES, MOST_CUS, VMACS, WORD_BYTES
 
 BufferBytes = Annotated[int, Field(ge=1024, le=1 << 20, multiple_of=LANES * WORD_BYTES)]
@@ -59,13 +53,10 @@ class SnowflakeMemory(AddressSpace):
     bandwidth_gb_per_s: Rate
 
 
-class SnowflakeMachine(Part):
+class SnowflakeMachine(MachineDescription):
     """One Snowflake machine: ``devices`` equal ones, each with its own memory."""
 
-    name: MachineName
     isa: Literal["snowflake"]
-    description: str = ""
-    frequency_mhz: Frequency
     default_precision: Literal["int16"] = "int16"
     devices: Annotated[int, Field(ge=1, le=64)] = 1
     clusters: Clusters
@@ -97,8 +88,10 @@ class SnowflakeMachine(Part):
     def memory_bytes_per_cycle(self) -> float:
         return 1000.0 * self.dram.bandwidth_gb_per_s / self.frequency_mhz
 
-    def macs_per_cycle(self, element_bytes: int = WORD_BYTES) -> int:
-        """Peak multiply-accumulates a cycle of a device."""
-        return self.clusters.count * self.clusters.cus * VMACS * LANES
+    def macs_per_cycle(self, element_bytes: int) -> float:
+        """Peak multiply-accumulates a cycle of one cluster."""
+        return self.clusters.cus * VMACS * LANES
 
-
+    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
+        """Words are 16 bits, whatever they hold."""
+        return 2
