@@ -170,12 +170,14 @@ class Isa:
     """A named, checked set of instructions: every bit accounted for, decoding unique.
 
     ``decode_array`` is for sets whose instructions are all one word of four bytes.
+    ``register_names`` are what listings call the control unit's registers, by number.
     """
 
     name: str
     title: str
     instructions: tuple[Instruction, ...]
     columns: tuple[str, ...] = COLUMNS
+    register_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for i, one in enumerate(self.instructions):
@@ -191,6 +193,10 @@ class Isa:
                 common = one.mask & other.mask
                 if one.match & common == other.match & common:
                     raise IsaError(f"{one.mnemonic} and {other.mnemonic} share an encoding")
+
+    def register_name(self, number: int) -> str:
+        """What listings call register ``number``."""
+        return self.register_names[number] if self.register_names else f"r{number}"
 
     @cached_property
     def by_mnemonic(self) -> dict[str, Instruction]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.nmp import engine
@@ -38,7 +39,7 @@ _LEVELS = ("TLT", "TLE", "global")
 _TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
 
 
-class Simulator:
+class NmpSimulator:
     """One machine with one code image in its DRAM.
 
     ``code`` are instruction words at ``code_address``; ``dram_bytes`` is how much DRAM the image
@@ -60,11 +61,7 @@ class Simulator:
         tile_registers: Sequence[Mapping[str, int]] = (),
         element_bytes: int = 2,
     ) -> None:
-        if dram_bytes > machine.dram.capacity_bytes:
-            raise SimError(
-                f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
-                f"{machine.dram.capacity_bytes}"
-            )
+        check_room(machine, dram_bytes)
         base = machine.dram.base_address
         end = code_address + 4 * len(code)
         if code_address < base or end > base + dram_bytes or code_address % 4:
@@ -107,14 +104,7 @@ class Simulator:
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
-        offset = address - self.machine.dram.base_address
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if offset < 0 or offset + flat.size > self._dram_bytes:
-            raise SimError(
-                f"{flat.size} bytes at {address:#x} do not lie in the image's {self._dram_bytes} "
-                f"bytes of DRAM"
-            )
-        self._state.dram[offset : offset + flat.size] = flat
+        write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(
         self,
@@ -236,7 +226,7 @@ def run_elf(
     """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
 
     The stack starts at the top of ``memory_bytes`` beyond the image. Returns (exit code,
-    statistics); raises Trap as `Simulator.run` does.
+    statistics); raises Trap as `NmpSimulator.run` does.
     """
     base = machine.dram.base_address
     end = max(address + memory for address, _, memory in image.segments) - base
@@ -248,7 +238,7 @@ def run_elf(
         at = address - code_begin
         flat[at : at + len(data)] = np.frombuffer(data, np.uint8)
     dram_bytes = -(-(end + memory_bytes) // 16) * 16
-    simulator = Simulator(machine, code, code_begin, dram_bytes)
+    simulator = NmpSimulator(machine, code, code_begin, dram_bytes)
     statistics, codes = simulator.run(
         image.entry, {2: base + dram_bytes - 16}, cores=1, budget=budget
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
@@ -46,11 +47,7 @@ class TileSimulator:
         layer_names: Sequence[str] = (),
         layer_of: NDArray[np.int32] | None = None,
     ) -> None:
-        if dram_bytes > machine.dram.capacity_bytes:
-            raise SimError(
-                f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
-                f"{machine.dram.capacity_bytes}"
-            )
+        check_room(machine, dram_bytes)
         base = machine.dram.base_address
         places = {}
         for memory in SEGMENTS:
@@ -83,14 +80,7 @@ class TileSimulator:
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
-        offset = address - self.machine.dram.base_address
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if offset < 0 or offset + flat.size > self._dram_bytes:
-            raise SimError(
-                f"{flat.size} bytes at {address:#x} do not lie in the image's {self._dram_bytes} "
-                f"bytes of DRAM"
-            )
-        self._state.memory[offset : offset + flat.size] = flat
+        write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(self, *, timing: bool = True) -> RunStatistics:
         """Executes the program. Raises TileTrap; the simulator can be used again after one.

@@ -30,7 +30,7 @@ from tests.sim.nmp.test_dma import VALUES, copy_to_mb2, padded_box
 from tests.sim.nmp.test_timing import EXIT_CYCLES, transfer_cycles
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.traps import Trap, TrapCode
 
 TLES, TLTS = 3, 4
@@ -302,7 +302,7 @@ def test_statistics_by_layer() -> None:
         "li t6, 1\n" + EXIT,
     ]
     layers = np.repeat([0, 1, 1, -1], [instructions(part) for part in parts]).astype(np.int32)
-    found = Simulator(
+    found = NmpSimulator(
         small_machine(2, 1), assemble("".join(parts), 0x8000_0000), 0x8000_0000, DRAM_BYTES,
         layer_names=("load", "forward"), layer_of=layers,
         stream_of=np.ones(len(layers), np.int8),

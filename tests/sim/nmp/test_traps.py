@@ -30,7 +30,7 @@ from tests.sim.nmp.programs import (
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.traps import Trap, TrapCode
 
 
@@ -51,7 +51,7 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
     """Core, pc, instruction, layer and tile of a trap; the next run starts afresh."""
     text = "li s4, 6\nli s5, -2\nli t1, 2\nlw t2, 0(a5)\nbne a0, t1, done\nebreak\ndone: " + EXIT
     code = assemble(text, BASE)
-    found = Simulator(
+    found = NmpSimulator(
         small_machine(1, 3), code, BASE, DRAM_BYTES,
         layer_names=("first", "second"),
         layer_of=np.array([0] * 4 + [1] * (len(code) - 4), np.int32),
@@ -104,7 +104,7 @@ def test_pc_leaves_the_code() -> None:
 
 def test_layer_of_the_jump_that_left_the_code() -> None:
     code = assemble("li t0, 0\njalr ra, 0(t0)\n", BASE)
-    found = Simulator(
+    found = NmpSimulator(
         small_machine(), code, BASE, DRAM_BYTES,
         layer_names=("one",), layer_of=np.zeros(len(code), np.int32),
         tile_registers=[{"m": 5}] * len(code),
@@ -452,7 +452,7 @@ def test_multicast_waits_for_a_buffer_that_nobody_frees() -> None:
 
 def test_deadlock_names_layers() -> None:
     code = assemble(wait(3) + EXIT, BASE)
-    found = Simulator(
+    found = NmpSimulator(
         small_machine(), code, BASE, DRAM_BYTES,
         layer_names=("conv1",), layer_of=np.zeros(len(code), np.int32),
     )  # fmt: skip
@@ -592,20 +592,20 @@ def test_wrong_use_of_the_simulator() -> None:
     code = assemble(EXIT, BASE)
     for count in (0, 3, -1):
         with pytest.raises(SimError, match=f"{count} cores .* has 2"):
-            Simulator(machine, code, BASE, DRAM_BYTES).run(BASE, cores=count)
+            NmpSimulator(machine, code, BASE, DRAM_BYTES).run(BASE, cores=count)
     for register in (0, 10, 32):
         with pytest.raises(SimError, match=f"register {register}"):
-            Simulator(machine, code, BASE, DRAM_BYTES).run(BASE, {register: 1})
+            NmpSimulator(machine, code, BASE, DRAM_BYTES).run(BASE, {register: 1})
     for address in (BASE - 4, BASE + DRAM_BYTES - 4, BASE + 2):
         with pytest.raises(SimError, match=f"code at {address:#x}"):
-            Simulator(machine, code, address, DRAM_BYTES)
+            NmpSimulator(machine, code, address, DRAM_BYTES)
     with pytest.raises(SimError, match="DRAM"):
-        Simulator(machine, code, BASE, machine.dram.capacity_bytes + 1)
+        NmpSimulator(machine, code, BASE, machine.dram.capacity_bytes + 1)
     with pytest.raises(SimError, match="layer"):
-        Simulator(machine, code, BASE, DRAM_BYTES, layer_of=np.full(len(code), 1, np.int32))
+        NmpSimulator(machine, code, BASE, DRAM_BYTES, layer_of=np.full(len(code), 1, np.int32))
     with pytest.raises(SimError, match="stream_of"):
-        Simulator(machine, code, BASE, DRAM_BYTES, stream_of=np.zeros(1, np.int8))
-    found = Simulator(machine, code, BASE, DRAM_BYTES)
+        NmpSimulator(machine, code, BASE, DRAM_BYTES, stream_of=np.zeros(1, np.int8))
+    found = NmpSimulator(machine, code, BASE, DRAM_BYTES)
     for address in (BASE - 1, BASE + DRAM_BYTES):
         with pytest.raises(SimError, match="do not lie in"):
             found.write(address, np.zeros(1, np.uint8))
