@@ -49,6 +49,15 @@ class CodeFault:
     expected: object
 
 
+def illegal_word(words: NDArray[np.uint32], isa: Isa) -> CodeFault | None:
+    """The first word that is no instruction, for kinds whose code holds nothing else."""
+    rows = (isa.decode_array(words)[:, 0] < 0).nonzero()[0]
+    if not len(rows):
+        return None
+    first = f"{int(words[rows[0]]):#010x} at {int(rows[0])}"
+    return CodeFault("word of the code that is no instruction", first, "none")
+
+
 class Simulator(Protocol):
     """A simulated machine that holds one program: loads once, runs many times."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator
+from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator, illegal_word
 from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
 from tvm_npu.sim.tiles.machine import SHARED, SPLIT, TileMachine, without_alternatives
 
@@ -42,10 +42,9 @@ class TilesKind:
         self, words: NDArray[np.uint32], machine: MachineDescription
     ) -> CodeFault | None:
         """Words that are no instruction, and code that does not end with tend."""
-        illegal = (self.isa.decode_array(words)[:, 0] < 0).nonzero()[0]
-        if len(illegal):
-            first = f"{int(words[illegal[0]]):#010x} at {int(illegal[0])}"
-            return CodeFault("word of the code that is no instruction", first, "none")
+        illegal = illegal_word(words, self.isa)
+        if illegal is not None:
+            return illegal
         end = self.isa.encode("tend")
         last = int(words[-1]) if len(words) else None
         if last != end:
