@@ -20,5 +20,10 @@ from tvm_npu.runtime.packed import (
 
 __all__ = ["clear_sessions", "find_session", "last_session", "sessions", "statistics"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if "TVM_NPU_WITHOUT_TVM" not in os.environ:
     register_packed()

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.program.format import Program, TensorSlot
-from tvm_npu.runtime.drivers import driver_for
 from tvm_npu.runtime.errors import RunError
+from tvm_npu.runtime.loading import program_image
+from tvm_npu.sim.kinds import load_program
 from tvm_npu.sim.statistics import RunStatistics, add
 
 Array = NDArray[np.generic]
@@ -44,7 +45,8 @@ class Session:
         self._lock = threading.Lock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        self._simulator = driver_for(self.program, self._image, self.machine, budget)
+        image = program_image(self.program, self._image)
+        self._simulator = load_program(image, self.machine, budget)
 
     @classmethod
     def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:
@@ -77,8 +79,8 @@ class Session:
         """Integers [B, *shape] at the inputs' Q-points -> integers at the outputs'.
 
         Images of a batch run one after another; statistics are summed over them. Raises RunError
-        for wrong inputs and a trap (`sim.nmp.traps.Trap`, `sim.tiles.traps.TileTrap`) when the
-        simulated machine stops against the program's will.
+        for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
+        program's will.
         """
         self._check_count(inputs)
         slots = self.program.inputs

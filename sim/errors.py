@@ -11,6 +11,10 @@ class MachineError(SimError, ValueError):
     """A machine file or name that describes no usable machine."""
 
 
+class KindError(MachineError):
+    """A kind of machine that there is not, or that an installed package fails to provide."""
+
+
 class IsaError(SimError, ValueError):
     """A field value, word or line of assembly that the instruction set does not have."""
 

@@ -1,31 +1,76 @@
 """The kinds of machines, by the name of their instruction set: the only list on this side.
 
 A kind from outside is an entry point of the group ``tvm_npu.machine_kinds``: its name is the isa,
-its value an object like those of `BUILT_IN`. Nothing of a kind is imported before it is asked for.
+its value an object like those of `BUILT_IN`. Nothing of a kind is imported before it is asked for,
+and its simulator not before it loads a program.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.errors import KindError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tvm_npu.sim.image import ProgramImage
+    from tvm_npu.sim.isa.table import Isa
+    from tvm_npu.sim.statistics import RunStatistics
 
 ENTRY_POINTS = "tvm_npu.machine_kinds"
 BUILT_IN = {
     "nmp": "tvm_npu.sim.nmp.kind:KIND",
+    "snowflake": "tvm_npu.sim.snowflake.kind:KIND",
     "tiles": "tvm_npu.sim.tiles.kind:KIND",
 }
 
 FileReader = tuple[Callable[[str, str, Mapping[str, Any]], dict[str, Any]], str]
 """(reads (text, origin, values of the base machine) -> values to validate, name of the base)."""
+
+
+@dataclass(frozen=True)
+class CodeFault:
+    """What of a code no machine of its kind could have been given: ``found`` instead of
+    ``expected``."""
+
+    what: str
+    found: object
+    expected: object
+
+
+def illegal_word(words: NDArray[np.uint32], isa: Isa) -> CodeFault | None:
+    """The first word that is no instruction, for kinds whose code holds nothing else."""
+    rows = (isa.decode_array(words)[:, 0] < 0).nonzero()[0]
+    if not len(rows):
+        return None
+    first = f"{int(words[rows[0]]):#010x} at {int(rows[0])}"
+    return CodeFault("word of the code that is no instruction", first, "none")
+
+
+class Simulator(Protocol):
+    """A simulated machine that holds one program: loads once, runs many times."""
+
+    @property
+    def dram(self) -> NDArray[np.uint8]:
+        """The program's DRAM, from the machine's base address on; a view, writable."""
+
+    def write(self, address: int, data: NDArray[Any]) -> None:
+        """Copies bytes into DRAM; SimError when they leave it."""
+
+    def run(self, *, timing: bool = True) -> RunStatistics:
+        """One run. Raises a trap when the machine stops against the program's will; values do not
+        depend on ``timing``."""
 
 
 class MachineKind(Protocol):
@@ -34,6 +79,14 @@ class MachineKind(Protocol):
     @property
     def description(self) -> type[MachineDescription]:
         """What a machine file of this kind is validated as."""
+
+    @property
+    def isa(self) -> Isa:
+        """The instructions; ``isa.name`` is the kind's name."""
+
+    @property
+    def holds_addresses(self) -> bool:
+        """Whether code or constants may hold absolute addresses, which loading relocates."""
 
     @property
     def hidden_locations(self) -> tuple[str, ...]:
@@ -50,42 +103,142 @@ class MachineKind(Protocol):
     def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
         """Takes out of ``base`` what ``values``, which extend it, replace by an alternative."""
 
+    def code_fault(
+        self, words: NDArray[np.uint32], machine: MachineDescription
+    ) -> CodeFault | None:
+        """The first thing that keeps ``machine`` from running code, as far as it can be told
+        before the code runs."""
+
+    def load(
+        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+    ) -> Simulator:
+        """A simulator of ``machine`` with the image's code; `load_program` writes the content.
+        More than ``budget`` instructions in a run trap (None: the kind's own limit)."""
+
+
+@runtime_checkable
+class RunsElf(Protocol):
+    """A capability of some kinds: machines that run bare-metal executables."""
+
+    def run_elf(
+        self, path: Path, machine: MachineDescription, *, budget: int
+    ) -> tuple[int, RunStatistics]:
+        """(exit code, statistics) of an ELF file on one core; ElfError for a file that is none."""
+
+
+_PARTS = (
+    "description", "isa", "holds_addresses", "hidden_locations", "readers", "machines",
+    "drop_alternatives", "code_fault", "load",
+)  # fmt: skip
+"""Of a `MachineKind`; a kind from outside is refused without one of them."""
+
 
 @lru_cache(maxsize=1)
-def _outside() -> dict[str, metadata.EntryPoint]:
-    points = metadata.entry_points(group=ENTRY_POINTS)
-    return {point.name: point for point in points if point.name not in BUILT_IN}
+def _outside() -> dict[str, tuple[metadata.EntryPoint, ...]]:
+    """Entry points by name. Packages that are found twice on the path count once."""
+    found: dict[str, dict[tuple[str, str], metadata.EntryPoint]] = {}
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        found.setdefault(point.name, {})[_package(point), point.value] = point
+    return {
+        name: tuple(point for _, point in sorted(points.items(), key=lambda item: item[0]))
+        for name, points in sorted(found.items())
+    }
+
+
+def _package(point: metadata.EntryPoint) -> str:
+    distribution = getattr(point, "dist", None)
+    return "an unknown package" if distribution is None else f"package {distribution.name!r}"
 
 
 def isa_names() -> tuple[str, ...]:
     """The known instruction sets, built-in ones first."""
-    return (*BUILT_IN, *sorted(_outside()))
+    return (*BUILT_IN, *(name for name in _outside() if name not in BUILT_IN))
 
 
 @lru_cache(maxsize=64)
 def machine_kind(isa: str) -> MachineKind:
-    """The kind called ``isa``; MachineError, with the known ones, for another name."""
+    """The kind called ``isa``. Raises KindError, with the known ones, for another name, and, with
+    the name of the package, for one from outside that does not load."""
     if isa in BUILT_IN:
         module, _, name = BUILT_IN[isa].partition(":")
         kind: MachineKind = getattr(importlib.import_module(module), name)
         return kind
     if isa in _outside():
-        found: MachineKind = _outside()[isa].load()
-        return found
+        return _load(isa, _outside()[isa])
     known = ", ".join(map(repr, isa_names()))
-    raise MachineError(f"no kind of machine has the isa {isa!r}; there are {known}")
+    raise KindError(f"no kind of machine has the isa {isa!r}; there are {known}")
+
+
+def _load(isa: str, points: tuple[metadata.EntryPoint, ...]) -> MachineKind:
+    point = points[0]
+    origin = f"kind of machine {isa!r} of {_package(point)} ({point.value})"
+    if len(points) > 1:
+        packages = ", ".join(f"{_package(one)} ({one.value})" for one in points)
+        raise KindError(f"kind of machine {isa!r} comes more than once: {packages}; keep one")
+    try:
+        kind: MachineKind = point.load()
+        missing = [part for part in _PARTS if not hasattr(kind, part)]
+        name = "" if missing else kind.isa.name
+    except Exception as error:  # whatever the other package's code does
+        raise KindError(f"{origin} does not load: {type(error).__name__}: {error}") from error
+    if missing:
+        raise KindError(f"{origin} has no {', '.join(missing)}")
+    if name != isa:
+        raise KindError(f"{origin} has an isa called {name!r}; the two names must be the same")
+    return kind
+
+
+@lru_cache(maxsize=1)
+def outside_problems() -> tuple[str, ...]:
+    """Why kinds of installed packages cannot be used, a sentence each."""
+    problems = []
+    for isa, points in _outside().items():
+        if isa in BUILT_IN:
+            packages = ", ".join(f"{_package(point)} ({point.value})" for point in points)
+            problems.append(
+                f"kind of machine {isa!r} of {packages} is refused: tvm-npu has a kind of this "
+                "name; call the entry point and its isa something else"
+            )
+            continue
+        try:
+            machine_kind(isa)
+        except KindError as error:
+            problems.append(str(error))
+    return tuple(problems)
+
+
+def usable_kinds() -> dict[str, MachineKind]:
+    """The kinds that load, by isa; `outside_problems` says why others do not."""
+    kinds = {}
+    for isa in isa_names():
+        try:
+            kinds[isa] = machine_kind(isa)
+        except KindError:
+            if isa in BUILT_IN:
+                raise
+    return kinds
 
 
 def file_readers() -> dict[str, FileReader]:
-    """Other formats of machine files than TOML, of all kinds, by suffix."""
-    return {
-        suffix: reader
-        for isa in isa_names()
-        for suffix, reader in machine_kind(isa).readers.items()
-    }
+    """Other formats of machine files than TOML, of all kinds, by suffix; built-in kinds first."""
+    readers: dict[str, FileReader] = {}
+    for kind in usable_kinds().values():
+        for suffix, reader in kind.readers.items():
+            readers.setdefault(suffix, reader)
+    return readers
 
 
 def machine_folders() -> tuple[Traversable, ...]:
     """Folders of machine files that come with kinds from outside."""
-    folders = (machine_kind(isa).machines for isa in _outside())
+    folders = (kind.machines for isa, kind in usable_kinds().items() if isa not in BUILT_IN)
     return tuple(folder for folder in folders if folder is not None)
+
+
+def load_program(
+    image: ProgramImage, machine: MachineDescription, budget: int | None = None
+) -> Simulator:
+    """A simulator of ``machine`` with ``image`` loaded: code, and what lies in DRAM at first."""
+    simulator = machine_kind(machine.isa).load(image, machine, budget)
+    for address, data in image.content.items():
+        simulator.write(address, data)
+    return simulator

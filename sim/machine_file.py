@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.errors import KindError, MachineError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -36,14 +36,27 @@ DEFAULT_ISA = "nmp"
 """Of a file that does not say; the kind then complains about the missing key."""
 
 
-def _built_in_files() -> dict[str, Traversable]:
-    """Machine files that come with this package and with installed kinds, by machine name."""
-    folders = [resources.files("tvm_npu.sim") / "machines", *kinds.machine_folders()]
-    files = [item for folder in folders for item in folder.iterdir()]
-    named = {
-        item.name[: -len(".toml")]: item for item in files if item.name.endswith(".toml")
-    }
+def _files_in(folder: Traversable) -> dict[str, Traversable]:
+    """Machine files in a folder, by machine name."""
+    ending = ".toml"
+    named = {item.name[: -len(ending)]: item for item in folder.iterdir()
+             if item.name.endswith(ending)}  # fmt: skip
     return dict(sorted(named.items()))
+
+
+def _own_files() -> dict[str, Traversable]:
+    """Machine files that come with this package."""
+    return _files_in(resources.files("tvm_npu.sim") / "machines")
+
+
+def _built_in_files() -> dict[str, Traversable]:
+    """Machine files that come with this package and with installed kinds; one of this package
+    keeps its name."""
+    outside = [_files_in(folder) for folder in kinds.machine_folders()]
+    found: dict[str, Traversable] = {}
+    for files in (*outside, _own_files()):
+        found.update(files)
+    return dict(sorted(found.items()))
 
 
 def machine_names() -> tuple[str, ...]:
@@ -53,7 +66,14 @@ def machine_names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _built_in(name: str) -> MachineDescription:
-    return machine_from_toml(_built_in_files()[name].read_text("utf-8"), origin=f"{name}.toml")
+    own = _own_files()
+    file = own[name] if name in own else _built_in_files()[name]
+    return machine_from_toml(file.read_text("utf-8"), origin=f"{name}.toml")
+
+
+def _is_built_in(name: str) -> bool:
+    """Kinds from outside are only looked for when this package has no machine ``name``."""
+    return name in _own_files() or name in _built_in_files()
 
 
 def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
@@ -62,13 +82,13 @@ def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
     base = values.get("extends")
     if base is None:
         return values
-    if base not in machine_names():
+    if not isinstance(base, str) or not _is_built_in(base):
         known = ", ".join(machine_names())
         raise MachineError(
             f"machine file {origin}: extends: no machine that comes with the package (value: "
             f"{base!r}); there are {known}"
         )
-    machine = _built_in(str(base))
+    machine = _built_in(base)
     result = machine.model_dump(exclude={"name", "description"})
     kinds.machine_kind(machine.isa).drop_alternatives(result, values)
     for key, value in values.items():
@@ -86,13 +106,14 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
     Raises MachineError for an unknown name, an unreadable file, a missing or absurd key.
     """
     text = str(name_or_path)
-    if text in machine_names():
+    if _is_built_in(text):
         return _built_in(text)
     path = Path(name_or_path)
-    foreign = kinds.file_readers().get(path.suffix)
+    foreign = None if path.suffix == ".toml" else kinds.file_readers().get(path.suffix)
     if path.suffix != ".toml" and foreign is None and not path.exists():
         known = ", ".join(machine_names())
-        raise MachineError(f"unknown machine {text!r}: neither a file nor one of {known}")
+        problems = "".join(f"; {problem}" for problem in kinds.outside_problems())
+        raise MachineError(f"unknown machine {text!r}: neither a file nor one of {known}{problems}")
     try:
         content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -106,9 +127,8 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
 def of_description(kind: type[Description], machine: MachineDescription) -> Description:
     """``machine``, for callers that take one kind only; MachineError for another kind."""
     if not isinstance(machine, kind):
-        wanted = ", ".join(
-            repr(isa) for isa in kinds.isa_names() if kinds.machine_kind(isa).description is kind
-        )
+        usable = kinds.usable_kinds().items()
+        wanted = ", ".join(repr(isa) for isa, found in usable if found.description is kind)
         raise MachineError(
             f"machine {machine.name!r} is of isa {machine.isa!r}; this needs {wanted}"
         )
@@ -127,13 +147,16 @@ def machine_from_toml(text: str, origin: str) -> MachineDescription:
 def machine_from_dict(values: dict[str, object], origin: str = "machine") -> MachineDescription:
     """Validates plain values (from TOML, or from a program file)."""
     isa = values.get("isa", DEFAULT_ISA)
-    if not isinstance(isa, str) or isa not in kinds.isa_names():
+    if not isinstance(isa, str) or isa not in (*kinds.BUILT_IN, *kinds.isa_names()):
         known = ", ".join(repr(name) for name in kinds.isa_names())
-        raise MachineError(
+        raise KindError(
             f"machine file {origin}: isa: no such kind of machine (value: {isa!r}); "
             f"there are {known}"
         )
-    kind = kinds.machine_kind(isa)
+    try:
+        kind = kinds.machine_kind(isa)
+    except KindError as error:
+        raise KindError(f"machine file {origin}: isa: {error}") from error
     try:
         return kind.description.model_validate(values)
     except ValidationError as error:

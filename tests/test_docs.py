@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from tvm_npu.codegen.program import format as program
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 ROOT = Path(__file__).parents[1]
@@ -107,7 +108,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for option in get_args(annotation) for model in models_in(option)]
 
 
-MACHINES = {"nmp-4x8": NmpMachine, "setup-a": TileMachine}
+MACHINES = {"nmp-4x8": NmpMachine, "setup-a": TileMachine, "snowflake-1cc": SnowflakeMachine}
 """Built-in machines and what describes them; each has a table on the page."""
 
 
@@ -139,7 +140,9 @@ def test_machine_values_are_those_of_the_file(name: str) -> None:
             assert shown == (f"{actual:g}" if isinstance(actual, float) else str(actual)), key
 
 
-@pytest.mark.parametrize(("name", "least"), [("nmp-4x8", 10), ("setup-a", 6)])
+@pytest.mark.parametrize(
+    ("name", "least"), [("nmp-4x8", 10), ("setup-a", 6), ("snowflake-1cc", 12)]
+)
 def test_machine_bounds_are_those_of_the_model(name: str, least: int) -> None:
     """A number range in the table is accepted at its ends and refused beyond them."""
     checked = 0

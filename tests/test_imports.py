@@ -23,7 +23,7 @@ FOLDERS = {
 DATA_OF_SIM = (
     "isa", "description", "machine_file", "machine_parts", "kinds", "errors", "streams",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im",
-    "tiles.isa", "tiles.machine", "tiles.rates",
+    "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
 )  # fmt: skip
 ALLOWED = {

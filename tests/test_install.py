@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -19,7 +20,9 @@ FOLDERS = {
     "runtime": "tvm_npu/runtime",
     "sim": "tvm_npu/sim",
 }
-PACKAGING = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md")
+PACKAGING = (
+    "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md",
+)  # fmt: skip
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
 OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation")
 IMPORTS = """
@@ -103,7 +106,17 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, checkout: Path) -
         (entry_points,) = (n for n in names if n.endswith("dist-info/entry_points.txt"))
         assert "tvm-npu = tvm_npu.cli:main" in archive.read(entry_points).decode()
     assert packaged == set(package_files(checkout))
+    assert {f"{package}/py.typed" for package in FOLDERS.values()} <= packaged
     assert wheel.name.endswith("-py3-none-any.whl")
+
+
+def test_wheel_carries_the_license(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (license_file,) = (n for n in names if n.endswith(".dist-info/licenses/LICENSE"))
+        assert archive.read(license_file) == (ROOT / "LICENSE").read_bytes()
+        (metadata,) = (n for n in names if n.endswith(".dist-info/METADATA"))
+        assert "\nLicense-Expression: Apache-2.0\n" in archive.read(metadata).decode()
 
 
 def test_wheel_works_away_from_the_checkout(wheel: Path, python: Path, tmp_path: Path) -> None:
@@ -138,6 +151,9 @@ def test_source_distribution_builds_the_same_wheel(
     program = "import setuptools.build_meta as b; print(b.build_sdist('sdist'))"
     run(sys.executable, "-c", program, cwd=checkout)
     (archive,) = (checkout / "sdist").glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        top_level = {name.split("/", 1)[1] for name in content.getnames() if name.count("/") == 1}
+    assert {"LICENSE", "CHANGELOG.md", "README.md"} <= top_level
     run(*PIP, "wheel", *OFFLINE, "--wheel-dir", tmp_path, archive, cwd=tmp_path)
     (rebuilt,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(rebuilt) as two:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.sim.isa.builder import ABI_NAMES
 from tvm_npu.sim.isa.disassembler import disassemble_code
 from tvm_npu.sim.isa.table import Isa
-from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.streams import Stream
-from tvm_npu.sim.tiles.isa import TILE_ISA
-
-ISAS = {"nmp": NMP_ISA, "tiles": TILE_ISA}
 
 
 def annotated_code(program: Program) -> str:
@@ -24,11 +20,12 @@ def annotated_code(program: Program) -> str:
 
 def program_isa(program: Program) -> Isa:
     """The instruction set that a program's code is written in."""
-    return ISAS[program.machine_description().isa]
+    return machine_kind(program.machine_description().isa).isa
 
 
 def code_comments(program: Program) -> dict[int, str]:
     """Where layer, tile registers or stream change: instruction number -> lines of text."""
+    isa = program_isa(program)
     comments: dict[int, str] = {}
     layer: int | None = -1
     tile: dict[str, int] = {}
@@ -40,7 +37,7 @@ def code_comments(program: Program) -> dict[int, str]:
             lines.append("frame" if layer is None else _title(program, layer))
         if origin.tile != tile:
             tile = origin.tile
-            names = (f"{name} in {ABI_NAMES[number]}" for name, number in tile.items())
+            names = (f"{name} in {isa.register_name(number)}" for name, number in tile.items())
             lines.append("tile: " + (", ".join(names) or "-"))
         if origin.stream != Stream.OTHER:
             lines.append(f"stream {origin.stream.name}")

@@ -14,11 +14,9 @@ from tvm_npu.codegen.program.parts import (
     Segment,
 )
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.kinds import machine_kind
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.streams import Stream
-from tvm_npu.sim.tiles.isa import TILE_ISA
-from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.program.format import Program
@@ -53,9 +51,9 @@ def check(program: Program) -> None:
         program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
         "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
     )  # fmt: skip
-    element_bytes = stored_bytes = 2 if program.precision == "int16" else 1
-    if isinstance(machine, TileMachine):
-        stored_bytes = machine.element_bytes("int16" if element_bytes == 2 else "int8")
+    precision: Precision = "int16" if program.precision == "int16" else "int8"
+    element_bytes = ELEMENT_BYTES[precision]
+    stored_bytes = machine.stored_element_bytes(precision)
     for slot in (*program.inputs, *program.outputs, *program.intermediates):
         end = slot.offset + slot.size_bytes
         room = segments[slot.segment].size_bytes
@@ -81,33 +79,13 @@ def check(program: Program) -> None:
             f"whole instructions within {sizes[Segment.CODE]} bytes",
         )  # fmt: skip
     _check_records(program, sizes)
-    if isinstance(machine, TileMachine):
-        _check_tile_code(program)
-    elif isinstance(machine, NmpMachine):
-        _check_ring(program, machine)
-
-
-def _check_tile_code(program: Program) -> None:
-    code = program.code
-    illegal = np.flatnonzero(TILE_ISA.decode_array(code)[:, 0] < 0)
-    first = f"{int(code[illegal[0]]):#010x} at {int(illegal[0])}" if len(illegal) else "none"
-    require(first == "none", "word of the code that is no instruction", first, "none")
-    end = TILE_ISA.encode("tend")
-    last = int(code[-1]) if len(code) else None
-    require(last == end, "last word of the code", last, f"{end} (tend)")
-    records = len(program.relocations)
-    require(records == 0, f"relocations for isa {TILE_ISA.name!r}", records, 0)
-
-
-def _check_ring(program: Program, machine: NmpMachine) -> None:
-    if machine.ring is None:
-        for mnemonic in ("nmp_forward", "nmp_forward3d"):
-            item = NMP_ISA.by_mnemonic[mnemonic]
-            found = int(((program.code & item.mask) == item.match).sum())
-            require(
-                found == 0, f"number of {mnemonic} instructions", found,
-                f"0 on machine {machine.name}, which has no ring bus",
-            )  # fmt: skip
+    kind = machine_kind(machine.isa)
+    fault = kind.code_fault(program.code, machine)
+    if fault is not None:
+        require(False, fault.what, fault.found, fault.expected)
+    if not kind.holds_addresses:
+        records = len(program.relocations)
+        require(records == 0, f"relocations for isa {machine.isa!r}", records, 0)
 
 
 def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:

@@ -170,12 +170,14 @@ class Isa:
     """A named, checked set of instructions: every bit accounted for, decoding unique.
 
     ``decode_array`` is for sets whose instructions are all one word of four bytes.
+    ``register_names`` are what listings call the control unit's registers, by number.
     """
 
     name: str
     title: str
     instructions: tuple[Instruction, ...]
     columns: tuple[str, ...] = COLUMNS
+    register_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for i, one in enumerate(self.instructions):
@@ -191,6 +193,10 @@ class Isa:
                 common = one.mask & other.mask
                 if one.match & common == other.match & common:
                     raise IsaError(f"{one.mnemonic} and {other.mnemonic} share an encoding")
+
+    def register_name(self, number: int) -> str:
+        """What listings call register ``number``."""
+        return self.register_names[number] if self.register_names else f"r{number}"
 
     @cached_property
     def by_mnemonic(self) -> dict[str, Instruction]:
@@ -214,9 +220,9 @@ class Isa:
         return None
 
     def decode_array(self, words: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """int32 [len(words), 1 + len(COLUMNS)]: instruction index (-1: illegal), then columns."""
+        """int32 [len(words), 1 + columns]: instruction index (-1: illegal), then columns."""
         wide = words.astype(np.int64)
-        table = np.zeros((len(words), 1 + len(COLUMNS)), np.int32)
+        table = np.zeros((len(words), 1 + len(self.columns)), np.int32)
         table[:, 0] = -1
         for number, item in enumerate(self.instructions):
             rows = np.flatnonzero((wide & item.mask) == item.match)
@@ -224,6 +230,6 @@ class Isa:
                 continue
             table[rows, 0] = number
             for operand in item.fields:
-                column = 1 + COLUMNS.index(operand.column)
+                column = 1 + self.columns.index(operand.column)
                 table[rows, column] = operand.decode_array(wide[rows])
         return table

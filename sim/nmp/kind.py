@@ -4,21 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvm_npu.sim.kinds import FileReader
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator
 from tvm_npu.sim.nmp.machine import NmpMachine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tvm_npu.sim.image import ProgramImage
+    from tvm_npu.sim.isa.table import Isa
+    from tvm_npu.sim.statistics import RunStatistics
+
+_OVER_RINGS = ("nmp_forward", "nmp_forward3d")
 
 
 @dataclass(frozen=True)
 class NmpKind:
     description: type[NmpMachine] = NmpMachine
+    holds_addresses: bool = True
     hidden_locations: tuple[str, ...] = ()
     readers: Mapping[str, FileReader] = field(default_factory=dict)
     machines: None = None
 
+    @property
+    def isa(self) -> Isa:
+        from tvm_npu.sim.nmp.xnmp import NMP_ISA
+
+        return NMP_ISA
+
     def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
         """No table of an NMP excludes another."""
+
+    def code_fault(
+        self, words: NDArray[np.uint32], machine: MachineDescription
+    ) -> CodeFault | None:
+        """Forwards on a machine without ring buses; data may stand among the instructions."""
+        assert isinstance(machine, NmpMachine)
+        for mnemonic in _OVER_RINGS if machine.ring is None else ():
+            item = self.isa.by_mnemonic[mnemonic]
+            found = int(((words & item.mask) == item.match).sum())
+            if found:
+                return CodeFault(
+                    f"number of {mnemonic} instructions",
+                    found,
+                    f"0 on machine {machine.name}, which has no ring bus",
+                )
+        return None
+
+    def load(
+        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+    ) -> Simulator:
+        from tvm_npu.sim.nmp.loaded import LoadedProgram
+
+        assert isinstance(machine, NmpMachine)
+        return LoadedProgram(image, machine, budget)
+
+    def run_elf(
+        self, path: Path, machine: MachineDescription, *, budget: int
+    ) -> tuple[int, RunStatistics]:
+        from tvm_npu.sim.nmp.elf import read_elf
+        from tvm_npu.sim.nmp.simulator import run_elf
+
+        assert isinstance(machine, NmpMachine)
+        return run_elf(read_elf(path, machine), machine, budget=budget)
 
 
 KIND = NmpKind()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.nmp import engine
@@ -24,9 +26,10 @@ from tvm_npu.sim.nmp.state import (
     reset_for_run,
 )
 from tvm_npu.sim.nmp.statistics import RunStatistics, collect
-from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, Trap, TrapCode, Waiter
+from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, TrapCode
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.traps import Place, Trap, Waiter
 
 DEFAULT_BUDGET = 2_000_000_000
 """Instructions of all cores together before a run counts as runaway."""
@@ -38,7 +41,7 @@ _LEVELS = ("TLT", "TLE", "global")
 _TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
 
 
-class Simulator:
+class NmpSimulator:
     """One machine with one code image in its DRAM.
 
     ``code`` are instruction words at ``code_address``; ``dram_bytes`` is how much DRAM the image
@@ -60,11 +63,7 @@ class Simulator:
         tile_registers: Sequence[Mapping[str, int]] = (),
         element_bytes: int = 2,
     ) -> None:
-        if dram_bytes > machine.dram.capacity_bytes:
-            raise SimError(
-                f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
-                f"{machine.dram.capacity_bytes}"
-            )
+        check_room(machine, dram_bytes)
         base = machine.dram.base_address
         end = code_address + 4 * len(code)
         if code_address < base or end > base + dram_bytes or code_address % 4:
@@ -107,14 +106,7 @@ class Simulator:
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
-        offset = address - self.machine.dram.base_address
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if offset < 0 or offset + flat.size > self._dram_bytes:
-            raise SimError(
-                f"{flat.size} bytes at {address:#x} do not lie in the image's {self._dram_bytes} "
-                f"bytes of DRAM"
-            )
-        self._state.dram[offset : offset + flat.size] = flat
+        write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(
         self,
@@ -162,49 +154,47 @@ class Simulator:
         record = self._state.trap
         code = TrapCode(int(record[TrapSlot.CODE]))
         if code == TrapCode.DEADLOCK:
-            waiters = self._waiters()
-            first = waiters[0]
-            trap = Trap(code, first.core, first.pc, "deadlock", waiters=waiters)
-            return self._placed(trap, first.pc)
+            return self._deadlock()
         core, pc = int(record[TrapSlot.CORE]), int(record[TrapSlot.PC])
         a, b, c = (int(record[slot]) for slot in (TrapSlot.A, TrapSlot.B, TrapSlot.C))
-        trap = self._placed(Trap(code, core, pc, ""), pc)
-        trap.detail = DETAIL_FORMATS[code].format(
+        place = self._place(core, pc)
+        detail = DETAIL_FORMATS[code].format(
             a=a,
             b=b,
             c=c,
             memory=MEMORY_NAMES[int(record[TrapSlot.MEMORY])],
-            register=_register(trap.instruction, c),
+            register=_register(place.instruction, c),
             semaphores=self.machine.dme.semaphores,
             machine=self.machine.name,
         )
         if code == TrapCode.PC_OUTSIDE_CODE and a >= 0:
-            origin = self._placed(trap, a)
-            trap.detail += f", reached from {a:#x} ({origin.instruction})"
-            trap.instruction = ""
+            origin = self._place(core, a)
+            detail += f", reached from {a:#x} ({origin.instruction})"
+            place = replace(place, layer=origin.layer, tile=origin.tile)
         elif code in (TrapCode.HAZARD, TrapCode.RACE) and b >= 0:
-            other = self._placed(Trap(code, core, b, ""), b)
-            trap.detail += f"; transfer of {b:#x} ({other.instruction})"
-        return trap
+            detail += f"; transfer of {b:#x} ({self._place(core, b).instruction})"
+        return Trap(code, place, detail)
 
-    def _placed(self, trap: Trap, pc: int) -> Trap:
-        """``trap`` with the instruction, layer and tile of ``pc``."""
+    def _place(self, core: int, pc: int) -> Place:
+        """Core and ``pc``, with instruction, layer and tile when ``pc`` is inside the code."""
+        place = Place(unit=f"core {core}", position=f"at {pc:#x}", address=pc)
         row = self._row(pc)
-        if row is not None:
-            trap.instruction = disassemble(int(self._state.words[row]))
-            trap.layer = self._layer(row)
-            if row < len(self._tile_registers):
-                registers = self._state.regs[trap.core]
-                trap.tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
-        return trap
+        if row is None:
+            return place
+        tile = {}
+        if row < len(self._tile_registers):
+            registers = self._state.regs[core]
+            tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
+        text = disassemble(int(self._state.words[row]))
+        return replace(place, index=row, instruction=text, layer=self._layer(row), tile=tile)
 
     def _layer(self, row: int | None) -> str:
         layer = len(self.layer_names) if row is None else int(self._state.layer_of[row])
         return self.layer_names[layer] if layer < len(self.layer_names) else ""
 
-    def _waiters(self) -> tuple[Waiter, ...]:
+    def _deadlock(self) -> Trap:
         state = self._state
-        found = []
+        places, waiters = [], []
         for core in range(self.machine.core_count):
             if state.status[core] == WAITING:
                 level, sem = int(state.wait_level[core]), int(state.wait_sem[core])
@@ -217,9 +207,10 @@ class Simulator:
                     f"{_LEVELS[level]} semaphore {sem} to reach {int(state.wait_count[core])} "
                     f"(it is {int(value)})"
                 )
-                pc = int(state.pc[core]) - 4
-                found.append(Waiter(core, pc, what, self._layer(self._row(pc))))
-        return tuple(found)
+                place = self._place(core, int(state.pc[core]) - 4)
+                places.append(place)
+                waiters.append(Waiter(replace(place, instruction="", tile={}), what))
+        return Trap(TrapCode.DEADLOCK, places[0], "deadlock", tuple(waiters))
 
 
 def _register(instruction: str, number: int) -> str:
@@ -236,7 +227,7 @@ def run_elf(
     """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
 
     The stack starts at the top of ``memory_bytes`` beyond the image. Returns (exit code,
-    statistics); raises Trap as `Simulator.run` does.
+    statistics); raises Trap as `NmpSimulator.run` does.
     """
     base = machine.dram.base_address
     end = max(address + memory for address, _, memory in image.segments) - base
@@ -248,7 +239,7 @@ def run_elf(
         at = address - code_begin
         flat[at : at + len(data)] = np.frombuffer(data, np.uint8)
     dram_bytes = -(-(end + memory_bytes) // 16) * 16
-    simulator = Simulator(machine, code, code_begin, dram_bytes)
+    simulator = NmpSimulator(machine, code, code_begin, dram_bytes)
     statistics, codes = simulator.run(
         image.entry, {2: base + dram_bytes - 16}, cores=1, budget=budget
     )

@@ -7,6 +7,7 @@ operands travel in the two configuration register files below, latched when an i
 
 from __future__ import annotations
 
+from tvm_npu.sim.isa.builder import ABI_NAMES
 from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
 from tvm_npu.sim.nmp.rv32im import IMM_I, RS1, RS2, RV32IM
 
@@ -240,5 +241,5 @@ XNMP: tuple[Instruction, ...] = (
              "consecutive elements of MB0, by the ring bus; FILL outside the tensor."),
 )
 
-NMP_ISA = Isa("nmp", "RV32IM + Xnmp", RV32IM + XNMP)
+NMP_ISA = Isa("nmp", "RV32IM + Xnmp", RV32IM + XNMP, register_names=ABI_NAMES)
 """What a TLT's core executes."""

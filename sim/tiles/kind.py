@@ -4,24 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tvm_npu.sim.kinds import FileReader
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator, illegal_word
 from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
 from tvm_npu.sim.tiles.machine import SHARED, SPLIT, TileMachine, without_alternatives
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tvm_npu.sim.image import ProgramImage
+    from tvm_npu.sim.isa.table import Isa
 
 
 @dataclass(frozen=True)
 class TilesKind:
     description: type[TileMachine] = TileMachine
+    holds_addresses: bool = False
     hidden_locations: tuple[str, ...] = (SPLIT, SHARED)
     readers: Mapping[str, FileReader] = field(
         default_factory=lambda: {".json": (eplanner_machine, "setup-a")}
     )
     machines: None = None
 
+    @property
+    def isa(self) -> Isa:
+        from tvm_npu.sim.tiles.isa import TILE_ISA
+
+        return TILE_ISA
+
     def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
         without_alternatives(base, values)
+
+    def code_fault(
+        self, words: NDArray[np.uint32], machine: MachineDescription
+    ) -> CodeFault | None:
+        """Words that are no instruction, and code that does not end with tend."""
+        illegal = illegal_word(words, self.isa)
+        if illegal is not None:
+            return illegal
+        end = self.isa.encode("tend")
+        last = int(words[-1]) if len(words) else None
+        if last != end:
+            return CodeFault("last word of the code", last, f"{end} (tend)")
+        return None
+
+    def load(
+        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+    ) -> Simulator:
+        """Tile programs have no loops, and so no budget."""
+        from tvm_npu.sim.tiles.isa import TileMemory
+        from tvm_npu.sim.tiles.simulator import TileSimulator
+
+        assert isinstance(machine, TileMachine)
+        code = image.code
+        return TileSimulator(
+            machine,
+            code.words,
+            {
+                TileMemory.CONSTANTS: (image.constants.address, image.constants.size_bytes),
+                TileMemory.ACTIVATIONS: (image.activations.address, image.activations.size_bytes),
+            },
+            image.end_address - machine.dram.base_address,
+            precision=image.of_one_precision(),
+            layer_names=image.layer_names,
+            layer_of=code.layer_of,
+        )
 
 
 KIND = TilesKind()

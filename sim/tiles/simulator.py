@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
@@ -21,7 +23,8 @@ from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
 from tvm_npu.sim.tiles.state import grown, make_costs, make_state, reset_for_run
 from tvm_npu.sim.tiles.statistics import collect
-from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrap, TileTrapCode, TrapSlot
+from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrapCode, TrapSlot
+from tvm_npu.sim.traps import Place, Trap
 
 SEGMENTS = (TileMemory.CONSTANTS, TileMemory.ACTIVATIONS)
 
@@ -46,11 +49,7 @@ class TileSimulator:
         layer_names: Sequence[str] = (),
         layer_of: NDArray[np.int32] | None = None,
     ) -> None:
-        if dram_bytes > machine.dram.capacity_bytes:
-            raise SimError(
-                f"the image needs {dram_bytes} bytes of DRAM; {machine.name} has "
-                f"{machine.dram.capacity_bytes}"
-            )
+        check_room(machine, dram_bytes)
         base = machine.dram.base_address
         places = {}
         for memory in SEGMENTS:
@@ -83,17 +82,10 @@ class TileSimulator:
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
-        offset = address - self.machine.dram.base_address
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if offset < 0 or offset + flat.size > self._dram_bytes:
-            raise SimError(
-                f"{flat.size} bytes at {address:#x} do not lie in the image's {self._dram_bytes} "
-                f"bytes of DRAM"
-            )
-        self._state.memory[offset : offset + flat.size] = flat
+        write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(self, *, timing: bool = True) -> RunStatistics:
-        """Executes the program. Raises TileTrap; the simulator can be used again after one.
+        """Executes the program. Raises Trap; the simulator can be used again after one.
         Values do not depend on ``timing``, and what is on chip does not survive a run."""
         with self._lock, serial_blas:
             reset_for_run(self._state)
@@ -141,17 +133,21 @@ class TileSimulator:
         state.layer_instructions[state.layer_of[row]] += 1
         state.pc[0] = row + 1
 
-    def _trap(self, text: str = "") -> TileTrap:
+    def _trap(self, text: str = "") -> Trap:
         state, record = self._state, self._state.trap.tolist()
         code, row = TileTrapCode(record[TrapSlot.CODE]), record[TrapSlot.ROW]
-        instruction, layer, registers = "", "", {}
+        place = Place(position=f"instruction {row}", index=row)
         mnemonic = ""
         if row < len(state.words):
             instruction = disassemble(int(state.words[row]), TILE_ISA)
             mnemonic = instruction.split()[0]
             number = int(state.layer_of[row])
-            layer = self.layer_names[number] if number < len(self.layer_names) else ""
-            registers = {r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())}
+            place = replace(
+                place,
+                instruction=instruction,
+                layer=self.layer_names[number] if number < len(self.layer_names) else "",
+                registers={r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())},
+            )
         detail = DETAIL_FORMATS[code].format(
             a=record[TrapSlot.A],
             b=record[TrapSlot.B],
@@ -162,7 +158,7 @@ class TileSimulator:
             text=text,
             unit="mover" if mnemonic in ("tload", "tstore") else "DMA controller",
         )
-        return TileTrap(code, row, detail, instruction, layer, registers)
+        return Trap(code, place, detail)
 
     def _memory_name(self, number: int) -> str:
         if number >= len(TileMemory):

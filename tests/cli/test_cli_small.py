@@ -33,6 +33,8 @@ def test_run_elf(run) -> None:  # type: ignore[no-untyped-def]
     assert f"{statistics.instructions:,} instructions" in out
     code, _, err = run("run-elf", ELF, "--budget", 1000)
     assert code == 1 and "still running after" in err
+    code, _, err = run("run-elf", ELF, "--machine", "setup-a")
+    assert code == 1 and "'setup-a' is of isa 'tiles'; executables run on machines of 'nmp'" in err
 
 
 def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -6,9 +6,11 @@ import argparse
 from pathlib import Path
 
 from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
-from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.kinds import RunsElf, machine_kind, usable_kinds
+from tvm_npu.sim.machine_file import load_machine
 
 SUMMARY = "run a bare-metal RV32IM program on a simulated core"
 DESCRIPTION = """\
@@ -37,14 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    machine = load_nmp_machine(args.machine)
-    from tvm_npu.sim.nmp.elf import read_elf
-    from tvm_npu.sim.nmp.simulator import run_elf
-
-    image = read_elf(args.file, machine)
+    machine = load_machine(args.machine)
+    kind = machine_kind(machine.isa)
+    if not isinstance(kind, RunsElf):
+        able = [isa for isa, other in usable_kinds().items() if isinstance(other, RunsElf)]
+        raise CliError(
+            f"machine {machine.name!r} is of isa {machine.isa!r}; executables run on machines of "
+            f"{', '.join(map(repr, able))}"
+        )
     with terminal.steps() as steps, terminal.simulating():
         steps.begin("simulating: the first run ever compiles the simulator")
-        code, statistics = run_elf(image, machine, budget=args.budget)
+        code, statistics = kind.run_elf(args.file, machine, budget=args.budget)
     terminal.out.print(
         f"exit code {code}, {statistics.cycles:,.0f} cycles ({statistics.time_us:,.1f} us at "
         f"{machine.frequency_mhz:g} MHz), {statistics.instructions:,} instructions",

@@ -11,6 +11,7 @@ from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.kinds import outside_problems
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
@@ -40,6 +41,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         machines = [load_machine(name) for name in machine_names()]
         content = {"machines": [machine.model_dump() for machine in machines]}
         _print_table(machines, terminal)
+        for problem in outside_problems():
+            terminal.note(problem)
     else:
         content = load_machine(args.name).model_dump()
         _print_keys(content, terminal)

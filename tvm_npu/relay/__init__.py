@@ -36,6 +36,11 @@ __all__ = [
 
 REPORT_ATTR = "npu.report"
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 prepare()
 register_tags()
 

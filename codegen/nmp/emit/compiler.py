@@ -18,7 +18,7 @@ from tvm_npu.codegen.fixed import (
     FixedPool,
 )
 from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.nmp.emit.commands import Affine, Assign, listing
+from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
     PENDING_STORES,
@@ -27,7 +27,9 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.convolution import convolution
+from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
+from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
@@ -165,7 +167,7 @@ def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[
     line_words = sum(len(code.parameters.variables) for code in region.codes)
     lowering.find_line(line_words)
     lowering.bind(PENDING_STORES)
-    lowering.run((Assign(PENDING_STORES, Affine()),))
+    lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
     codes = region.codes
     for index, (planned, code) in enumerate(zip(region.planned.layers, codes, strict=True)):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.commands import (
-    Affine,
     Assign,
     Compute,
     Demand,
@@ -28,11 +27,11 @@ from tvm_npu.codegen.nmp.emit.commands import (
     Product,
     Semaphore,
     Transfer,
-    Variable,
     assigned,
     demands,
     walk,
 )
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.liveness import in_sequence, most_live, most_used
 from tvm_npu.sim.isa.builder import REGISTERS, WORD_BYTES, CodeBuilder
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister
@@ -82,8 +81,9 @@ class Lowering:
         self._stream = Stream.OTHER
         self._registers: dict[Variable, int] = {}
         self._free = list(FREE)
-        self._known: dict[Demand, Affine] = {
-            ("dma", int(register)): Affine() for register in RECEIVERS  # after a reset
+        self._known: dict[Demand, Expression] = {
+            ("dma", int(register)): Expression()
+            for register in RECEIVERS  # after a reset
         }
         self._labels = 0
         self._one: int | None = None
@@ -221,7 +221,7 @@ class Lowering:
     def _loop(self, node: Loop, later: Set[Variable]) -> None:
         own = [node.index] if node.extent is None else [node.index, node.extent]
         changing = assigned((node,))
-        values: dict[Demand, set[Affine]] = {}
+        values: dict[Demand, set[Expression]] = {}
         for inner in walk(node.body):
             if isinstance(inner, Transfer | Compute):
                 for register, value in demands(inner):
@@ -234,7 +234,7 @@ class Lowering:
                 self._known.pop(register, None)
 
         index = self.bind(node.index)
-        self._evaluate_into(index, Affine())
+        self._evaluate_into(index, Expression())
         if node.extent is not None:
             self.bind(node.extent)
         outer = self._scope
@@ -282,7 +282,7 @@ class Lowering:
         with self._temporaries():
             target = self._target(node.variable)
             self._evaluate_into(target, node.value)
-            limit = self._evaluate(Affine.of(node.limit))
+            limit = self._evaluate(Expression.of(node.limit))
             self.builder.emit("bge", rs1=limit, rs2=target, imm=fits)
             self.builder.mv(target, limit)
             self.builder.label(fits)
@@ -292,7 +292,7 @@ class Lowering:
                 self.builder.mv(target, ZERO)
                 self.builder.label(floor)
 
-    def _configure(self, register: Demand, value: Affine) -> None:
+    def _configure(self, register: Demand, value: Expression) -> None:
         if self._known.get(register) == value:
             return
         unit, number = register
@@ -306,7 +306,7 @@ class Lowering:
 
     # Scalar arithmetic
 
-    def _evaluate(self, value: Affine) -> int:
+    def _evaluate(self, value: Expression) -> int:
         """A register that holds ``value``; a temporary one unless the value lies in one."""
         if value.is_constant and value.constant == 0:
             return ZERO
@@ -318,7 +318,7 @@ class Lowering:
         self._evaluate_into(target, value)
         return target
 
-    def _evaluate_into(self, target: int, value: Affine) -> None:
+    def _evaluate_into(self, target: int, value: Expression) -> None:
         """target = value; ``target`` is none of the value's registers, or its only one."""
         if value.is_constant:
             self.builder.li(target, value.constant)
@@ -425,4 +425,3 @@ class Lowering:
         record = (self._layer, self._stream, self._scopes[self._scope])
         missing = self.builder.position // WORD_BYTES - len(self._debug)
         self._debug.extend([record] * missing)
-

@@ -10,7 +10,6 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
-    BIAS_BYTES,
     NO_TRAFFIC,
     Traffic,
     chip_transfer,
@@ -21,7 +20,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
     weight_transfer,
 )
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Tiles = tuple[Tile, ...]

@@ -18,10 +18,14 @@ between the event behind the last transfer of it and the start of the next one s
 them.
 """
 
-from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
-from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, Transfer, fit
+from typing import TYPE_CHECKING, Any
+
 from tvm_npu.sim.parts.pl330.timing import ZYNQ_7020_DMAC, DmacTiming
-from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrap, DmacTrapCode
+from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrapCode
+
+if TYPE_CHECKING:
+    from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
+    from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, Transfer, fit
 
 __all__ = [
     "ZYNQ_7020_DMAC",
@@ -29,10 +33,21 @@ __all__ = [
     "Dmac",
     "DmacError",
     "DmacTiming",
-    "DmacTrap",
     "DmacTrapCode",
     "LinearCost",
     "Transfer",
     "fit",
     "run_program",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what simulates, with its compiler, when it is first asked for: descriptions of
+    machines need `DmacTiming` alone."""
+    if name in __all__:
+        from tvm_npu.sim.parts.pl330 import dmac, linear_cost
+
+        for module in (dmac, linear_cost):
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

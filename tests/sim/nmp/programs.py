@@ -9,7 +9,7 @@ import numpy as np
 
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.statistics import RunStatistics
 
 BASE = 0x8000_0000
@@ -98,10 +98,10 @@ def simulator(
     machine: NmpMachine | None = None,
     data: Mapping[int, Any] | None = None,
     **options: Any,
-) -> Simulator:
+) -> NmpSimulator:
     """A loaded simulator; code at BASE, arrays of ``data`` at their addresses."""
     machine = small_machine() if machine is None else machine
-    found = Simulator(machine, assemble(text, BASE), BASE, DRAM_BYTES, **options)
+    found = NmpSimulator(machine, assemble(text, BASE), BASE, DRAM_BYTES, **options)
     for address, array in (data or {}).items():
         found.write(address, np.asarray(array))
     return found
@@ -112,7 +112,7 @@ def run(
     machine: NmpMachine | None = None,
     data: Mapping[int, Any] | None = None,
     **options: Any,
-) -> tuple[Simulator, RunStatistics]:
+) -> tuple[NmpSimulator, RunStatistics]:
     """Runs on all cores; every core must exit with 0."""
     found = simulator(text, machine, data)
     statistics, codes = found.run(BASE, **options)
@@ -124,7 +124,7 @@ def cycles(text: str, machine: NmpMachine | None = None, **options: Any) -> floa
     return run(text, machine, **options)[1].cycles
 
 
-def read(found: Simulator, address: int, shape: Sequence[int] | int, dtype: Any) -> np.ndarray:
+def read(found: NmpSimulator, address: int, shape: Sequence[int] | int, dtype: Any) -> np.ndarray:
     """A copy of an array in DRAM."""
     begin = address - BASE
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize

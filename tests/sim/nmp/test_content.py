@@ -22,7 +22,7 @@ from tests.sim.nmp.programs import (
     wait,
 )
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 
 TLES, TLTS = 2, 4
 CORES = TLES * TLTS
@@ -55,7 +55,7 @@ def send(number: int, sender: int, tlts: int, tles: int, begin: int, size: int, 
     )
 
 
-def tags(found: Simulator, core: int) -> dict[int, tuple[int, int]]:
+def tags(found: NmpSimulator, core: int) -> dict[int, tuple[int, int]]:
     state = found._state
     return {
         int(tag): tuple(span.tolist())
@@ -64,7 +64,7 @@ def tags(found: Simulator, core: int) -> dict[int, tuple[int, int]]:
     }
 
 
-def check_tags(found: Simulator) -> None:
+def check_tags(found: NmpSimulator) -> None:
     """Ranges of a core are disjoint and lie in MB0; the same tag means the same content."""
     for core in range(CORES):
         spans = sorted(tags(found, core).values())
@@ -81,7 +81,7 @@ def check_tags(found: Simulator) -> None:
                     assert np.array_equal(mb0[one, begin:end], mb0[other, begin:end])
 
 
-def shared(found: Simulator, cores: Sequence[int], begin: int, end: int) -> bool:
+def shared(found: NmpSimulator, cores: Sequence[int], begin: int, end: int) -> bool:
     """Whether these cores are known to have the same content there."""
     known = []
     for core in cores:

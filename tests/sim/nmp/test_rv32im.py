@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from tests.sim.nmp.programs import BASE, DATA, EXIT, read, run, simulator, small_machine
 from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, STORE, signed
 from tvm_npu.sim.nmp.rv32im import RV32IM
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
-from tvm_npu.sim.nmp.traps import Trap, TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.traps import Trap
 
 CORNERS = (0, 1, 2, 31, 32, 33, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, MASK, MASK - 1, 0xFFFF)
 words = st.sampled_from(CORNERS) | st.integers(0, MASK)
@@ -33,12 +34,12 @@ next: lw t0, 4(s0)
 """
 
 
-def over_pairs(body: str, results: int) -> Simulator:
+def over_pairs(body: str, results: int) -> NmpSimulator:
     text = FOR_EACH_PAIR.format(data=DATA, results=RESULTS, body=body, size=4 * results)
     return simulator(text + EXIT)
 
 
-def run_pairs(found: Simulator, cases: list[tuple[int, int]], results: int) -> np.ndarray:
+def run_pairs(found: NmpSimulator, cases: list[tuple[int, int]], results: int) -> np.ndarray:
     found.write(DATA, np.array([len(cases), *np.ravel(cases)], np.uint32))
     found.run(BASE)
     return read(found, RESULTS, (len(cases), results), np.uint32)

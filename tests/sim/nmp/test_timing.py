@@ -28,7 +28,7 @@ from tests.sim.nmp.programs import (
 )
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.simulator import Simulator
+from tvm_npu.sim.nmp.simulator import NmpSimulator
 
 EXIT_CYCLES = 3
 SEMAPHORE = 4.0
@@ -355,7 +355,7 @@ def test_statistics_add_up_over_layers_and_the_rest(timing: bool) -> None:
                                         instructions(p) for k, p in enumerate(parts)])  # fmt: skip
     code = assemble("".join(parts), BASE)
     assert len(layers) == len(code)
-    found = Simulator(
+    found = NmpSimulator(
         small_machine(1, 3), code, BASE, DRAM_BYTES,
         layer_names=("load", "compute"), layer_of=layers.astype(np.int32),
         stream_of=np.ones(len(code), np.int8),

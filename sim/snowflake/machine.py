@@ -1,0 +1,97 @@
+"""Snowflake machines: what a machine file with ``isa = "snowflake"`` says."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate, check_address_space
+from tvm_npu.sim.snowflake.isa import LANES, MOST_CUS, VMACS, WORD_BYTES
+
+BufferBytes = Annotated[int, Field(ge=1024, le=1 << 20, multiple_of=LANES * WORD_BYTES)]
+QueueDepth = Annotated[int, Field(ge=1, le=64)]
+
+
+class Clusters(Part):
+    """How many clusters share a device's memory, CUs a cluster, and the buffers of a CU."""
+
+    count: Literal[1, 2, 4]
+    cus: Annotated[int, Field(ge=1, le=MOST_CUS)]
+    mbuf_bytes: BufferBytes
+    wbuf_bytes: BufferBytes
+    """Of each vMAC."""
+
+
+class Control(Part):
+    """The control core: a register can be read without a wait ``raw_cycles`` + 1 instructions
+    after the one that writes it."""
+
+    raw_cycles: Annotated[int, Field(ge=0, le=16)]
+
+
+class Vector(Part):
+    """vMACs and vMAX: ``latency_cycles`` from a trace's end until results are in MBuf."""
+
+    queue_depth: QueueDepth
+    latency_cycles: Annotated[int, Field(ge=1, le=256)]
+    table_words_per_cycle: Annotated[int, Field(ge=1, le=LANES)]
+
+
+class TransferUnit(Part):
+    """The load or the store unit of a cluster: ``latency_cycles`` from the end of a transfer's
+    turn at the memory until its words are there."""
+
+    queue_depth: QueueDepth
+    latency_cycles: Annotated[int, Field(ge=0, le=4096)]
+
+
+class SnowflakeMemory(AddressSpace):
+    """The memory of a device."""
+
+    bandwidth_gb_per_s: Rate
+
+
+class SnowflakeMachine(MachineDescription):
+    """One Snowflake machine: ``devices`` equal ones, each with its own memory."""
+
+    isa: Literal["snowflake"]
+    default_precision: Literal["int16"] = "int16"
+    devices: Annotated[int, Field(ge=1, le=64)] = 1
+    clusters: Clusters
+    control: Control
+    vector: Vector
+    load: TransferUnit
+    store: TransferUnit
+    dram: SnowflakeMemory
+
+    @model_validator(mode="after")
+    def _fits_address_space(self) -> SnowflakeMachine:
+        check_address_space(self.dram)
+        return self
+
+    @property
+    def core_count(self) -> int:
+        """Clusters of a device, each with its control core."""
+        return self.clusters.count
+
+    @property
+    def mbuf_words(self) -> int:
+        return self.clusters.mbuf_bytes // WORD_BYTES
+
+    @property
+    def wbuf_words(self) -> int:
+        return self.clusters.wbuf_bytes // WORD_BYTES
+
+    @property
+    def memory_bytes_per_cycle(self) -> float:
+        return 1000.0 * self.dram.bandwidth_gb_per_s / self.frequency_mhz
+
+    def macs_per_cycle(self, element_bytes: int) -> float:
+        """Peak multiply-accumulates a cycle of one cluster."""
+        return self.clusters.cus * VMACS * LANES
+
+    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
+        """Words are 16 bits, whatever they hold."""
+        return 2
