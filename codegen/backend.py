@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.plan.planner import Planner
     from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
     from tvm_npu.codegen.program.code import Code
+    from tvm_npu.codegen.program.format import Program
     from tvm_npu.codegen.tune.space import Space
     from tvm_npu.sim.description import MachineDescription
     from tvm_npu.sim.machine_parts import Precision
@@ -60,6 +61,35 @@ class Emitted(Protocol):
 
     def assemble(self) -> Code:
         """Words, constants and tables."""
+
+
+class PlanTexts(Protocol[M, P]):
+    """Execution plans as text: a kind that runs such texts has one (`Backend.texts`). What `read`
+    gives is the kind's own."""
+
+    def write(
+        self, problem: ConvProblem, plan: P, machine: M, comment: tuple[str, ...]
+    ) -> str:
+        """A plan for the machine. EmitError for one that does not fit it."""
+
+    def write_steps(
+        self, problem: ConvProblem, steps: Iterable[Step], machine: M, comment: tuple[str, ...]
+    ) -> str:
+        """The tiles of a plan for a machine of any kind (`Backend.steps`), for this machine."""
+
+    def read(self, text: str) -> Any:
+        """Checked; CodegenError with the line of what is wrong."""
+
+    def precision(self, read: Any, machine: M) -> Precision:
+        """The precision whose widths are the text's."""
+
+    def random_layer(
+        self, read: Any, element_bytes: Literal[1, 2], seed: int, name: str
+    ) -> FixedGraph:
+        """A graph of the text's convolution with random weights."""
+
+    def program(self, read: Any, fixed: FixedGraph, machine: M) -> Program:
+        """EmitError where text, graph and machine do not fit each other."""
 
 
 class Backend(Protocol[M, P]):
@@ -148,6 +178,11 @@ class Backend(Protocol[M, P]):
         from tvm_npu.codegen.errors import EmitError
 
         raise EmitError(f"plans for machine {machine.name!r} cannot be written as text")
+
+    @property
+    def texts(self) -> PlanTexts[M, P] | None:
+        """Execution plans in text that run on machines of this kind."""
+        return None
 
     # --- tuning --------------------------------------------------------------------------------
 

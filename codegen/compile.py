@@ -15,7 +15,7 @@ from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
-from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.format import LayerEntry, Program, Segment, SegmentSize
 from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
@@ -115,10 +115,6 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     storage = plan_storage(rewritten, machine.stored_element_bytes(precision))
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
     return PlannedGraph(fixed, machine, precision, storage, layers, planner.chosen.name)
-
-
-def precision_of(fixed: FixedGraph) -> Precision:
-    return "int8" if fixed.element_bytes == 1 else "int16"
 
 
 def _program(planned: PlannedGraph, code: Code) -> Program:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.fixed import FixedLayer
+from tvm_npu.codegen.fixed import FixedGraph, FixedLayer
 from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
@@ -30,6 +30,15 @@ class PlannedLayer:
     @property
     def macs(self) -> int:
         return self.problem.all_macs if isinstance(self.problem, ConvProblem) else 0
+
+
+def precision_of(fixed: FixedGraph) -> Precision:
+    return "int8" if fixed.element_bytes == 1 else "int16"
+
+
+def question_of(layer: FixedLayer, fixed: FixedGraph, machine: MachineDescription) -> Any:
+    """What is asked about a layer of ``fixed``: see `Backend.problem`."""
+    return backend_of(machine).problem(layer, fixed.shapes, precision_of(fixed), machine)
 
 
 class LayerPlanner:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph
+from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlanTexts
 from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
@@ -107,6 +107,12 @@ class TilesBackend(Backend["TileMachine", "LoopPlan"]):
         from tvm_npu.codegen.plan.loops.plan import steps
 
         return steps(problem, plan)
+
+    @property
+    def texts(self) -> PlanTexts[TileMachine, LoopPlan]:
+        from tvm_npu.codegen.tiles.ir.texts import TileTexts
+
+        return TileTexts()
 
     def space(self, problem: ConvProblem, machine: TileMachine) -> Space[LoopPlan]:
         from tvm_npu.codegen.tiles.tune.tile_space import TileSpace

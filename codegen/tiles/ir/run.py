@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.compile import Generated, precision_of
+from tvm_npu.codegen.compile import Generated
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed import FixedConv, FixedGraph
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
 from tvm_npu.codegen.passes.storage import plan_storage
-from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.layers import PlannedLayer, precision_of, question_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.actions import Store
@@ -24,7 +24,6 @@ from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_area_by
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands
 from tvm_npu.codegen.tiles.ir.document import Ir
-from tvm_npu.codegen.tiles.plan.planning import question
 from tvm_npu.sim.tiles.machine import TileMachine
 
 PLANNER = "text"
@@ -47,7 +46,7 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     if len(fixed.layers) != 1 or not isinstance(fixed.layers[0], FixedConv):
         raise EmitError("an execution plan in text is of one convolution; the graph has others")
     layer = fixed.layers[0]
-    problem = question(layer, fixed.shapes, precision_of(fixed), machine)
+    problem = question_of(layer, fixed, machine)
     assert isinstance(problem, ConvProblem)
     _require_same(ir.problem, problem, layer.name)
     actions = tuple(ir.placed(machine))

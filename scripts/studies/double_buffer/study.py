@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from studies.tso.errors import ReproductionError
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import NO_LIMITS, planner
 from tvm_npu.codegen.plan.loops.double_buffer import (
     FILLED_SHARE,
@@ -24,8 +25,8 @@ from tvm_npu.codegen.plan.loops.double_buffer import (
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.plan.direct import DirectPlanner
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -108,7 +109,7 @@ def study_layer(
         accumulator_bytes=cached.accumulator_bytes("int8"),
     )
     plans = {key: _plan(planner_name, stored, cached) for key, planner_name in PLANNERS.items()}
-    model = TransferModel.of(cached, stored.element_bytes)
+    model = TransferModel.of(loop_machine(cached), stored.element_bytes)
     layer = _Layer(problem, begin, done)
     moved = {key: layer.seconds(transfers, plan)[1] for key, plan in plans.items()}
     whole = {
@@ -193,9 +194,9 @@ def _estimate(model: TransferModel, problem: ConvProblem, plan: LoopPlan) -> flo
 
 
 def _spread(problem: ConvProblem, machine: TileMachine, model: TransferModel) -> Spread:
-    found = divisor_tilings(problem, machine, NO_LIMITS, BUFFERS)
+    found = divisor_tilings(problem, loop_machine(machine), NO_LIMITS, BUFFERS)
     cycles = np.asarray(model.layer_cycles(problem, found.m, found.n, found.r, found.c), float)
-    shares = np.asarray(filled_share(problem, machine, found, BUFFERS), float)
+    shares = np.asarray(filled_share(problem, loop_machine(machine), found, BUFFERS), float)
     ratios = cycles / cycles.min()
     filled = ratios[shares >= FILLED_SHARE]
     if not len(filled):

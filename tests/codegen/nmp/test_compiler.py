@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tvm_npu.codegen.compile import CompileOptions, compile_graph
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer
 from tvm_npu.codegen.graph import RELU, Conv2d, Elementwise, Graph
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner

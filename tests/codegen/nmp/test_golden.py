@@ -10,6 +10,7 @@ import pytest
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -17,7 +18,6 @@ from tvm_npu.codegen.fixed import (
     FixedPad,
     FixedPool,
 )
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.program.annotate import annotated_code

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CapacityError, QuantizationError
 from tvm_npu.codegen.fixed import (
     FixedChannelSlice,
@@ -22,7 +23,6 @@ from tvm_npu.codegen.fixed import (
 )
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize

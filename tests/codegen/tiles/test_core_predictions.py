@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
-from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted, transfer_cost
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.ir.run import random_layer
 from tvm_npu.codegen.tiles.pl330 import Direction
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.dma_cost import sample_transfers
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
@@ -69,8 +70,9 @@ def test_predicted_cycles(name: str) -> None:
     for problem, plan in LAYERS:
         found = simulated(problem, plan, name)
         (busy,) = found.layers[0].mac_cycles_per_core
-        assert engine_cycles(problem, plan, core(name)) == pytest.approx(busy, rel=1e-9), plan
-        errors.append(abs(predicted(problem, plan, core(name)).cycles / found.cycles - 1))
+        view = loop_machine(core(name))
+        assert engine_cycles(problem, plan, view) == pytest.approx(busy, rel=1e-9), plan
+        errors.append(abs(predicted(problem, plan, view).cycles / found.cycles - 1))
     assert np.mean(errors) < 0.02 and max(errors) < 0.05
 
 
@@ -96,7 +98,7 @@ def test_transfer_cost_in_closed_form(
     """One cost for both ways: that of loads, which wait for DDR; stores take less."""
     machine = core("zynq-7020")
     assert machine.dmac is not None
-    cost = transfer_cost(machine)
+    cost = loop_machine(machine).transfer
     errors = [
         (cost.start + one.jumps * cost.segment + one.elements * element_bytes * cost.byte)
         / one.cycles - 1

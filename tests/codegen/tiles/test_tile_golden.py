@@ -10,6 +10,7 @@ import pytest
 from tests.codegen.nmp.fixed_layers import random_tensors
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import tile_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.fixed import (
     FixedConv,
     FixedElementwise,
@@ -23,7 +24,6 @@ from tvm_npu.codegen.plan.loops.plan import LoopPlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.tiles.isa import TILE_ISA
 from tvm_npu.sim.tiles.machine import TileMachine

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.room import check_loop_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -87,12 +88,12 @@ class AnyPlan:
             if problem.groups > 1 and draw.random() < 0.5:
                 groups, tile[0], tile[1] = draw.randint(1, problem.groups), extents[0], extents[1]
             plan = LoopPlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
-            if check_loop_plan(problem, plan, machine) is None:
+            if check_loop_plan(problem, plan, loop_machine(machine)) is None:
                 return plan
             extents = [max(1, size * 9 // 10) for size in extents] if groups == 1 else extents
         plan = LoopPlan(1, 1, 1, 1, tuple(order))
-        return plan if check_loop_plan(problem, plan, machine) is None else no_room(
-            problem, machine
+        return plan if check_loop_plan(problem, plan, loop_machine(machine)) is None else no_room(
+            problem, loop_machine(machine)
         )
 
 

@@ -16,7 +16,7 @@ from studies.tso.errors import ReproductionError
 from studies.tso.measure import layer_breakdown, measure
 from studies.tso.networks import Network, prepare
 from studies.tso.strategy import ForConvolutions
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem

@@ -19,8 +19,8 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan import exact_kernel
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan

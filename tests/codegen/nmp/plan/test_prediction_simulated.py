@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.simulated import simulate
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedGraph, FixedLayer, FixedPool
 from tvm_npu.codegen.graph import Shape, output_extent
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict

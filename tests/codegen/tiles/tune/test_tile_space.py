@@ -16,6 +16,7 @@ from tvm_npu.codegen.plan.loops.cost import predicted
 from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, trips
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_features import FEATURE_NAMES
 from tvm_npu.codegen.tiles.tune.tile_room import excess_of, fill_shares
 from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
@@ -46,10 +47,11 @@ def test_drawn_plans_are_sound_and_round_trip(
     try:
         plans = list(walk(space, seed, 4))
     except EmptySpaceError:
-        assert check_loop_plan(problem, LoopPlan(1, 1, 1, 1, buffers=1), machine) is not None
+        smallest = LoopPlan(1, 1, 1, 1, buffers=1)
+        assert check_loop_plan(problem, smallest, loop_machine(machine)) is not None
         return
     for plan in plans:
-        assert check_loop_plan(problem, plan, machine) is None
+        assert check_loop_plan(problem, plan, loop_machine(machine)) is None
         assert space.decode(json.loads(json.dumps(space.encode(plan)))) == plan
         assert all(0 < share <= 1 for share in fill_shares(problem, plan, machine))
     features = space.features(plans)
@@ -62,7 +64,7 @@ def test_drawn_plans_are_sound_and_round_trip(
 def test_what_fits_is_what_the_checker_says(data: st.DataObject, machine: TileMachine) -> None:
     problem = data.draw(cases.problems())
     plan = data.draw(cases.plans(problem))
-    fits = check_loop_plan(problem, plan, machine) is None
+    fits = check_loop_plan(problem, plan, loop_machine(machine)) is None
     assert (excess_of(problem, plan, machine) is None) == fits
 
 
@@ -102,7 +104,7 @@ def test_features_hold_the_prediction() -> None:
     space = TileSpace(LAYER, cases.setup("a"))
     plans = list(walk(space, 0, 8))
     column = space.features(plans)[:, FEATURE_NAMES.index("predicted_cycles")]
-    times = [predicted(LAYER, plan, space.machine).cycles for plan in plans]
+    times = [predicted(LAYER, plan, loop_machine(space.machine)).cycles for plan in plans]
     assert 2.0**column == pytest.approx(times, rel=1e-4)
 
 
