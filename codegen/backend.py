@@ -36,6 +36,8 @@ P = TypeVar("P")
 """The kind's plan of a convolution: an immutable dataclass with the fields ``prediction`` and
 ``planner``, which other fields do not hang on; its choices are what the layer table shows."""
 
+P_text = TypeVar("P_text", contravariant=True)
+
 PlannerFactory = Callable[[str, TileLimits], "Planner"]
 """Makes the planner of a name, which keeps to the limits."""
 
@@ -63,12 +65,12 @@ class Emitted(Protocol):
         """Words, constants and tables."""
 
 
-class PlanTexts(Protocol[M, P]):
+class PlanTexts(Protocol[M, P_text]):
     """Execution plans as text: a kind that runs such texts has one (`Backend.texts`). What `read`
     gives is the kind's own."""
 
     def write(
-        self, problem: ConvProblem, plan: P, machine: M, comment: tuple[str, ...]
+        self, problem: ConvProblem, plan: P_text, machine: M, comment: tuple[str, ...]
     ) -> str:
         """A plan for the machine. EmitError for one that does not fit it."""
 

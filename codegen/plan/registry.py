@@ -42,8 +42,7 @@ def _baseline(name: str, limits: TileLimits) -> LoopPlanner:
 
     if name == "zhang":
         return baselines.zhang(limits)
-    kind = {"ma": baselines.Ma, "smartshuttle": baselines.SmartShuttle}[name]
-    return kind(limits, name)
+    return baselines.Ma(limits, name) if name == "ma" else baselines.SmartShuttle(limits, name)
 
 
 def _double_buffer(name: str, limits: TileLimits) -> LoopPlanner:

@@ -8,6 +8,7 @@ from the generator that is handed in. The backend of a kind of machines makes th
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -63,8 +64,9 @@ class Space(Protocol[P]):
 
 def machine_fingerprint(machine: MachineDescription) -> str:
     """16 hexadecimal digits of everything that a run on ``machine`` depends on: all but its name
-    and its description."""
-    text = machine.model_dump_json(exclude={"name", "description"})
+    and its description. The order in which a description declares its keys does not matter."""
+    values = machine.model_dump(mode="json", exclude={"name", "description"})
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

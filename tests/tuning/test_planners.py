@@ -179,10 +179,12 @@ def altered(log: Path, path: Path, line: int, **changes: object) -> Path:
 
 
 def test_plans_of_a_log_that_are_none(log: Path, tmp_path: Path) -> None:
-    bad = altered(log, tmp_path / "bad.jsonl", 7, plan_tile_n=1000, cycles=1.0, error=None)
+    trials = [json.loads(line) for line in log.read_text().splitlines()]
+    line = 1 + next(at for at, one in enumerate(trials) if not one["plan_keeps_in"])
+    bad = altered(log, tmp_path / "bad.jsonl", line, plan_tile_n=1000, cycles=1.0, error=None)
     for name in tuned_planner_names():
         with pytest.raises(
-            TuningLogError, match=r"line 7: .*tile_n is 1000; it must be at most 16"
+            TuningLogError, match=rf"line {line}: .*tile_n is 1000; it must be at most 16"
         ):
             planner(name, tuning_log=bad).plan(LAYER, MACHINE)
     bad = altered(log, tmp_path / "layer.jsonl", 1, problem_filters="many", cycles=1.0, error=None)

@@ -53,7 +53,7 @@ def run_drawn(
     outputs, _ = simulate(program, inputs, timing=data.draw(st.booleans()))
     for name in fixed.outputs:
         np.testing.assert_array_equal(outputs[name], expected[name][0])
-    return generated.layers
+    return generated.planned.layers
 
 
 def parts(most: int) -> st.SearchStrategy[int]:

@@ -256,7 +256,7 @@ def test_pools_and_elementwise_layers() -> None:
         graphs.append(fixed_graph(layer_, dict.fromkeys((*inputs, "y"), shape), 2))
     pairs = []
     for graph in graphs:
-        plan = generate(graph, mach, planner("tso")).layers[0].plan
+        plan = generate(graph, mach, planner("tso")).planned.layers[0].plan
         assert isinstance(plan, WindowPlan | FlatPlan)
         pairs.append((plan.cycles, measured(graph, mach)))
     check_agreement(pairs)
