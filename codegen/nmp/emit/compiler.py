@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedPad,
-    FixedPool,
-)
-from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.layers import kind_of
+from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
@@ -43,6 +34,8 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
 )
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem

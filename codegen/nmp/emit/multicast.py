@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.fixed import FixedChain, FixedConv
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, chip_layout, require_abilities
 from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, loop, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
@@ -25,6 +24,7 @@ from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
+from tvm_npu.codegen.ops import FixedChain, FixedConv
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
