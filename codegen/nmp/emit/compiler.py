@@ -22,9 +22,9 @@ from tvm_npu.codegen.nmp.emit.convolution import convolution
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.listing import listing
-from tvm_npu.codegen.nmp.emit.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
+from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged
 from tvm_npu.codegen.nmp.emit.windows import elementwise, window
 from tvm_npu.codegen.nmp.plan.planning import LayerPlanner, PlannedLayer, plan_chains
@@ -213,14 +213,14 @@ def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tup
     """The code image, and the byte range of every layer in it."""
     lowering = Lowering()
     lowering.keep_one()
-    lowering.bind(CORE, CORE_REGISTER)
+    lowering.registers.bind(CORE, CORE_REGISTER)
     tlts, cores = machine.cores.tlts_per_tle, machine.core_count
-    tlt = lowering.bind(TLT)
+    tlt = lowering.registers.bind(TLT)
     lowering.builder.li(tlt, tlts)
     lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
     line_words = sum(len(code.parameters.variables) for code in generated.codes)
     lowering.find_line(line_words)
-    lowering.bind(PENDING_STORES)
+    lowering.registers.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
     codes = generated.codes
