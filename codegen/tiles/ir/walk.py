@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.plan import in_extent
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
@@ -23,6 +22,7 @@ from tvm_npu.codegen.tiles.emit.actions import (
 )
 from tvm_npu.codegen.tiles.ir.document import PREFIXES, Ir, IrError, behind
 from tvm_npu.codegen.tiles.ir.parse import Command, Parsed, numbers
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 
 @dataclass
