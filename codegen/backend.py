@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.fixed import FixedGraph, FixedLayer
-    from tvm_npu.codegen.graph import Shape
+    from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Storage
     from tvm_npu.codegen.plan.faults import PlanFault

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, PlannedGraph
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.layers import kind_of
+from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -64,7 +63,8 @@ def fixed_graph(
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
-    return quantize(fuse(graph), ranges, options.precision or machine.default_precision)
+    precision = options.precision or machine.default_precision
+    return quantize(fuse(graph), ranges, precision, machine.requantization)
 
 
 def compile_graph(

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedLayer,
-    FixedPool,
-)
 from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.ops import FixedChain, FixedConv
 from tvm_npu.codegen.passes.chains import window_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 
@@ -54,15 +48,3 @@ def chain_problem(
     problem = conv_problem(conv, shapes[conv.inputs[0]], shapes[conv.output], element_bytes)
     return replace(problem, window=window_of(chain.window, shapes))
 
-
-def kind_of(layer: FixedLayer) -> str:
-    """The layer table's word for a layer."""
-    if isinstance(layer, FixedChain):
-        return f"{kind_of(layer.conv)}+{kind_of(layer.window)}"
-    if isinstance(layer, FixedConv):
-        return "dense" if layer.is_dense else "conv"
-    if isinstance(layer, FixedPool):
-        return f"{layer.kind}_pool"
-    if isinstance(layer, FixedElementwise):
-        return layer.op
-    return "pad"

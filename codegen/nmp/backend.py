@@ -13,8 +13,7 @@ from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlannerFacto
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.fixed import FixedGraph, FixedLayer
-    from tvm_npu.codegen.graph import Shape
+    from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
     from tvm_npu.codegen.plan.faults import PlanFault
@@ -66,12 +65,12 @@ def _loop_face(name: str, limits: TileLimits) -> LoopPlanner:
 class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     @property
     def layer_types(self) -> frozenset[type[FixedLayer]]:
-        from tvm_npu.codegen import fixed
+        from tvm_npu.codegen import ops
 
         return frozenset(
             {
-                fixed.FixedConv, fixed.FixedChain, fixed.FixedPool, fixed.FixedPad,
-                fixed.FixedElementwise,
+                ops.FixedConv, ops.FixedChain, ops.FixedPool, ops.FixedPad,
+                ops.FixedElementwise,
             }
         )  # fmt: skip
 

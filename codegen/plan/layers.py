@@ -8,8 +8,7 @@ from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.fixed import FixedGraph, FixedLayer
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible

@@ -10,9 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-BIAS_BYTES = 4
-"""Of a bias, whatever the machine: an int32."""
-
 
 @dataclass(frozen=True)
 class Window:

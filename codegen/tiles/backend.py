@@ -12,8 +12,7 @@ from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlanTexts
 from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.fixed import FixedLayer
-    from tvm_npu.codegen.graph import Shape
+    from tvm_npu.codegen.graph import FixedLayer, Shape
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.plan.faults import PlanFault
     from tvm_npu.codegen.plan.loops.plan import LoopPlan, Step
@@ -41,10 +40,10 @@ class TilesBackend(Backend["TileMachine", "LoopPlan"]):
 
     @property
     def layer_types(self) -> frozenset[type[FixedLayer]]:
-        from tvm_npu.codegen import fixed
+        from tvm_npu.codegen import ops
 
         return frozenset(
-            {fixed.FixedConv, fixed.FixedPool, fixed.FixedPad, fixed.FixedElementwise}
+            {ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise}
         )
 
     def least_needs(self, machine: TileMachine, precision: Precision) -> LeastNeeds:

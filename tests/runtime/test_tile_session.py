@@ -12,7 +12,7 @@ from tests.codegen.tiles.tile_cases import AnyPlan
 from tests.runtime.networks import MACS, network
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed

@@ -16,7 +16,8 @@ from tvm_npu.sim.machine_file import load_machine
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.backend import PlanTexts
-    from tvm_npu.codegen.fixed import FixedConv, FixedGraph
+    from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.ops import FixedConv
 
 TEXT_MACHINE = "setup-a"
 
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _convolutions(job: ModelJob) -> list[tuple[FixedConv, FixedGraph]]:
-    from tvm_npu.codegen.fixed import FixedConv
+    from tvm_npu.codegen.ops import FixedConv
 
     found = []
     for symbol in job.partitioned.symbols:

@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 
 from tvm_npu.calibration import samples_from, synthetic
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay.calibrate import input_specs, is_region, region_ranges

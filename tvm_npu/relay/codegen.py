@@ -9,8 +9,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.quantize import Ranges
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.options import NpuOptions

@@ -14,6 +14,7 @@ import numpy as np
 from tvm import relay
 
 from tvm_npu.codegen import graph as g
+from tvm_npu.codegen import ops
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.relay import operands as of
 
@@ -70,7 +71,7 @@ class _Builder:
         return {
             "name": self.name(of.op_name(call)),
             "inputs": inputs or (self.input(call),),
-            "output": output,
+            "outputs": (output,),
             "source": (self.source,) if self.source else (),
         }
 
@@ -134,7 +135,7 @@ def _per_channel(expr: Expr, shape: of.TensorShape) -> g.FloatArray:
 def _conv2d(b: _Builder, call: relay.Call) -> None:
     weight = np.ascontiguousarray(_constant(call.args[1]), dtype=np.float32)
     b.layers.append(
-        g.Conv2d(
+        ops.Conv2d(
             **b.common(call),
             weight=weight,
             bias=np.zeros(weight.shape[0], np.float32),
@@ -152,13 +153,13 @@ def _dense(b: _Builder, call: relay.Call) -> None:
         weight = weight.T
     weight = np.ascontiguousarray(weight, dtype=np.float32)
     bias = np.zeros(weight.shape[0], np.float32)
-    b.layers.append(g.Dense(**b.common(call), weight=weight, bias=bias))
+    b.layers.append(ops.Dense(**b.common(call), weight=weight, bias=bias))
 
 
 def _affine(
     b: _Builder, call: relay.Call, tensor: str, scale: g.FloatArray, bias: g.FloatArray
 ) -> None:
-    b.layers.append(g.Affine(**b.common(call, tensor), scale=scale, bias=bias))
+    b.layers.append(ops.ScaleShift(**b.common(call, tensor), scale=scale, bias=bias))
 
 
 def _bias_add(b: _Builder, call: relay.Call) -> None:
@@ -176,9 +177,9 @@ def _batch_norm(b: _Builder, call: relay.Call) -> None:
         bias = bias + beta
     common = b.common(call, b.input(call), shape=of.shape_of(call.args[0])[1:])
     b.layers.append(
-        g.Affine(**common, scale=scale.astype(np.float32), bias=bias.astype(np.float32))
+        ops.ScaleShift(**common, scale=scale.astype(np.float32), bias=bias.astype(np.float32))
     )
-    b.parts[call] = (common["output"],)
+    b.parts[call] = common["outputs"]
 
 
 def _arithmetic(b: _Builder, call: relay.Call) -> None:
@@ -187,7 +188,7 @@ def _arithmetic(b: _Builder, call: relay.Call) -> None:
     left, right = (isinstance(arg, relay.Constant) for arg in call.args)
     if not left and not right:
         common = b.common(call, b.input(call, 0), b.input(call, 1))
-        b.layers.append(g.Elementwise(**common, op="add" if name == "add" else "mul"))
+        b.layers.append(ops.Elementwise(**common, op="add" if name == "add" else "mul"))
         return
     tensor = b.input(call, 1 if left else 0)
     value = _per_channel(call.args[0 if left else 1], shape)
@@ -209,7 +210,7 @@ def _negative(b: _Builder, call: relay.Call) -> None:
 
 
 def _activation(b: _Builder, call: relay.Call, tensor: str, clip: g.Clip) -> None:
-    b.layers.append(g.Elementwise(**b.common(call, tensor), op="copy", clip=clip))
+    b.layers.append(ops.Elementwise(**b.common(call, tensor), op="copy", activation=clip))
 
 
 def _relu(b: _Builder, call: relay.Call) -> None:
@@ -223,14 +224,14 @@ def _leaky_relu(b: _Builder, call: relay.Call) -> None:
     def scaled(scale: float) -> str:
         common = b.common(call, tensor, shape=shape)
         values = np.full(shape[0], scale, np.float32)
-        b.layers.append(g.Affine(**common, scale=values, bias=np.zeros_like(values)))
-        return str(common["output"])
+        b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
+        return str(common["outputs"][0])
 
     steep = scaled(1.0 - slope)
     _activation(b, call, steep, g.RELU)
     positive = b.tensors[call]
     common = b.common(call, scaled(slope), positive)
-    b.layers.append(g.Elementwise(**common, op="add"))
+    b.layers.append(ops.Elementwise(**common, op="add"))
 
 
 def _clip(b: _Builder, call: relay.Call) -> None:
@@ -253,7 +254,7 @@ def _pool(b: _Builder, call: relay.Call) -> None:
     counted = name == "nn.avg_pool2d" and bool(call.attrs.count_include_pad)
     common = b.common(call, shape=(of.shape_of(call)[1], *_pooled(call)))
     b.layers.append(
-        g.Pool(
+        ops.Pool(
             **common,
             kind="max" if "max" in name else "avg",
             kernel=kernel,
@@ -264,7 +265,7 @@ def _pool(b: _Builder, call: relay.Call) -> None:
         )
     )
     if len(of.shape_of(call)) == 2:
-        _layout(b, call, common["output"])
+        _layout(b, call, common["outputs"][0])
 
 
 def _pooled(call: relay.Call) -> tuple[int, int]:
@@ -274,7 +275,7 @@ def _pooled(call: relay.Call) -> tuple[int, int]:
 
 
 def _layout(b: _Builder, call: relay.Call, tensor: str) -> None:
-    b.layers.append(g.Reshape(**b.common(call, tensor)))
+    b.layers.append(ops.Reshape(**b.common(call, tensor)))
 
 
 def _reshape(b: _Builder, call: relay.Call) -> None:
@@ -283,19 +284,19 @@ def _reshape(b: _Builder, call: relay.Call) -> None:
 
 def _concatenate(b: _Builder, call: relay.Call) -> None:
     tensors = [b.tensors[field] for field in call.args[0].fields]
-    b.layers.append(g.Concat(**b.common(call, *tensors)))
+    b.layers.append(ops.Concat(**b.common(call, *tensors)))
 
 
 def _split(b: _Builder, call: relay.Call) -> None:
-    outputs = []
+    outputs: list[str] = []
     fields = call.checked_type.fields
     for begin, type_ in zip(of.split_sections(call), fields, strict=True):
         shape = of.static_shape(type_)
         if shape is None:
             raise ImportRegionError(f"split part {type_} has no static shape")
         common = b.common(call, b.input(call), shape=shape[1:])
-        b.layers.append(g.ChannelSlice(**common, begin=begin))
-        outputs.append(common["output"])
+        b.layers.append(ops.ChannelSlice(**common, begin=begin))
+        outputs += common["outputs"]
     b.parts[call] = tuple(outputs)
 
 
@@ -303,17 +304,17 @@ def _pad(b: _Builder, call: relay.Call) -> None:
     amounts = [of.integers(both) for both in call.attrs.pad_width][1:]
     before, after = ((amounts[0][k], amounts[1][k], amounts[2][k]) for k in (0, 1))
     value = float(_constant(call.args[1]).flat[0])
-    b.layers.append(g.Pad(**b.common(call), before=before, after=after, value=value))
+    b.layers.append(ops.Pad(**b.common(call), before=before, after=after, value=value))
 
 
 def _strided_slice(b: _Builder, call: relay.Call) -> None:
     shape = of.shape_of(call.args[0])[1:]
     channels, rows, columns = of.slice_bounds(call)[1:]
     if rows == (0, shape[1], 1) and columns == (0, shape[2], 1):
-        b.layers.append(g.ChannelSlice(**b.common(call), begin=channels[0]))
+        b.layers.append(ops.ChannelSlice(**b.common(call), begin=channels[0]))
         return
     b.layers.append(
-        g.Pad(
+        ops.Pad(
             **b.common(call),
             before=(-channels[0], -rows[0], -columns[0]),
             after=(channels[1] - shape[0], rows[1] - shape[1], columns[1] - shape[2]),

@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay import explain, partition_for_npu

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible

@@ -10,13 +10,6 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedPad,
-    FixedPool,
-)
 from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
@@ -30,9 +23,9 @@ from tvm_npu.codegen.nmp.emit.convolution import convolution
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.listing import listing
-from tvm_npu.codegen.nmp.emit.lower import CORE as CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
+from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged
 from tvm_npu.codegen.nmp.emit.windows import elementwise, window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -42,6 +35,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
 )
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -159,14 +153,14 @@ def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[
     """The code image, and the byte range of every layer in it."""
     lowering = Lowering()
     lowering.keep_one()
-    lowering.bind(CORE, CORE_REGISTER)
+    lowering.registers.bind(CORE, CORE_REGISTER)
     tlts, cores = machine.cores.tlts_per_tle, machine.core_count
-    tlt = lowering.bind(TLT)
+    tlt = lowering.registers.bind(TLT)
     lowering.builder.li(tlt, tlts)
     lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
     line_words = sum(len(code.parameters.variables) for code in region.codes)
     lowering.find_line(line_words)
-    lowering.bind(PENDING_STORES)
+    lowering.registers.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
     codes = region.codes

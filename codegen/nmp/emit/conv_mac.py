@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, VectorOp
 
 ZERO = Expression()

@@ -22,7 +22,7 @@ from tvm_npu.codegen.nmp.emit.transfers import (
     run_transfer,
     segments_transfer,
 )
-from tvm_npu.codegen.plan.problem import BIAS_BYTES
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.xnmp import Memory
 from tvm_npu.sim.streams import Stream
 

@@ -10,7 +10,7 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import Operands
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.weights import weight_runs
-from tvm_npu.codegen.plan.problem import BIAS_BYTES
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer, loop
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles, conv_tiles
@@ -24,7 +23,9 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import out_tile
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.fixed import FixedChain, FixedConv
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, chip_layout, require_abilities
 from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, loop, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
@@ -26,7 +25,9 @@ from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.ops import FixedChain, FixedConv
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 HAS_LAST = Variable("has_last", 0, 1)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedPool
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout
 from tvm_npu.codegen.nmp.emit.commands import (
     Compute,
@@ -30,7 +29,9 @@ from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps
 from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, run_transfer
 from tvm_npu.codegen.nmp.emit.windows import pool_fill, pool_tile
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, Window
+from tvm_npu.codegen.ops import FixedConv, FixedPool
+from tvm_npu.codegen.plan.problem import Window
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import DmaRegister, Initialise, MacRegister, Memory
 from tvm_npu.sim.streams import Stream

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, loop, registers
@@ -24,6 +23,7 @@ from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.transfers import box_transfer, run_transfer
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, FlatProblem, WindowPlan, WindowProblem
+from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.problem import share
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, PoolKind, VectorOp

@@ -15,7 +15,8 @@ from math import prod
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.faults import PlanFault
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem, share, slice_of
+from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Interval = tuple[int, int]

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import chain_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
@@ -27,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     plan_window,
     window_problem,
 )
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.passes.chains import candidates, with_chains
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits

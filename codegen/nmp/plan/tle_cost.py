@@ -20,7 +20,8 @@ from tvm_npu.codegen.nmp.plan.traffic import (
     weight_transfer,
 )
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Tiles = tuple[Tile, ...]

@@ -20,7 +20,8 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")
@@ -128,9 +129,9 @@ def closed_form_cycles(
     if grouped:
         tile_m = plan.tile_m // (problem.filters // problem.groups)
         return float(
-            kernel.grouped_time(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
+            kernel.grouped_cycles(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
         )
-    time = kernel.multicast_time(
+    time = kernel.multicast_cycles(
         layer, rates, part, schedule, plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
     )
     return float(time) * problem.groups

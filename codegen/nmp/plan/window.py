@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from tvm_npu.codegen.fixed import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
+from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine

@@ -16,7 +16,8 @@ from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
 from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 ALIGNMENT_BYTES = 8
 

@@ -14,7 +14,8 @@ from tvm_npu.codegen.plan.loops.axes import InAxis, in_axis
 from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem, tile_sizes
+from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 Integers = NDArray[np.int64]
 

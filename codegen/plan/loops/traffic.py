@@ -22,7 +22,8 @@ from tvm_npu.codegen.plan.loops.plan import (
     visits,
 )
 from tvm_npu.codegen.plan.loops.room import biases_stay
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.fixed import FixedConv, FixedLayer
 from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import FixedLayer
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.code import Code

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_npu.codegen.fixed import FixedConv
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.loops.plan import LoopPlan, steps, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
     Action,
     ActionSteps,
@@ -27,6 +27,7 @@ from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transf
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
 from tvm_npu.sim.tiles.isa import Finish as FinishKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm_npu.codegen.fixed import FixedElementwise
+from tvm_npu.codegen.ops import FixedElementwise
 from tvm_npu.codegen.tiles.emit.boxes import parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedLayer, FixedPad, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import FixedLayer
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import check_loop_plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from tvm_npu.codegen.fixed import FixedPad
+from tvm_npu.codegen.ops import FixedPad
 from tvm_npu.codegen.tiles.emit.boxes import Placed, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import out_registers

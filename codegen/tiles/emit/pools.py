@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedPool
+from tvm_npu.codegen.ops import FixedPool
 from tvm_npu.codegen.tiles.emit.boxes import Placed, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import out_registers
@@ -86,9 +86,7 @@ def window_steps(
         )
 
 
-def window_registers(
-    shape: WindowShape, low: int, high: int
-) -> dict[TileRegister, int]:
+def window_registers(shape: WindowShape, low: int, high: int) -> dict[TileRegister, int]:
     return {
         TileRegister.KERNEL_ROWS: shape.kernel[0],
         TileRegister.KERNEL_COLUMNS: shape.kernel[1],

@@ -11,8 +11,9 @@ import numpy as np
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
+from tvm_npu.codegen.graph import FixedGraph, q_point_scales
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.layers import PlannedLayer, precision_of, question_of
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -96,7 +97,7 @@ def random_layer(
     depth = shape[1] * shape[2] * shape[3]
     inputs = ("x", "z") if problem.has_residual else ("x",)
     layer = FixedConv(
-        name, inputs, "y", weight=weight,
+        name, inputs, ("y",), weight=weight,
         bias=generator.integers(-(1 << 16), 1 << 16, problem.filters).astype(np.int32),
         stride=problem.stride, padding=problem.padding, dilation=problem.dilation,
         groups=problem.groups, shift=8 * element_bytes - 1 + depth.bit_length() // 2, low=low,
@@ -106,5 +107,5 @@ def random_layer(
     shapes = {"x": (problem.channels, problem.in_rows, problem.in_columns), "y": out, "z": out}
     return FixedGraph(
         (layer,), {tensor: shapes[tensor] for tensor in (*inputs, "y")}, inputs, ("y",),
-        dict.fromkeys((*inputs, "y"), 0), element_bytes, name,
+        q_point_scales(dict.fromkeys((*inputs, "y"), 0)), element_bytes, name,
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.loops.plan import LoopPlan, Step
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program

@@ -13,7 +13,7 @@ from tvm_npu.codegen.plan.loops.room import (
     check_loop_plan,
     tile_places,
 )
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import Action, ActionSteps, Held
 from tvm_npu.codegen.tiles.emit.convolution import plan_actions
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
@@ -26,6 +26,7 @@ from tvm_npu.codegen.tiles.ir.document import (
     to_text,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 

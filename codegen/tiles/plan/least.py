@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.least import Need
 from tvm_npu.codegen.plan.loops.room import aligned
-from tvm_npu.codegen.plan.problem import BIAS_BYTES
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 

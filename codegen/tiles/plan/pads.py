@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.fixed import FixedPad
+from tvm_npu.codegen.ops import FixedPad
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles, window_tiles
 from tvm_npu.codegen.tiles.plan.sizes import Box, largest, sizes

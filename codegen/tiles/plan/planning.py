@@ -8,9 +8,9 @@ from math import prod
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedLayer, FixedPad, FixedPool
-from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.graph import FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
-from tvm_npu.codegen.plan.problem import BIAS_BYTES, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 _ALL = ("tile_groups", "tile_m", "tile_n", "tile_r", "tile_c")

@@ -100,10 +100,9 @@ def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurem
 
 
 def _layer(entry: LayerEntry, layer: LayerStatistics) -> LayerMeasurement:
-    moved = sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
     return LayerMeasurement(
         entry.name, entry.kind, tuple(entry.source), entry.macs, layer.cycles,
-        entry.predicted_cycles or 0.0, moved,
+        entry.predicted_cycles or 0.0, layer.moved_bytes,
     )  # fmt: skip
 
 
@@ -125,9 +124,10 @@ def layer_breakdown(entry: LayerEntry, layer: LayerStatistics, machine: NmpMachi
     predicts (by bytes, where a plan does not). Where TLTs of the TLE compute while others load,
     both shrink by the same factor, so that no cycle counts twice."""
     tlts = machine.cores.tlts_per_tle
+    computed = layer.busy_cycles("mac")
     busy = [
-        (max(layer.mac_cycles_per_core[tle * tlts : (tle + 1) * tlts]), transfers)
-        for tle, transfers in enumerate(layer.dma_cycles_per_tle)
+        (max(computed[tle * tlts : (tle + 1) * tlts]), transfers)
+        for tle, transfers in enumerate(layer.busy_cycles("dma"))
     ]
     macs, transfers = max(busy, key=sum)
     scale = min(1.0, layer.cycles / (macs + transfers)) if macs + transfers else 0.0

@@ -14,7 +14,7 @@ from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem

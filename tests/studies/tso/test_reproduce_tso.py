@@ -22,6 +22,7 @@ from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
+from tvm_npu.sim.statistics import UnitStatistics
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -122,9 +123,10 @@ def test_overlap_counts_once(lenet: Network, machine: NmpMachine) -> None:
     assert session.statistics is not None
     entry, layer = program.layers[0], session.statistics.layers[0]
     macs = (0.0,) * 8 + (6.0, 2.0) + (0.0,) * 22
-    layer = replace(
-        layer, cycles=8.0, mac_cycles_per_core=macs, dma_cycles_per_tle=(3.0, 10.0, 0.0, 0.0)
-    )
+    moves = (3.0, 10.0, 0.0, 0.0)
+    units = [UnitStatistics("mac", "mac", cycles, 0.0) for cycles in macs]
+    units += [UnitStatistics("dma", "dma", cycles, 0.0) for cycles in moves]
+    layer = replace(layer, cycles=8.0, units=tuple(units))
     entry = replace(entry, plan={"prediction": {"load_cycles": 30.0, "store_cycles": 10.0}})
     parts = layer_breakdown(entry, layer, machine)
     assert (parts.load_cycles, parts.store_cycles) == pytest.approx((3.75, 1.25))
