@@ -1,4 +1,4 @@
-"""Runs of a study: files, exit codes, what is kept when a run is killed, and who goes on with it."""
+"""Runs of a study: files, exit codes, what a killed run leaves, and who goes on with it."""
 
 from __future__ import annotations
 
