@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from studies.harness.errors import StudyError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import NO_LIMITS, planner
 from tvm_npu.codegen.plan.loops.double_buffer import (
     FILLED_SHARE,
