@@ -92,10 +92,7 @@ class Simulations:
         run = session.statistics
         assert run is not None
         assert plan.prediction is not None
-        moved = sum(
-            sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
-            for layer in run.layers
-        )
+        moved = sum(layer.moved_bytes for layer in run.layers)
         return Timed(run.cycles, moved, plan.prediction.cycles)
 
 

@@ -73,10 +73,7 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
             assert run is not None
             cycles += run.cycles
             predicted += sum(entry.predicted_cycles or 0.0 for entry in program.layers)
-            moved += sum(
-                sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
-                for layer in run.layers
-            )
+            moved += sum(layer.moved_bytes for layer in run.layers)
     except (CodegenError, SimError) as error:
         text = " ".join(str(error).split())
         return Row(network.model, machine.name, name, precision, None, None, None, None,
