@@ -51,12 +51,12 @@ class Session:
 
     @property
     def statistics(self) -> RunStatistics | None:
-        """Of the last `run` (its batch summed); None before the first."""
+        """Statistics of the last `run`, summed over its batch; None before the first."""
         return self._last
 
     @property
     def total_statistics(self) -> RunStatistics | None:
-        """Of all runs so far, summed."""
+        """Statistics of all runs so far, summed; None before the first."""
         return self._total
 
     def run(self, inputs: Sequence[Array]) -> list[NDArray[np.float32]]:

@@ -29,7 +29,7 @@ def require(condition: bool, what: str, found: object, expected: object) -> None
 
 
 def check(program: Program) -> None:
-    """ProgramError when the parts of a program contradict each other."""
+    """Raises ProgramError when the parts of a program contradict each other."""
     segments = program.segments
     require(set(segments) == set(SEGMENTS), "set of segments", sorted(segments), list(SEGMENTS))
     try:

@@ -31,7 +31,7 @@ _ELF = b"\x7fELF"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", type=Path, metavar="PROGRAM.npu|MODEL.so")
-    parser.add_argument("--layer", metavar="NAME", help="only this layer")
+    parser.add_argument("--layer", metavar="NAME", help="show only this layer")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
