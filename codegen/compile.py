@@ -11,13 +11,20 @@ from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
-from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, plan_storage
+from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
 from tvm_npu.codegen.program.code import Code
-from tvm_npu.codegen.program.format import LayerEntry, Program, Segment, SegmentSize
-from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
+from tvm_npu.codegen.program.format import LayerEntry, Program
+from tvm_npu.codegen.program.tables import (
+    check_capacity,
+    choices,
+    plain,
+    segment_sizes,
+    state_slots,
+    tensor_slots,
+)
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 
@@ -119,14 +126,14 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
 
 def _program(planned: PlannedGraph, code: Code) -> Program:
     fixed, machine = planned.fixed, planned.machine
-    stored_bytes = machine.stored_element_bytes(planned.precision)
-    inputs, outputs, rest = tensor_slots(fixed, planned.storage, stored_bytes)
+    storage, stored_bytes = planned.storage, machine.stored_element_bytes(planned.precision)
+    inputs, outputs, rest = tensor_slots(fixed, storage, stored_bytes)
     entries = tuple(
         LayerEntry(
-            one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),
-            one.predicted_cycles, one.macs, begin, end,
+            one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
+            plain(one.plan), one.predicted_cycles, one.macs, ranges,
         )
-        for one, (begin, end) in zip(planned.layers, code.layer_ranges, strict=True)
+        for one, ranges in zip(planned.layers, code.layers, strict=True)
     )  # fmt: skip
     return Program(
         name=fixed.name,
@@ -136,11 +143,9 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         inputs=inputs,
         outputs=outputs,
         intermediates=rest,
-        segments={
-            Segment.CODE: SegmentSize(code.words.nbytes, ALIGNMENT_BYTES),
-            Segment.CONSTANTS: SegmentSize(len(code.constants), ALIGNMENT_BYTES),
-            Segment.ACTIVATIONS: SegmentSize(code.activation_bytes, ALIGNMENT_BYTES),
-        },
+        segments=segment_sizes(
+            code.words.nbytes, len(code.constants), code.activation_bytes, storage.state_bytes
+        ),
         parameter_offset=code.parameter_offset,
         layers=entries,
         scopes=code.scopes,
@@ -148,4 +153,7 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         constants=code.constants,
         relocations=code.relocations,
         debug=code.debug,
+        images=code.images,
+        states=state_slots(fixed, storage, stored_bytes),
+        tables=code.tables,
     )

@@ -46,6 +46,7 @@ from tvm_npu.codegen.program.format import (
     RELOCATION,
     SEGMENTS,
     WORD_BYTES,
+    CodeRange,
     Segment,
 )
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -75,7 +76,7 @@ class NmpRegion:
         constants, parameter_offset, relocations = _parameter_table(self.machine, self)
         return Code(
             words=lowered.words,
-            layer_ranges=tuple(ranges),
+            layers=tuple((CodeRange(*one),) for one in ranges),
             constants=constants,
             activation_bytes=self.planned.storage.size_bytes,
             debug=np.array(list(lowered.debug), DEBUG),

@@ -16,6 +16,7 @@ from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
+from tvm_npu.codegen.program.parts import CodeRange
 from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
@@ -52,12 +53,12 @@ class TileRegion:
             emitter.code.layer = index
             begin = emitter.code.position
             emitter.emit(self.commands(index))
-            ranges.append((begin, emitter.code.position))
+            ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
         constants.data.extend(bytes(-len(constants.data) % ALIGNMENT_BYTES))
         return Code(
             words=emitter.code.words(),
-            layer_ranges=tuple(ranges),
+            layers=tuple(ranges),
             constants=bytes(constants.data),
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),

@@ -11,17 +11,9 @@ import pytest
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph
 from tvm_npu.codegen.errors import EmitError, PlanningError
-from tvm_npu.codegen.graph import (
-    RELU,
-    Conv2d,
-    Elementwise,
-    FixedGraph,
-    FixedLayer,
-    Graph,
-    q_point_scales,
-)
+from tvm_npu.codegen.graph import RELU, FixedGraph, FixedLayer, Graph, q_point_scales
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import Conv2d, Elementwise, FixedConv
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible

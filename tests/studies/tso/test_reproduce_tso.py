@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.tso import tso
-from studies.tso.errors import ReproductionError
-from studies.tso.measure import layer_breakdown, measure
-from studies.tso.networks import Network, prepare
+from studies.harness.command import main
+from studies.harness.errors import StudyError
+from studies.shared.networks import Network, prepare
+from studies.shared.simulation import layer_breakdown, measure
 from studies.tso.strategy import ForConvolutions
+from studies.tso.study import STUDY
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import planner
@@ -32,7 +33,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         try:
-            code = tso.main([str(argument) for argument in arguments])
+            code = main(STUDY, [str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -110,7 +111,7 @@ def test_one_wrong_bit_is_an_error(lenet: Network, machine: NmpMachine) -> None:
     wrong = region.expected[0].copy()
     wrong.flat[3] ^= 1
     bad = replace(lenet, regions=(replace(region, expected=(wrong,)),))
-    with pytest.raises(ReproductionError, match=r"'lenet', planner 'tso'.* in 1 of 10 elements"):
+    with pytest.raises(StudyError, match=r"'lenet', planner 'tso'.* in 1 of 10 elements"):
         measure(bad, machine, planner("tso"))
 
 

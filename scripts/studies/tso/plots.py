@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from studies.harness.drawing import render
+from studies.shared.breakdown_bars import stack
+from studies.shared.titles import TITLES
 from studies.tso.cells import Cell, SpeedUp, models_of, speed_ups
-from studies.tso.drawing import render, stack
+from studies.tso.published import BURST, COLUMNS, NO_BURST
 from studies.tso.tables import Breakdowns
-from studies.tso.tso_published import BURST, COLUMNS, NO_BURST, TITLES
 
 PAPER, OURS = "0.65", "tab:blue"
 SPEED_UP_PANELS = (

@@ -36,15 +36,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("WS", "fixed-ws", "TLT schedule"),
 )
 
-TITLES: dict[str, str] = {
-    "inception_v3": "InceptionV3",
-    "lenet": "LeNet",
-    "mobilenet_v2": "MobileNetV2",
-    "resnet50": "ResNet-50",
-    "squeezenet1.0": "SqueezeNet",
-}
-"""Names of `tvm_npu.models` -> names in the paper, in the order of Table I."""
-
 _TABLE_I_US: dict[str, tuple[int, ...]] = {
     "inception_v3": (72686, 88478, 82370, 81367, 91408, 73706, 93731, 101641),
     "lenet": (199, 231, 202, 224, 231, 199, 233, 228),

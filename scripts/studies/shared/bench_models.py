@@ -1,8 +1,8 @@
-"""What the main benchmark runs: models, inputs, calibration data and how answers are judged."""
+"""The main benchmark's models, inputs, calibration data, and how answers are judged."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 
 from tvm_npu import models
+from tvm_npu.cli.errors import UsageError
 from tvm_npu.models import data, light
 from tvm_npu.models.shared import SharedModels, find_shared_models
 
@@ -126,6 +127,15 @@ def _built(name: str) -> Case:
         return models.build(name)
 
     return Case(name, "built", model, _random_images(model, 1))
+
+
+def chosen_names(names: Sequence[str] | None) -> list[str]:
+    """Each once. Raises UsageError for a name that `cases` does not have."""
+    known = cases()
+    for name in names or ():
+        if name not in known:
+            raise UsageError(f"unknown model {name!r}; known: {', '.join(known)}")
+    return list(dict.fromkeys(names or ()))
 
 
 def cases() -> dict[str, Case]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from studies.tso.errors import ReproductionError
-from studies.tso.networks import Network, Region
+from studies.harness.errors import StudyError
+from studies.shared.networks import Network, Region
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import LayerEntry
@@ -71,7 +71,7 @@ class Measurement:
 def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurement:
     """Compiles and simulates ``network``, values and timing together.
 
-    Raises ReproductionError when an output differs from the reference in any bit, and what
+    Raises StudyError when an output differs from the reference in any bit, and what
     `compile_fixed` and `Session` raise.
     """
     cycles = 0.0
@@ -111,7 +111,7 @@ def check_values(model: str, planner: str, region: Region, outputs: Sequence[Any
     for name, got, right in zip(region.fixed.outputs, outputs, region.expected, strict=True):
         wrong = int(np.count_nonzero(got != right))
         if wrong or got.dtype != right.dtype or got.shape != right.shape:
-            raise ReproductionError(
+            raise StudyError(
                 f"model {model!r}, planner {planner!r}: output {name!r} ({got.dtype} "
                 f"{got.shape}) differs from the reference ({right.dtype} {right.shape}) in "
                 f"{wrong} of {right.size} elements; the limit is 0"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.tso.errors import ReproductionError
+from studies.harness.errors import StudyError
 from tvm_npu import models
 from tvm_npu.calibration import synthetic
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
@@ -49,6 +49,25 @@ class Network:
         return sum(len(region.fixed.layers) for region in self.regions)
 
 
+@dataclass(frozen=True)
+class NetworkFacts:
+    """What tables say about a network; ``regions`` and ``layers`` are counted."""
+
+    model: str
+    regions: int
+    layers: int
+    macs: int
+    npu_mac_share: float
+    cpu_operators: int
+
+
+def facts_of(network: Network) -> NetworkFacts:
+    return NetworkFacts(
+        network.model, len(network.regions), network.layers, network.macs, network.npu_mac_share,
+        network.cpu_operators,
+    )  # fmt: skip
+
+
 class _Recorder:
     """Runs a region by the reference and keeps the integers."""
 
@@ -84,7 +103,7 @@ def prepare(
     size or at another (``input_size`` and ``width`` as for `models.build`).
 
     Calibration data and the sample are random (standard normal, ``seed``): no strategy's time
-    depends on values. Raises ReproductionError when nothing runs on the NPU, and what
+    depends on values. Raises StudyError when nothing runs on the NPU, and what
     `tvm_npu.relay` raises.
     """
     built = models.build(model, seed=seed, input_size=input_size, width=width)
@@ -109,7 +128,7 @@ def prepare_model(
     partitioned.run_regions(recorders, synthetic(imported.inputs, seed + 1, count=1))
     regions = tuple(one.region for one in recorders.values() if one.region is not None)
     if not regions or len(regions) != len(graphs):
-        raise ReproductionError(
+        raise StudyError(
             f"model {model!r}: {len(regions)} of {len(graphs)} NPU regions ran; first operator on "
             f"the CPU: {report.refusals[0] if report.refusals else 'none'}"
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
+from studies.double_buffer.measuring import LayerRow
 from studies.double_buffer.published import (
     CACHED_REDUCTION,
     NAIVE_MEMORY_SHARES,
@@ -14,13 +13,14 @@ from studies.double_buffer.published import (
     UNCACHED_REDUCTION,
     UNCACHED_SECONDS,
 )
-from studies.double_buffer.study import LayerRow
-from tvm_npu.cli.tables import Column, make_table
+from studies.harness.tables import Sheet
+from tvm_npu.cli.tables import Column
 
 
-def tables(rows: Sequence[LayerRow], width: int) -> Iterator[Table]:
+def tables(rows: Sequence[LayerRow]) -> Iterator[Sheet]:
     """Transfers and memory by layer; then whole times."""
-    yield make_table(
+    yield Sheet(
+        "Transfers and memory: naive and optimal tiles",
         [
             Column("layer", tuple(row.layer for row in rows), name=True),
             Column("tile naive\nM N R C", tuple(_tile(row.naive_tile) for row in rows)),
@@ -52,9 +52,9 @@ def tables(rows: Sequence[LayerRow], width: int) -> Iterator[Table]:
                 ),
             ),
         ],
-        width,
     )
-    yield make_table(
+    yield Sheet(
+        "Whole layers, seconds",
         [
             Column("layer", tuple(row.layer for row in rows), name=True),
             *(
@@ -66,7 +66,6 @@ def tables(rows: Sequence[LayerRow], width: int) -> Iterator[Table]:
                 for key in ("none", "naive", "optimal")
             ),
         ],
-        width,
     )
 
 
