@@ -74,7 +74,7 @@ class Simulator(Protocol):
 
 
 class MachineKind(Protocol):
-    """What the project asks of a kind of machine."""
+    """What the project asks of a kind of machine. A kind inherits here what it leaves out."""
 
     @property
     def description(self) -> type[MachineDescription]:
@@ -87,27 +87,33 @@ class MachineKind(Protocol):
     @property
     def holds_addresses(self) -> bool:
         """Whether code or constants may hold absolute addresses, which loading relocates."""
+        return False
 
     @property
     def hidden_locations(self) -> tuple[str, ...]:
         """Parts of pydantic's locations that no file has as keys."""
+        return ()
 
     @property
     def readers(self) -> Mapping[str, FileReader]:
         """Other formats of machine files, by the file's suffix."""
+        return {}
 
     @property
     def machines(self) -> Traversable | None:
         """A folder of machine files that come with a kind from outside."""
+        return None
 
     def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
         """Takes out of ``base`` what ``values``, which extend it, replace by an alternative."""
+        return
 
     def code_fault(
         self, words: NDArray[np.uint32], machine: MachineDescription
     ) -> CodeFault | None:
         """The first thing that keeps ``machine`` from running code, as far as it can be told
         before the code runs."""
+        return illegal_word(words, self.isa)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, budget: int | None

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlanTexts
+from tvm_npu.codegen.backend import Emitted, PlannedGraph, PlanTexts
+from tvm_npu.codegen.loop_backend import LoopBackend
 from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedLayer, Shape
-    from tvm_npu.codegen.least import LeastNeeds
-    from tvm_npu.codegen.plan.faults import PlanFault
-    from tvm_npu.codegen.plan.loops.plan import LoopPlan, Step
+    from tvm_npu.codegen.plan.loops.machine import LoopMachine
+    from tvm_npu.codegen.plan.loops.plan import LoopPlan
     from tvm_npu.codegen.plan.loops.questions import LoopQuestion
     from tvm_npu.codegen.plan.planner import Planner
-    from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
+    from tvm_npu.codegen.plan.problem import ConvProblem
     from tvm_npu.codegen.tune.space import Space
     from tvm_npu.sim.machine_parts import Precision
     from tvm_npu.sim.tiles.machine import TileMachine
@@ -35,7 +35,7 @@ def step_budget(problem: ConvProblem) -> int:
     return FEWEST_STEPS + problem.macs // MACS_PER_STEP
 
 
-class TilesBackend(Backend["TileMachine", "LoopPlan"]):
+class TilesBackend(LoopBackend["TileMachine"]):
     """Plans of tile machines are plans of loops."""
 
     @property
@@ -46,12 +46,13 @@ class TilesBackend(Backend["TileMachine", "LoopPlan"]):
             {ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise}
         )
 
-    def least_needs(self, machine: TileMachine, precision: Precision) -> LeastNeeds:
-        from tvm_npu.codegen.tiles.plan.least import TileNeeds
+    def loop_machine(self, machine: TileMachine) -> LoopMachine:
+        from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 
-        return TileNeeds(
-            machine, machine.element_bytes(precision), machine.accumulator_bytes(precision)
-        )
+        return loop_machine(machine)
+
+    def accumulator_bytes(self, machine: TileMachine, precision: Precision) -> int:
+        return machine.accumulator_bytes(precision)
 
     def problem(
         self,
@@ -68,20 +69,6 @@ class TilesBackend(Backend["TileMachine", "LoopPlan"]):
         from tvm_npu.codegen.tiles.plan.planning import answer
 
         return answer(problem, machine, chosen)
-
-    def check(
-        self, problem: ConvProblem, plan: LoopPlan, machine: TileMachine
-    ) -> PlanFault | None:
-        from tvm_npu.codegen.plan.loops.room import check_loop_plan
-        from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
-
-        return check_loop_plan(problem, plan, loop_machine(machine))
-
-    def predict(self, problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Prediction:
-        from tvm_npu.codegen.plan.loops.cost import predict_loops
-        from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
-
-        return predict_loops(problem, plan, loop_machine(machine))
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine
@@ -101,11 +88,6 @@ class TilesBackend(Backend["TileMachine", "LoopPlan"]):
         from tvm_npu.codegen.tiles.emit.compiler import emit
 
         return emit(planned, machine)
-
-    def steps(self, problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Iterator[Step]:
-        from tvm_npu.codegen.plan.loops.plan import steps
-
-        return steps(problem, plan)
 
     @property
     def texts(self) -> PlanTexts[TileMachine, LoopPlan]:

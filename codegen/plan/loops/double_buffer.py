@@ -11,7 +11,7 @@ The paper's naive tilings were made by hand with the only aim to fill the memory
 those that fill it most) the one that cuts all loops most evenly, by the smallest share that a tile
 has of its loop; of equals the one that fills more, then the first in ascending sizes.
 
-Where no tiling fits two buffers, one buffer is planned.
+Where no tiling fits two buffers, or the machine has no second one, one buffer is planned.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class DoubleBuffer:
     splits_memory: bool = False
 
     def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
-        for buffers in (2, 1):
+        for buffers in range(machine.most_buffers, 0, -1):
             found = divisor_tilings(problem, machine, self.limits, buffers)
             if len(found):
                 choose = self._naive if self.fills_only else self._optimal

@@ -124,7 +124,7 @@ def prove(
     """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
     first, then one buffer before two, then `ORDERS`."""
     if goal == "cycles":
-        transfer, engine, buffers = machine.transfer, machine.engine, 2
+        transfer, engine, buffers = machine.transfer, machine.engine, machine.most_buffers
     else:
         transfer, engine, buffers = (
             TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,

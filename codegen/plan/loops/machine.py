@@ -6,6 +6,7 @@ A kind's backend derives a `LoopMachine` from its description, of the whole mach
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop
 
@@ -68,6 +69,8 @@ class LoopMachine:
     transfer: TransferCost
     outside_bytes_per_cycle: float
     sums_leave: bool = True
+    most_buffers: Literal[1, 2] = 2
+    """Places that each kind of tile can have at a time."""
 
     def pes_on(self, loop: Loop) -> int:
         return self.pes[LOOPS.index(loop)]

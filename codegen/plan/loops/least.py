@@ -1,21 +1,21 @@
-"""The least that layers need of a tile machine's memories."""
+"""The least that layers need of the memories of a `LoopMachine`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from tvm_npu.codegen.least import Need
+from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
 from tvm_npu.codegen.plan.loops.room import aligned
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 
 @dataclass(frozen=True)
-class TileNeeds:
+class LoopNeeds:
     """`least.LeastNeeds`. A shared memory holds the tiles of all kinds together: each need is that
     of all."""
 
-    machine: TileMachine
+    machine: LoopMachine
     stored_bytes: int
     accumulator_bytes: int
 
@@ -27,7 +27,7 @@ class TileNeeds:
         return self._of("weight", window[0] * window[1], kernel[0] * kernel[1])
 
     def biases(self, filters: int) -> Need:
-        return Need(BIAS_BYTES, "bias memory", self.machine.memories.bias_bytes)
+        return Need(BIAS_BYTES, "bias memory", self.machine.bias_bytes)
 
     def pool_input(self, window: tuple[int, int]) -> Need:
         return self._of("input", window[0] * window[1], 0)

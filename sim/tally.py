@@ -1,0 +1,69 @@
+"""Counts of a run for simulators that are not compiled: an instruction is added at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.statistics import Counts, RunStatistics, collect, layer_words
+from tvm_npu.sim.streams import Stream
+
+
+class Tally:
+    """What one run counts. Units, links and memories go by the names that the machine's
+    description gives them; the layer -1 is none."""
+
+    def __init__(
+        self, machine: MachineDescription, layer_names: Sequence[str], layer_of: NDArray[np.int32]
+    ) -> None:
+        rows = len(layer_names) + 1
+        units = [unit for unit in machine.units() if unit.role != "memory"]
+        parts = dict.fromkeys(unit.part for unit in machine.units() if unit.role == "memory")
+        self._machine, self._names = machine, layer_names
+        self._units = {unit.name: row for row, unit in enumerate(units)}
+        self._links = {link.name: row for row, link in enumerate(machine.links())}
+        self._memories = {part: row for row, part in enumerate(p for p in parts if p != "dram")}
+        self.now_cycles = 0.0
+        """When the next instruction may begin; `work` moves it on."""
+        self._counts = Counts(
+            busy_cycles=np.zeros((rows, len(self._units))),
+            wait_cycles=np.zeros((rows, len(self._units))),
+            link_bytes=np.zeros((rows, len(self._links), len(Stream)), np.int64),
+            memory_bytes=np.zeros((rows, len(self._memories), 2), np.int64),
+            macs=np.zeros(rows, np.int64),
+            bursts=np.zeros(rows, np.int64),
+            instructions=np.zeros(rows, np.int64),
+            words=layer_words(np.where(layer_of < 0, rows - 1, layer_of), rows - 1),
+            end_cycles=np.zeros(rows),
+            cycles=0.0,
+        )
+
+    def work(self, layer: int, unit: str, cycles: float, macs: int = 0) -> None:
+        """An instruction of ``layer`` that keeps ``unit`` busy, and the machine with it."""
+        counts = self._counts
+        self.now_cycles += cycles
+        counts.busy_cycles[layer, self._units[unit]] += cycles
+        counts.macs[layer] += macs
+        counts.instructions[layer] += 1
+        counts.end_cycles[layer] = self.now_cycles
+
+    def move(self, layer: int, link: str, stream: Stream, memory: str, size_bytes: int,
+             runs: int) -> None:  # fmt: skip
+        """What an instruction brought over a link: into ``memory``, or out of it."""
+        counts = self._counts
+        counts.link_bytes[layer, self._links[link], stream] += size_bytes
+        written = int(link != "stored")
+        counts.memory_bytes[layer, self._memories[memory], written] += size_bytes
+        counts.bursts[layer] += runs
+
+    def statistics(self, element_bytes: int, timing: bool) -> RunStatistics:
+        """Of the run; without ``timing`` no time has passed."""
+        counts = self._counts
+        if not timing:
+            for times in (counts.busy_cycles, counts.end_cycles):
+                times[:] = 0.0
+        total = Counts(**{**vars(counts), "cycles": self.now_cycles if timing else 0.0})
+        return collect(total, self._machine, self._names, element_bytes)

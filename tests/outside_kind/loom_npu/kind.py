@@ -1,0 +1,25 @@
+"""What tvm-npu's simulator side asks of the Loom: the object KIND, found by its entry point."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+from loom_npu.isa import LOOM_ISA
+from loom_npu.machine import LoomMachine
+from tvm_npu.sim.image import ProgramImage
+from tvm_npu.sim.kinds import MachineKind, Simulator
+
+
+class LoomKind(MachineKind):
+    description = LoomMachine
+    isa = LOOM_ISA
+    machines = resources.files("loom_npu") / "machines"
+
+    def load(self, image: ProgramImage, machine: Any, budget: int | None) -> Simulator:
+        from loom_npu.simulator import LoomSimulator
+
+        return LoomSimulator(image, machine)
+
+
+KIND = LoomKind()
