@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tvm_npu.sim.machine_parts import AddressSpace, Frequency, MachineName, Part, Precision
+from tvm_npu.sim.machine_parts import (
+    ELEMENT_BYTES,
+    AddressSpace,
+    Frequency,
+    MachineName,
+    Part,
+    Precision,
+)
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 
@@ -37,7 +44,7 @@ class MachineDescription(Part):
     @property
     def core_count(self) -> int:
         """Units that multiply beside each other, each with its own program counter."""
-        raise NotImplementedError
+        return 1
 
     def macs_per_cycle(self, element_bytes: int) -> float:
         """Peak multiply-accumulates a cycle of one core."""
@@ -45,7 +52,7 @@ class MachineDescription(Part):
 
     def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
         """Bytes that an element takes in the machine's memories."""
-        raise NotImplementedError
+        return ELEMENT_BYTES[precision]
 
     @property
     def requantization(self) -> Requantization:

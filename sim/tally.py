@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.statistics import Counts, RunStatistics, collect, layer_words
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.units import STORED
 
 
 class Tally:
     """What one run counts. Units, links and memories go by the names that the machine's
-    description gives them; the layer -1 is none."""
+    description gives them. ``layer`` is that of the instruction being executed; -1: none."""
 
     def __init__(
         self, machine: MachineDescription, layer_names: Sequence[str], layer_of: NDArray[np.int32]
@@ -26,6 +27,7 @@ class Tally:
         self._units = {unit.name: row for row, unit in enumerate(units)}
         self._links = {link.name: row for row, link in enumerate(machine.links())}
         self._memories = {part: row for row, part in enumerate(p for p in parts if p != "dram")}
+        self.layer = -1
         self.now_cycles = 0.0
         """When the next instruction may begin; `work` moves it on."""
         self._counts = Counts(
@@ -41,22 +43,21 @@ class Tally:
             cycles=0.0,
         )
 
-    def work(self, layer: int, unit: str, cycles: float, macs: int = 0) -> None:
-        """An instruction of ``layer`` that keeps ``unit`` busy, and the machine with it."""
-        counts = self._counts
+    def work(self, unit: str, cycles: float, macs: int = 0) -> None:
+        """The instruction keeps ``unit`` busy, and the machine with it."""
+        counts, layer = self._counts, self.layer
         self.now_cycles += cycles
         counts.busy_cycles[layer, self._units[unit]] += cycles
         counts.macs[layer] += macs
         counts.instructions[layer] += 1
         counts.end_cycles[layer] = self.now_cycles
 
-    def move(self, layer: int, link: str, stream: Stream, memory: str, size_bytes: int,
-             runs: int) -> None:  # fmt: skip
-        """What an instruction brought over a link: into ``memory``, or out of it."""
-        counts = self._counts
+    def move(self, link: str, stream: Stream, memory: str, size_bytes: int, runs: int) -> None:
+        """The instruction brings bytes in ``runs`` pieces over a link: into ``memory``, or, over
+        ``stored``, out of it."""
+        counts, layer = self._counts, self.layer
         counts.link_bytes[layer, self._links[link], stream] += size_bytes
-        written = int(link != "stored")
-        counts.memory_bytes[layer, self._memories[memory], written] += size_bytes
+        counts.memory_bytes[layer, self._memories[memory], int(link != STORED.name)] += size_bytes
         counts.bursts[layer] += runs
 
     def statistics(self, element_bytes: int, timing: bool) -> RunStatistics:

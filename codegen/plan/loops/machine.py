@@ -71,6 +71,8 @@ class LoopMachine:
     sums_leave: bool = True
     most_buffers: Literal[1, 2] = 2
     """Places that each kind of tile can have at a time."""
+    groups_together: bool = True
+    """Several groups can be in a tile (`LoopPlan.tile_groups`)."""
 
     def pes_on(self, loop: Loop) -> int:
         return self.pes[LOOPS.index(loop)]

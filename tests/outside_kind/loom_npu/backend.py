@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 from typing import Any
 
-from loom_npu.emit import Chunks, Planes, Portion, Writer
+from loom_npu.emit import PlanePlan, Planes, Writer
 from loom_npu.isa import LOOM_ISA
 from loom_npu.machine import LoomMachine
 from tvm_npu.codegen.backend import Emitted, PlannedGraph
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph.tensors import chw
-from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.loop_backend import LoopBackend
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
-from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SplitMemories, TransferCost
-from tvm_npu.codegen.plan.loops.plan import LoopPlan, trips
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.program.layer_words import LayerWords
@@ -43,54 +39,39 @@ class LoomBackend(LoopBackend[LoomMachine]):
             outside_bytes_per_cycle=mover.bytes_per_cycle,
             sums_leave=False,
             most_buffers=1,
+            groups_together=False,
         )
 
     def accumulator_bytes(self, machine: LoomMachine, precision: Precision) -> int:
         return 8
 
-    def own_fault(
-        self, problem: ConvProblem, plan: LoopPlan, machine: LoomMachine
-    ) -> PlanFault | None:
-        if plan.tile_groups > 1 or plan.buffers > 1:
-            return PlanFault("tile_groups * buffers", plan.tile_groups * plan.buffers, 1)
-        moving = [loop for loop in plan.order if trips(problem, plan, loop) > 1]
-        if "N" in moving[:-1]:
-            return PlanFault("innermost loop", moving[-1], "N: partial sums stay on chip")
-        return None
-
-    def realize(
-        self, problem: ConvProblem, loops: LoopPlan, machine: LoomMachine
-    ) -> LoopPlan | Infeasible:
-        """One group at a time, channels innermost."""
-        order = (*(loop for loop in loops.order if loop != "N"), "N")
-        plan = replace(loops, tile_groups=1, order=order, prediction=None)
-        return super().realize(problem, plan, machine)
-
     def problem(
         self, layer: Any, shapes: Mapping[str, Any], precision: Precision, machine: LoomMachine
     ) -> Any:
+        if isinstance(layer, FixedConv):
+            return self.conv_problem(layer, shapes, precision, machine)
         source, target = shapes[layer.inputs[0]], shapes[layer.output]
         size = machine.stored_element_bytes(precision)
-        if isinstance(layer, FixedConv):
-            problem = conv_problem(layer, source, target, size)
-            return replace(problem, accumulator_bytes=self.accumulator_bytes(machine, precision))
         if isinstance(layer, FixedPool):
-            return Planes(chw(source), chw(target), size)
+            return Planes(chw(source), chw(target), 1, size)
         if isinstance(layer, FixedElementwise):
-            return Chunks(prod(target), len(layer.inputs), size)
+            flat = (prod(target), 1, 1)
+            return Planes(flat, flat, len(layer.inputs), size)
         raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
     def plan(self, problem: Any, machine: LoomMachine, chosen: Planner, limits: TileLimits) -> Any:
         if isinstance(problem, ConvProblem):
             return chosen.plan(problem, machine)
-        pads, (read, written) = machine.scratchpads, problem.bytes_each
-        for memory, needed, available in (
-            ("input memory", read, pads.input_bytes), ("output memory", written, pads.output_bytes)
-        ):  # fmt: skip
-            if needed > available:
-                remedy = "give the machine a larger one"
-                return Infeasible(memory, needed, available, "a plane does not fit", remedy)
-        return Portion(min(pads.input_bytes // read, pads.output_bytes // written))
+        pads, (read, written) = machine.scratchpads, problem.bytes_each()
+        planes = min(pads.input_bytes // read, pads.output_bytes // written)
+        if planes:
+            return PlanePlan(planes)
+        memory, needed, available = max(
+            ("input memory", read, pads.input_bytes), ("output memory", written, pads.output_bytes),
+            key=lambda one: one[1] / one[2],
+        )  # fmt: skip
+        remedy = "give the machine a larger one"
+        return Infeasible(memory, needed, available, "a plane does not fit", remedy)
 
     def emit(self, planned: PlannedGraph, machine: LoomMachine) -> Emitted:
         writer = Writer(self.loop_machine(machine))

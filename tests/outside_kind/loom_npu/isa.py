@@ -1,12 +1,9 @@
-"""The Loom's instructions, from which encoder, assembler, disassembler and simulator follow.
-
-Everything that a step needs lies in registers of 32 bits; `set` and `high` fill them. An
-instruction starts when the one before it has ended.
-"""
+"""The Loom's instructions, from which encoder, assembler, disassembler and simulator follow. All
+that they need lies in registers of 32 bits, which `set` and `high` fill."""
 
 from __future__ import annotations
 
-from tvm_npu.sim.isa.table import COLUMNS, Field, Instruction, Isa, Named
+from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
 
 
 class Reg(Named):
@@ -42,22 +39,18 @@ class Reg(Named):
     SHIFT_A = 27, "left shift of the first term"
     SHIFT_B = 28, "left shift of the second term"
     BIAS = 29, "place of the biases"
-    COUNT_LOW = 30, "avg: rows and columns of padding that count, above * 65536 + left"
-    COUNT_HIGH = 31, "avg: the same, below * 65536 + right"
+    FRONT = 30, "avg: rows and columns of padding that count, above * 65536 + left"
+    BEHIND = 31, "avg: the same, below * 65536 + right"
 
 
 class Pad(Named):
-    """Scratchpads."""
-
     INPUT = 0, "inputs, and the second operand of sums"
     WEIGHT = 1, "weights"
     OUTPUT = 2, "sums of 8 bytes, then results"
-    BIASES = 3, "biases, int32"
+    BIAS = 3, "biases, int32"
 
 
 class Segment(Named):
-    """What of the program's memory a transfer reads or writes."""
-
     CONSTANTS = 0, "weights and biases"
     ACTIVATIONS = 1, "feature maps"
 
@@ -92,5 +85,4 @@ LOOM_ISA = Isa(
         _do(0x0D, "copy", "requantize(IN)"),
         _do(0x0E, "halt", "the program ends"),
     ),
-    COLUMNS,
 )

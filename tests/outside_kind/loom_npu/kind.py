@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -17,9 +18,10 @@ class LoomKind(MachineKind):
     machines = resources.files("loom_npu") / "machines"
 
     def load(self, image: ProgramImage, machine: Any, budget: int | None) -> Simulator:
-        from loom_npu.simulator import LoomSimulator
+        from loom_npu.simulator import Engine
+        from tvm_npu.sim.plain import PlainSimulator
 
-        return LoomSimulator(image, machine)
+        return PlainSimulator(image, machine, self.isa, "halt", partial(Engine, machine))
 
 
 KIND = LoomKind()

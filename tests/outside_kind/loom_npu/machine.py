@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Cycles, MemoryBytes, Part, Precision, Rate
+from tvm_npu.sim.machine_parts import Cycles, MemoryBytes, Part, Precision, Rate
 from tvm_npu.sim.units import Unit
 
 
@@ -19,15 +19,11 @@ class Scratchpads(Part):
 
 
 class Engine(Part):
-    """``lanes`` filters, or elements of a pool or a sum, are computed side by side."""
-
     lanes: Annotated[int, Field(ge=1, le=1024)]
     setup_cycles: Cycles
 
 
 class Mover(Part):
-    """A transfer takes setup_cycles + runs * run_cycles + bytes / bytes_per_cycle."""
-
     setup_cycles: Cycles
     run_cycles: Cycles
     bytes_per_cycle: Rate
@@ -40,19 +36,11 @@ class LoomMachine(MachineDescription):
     engine: Engine
     mover: Mover
 
-    @property
-    def core_count(self) -> int:
-        return 1
-
     def units(self) -> tuple[Unit, ...]:
         sizes = {**self.scratchpads.model_dump(), "dram_bytes": self.dram.capacity_bytes}
-        return (
-            Unit("control", "control"), Unit("lanes", "mac"), Unit("mover", "dma"),
-            *(Unit(name[:-6], "memory", capacity_bytes=size) for name, size in sizes.items()),
-        )  # fmt: skip
+        memories = (Unit(name[:-6], "memory", capacity_bytes=n) for name, n in sizes.items())
+        units = Unit("control", "control"), Unit("lanes", "mac"), Unit("mover", "dma")
+        return (*units, *memories)
 
     def macs_per_cycle(self, element_bytes: int) -> float:
         return self.engine.lanes
-
-    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2]:
-        return ELEMENT_BYTES[precision]

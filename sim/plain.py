@@ -1,0 +1,96 @@
+"""Simulators in plain Python, for kinds whose programs are instructions in a row without branches.
+
+A kind brings an engine: an object with a method for every instruction of its table, called like
+the instruction, which takes the operands by name, works on bytes, and tells a `Tally` what that
+cost. Such a simulator is slow (some ten thousand instructions a second) and short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.dram import check_room, write_bytes
+from tvm_npu.sim.image import ProgramImage
+from tvm_npu.sim.isa.disassembler import disassemble
+from tvm_npu.sim.isa.table import Isa
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.tally import Tally
+from tvm_npu.sim.traps import Place, Trap
+
+EngineFactory = Callable[[NDArray[np.uint8], ProgramImage, Tally], Any]
+"""Makes an engine of the program's DRAM (from the machine's base address on), the program, and
+where to count."""
+
+
+class PlainTrap(IntEnum):
+    """Why a plain simulator stops."""
+
+    ILLEGAL_INSTRUCTION = 1
+    FAULT = 2
+    NO_END = 3
+
+
+class Fault(Exception):
+    """What an engine raises when its machine cannot do what an instruction says."""
+
+
+class PlainSimulator:
+    """`kinds.Simulator`. ``end`` is the mnemonic of the instruction that ends a program."""
+
+    def __init__(
+        self,
+        image: ProgramImage,
+        machine: MachineDescription,
+        isa: Isa,
+        end: str,
+        make_engine: EngineFactory,
+    ) -> None:
+        self._image, self._machine, self._isa, self._end = image, machine, isa, end
+        self._make_engine = make_engine
+        self._element_bytes = ELEMENT_BYTES[image.of_one_precision()]
+        size = image.end_address - machine.dram.base_address
+        check_room(machine, size)
+        self.dram = np.zeros(size, np.uint8)
+
+    def write(self, address: int, data: NDArray[Any]) -> None:
+        write_bytes(self.dram, self._machine.dram.base_address, address, data)
+
+    def run(self, *, timing: bool = True) -> RunStatistics:
+        """Executes the program from its first word to its end. Raises Trap."""
+        tally = Tally(self._machine, self._image.layer_names, self._image.code.layer_of)
+        engine = self._make_engine(self.dram, self._image, tally)
+        for row, mnemonic, operands in self._instructions():
+            if mnemonic == self._end:
+                return tally.statistics(self._element_bytes, timing)
+            tally.layer = int(self._image.code.layer_of[row])
+            try:
+                getattr(engine, mnemonic)(**operands)
+            except Fault as fault:
+                raise Trap(PlainTrap.FAULT, self._place(row), str(fault)) from None
+        last = self._place(len(self._image.code.words) - 1)
+        raise Trap(PlainTrap.NO_END, last, f"the code ends without {self._end}")
+
+    def _instructions(self) -> Iterator[tuple[int, str, dict[str, int]]]:
+        for row, word in enumerate(self._image.code.words.tolist()):
+            found = self._isa.decode(word)
+            if found is None:
+                illegal = f"illegal instruction {word:#010x}"
+                raise Trap(PlainTrap.ILLEGAL_INSTRUCTION, self._place(row), illegal)
+            yield row, found[0].mnemonic, found[1]
+
+    def _place(self, row: int) -> Place:
+        code = self._image.code
+        layer = int(code.layer_of[row])
+        return Place(
+            position=f"instruction {row}",
+            index=row,
+            instruction=disassemble(int(code.words[row]), self._isa),
+            layer=self._image.layer_names[layer] if layer >= 0 else "",
+        )
