@@ -15,9 +15,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_names
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.tiles.machine import TileMachine
 
 TAG_PREFIX = "npu/"
 OPTION_NAMES = ("precision", "planner", "percentile", "seed", "tuning_log")
@@ -75,10 +74,19 @@ def options_from_target(target: Any, **overrides: Any) -> NpuOptions:
     machine: Any = target
     if isinstance(target, str) and target.startswith(TAG_PREFIX):
         machine = target[len(TAG_PREFIX) :]
-    elif not isinstance(target, str | Path | NmpMachine | TileMachine):
+    elif not isinstance(target, str | Path | MachineDescription):
         machine, chosen = _read_target(target)
     chosen.update({key: value for key, value in overrides.items() if value is not None})
     return make_options(machine, **chosen)
+
+
+def build_target(target: Any) -> Any:
+    """What TVM's build gets for what `options_from_target` takes: tags and Targets as they are; a
+    machine alone, or no target, says nothing about the CPU."""
+    if isinstance(target, str) and target.startswith(TAG_PREFIX):
+        return target
+    plain = target is None or isinstance(target, str | Path | MachineDescription)
+    return "llvm" if plain else target
 
 
 def _read_target(target: Any) -> tuple[str, dict[str, Any]]:
