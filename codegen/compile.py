@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.nmp.emit import compiler as nmp_compiler
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse

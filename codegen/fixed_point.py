@@ -1,7 +1,12 @@
-"""Fixed-point numbers: integers q with real value ``q * 2**-f``, in one or two bytes."""
+"""Fixed-point numbers: integers q with real value ``q * 2**-f``, in one or two bytes.
+
+Rounding and saturation of results are stated here once, in `requantize`; every simulator must
+agree with it to the bit.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +16,8 @@ from tvm_npu.codegen.errors import QuantizationError
 
 Array = NDArray[Any]
 ELEMENT_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16)}
+MIN_Q_POINT = -24
+MAX_Q_POINT = 30
 
 _BLOCK = 1 << 16
 """Elements that are quantized at a time: few enough to stay in a core's cache."""
@@ -43,3 +50,41 @@ def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
 def dequantize_tensor(q: Array, q_point: int) -> NDArray[np.float32]:
     """``q * 2**-q_point`` as float32, exact for int16 and int8."""
     return np.ldexp(np.asarray(q, dtype=np.float32), -q_point)
+
+
+def round_constant(value: float, q_point: int, element_bytes: int) -> int:
+    """A constant at a Q-point; infinities become the type's limits, NaN is a QuantizationError."""
+    if math.isnan(value):
+        raise QuantizationError(f"the constant {value} has no fixed-point form")
+    return int(quantize_tensor(np.array(value), q_point, element_bytes))
+
+
+def largest_q_point(magnitude: float, element_bytes: int) -> int:
+    """The largest f, at most MAX_Q_POINT, with round(magnitude * 2**f) inside the element type.
+
+    ``magnitude`` is positive and finite; f may be negative.
+    """
+    largest = element_limits(element_bytes)[1]
+    f = 8 * element_bytes - 1 - math.frexp(magnitude)[1]
+    if math.floor(math.ldexp(magnitude, f) + 0.5) > largest:
+        f -= 1
+    return min(f, MAX_Q_POINT)
+
+
+def requantize(acc: Array, shift: int, low: int, high: int, element_bytes: int) -> Array:
+    """``clip(saturate(floor((acc + half) >> shift)), low, high)``, half = 2**(shift - 1).
+
+    Round half up (towards plus infinity), then saturation to the element type, then the fused
+    activation. A shift <= 0 shifts left and rounds nothing. ``acc`` is int64 of any shape; the
+    result has the element type. No intermediate value can overflow.
+    """
+    acc = np.asarray(acc, dtype=np.int64)
+    smallest, largest = element_limits(element_bytes)
+    if shift > 0:
+        # (acc + 2**(s-1)) >> s, written so that no sum can leave 64 bits.
+        acc = ((acc >> min(shift - 1, 63)) + 1) >> 1
+    elif shift < 0:
+        # What already leaves the type still does after the shift; the rest cannot overflow.
+        acc = np.clip(acc, smallest, largest) << min(-shift, 46)
+    acc = np.clip(acc, smallest, largest)
+    return np.clip(acc, low, high).astype(ELEMENT_TYPE[element_bytes])

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedLayer,
-    FixedPool,
-)
 from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 
 
@@ -40,16 +34,3 @@ def conv_problem(
         has_residual=len(layer.inputs) > 1,
         is_dense=layer.is_dense or (is_point and layer.groups == 1),
     )
-
-
-def kind_of(layer: FixedLayer) -> str:
-    """The layer table's word for a layer."""
-    if isinstance(layer, FixedChain):
-        return f"{kind_of(layer.conv)}+{kind_of(layer.window)}"
-    if isinstance(layer, FixedConv):
-        return "dense" if layer.is_dense else "conv"
-    if isinstance(layer, FixedPool):
-        return f"{layer.kind}_pool"
-    if isinstance(layer, FixedElementwise):
-        return layer.op
-    return "pad"

@@ -79,8 +79,8 @@ class Session:
         """Integers [B, *shape] at the inputs' Q-points -> integers at the outputs'.
 
         Images of a batch run one after another; statistics are summed over them. Raises RunError
-        for wrong inputs and a trap (`sim.nmp.traps.Trap`, `sim.tiles.traps.TileTrap`) when the
-        simulated machine stops against the program's will.
+        for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
+        program's will.
         """
         self._check_count(inputs)
         slots = self.program.inputs

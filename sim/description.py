@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from tvm_npu.sim.machine_parts import AddressSpace, Frequency, MachineName, Part, Precision
+
+
+@dataclass(frozen=True)
+class Requantization:
+    """Which scales a machine's requantize step can apply. Every one shifts, rounds half up and
+    saturates; the defaults can do no more, so that each tensor has a Q-point."""
+
+    multiplier_bits: int = 0
+    """Of the integer that an accumulator is multiplied by before the shift; 0: none."""
+    is_per_channel: bool = False
+    """Whether each channel can have a shift (and a multiplier) of its own."""
+    has_zero_point: bool = False
+
+
+Q_POINTS_ONLY = Requantization()
 
 
 class MachineDescription(Part):
@@ -29,3 +45,8 @@ class MachineDescription(Part):
     def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
         """Bytes that an element takes in the machine's memories."""
         raise NotImplementedError
+
+    @property
+    def requantization(self) -> Requantization:
+        """What the requantize step can do; Q-points only unless a kind says more."""
+        return Q_POINTS_ONLY

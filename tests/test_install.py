@@ -28,13 +28,13 @@ OFFLINE = ("--no-index", "--no-deps", "--no-build-isolation")
 IMPORTS = """
 import importlib.metadata
 import importlib.util
-import tvm_npu.codegen.graph
+import tvm_npu.codegen.errors
 from tvm_npu.sim.machine_file import load_machine, machine_names
 assert machine_names() and load_machine("nmp-4x8").core_count == 32
 assert importlib.metadata.version("tvm-npu") == tvm_npu.__version__
 for name in ("codegen", "runtime", "sim"):
     assert importlib.util.find_spec(name) is None, name
-print(tvm_npu.codegen.graph.__file__)
+print(tvm_npu.codegen.errors.__file__)
 """
 
 
@@ -123,7 +123,7 @@ def test_wheel_works_away_from_the_checkout(wheel: Path, python: Path, tmp_path:
     run(*PIP, "--python", python, "install", *OFFLINE[:2], wheel, cwd=tmp_path)
     where = run(python, "-c", IMPORTS, cwd=tmp_path).strip()
     assert where.startswith(str(tmp_path / "venv"))
-    assert where.endswith("tvm_npu/codegen/graph.py")
+    assert where.endswith("tvm_npu/codegen/errors.py")
     assert (tmp_path / "venv" / "bin" / "tvm-npu").is_file()
 
 
@@ -132,16 +132,16 @@ def test_editable_install_works_away_from_the_checkout(
 ) -> None:
     run(*PIP, "--python", python, "install", *OFFLINE, "-e", checkout, cwd=tmp_path)
     where = run(python, "-c", IMPORTS, cwd=tmp_path).strip()
-    assert where == str(checkout / "codegen" / "graph.py")
+    assert where == str(checkout / "codegen" / "errors.py")
 
 
 def test_checkout_root_shadows_an_installed_package(
     wheel: Path, checkout: Path, python: Path, tmp_path: Path
 ) -> None:
     run(*PIP, "--python", python, "install", *OFFLINE[:2], wheel, cwd=tmp_path)
-    program = "import tvm_npu.codegen.graph as graph; print(graph.__file__)"
+    program = "import tvm_npu.codegen.errors as errors; print(errors.__file__)"
     assert run(python, "-c", program, cwd=checkout).strip() == str(
-        checkout / "codegen" / "graph.py"
+        checkout / "codegen" / "errors.py"
     )
 
 

@@ -13,33 +13,30 @@ from dataclasses import replace
 
 import numpy as np
 
-from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph import (
-    Affine,
+from tvm_npu.codegen.graph import FloatArray, Graph, Layer
+from tvm_npu.codegen.graph.layer import renamed
+from tvm_npu.codegen.ops import (
     ChannelSlice,
     Concat,
     Conv2d,
     Dense,
     Elementwise,
-    FloatArray,
-    Graph,
-    Layer,
     Pad,
     Pool,
     Reshape,
+    ScaleShift,
 )
+from tvm_npu.codegen.ops.registry import check_shapes
 
 
 def fuse(graph: Graph) -> Graph:
-    """The fused graph: no `Affine` is left, activations and residuals sit in their producers.
+    """The fused graph: no `ScaleShift` is left, activations and residuals sit in their producers.
 
     The result computes the same outputs under the same names. Each source operator of a layer
     that an output depends on is remembered in the ``source`` of exactly one layer. Raises
-    GraphError for an `Affine` whose constants do not match its channels.
+    GraphError for layers that do not fit their tensors' shapes.
     """
-    for layer in graph.layers:
-        if isinstance(layer, Affine):
-            _check_affine(graph, layer)
+    check_shapes(graph)
     while True:
         results = (rewrite(graph) for rewrite in REWRITES)
         result = next((result for result in results if result is not None), None)
@@ -48,21 +45,12 @@ def fuse(graph: Graph) -> Graph:
         graph = result
 
 
-def _check_affine(graph: Graph, layer: Affine) -> None:
-    channels = (graph.shapes[layer.output][0],)
-    if layer.scale.shape != channels or layer.bias.shape != channels:
-        raise GraphError(
-            f"layer {layer.name!r} has scale {layer.scale.shape} and bias {layer.bias.shape}; "
-            f"its tensor has {channels[0]} channels"
-        )
-
-
 class _Uses:
     """Who writes and who reads each tensor of a graph."""
 
     def __init__(self, graph: Graph) -> None:
         self._outputs = frozenset(graph.outputs)
-        self._producers = {layer.output: layer for layer in graph.layers}
+        self._producers = {tensor: layer for layer in graph.layers for tensor in layer.outputs}
         self._readers: dict[str, list[Layer]] = {}
         for layer in graph.layers:
             for tensor in layer.inputs:
@@ -79,6 +67,10 @@ class _Uses:
         readers = self.readers(tensor)
         return readers[0] if len(readers) == 1 and tensor not in self._outputs else None
 
+    def follower(self, layer: Layer) -> Layer | None:
+        """The sole reader of all that ``layer`` makes; None where it makes several tensors."""
+        return self.sole_reader(layer.output) if len(layer.outputs) == 1 else None
+
 
 def _swap(graph: Graph, changes: Mapping[Layer, Layer | None]) -> Graph:
     """``graph`` with some layers replaced in place, or left out (None)."""
@@ -88,7 +80,11 @@ def _swap(graph: Graph, changes: Mapping[Layer, Layer | None]) -> Graph:
 
 def _is_open(layer: Layer | None) -> bool:
     """A convolution or dense layer to whose sums something can still be added."""
-    return isinstance(layer, Conv2d | Dense) and len(layer.inputs) == 1 and layer.clip.is_identity
+    return (
+        isinstance(layer, Conv2d | Dense)
+        and len(layer.inputs) == 1
+        and layer.activation.is_identity
+    )
 
 
 def drop_dead(graph: Graph) -> Graph | None:
@@ -100,7 +96,7 @@ def drop_dead(graph: Graph) -> Graph | None:
     needed = set(graph.outputs)
     kept: list[Layer] = []
     for layer in reversed(graph.layers):
-        if layer.output in needed:
+        if needed.intersection(layer.outputs):
             needed.update(layer.inputs)
             kept.append(layer)
     if len(kept) == len(graph.layers):
@@ -119,7 +115,7 @@ def identity_to_copy(graph: Graph) -> Graph | None:
             continue
         moves = isinstance(layer, Pad) and (any(layer.before) or any(layer.after))
         if not moves and graph.shapes[layer.inputs[0]] == graph.shapes[layer.output]:
-            head = (layer.name, layer.inputs, layer.output)
+            head = (layer.name, layer.inputs, layer.outputs)
             return _swap(graph, {layer: Elementwise(*head, "copy", source=layer.source)})
     return None
 
@@ -133,7 +129,9 @@ def drop_copy(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        if not (isinstance(layer, Elementwise) and layer.op == "copy" and layer.clip.is_identity):
+        if not (
+            isinstance(layer, Elementwise) and layer.op == "copy" and layer.activation.is_identity
+        ):
             continue
         before, after = layer.inputs[0], layer.output
         producer = uses.producer(before)
@@ -142,11 +140,10 @@ def drop_copy(graph: Graph) -> Graph | None:
             if producer is None or before in graph.outputs:
                 continue
             before, after = after, before
-            changes[producer] = replace(producer, output=before)
+            changes[producer] = renamed(producer, after, before)
         for reader in uses.readers(after):
             if reader is not layer:
-                inputs = tuple(before if tensor == after else tensor for tensor in reader.inputs)
-                changes[reader] = replace(reader, inputs=inputs)
+                changes[reader] = renamed(reader, after, before)
         heir = next(other for other in (producer, *uses.readers(layer.output)) if other)
         kept = changes.get(heir) or heir
         changes[heir] = replace(kept, source=kept.source + layer.source)
@@ -160,7 +157,7 @@ def merge_reshapes(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
+        reader = uses.follower(layer)
         if isinstance(layer, Reshape) and isinstance(reader, Reshape):
             source = layer.source + reader.source
             return _swap(
@@ -175,7 +172,7 @@ def merge_pads(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
+        reader = uses.follower(layer)
         if not isinstance(layer, Pad) or not isinstance(reader, Pad):
             continue
         spatial = (*reader.before[1:], *reader.after[1:])
@@ -200,8 +197,8 @@ def merge_affines(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
-        if isinstance(layer, Affine) and isinstance(reader, Affine):
+        reader = uses.follower(layer)
+        if isinstance(layer, ScaleShift) and isinstance(reader, ScaleShift):
             merged = replace(
                 reader,
                 inputs=layer.inputs,
@@ -219,14 +216,14 @@ def affine_into_producer(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
-        if isinstance(layer, Conv2d | Dense) and _is_open(layer) and isinstance(reader, Affine):
+        reader = uses.follower(layer)
+        if isinstance(layer, Conv2d | Dense) and _is_open(layer) and isinstance(reader, ScaleShift):
             weight = layer.weight
             if (reader.scale != 1).any():  # a mere bias copies no weights
                 weight = weight * reader.scale.reshape(-1, *(1,) * (weight.ndim - 1))
             folded = replace(
                 layer,
-                output=reader.output,
+                outputs=reader.outputs,
                 weight=weight,
                 bias=_affine(layer.bias, reader),
                 source=layer.source + reader.source,
@@ -243,8 +240,8 @@ def affine_into_reader(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
-        if not isinstance(layer, Affine) or not isinstance(reader, Conv2d | Dense):
+        reader = uses.follower(layer)
+        if not isinstance(layer, ScaleShift) or not isinstance(reader, Conv2d | Dense):
             continue
         if reader.inputs[0] != layer.output:
             continue
@@ -266,7 +263,7 @@ def affine_into_reader(graph: Graph) -> Graph | None:
     return None
 
 
-def _affine(bias: FloatArray, affine: Affine) -> FloatArray:
+def _affine(bias: FloatArray, affine: ScaleShift) -> FloatArray:
     return (bias.astype(np.float64) * affine.scale + affine.bias).astype(np.float32)
 
 
@@ -281,11 +278,11 @@ def affine_to_depthwise(graph: Graph) -> Graph | None:
     after:  x -> conv 1x1, groups = C, weight s, bias c -> y
     """
     for layer in graph.layers:
-        if isinstance(layer, Affine):
+        if isinstance(layer, ScaleShift):
             conv = Conv2d(
                 layer.name,
                 layer.inputs,
-                layer.output,
+                layer.outputs,
                 layer.scale.reshape(-1, 1, 1, 1),
                 layer.bias,
                 groups=len(layer.scale),
@@ -301,16 +298,19 @@ def fuse_activation(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
+        reader = uses.follower(layer)
         if (
             isinstance(layer, Conv2d | Dense | Pool | Elementwise)
             and isinstance(reader, Elementwise)
             and reader.op == "copy"
         ):
+            both = layer.activation.then(reader.activation)
+            if both is None:
+                continue
             fused = replace(
                 layer,
-                output=reader.output,
-                clip=layer.clip.then(reader.clip),
+                outputs=reader.outputs,
+                activation=both,
                 source=layer.source + reader.source,
             )
             return _swap(graph, {layer: fused, reader: None})
@@ -343,8 +343,8 @@ def fuse_residual(graph: Graph) -> Graph | None:
         fused = replace(
             conv,
             inputs=(*conv.inputs, other),
-            output=layer.output,
-            clip=layer.clip,
+            outputs=layer.outputs,
+            activation=layer.activation,
             source=conv.source + layer.source,
         )
         return _swap(graph, {conv: None, layer: fused})
@@ -359,7 +359,7 @@ def fuse_padding(graph: Graph) -> Graph | None:
     """
     uses = _Uses(graph)
     for layer in graph.layers:
-        reader = uses.sole_reader(layer.output)
+        reader = uses.follower(layer)
         if not isinstance(layer, Pad) or not isinstance(reader, Conv2d):
             continue
         amounts = (*layer.before[1:], *layer.after[1:])

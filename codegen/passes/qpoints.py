@@ -11,37 +11,13 @@ from __future__ import annotations
 import math
 
 from tvm_npu.codegen.errors import QuantizationError
-from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import (
-    ChannelSlice,
-    Concat,
-    Conv2d,
-    Dense,
-    Elementwise,
-    Graph,
-    Layer,
-    Pad,
-    Pool,
-    Reshape,
-)
+from tvm_npu.codegen.fixed_point import MAX_Q_POINT, MIN_Q_POINT, largest_q_point
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.calibrate import Octave, Ranges, TensorRange
 
-MIN_Q_POINT = -24
-MAX_Q_POINT = 30
 RESIDUAL_HEADROOM_BITS = 12
 """A residual's Q-point may exceed its sum's by this much; finer digits could not show there."""
-
-
-def largest_q_point(magnitude: float, element_bytes: int) -> int:
-    """The largest f, at most MAX_Q_POINT, with round(magnitude * 2**f) inside the element type.
-
-    ``magnitude`` is positive and finite; f may be negative.
-    """
-    largest = element_limits(element_bytes)[1]
-    f = 8 * element_bytes - 1 - math.frexp(magnitude)[1]
-    if math.floor(math.ldexp(magnitude, f) + 0.5) > largest:
-        f -= 1
-    return min(f, MAX_Q_POINT)
 
 
 def squared_error(octaves: tuple[Octave, ...], q_point: int, element_bytes: int) -> float:
@@ -82,16 +58,6 @@ def range_q_point(entry: TensorRange, element_bytes: int, may_clip: bool) -> int
     return f + 1 if finer < squared_error(entry.octaves, f, element_bytes) else f
 
 
-def tied_tensors(layer: Layer) -> tuple[str, ...]:
-    """The tensors of one layer that must share a Q-point: what pooling and layout operations
-    hand on, all of a concatenation, the two inputs of an addition."""
-    if isinstance(layer, Pool | Pad | Reshape | ChannelSlice | Concat):
-        return (*layer.inputs, layer.output)
-    if isinstance(layer, Elementwise) and layer.op == "add":
-        return layer.inputs
-    return ()
-
-
 class _Classes:
     """Union-find over tensor names; a class is known by its earliest tensor."""
 
@@ -111,18 +77,20 @@ class _Classes:
 
 
 def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str, int]:
-    """The Q-point of every tensor of a fused graph.
+    """The Q-point of every tensor of a fused graph. A state has that of the tensors it is
+    tied to.
 
     Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT.
     """
-    tensors = (*graph.inputs, *(layer.output for layer in graph.layers))
+    states = [state.tensor for layer in graph.layers for state in layer.states]
+    tensors = (*graph.tensors, *states)
     classes = _Classes(tensors)
     for layer in graph.layers:
-        tied = tied_tensors(layer)
-        for tensor in tied[1:]:
-            classes.union(tied[0], tensor)
+        for tied in tied_tensors(layer):
+            for tensor in tied[1:]:
+                classes.union(tied[0], tensor)
     chosen: dict[str, int] = {}
-    for tensor in tensors:
+    for tensor in graph.tensors:
         f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
         if f is None:
             continue
@@ -134,6 +102,13 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
             )
         root = classes.find(tensor)
         chosen[root] = min(f, chosen.get(root, MAX_Q_POINT))
+    measured = {classes.find(tensor) for tensor in graph.tensors}
+    for tensor in states:
+        if classes.find(tensor) not in measured:
+            raise QuantizationError(
+                f"state {tensor!r} is tied to no tensor, so that no range says its Q-point; give "
+                "it an initial or final value, or let its operator tie it to an output"
+            )
     for tensor in tensors:
         chosen.setdefault(classes.find(tensor), 8 * element_bytes - 1)
     _limit_residuals(graph, classes, chosen)
@@ -143,9 +118,9 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
 def _limit_residuals(graph: Graph, classes: _Classes, chosen: dict[str, int]) -> None:
     """Lowers residuals' Q-points to RESIDUAL_HEADROOM_BITS above the sums they enter."""
     pairs = [
-        (classes.find(layer.inputs[1]), classes.find(layer.output))
+        (classes.find(residual), classes.find(total))
         for layer in graph.layers
-        if isinstance(layer, Conv2d | Dense) and len(layer.inputs) > 1
+        for residual, total in operator_of(layer).residuals(layer)
     ]
     changed = True
     while changed:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError, InputError
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.fixed_point import dequantize_tensor, element_limits, quantize_tensor
-from tvm_npu.codegen.graph import FloatArray, Graph
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import FixedGraph, FloatArray, Graph, Scale
 from tvm_npu.codegen.reference import run_fixed, stream_float
 
 
@@ -47,20 +46,21 @@ class _Sums:
 def layer_sqnr(
     graph: Graph, fixed: FixedGraph, samples: Iterable[Mapping[str, FloatArray]]
 ) -> list[LayerSqnr]:
-    """One entry per layer of ``fixed``, worst first (ties in execution order).
+    """One entry per output of a layer of ``fixed``, worst first (ties in execution order).
 
     ``graph`` is the float graph that ``fixed`` came from, fused or not; it must know every tensor
     of ``fixed``. Samples hold float32 [B, *shape] by input name; both graphs run on the same
     samples, the errors of earlier layers included. Raises GraphError for a tensor that the float
     graph does not have and InputError without samples.
     """
-    sums = {layer.output: _Sums() for layer in fixed.layers}
-    known = {*graph.inputs, *(layer.output for layer in graph.layers)}
-    for layer in fixed.layers:
-        if layer.output not in known:
+    made = [(layer, tensor) for layer in fixed.layers for tensor in layer.outputs]
+    sums = {tensor: _Sums() for _, tensor in made}
+    known = set(graph.tensors)
+    for layer, tensor in made:
+        if tensor not in known:
             raise GraphError(
-                f"layer {layer.name!r} writes {layer.output!r}, which float graph {graph.name!r} "
-                "does not have"
+                f"layer {layer.name!r} writes {tensor!r}, which float graph {graph.name!r} does "
+                "not have"
             )
     ran = False
     for sample in samples:
@@ -69,24 +69,23 @@ def layer_sqnr(
         integers = run_fixed(
             fixed,
             {
-                name: quantize_tensor(sample[name], fixed.q_points[name], fixed.element_bytes)
+                name: fixed.scales[name].quantize(sample[name], fixed.element_bytes)
                 for name in fixed.inputs
             },
         )
         for tensor, values in floats:
             if tensor in sums:
-                _add(sums[tensor], values, integers[tensor], fixed.q_points[tensor])
+                _add(sums[tensor], values, integers[tensor], fixed.scales[tensor])
     if not ran:
         raise InputError(f"graph {graph.name!r}: at least one sample is needed")
     entries = [
-        _entry(layer.name, layer.output, layer.source, fixed, sums[layer.output])
-        for layer in fixed.layers
+        _entry(layer.name, tensor, layer.source, fixed, sums[tensor]) for layer, tensor in made
     ]
     return sorted(entries, key=lambda entry: entry.sqnr_db)
 
 
-def _add(sums: _Sums, values: FloatArray, integers: np.ndarray, q_point: int) -> None:
-    error = dequantize_tensor(integers, q_point).astype(np.float64) - values
+def _add(sums: _Sums, values: FloatArray, integers: np.ndarray, scale: Scale) -> None:
+    error = scale.dequantize(integers).astype(np.float64) - values
     limits = element_limits(integers.itemsize)
     sums.signal += float(np.square(values, dtype=np.float64).sum())
     sums.noise += float(np.square(error).sum())
@@ -108,7 +107,7 @@ def _entry(
         name,
         tensor,
         source,
-        fixed.q_points[tensor],
+        fixed.scales[tensor].q_point,
         ratio,
         sums.signal,
         sums.noise,

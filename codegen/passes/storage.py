@@ -1,30 +1,25 @@
-"""Where tensors live: views, concatenation in place, copies, reuse of memory.
+"""Where tensors live: views, gathering in place, copies, reuse of memory.
 
-Reshapes and channel slices are views. The inputs of a concatenation are made inside its buffer
-where they can be; where one cannot (a graph input, a tensor that already lies somewhere else, a
-graph output), a copy layer is put in front of the concatenation. Graph inputs and outputs own
-their memory for the whole run; everything else shares by liveness, largest first.
+An operator says whether its outputs are computed, are views of its input, or gather its inputs
+(`codegen.ops.operator.Placement`). What is gathered is made inside the output's buffer where it
+can be; where it cannot (a graph input, a tensor that already lies somewhere else, a graph output),
+a copy layer is put in front. Graph inputs and outputs own their memory for the whole run;
+everything else shares by liveness, largest first. States lie in memory of their own that nothing
+else shares.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
-from tvm_npu.codegen.fixed import (
-    FixedChannelSlice,
-    FixedConcat,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedReshape,
-)
-from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import chw
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer
+from tvm_npu.codegen.ops.elementwise import fixed_copy
+from tvm_npu.codegen.ops.operator import Placement
+from tvm_npu.codegen.ops.registry import operator_of
 
 ALIGNMENT_BYTES = 128
-LAYOUT_ONLY = (FixedReshape, FixedChannelSlice, FixedConcat)
 
 
 @dataclass(frozen=True)
@@ -40,13 +35,16 @@ class Lifetime:
 @dataclass(frozen=True)
 class Storage:
     """``layers`` are what must be executed, in order; ``offsets`` the byte offset of every
-    tensor in ACTIVATIONS; ``outputs`` the tensor that holds each graph output."""
+    tensor in ACTIVATIONS; ``outputs`` the tensor that holds each graph output; ``state_offsets``
+    the byte offset of every state in STATES."""
 
     layers: tuple[FixedLayer, ...]
     shapes: dict[str, tuple[int, ...]]
     offsets: dict[str, int]
     outputs: tuple[str, ...]
     size_bytes: int
+    state_offsets: dict[str, int] = field(default_factory=dict)
+    state_bytes: int = 0
 
 
 class _Places:
@@ -71,13 +69,11 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
     shapes = dict(fixed.shapes)
     element_bytes = fixed.element_bytes if stored_bytes is None else stored_bytes
     places = _Places(fixed, element_bytes)
-    plane = {t: prod(chw(s)[1:]) * element_bytes for t, s in shapes.items()}
     for layer in fixed.layers:
-        if isinstance(layer, FixedReshape):
-            places.parents[layer.output] = (layer.inputs[0], 0)
-        elif isinstance(layer, FixedChannelSlice):
-            source = layer.inputs[0]
-            places.parents[layer.output] = (source, layer.begin * plane[source])
+        if _placement(layer) is Placement.VIEW:
+            offsets = operator_of(layer).view_offsets(layer, shapes)
+            for tensor, elements in zip(layer.outputs, offsets, strict=True):
+                places.parents[tensor] = (layer.inputs[0], elements * element_bytes)
 
     copies: dict[int, list[FixedLayer]] = {}
     layers = list(fixed.layers)
@@ -86,11 +82,7 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
         """A copy of ``tensor`` under a new name, made before layer ``position``."""
         while name in shapes:
             name += "'"
-        low, high = element_limits(fixed.element_bytes)
-        made = FixedElementwise(
-            name, (tensor,), name, source=_source(fixed, tensor), shift=0, low=low, high=high,
-            op="copy",
-        )  # fmt: skip
+        made = fixed_copy(name, tensor, name, fixed.element_bytes, _source(fixed, tensor))
         copies.setdefault(position, []).append(made)
         shapes[name], places.sizes[name] = shapes[tensor], places.sizes[tensor]
         return name
@@ -98,29 +90,45 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
     outputs, owned = _place_outputs(fixed, places, copy)
     for position in reversed(range(len(layers))):
         layer = layers[position]
-        if isinstance(layer, FixedConcat):
-            inputs = _place_concat(fixed, layer, position, places, owned, copy)
+        if _placement(layer) is Placement.GATHERED:
+            inputs = _gather(fixed, layer, position, places, owned, copy)
             layers[position] = replace(layer, inputs=inputs)
 
     executed: list[FixedLayer] = []
     for position, layer in enumerate(layers):
         executed += copies.get(position, [])
-        if not isinstance(layer, LAYOUT_ONLY):
+        if _placement(layer) is Placement.COMPUTED:
             executed.append(layer)
     executed += copies.get(len(layers), [])
 
     lifetimes = _lifetimes(executed, places, (*fixed.inputs, *outputs))
     buffers, size_bytes = first_fit(lifetimes)
-    offsets = {}
+    placed = {}
     for tensor in shapes:
         buffer, offset = places.find(tensor)
         if buffer in buffers:
-            offsets[tensor] = buffers[buffer] + offset
-    return Storage(tuple(executed), shapes, offsets, outputs, size_bytes)
+            placed[tensor] = buffers[buffer] + offset
+    states, state_bytes = _place_states(executed, places)
+    return Storage(tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes)
+
+
+def _placement(layer: FixedLayer) -> Placement:
+    return operator_of(layer).placement
+
+
+def _place_states(layers: Iterable[FixedLayer], places: _Places) -> tuple[dict[str, int], int]:
+    """(offset of each state, size of them all), one after the other."""
+    offsets = {}
+    size_bytes = 0
+    for layer in layers:
+        for state in layer.states:
+            offsets[state.tensor] = size_bytes
+            size_bytes = _aligned(size_bytes + places.sizes[state.tensor])
+    return offsets, size_bytes
 
 
 def _source(fixed: FixedGraph, tensor: str) -> tuple[str, ...]:
-    return next((layer.source for layer in fixed.layers if layer.output == tensor), ())
+    return next((layer.source for layer in fixed.layers if tensor in layer.outputs), ())
 
 
 Copy = Callable[[str, str, int], str]
@@ -148,15 +156,15 @@ def _place_outputs(
     return tuple(outputs), set(owned)
 
 
-def _place_concat(
+def _gather(
     fixed: FixedGraph,
-    layer: FixedConcat,
+    layer: FixedLayer,
     position: int,
     places: _Places,
     owned: set[str],
     copy: Copy,
 ) -> tuple[str, ...]:
-    """Puts the inputs of a concatenation into its buffer, or the concatenation into theirs.
+    """Puts the inputs of a gathering layer into its output's buffer, or the output into theirs.
 
     Returns the inputs, copies in place of those that could not be moved."""
     leaves = _leaves(fixed, layer)
@@ -191,9 +199,9 @@ def _place_concat(
     return tuple(inputs)
 
 
-def _leaves(fixed: FixedGraph, layer: FixedConcat) -> list[str]:
-    """The tensors that a concatenation consists of, seen through the concatenations it reads."""
-    made = {one.output: one for one in fixed.layers if isinstance(one, FixedConcat)}
+def _leaves(fixed: FixedGraph, layer: FixedLayer) -> list[str]:
+    """The tensors that a gathered one consists of, seen through the gathered ones it reads."""
+    made = {one.output: one for one in fixed.layers if _placement(one) is Placement.GATHERED}
     leaves: list[str] = []
     waiting = list(reversed(layer.inputs))
     while waiting:
@@ -212,7 +220,7 @@ def _lifetimes(
     spans: dict[str, tuple[int, int]] = {}
     count = 0
     for index, layer in enumerate(layers):
-        for tensor in (*layer.inputs, layer.output):
+        for tensor in (*layer.inputs, *layer.outputs):
             buffer, _ = places.find(tensor)
             begin, _ = spans.get(buffer, (index, index))
             spans[buffer] = (begin, index)

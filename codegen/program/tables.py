@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.errors import CapacityError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.storage import Storage
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
 from tvm_npu.sim.description import MachineDescription

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,10 @@ from tvm_npu.sim.nmp.state import (
     reset_for_run,
 )
 from tvm_npu.sim.nmp.statistics import RunStatistics, collect
-from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, Trap, TrapCode, Waiter
+from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, TrapCode
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.traps import Place, Trap, Waiter
 
 DEFAULT_BUDGET = 2_000_000_000
 """Instructions of all cores together before a run counts as runaway."""
@@ -152,49 +154,47 @@ class NmpSimulator:
         record = self._state.trap
         code = TrapCode(int(record[TrapSlot.CODE]))
         if code == TrapCode.DEADLOCK:
-            waiters = self._waiters()
-            first = waiters[0]
-            trap = Trap(code, first.core, first.pc, "deadlock", waiters=waiters)
-            return self._placed(trap, first.pc)
+            return self._deadlock()
         core, pc = int(record[TrapSlot.CORE]), int(record[TrapSlot.PC])
         a, b, c = (int(record[slot]) for slot in (TrapSlot.A, TrapSlot.B, TrapSlot.C))
-        trap = self._placed(Trap(code, core, pc, ""), pc)
-        trap.detail = DETAIL_FORMATS[code].format(
+        place = self._place(core, pc)
+        detail = DETAIL_FORMATS[code].format(
             a=a,
             b=b,
             c=c,
             memory=MEMORY_NAMES[int(record[TrapSlot.MEMORY])],
-            register=_register(trap.instruction, c),
+            register=_register(place.instruction, c),
             semaphores=self.machine.dme.semaphores,
             machine=self.machine.name,
         )
         if code == TrapCode.PC_OUTSIDE_CODE and a >= 0:
-            origin = self._placed(trap, a)
-            trap.detail += f", reached from {a:#x} ({origin.instruction})"
-            trap.instruction = ""
+            origin = self._place(core, a)
+            detail += f", reached from {a:#x} ({origin.instruction})"
+            place = replace(place, layer=origin.layer, tile=origin.tile)
         elif code in (TrapCode.HAZARD, TrapCode.RACE) and b >= 0:
-            other = self._placed(Trap(code, core, b, ""), b)
-            trap.detail += f"; transfer of {b:#x} ({other.instruction})"
-        return trap
+            detail += f"; transfer of {b:#x} ({self._place(core, b).instruction})"
+        return Trap(code, place, detail)
 
-    def _placed(self, trap: Trap, pc: int) -> Trap:
-        """``trap`` with the instruction, layer and tile of ``pc``."""
+    def _place(self, core: int, pc: int) -> Place:
+        """Core and ``pc``, with instruction, layer and tile when ``pc`` is inside the code."""
+        place = Place(unit=f"core {core}", position=f"at {pc:#x}", address=pc)
         row = self._row(pc)
-        if row is not None:
-            trap.instruction = disassemble(int(self._state.words[row]))
-            trap.layer = self._layer(row)
-            if row < len(self._tile_registers):
-                registers = self._state.regs[trap.core]
-                trap.tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
-        return trap
+        if row is None:
+            return place
+        tile = {}
+        if row < len(self._tile_registers):
+            registers = self._state.regs[core]
+            tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
+        text = disassemble(int(self._state.words[row]))
+        return replace(place, index=row, instruction=text, layer=self._layer(row), tile=tile)
 
     def _layer(self, row: int | None) -> str:
         layer = len(self.layer_names) if row is None else int(self._state.layer_of[row])
         return self.layer_names[layer] if layer < len(self.layer_names) else ""
 
-    def _waiters(self) -> tuple[Waiter, ...]:
+    def _deadlock(self) -> Trap:
         state = self._state
-        found = []
+        places, waiters = [], []
         for core in range(self.machine.core_count):
             if state.status[core] == WAITING:
                 level, sem = int(state.wait_level[core]), int(state.wait_sem[core])
@@ -207,9 +207,10 @@ class NmpSimulator:
                     f"{_LEVELS[level]} semaphore {sem} to reach {int(state.wait_count[core])} "
                     f"(it is {int(value)})"
                 )
-                pc = int(state.pc[core]) - 4
-                found.append(Waiter(core, pc, what, self._layer(self._row(pc))))
-        return tuple(found)
+                place = self._place(core, int(state.pc[core]) - 4)
+                places.append(place)
+                waiters.append(Waiter(replace(place, instruction="", tile={}), what))
+        return Trap(TrapCode.DEADLOCK, places[0], "deadlock", tuple(waiters))
 
 
 def _register(instruction: str, number: int) -> str:

@@ -1,11 +1,8 @@
-"""Why a simulated core stops against its will: codes inside compiled code, errors outside."""
+"""Why a core of an NMP stops against its will: codes, and the texts that belong to them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
-
-from tvm_npu.sim.errors import SimError
 
 
 class TrapCode(IntEnum):
@@ -58,46 +55,3 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
 }
 
 MEMORY_NAMES = ("MB0", "MB1", "MB2", "the bias buffer")
-
-
-@dataclass(frozen=True)
-class Waiter:
-    """A blocked core in a deadlock."""
-
-    core: int
-    pc: int
-    waits_for: str
-    layer: str = ""
-
-    def __str__(self) -> str:
-        layer = f" in layer {self.layer!r}" if self.layer else ""
-        return f"core {self.core} at {self.pc:#x}{layer} waits for {self.waits_for}"
-
-
-@dataclass
-class Trap(SimError):
-    """A stop with its place: code, core, pc, instruction, layer, tile."""
-
-    code: TrapCode
-    core: int
-    pc: int
-    detail: str
-    instruction: str = ""
-    layer: str = ""
-    tile: dict[str, int] = field(default_factory=dict)
-    waiters: tuple[Waiter, ...] = ()
-
-    def __str__(self) -> str:
-        if self.code == TrapCode.DEADLOCK:
-            return "deadlock: " + "; ".join(str(waiter) for waiter in self.waiters)
-        place = f"core {self.core} at {self.pc:#x}"
-        if self.instruction:
-            place += f" ({self.instruction})"
-        if self.layer:
-            place += f" in layer {self.layer!r}"
-        if self.tile:
-            place += " tile " + ", ".join(f"{k}={v}" for k, v in self.tile.items())
-        return f"{place}: {self.detail}"
-
-    def __hash__(self) -> int:
-        return id(self)

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrap
+from tvm_npu.sim.parts.pl330 import Dmac, DmacError
 from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.state import ISSUE, MOVER, State
 from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 CHIP_BASE = 0
 """Where the controller finds the memories on chip, one behind the other as in `State`."""
@@ -104,7 +105,7 @@ class DmaControl:
             now = self._dmac.wait_stopped(channel, now)
             self._arrive(now)
             self._dmac.start(channel, program, now)
-        except (DmacError, DmacTrap) as error:
+        except (DmacError, Trap) as error:
             raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         if loads:
             s.written[chip_at - self._chip_begin : chip_at - self._chip_begin + moved] = 1
@@ -123,7 +124,7 @@ class DmaControl:
         before = self._pass(ISSUE_CYCLES)
         try:
             now = self._dmac.wait(event, before)
-        except (DmacError, DmacTrap) as error:
+        except (DmacError, Trap) as error:
             raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         self._arrive(now)
         layer = int(s.layer_of[row])
@@ -138,7 +139,7 @@ class DmaControl:
         """tend: until all programs have ended. Raises ControlTrap."""
         try:
             self._arrive(max(self._now, self._dmac.run()))
-        except DmacTrap as error:
+        except Trap as error:
             raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         for channel in list(self._flights):
             self._land(channel, self._now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
 from tvm_npu.sim.tiles.state import grown, make_costs, make_state, reset_for_run
 from tvm_npu.sim.tiles.statistics import collect
-from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrap, TileTrapCode, TrapSlot
+from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrapCode, TrapSlot
+from tvm_npu.sim.traps import Place, Trap
 
 SEGMENTS = (TileMemory.CONSTANTS, TileMemory.ACTIVATIONS)
 
@@ -83,7 +85,7 @@ class TileSimulator:
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(self, *, timing: bool = True) -> RunStatistics:
-        """Executes the program. Raises TileTrap; the simulator can be used again after one.
+        """Executes the program. Raises Trap; the simulator can be used again after one.
         Values do not depend on ``timing``, and what is on chip does not survive a run."""
         with self._lock, serial_blas:
             reset_for_run(self._state)
@@ -131,17 +133,21 @@ class TileSimulator:
         state.layer_instructions[state.layer_of[row]] += 1
         state.pc[0] = row + 1
 
-    def _trap(self, text: str = "") -> TileTrap:
+    def _trap(self, text: str = "") -> Trap:
         state, record = self._state, self._state.trap.tolist()
         code, row = TileTrapCode(record[TrapSlot.CODE]), record[TrapSlot.ROW]
-        instruction, layer, registers = "", "", {}
+        place = Place(position=f"instruction {row}", index=row)
         mnemonic = ""
         if row < len(state.words):
             instruction = disassemble(int(state.words[row]), TILE_ISA)
             mnemonic = instruction.split()[0]
             number = int(state.layer_of[row])
-            layer = self.layer_names[number] if number < len(self.layer_names) else ""
-            registers = {r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())}
+            place = replace(
+                place,
+                instruction=instruction,
+                layer=self.layer_names[number] if number < len(self.layer_names) else "",
+                registers={r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())},
+            )
         detail = DETAIL_FORMATS[code].format(
             a=record[TrapSlot.A],
             b=record[TrapSlot.B],
@@ -152,7 +158,7 @@ class TileSimulator:
             text=text,
             unit="mover" if mnemonic in ("tload", "tstore") else "DMA controller",
         )
-        return TileTrap(code, row, detail, instruction, layer, registers)
+        return Trap(code, place, detail)
 
     def _memory_name(self, number: int) -> str:
         if number >= len(TileMemory):

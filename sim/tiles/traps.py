@@ -1,11 +1,8 @@
-"""Why a tile machine stops against its program's will: codes in compiled code, errors outside."""
+"""Why a tile machine stops against its program's will: codes, and the texts that belong to them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
-
-from tvm_npu.sim.errors import SimError
 
 
 class TileTrapCode(IntEnum):
@@ -56,31 +53,3 @@ class TrapSlot:
 
     CODE, ROW, A, B, C, MEMORY, REGISTER = range(7)
     COLUMNS = 7
-
-
-@dataclass
-class TileTrap(SimError):
-    """A stop with its place: code, index of the instruction word, its text, its layer, and the
-    registers that it reads."""
-
-    code: TileTrapCode
-    row: int
-    detail: str
-    instruction: str = ""
-    layer: str = ""
-    registers: dict[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        place = f"instruction {self.row}"
-        if self.instruction:
-            place += f" ({self.instruction})"
-        if self.layer:
-            place += f" in layer {self.layer!r}"
-        text = f"{place}: {self.detail}"
-        if self.registers:
-            values = ", ".join(f"{name} {value}" for name, value in self.registers.items())
-            text += f" [{values}]"
-        return text
-
-    def __hash__(self) -> int:
-        return id(self)

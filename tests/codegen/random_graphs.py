@@ -8,21 +8,17 @@ from math import prod
 import numpy as np
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.graph import (
-    Affine,
+from tvm_npu.codegen.graph import Clip, Graph, Layer, Shape, output_extent
+from tvm_npu.codegen.ops import (
     ChannelSlice,
-    Clip,
     Concat,
     Conv2d,
     Dense,
     Elementwise,
-    Graph,
-    Layer,
     Pad,
     Pool,
     Reshape,
-    Shape,
-    output_extent,
+    ScaleShift,
 )
 
 CLIPS = (Clip(0.0, np.inf), Clip(0.0, 6.0), Clip(-0.5, 0.75), Clip(-np.inf, 0.25))
@@ -59,9 +55,9 @@ class Builder:
             return None
         return fitting[-1 - min(self.number(0, 4), len(fitting) - 1)]
 
-    def head(self, *inputs: str) -> tuple[str, tuple[str, ...], str]:
+    def head(self, *inputs: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
         index = len(self.layers)
-        return (f"layer{index}", inputs, f"t{index}")
+        return (f"layer{index}", inputs, (f"t{index}",))
 
     def append(self, layer: Layer, shape: Shape) -> None:
         if min(shape) >= 1:
@@ -95,7 +91,7 @@ class Builder:
             scale, bias = self.constants(shape[0]), self.constants(shape[0])
             if self.number(0, 2) == 0:
                 bias = np.zeros_like(bias)
-            self.append(Affine(*self.head(x), scale, bias, source=source), shape)
+            self.append(ScaleShift(*self.head(x), scale, bias, source=source), shape)
         elif op in ("clip", "copy"):
             clip = self.draw(st.sampled_from(CLIPS)) if op == "clip" else Clip()
             self.append(Elementwise(*self.head(x), "copy", clip, source=source), shape)

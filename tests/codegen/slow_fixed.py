@@ -7,19 +7,16 @@ from itertools import product
 
 import numpy as np
 
-from tvm_npu.codegen.fixed import (
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Requantized, chw
+from tvm_npu.codegen.ops import (
     FixedChannelSlice,
     FixedConcat,
     FixedConv,
     FixedElementwise,
-    FixedGraph,
-    FixedLayer,
     FixedPad,
     FixedPool,
     FixedReshape,
-    Requantized,
 )
-from tvm_npu.codegen.graph import chw
 
 Index = tuple[int, ...]
 

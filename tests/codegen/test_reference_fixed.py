@@ -9,23 +9,18 @@ from hypothesis import strategies as st
 
 from tests.codegen.slow_fixed import SlowRun
 from tvm_npu.codegen.errors import GraphError, InputError, QuantizationError
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
 from tvm_npu.codegen.fixed_point import (
     ELEMENT_TYPE,
     dequantize_tensor,
     element_limits,
     quantize_tensor,
+    requantize,
 )
-from tvm_npu.codegen.graph import Affine, Shape, output_extent
-from tvm_npu.codegen.kernels import convolve
-from tvm_npu.codegen.reference import _product_type, requantize, run_fixed
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool, ScaleShift
+from tvm_npu.codegen.ops.arithmetic import convolve
+from tvm_npu.codegen.ops.conv2d import product_type
+from tvm_npu.codegen.reference import run_fixed
 
 ELEMENT_BYTES = st.sampled_from((1, 2))
 
@@ -102,7 +97,12 @@ class Case:
     def check(self, layer: FixedLayer, shapes: dict[str, Shape]) -> None:
         names = tuple(name for name in shapes if name != "y")
         fixed = FixedGraph(
-            (layer,), shapes, names, ("y",), dict.fromkeys(shapes, 0), self.element_bytes
+            (layer,),
+            shapes,
+            names,
+            ("y",),
+            q_point_scales(dict.fromkeys(shapes, 0)),
+            self.element_bytes,
         )
         inputs = {name: self.integers(2, *shapes[name]) for name in names}
         got = run_fixed(fixed, inputs)["y"]
@@ -134,7 +134,7 @@ def test_convolution(data: st.DataObject) -> None:
         align = case.number(-12, 12)
         shifts = {"accumulator_shift": max(align, 0), "residual_shift": max(-align, 0)}
     layer = FixedConv(
-        "c", tuple(name for name in shapes if name != "y"), "y",
+        "c", tuple(name for name in shapes if name != "y"), ("y",),
         weight=case.integers(groups * per_group, depth, *kernel),
         bias=case.generator.integers(-(2**31), 2**31, groups * per_group).astype(np.int32),
         stride=stride, padding=tuple(padding), dilation=dilation, groups=groups, **shifts,
@@ -149,7 +149,7 @@ def test_dense(data: st.DataObject) -> None:
     case = Case(data)
     channels, filters = case.number(1, 40), case.number(1, 6)
     layer = FixedConv(
-        "d", ("x", "r"), "y", weight=case.integers(filters, channels, 1, 1), is_dense=True,
+        "d", ("x", "r"), ("y",), weight=case.integers(filters, channels, 1, 1), is_dense=True,
         bias=case.integers(filters).astype(np.int32), residual_shift=case.number(0, 8),
         **case.finish(case.number(0, 24)),
     )  # fmt: skip
@@ -163,7 +163,7 @@ def test_pooling(data: st.DataObject) -> None:
     kernel, stride = (case.number(1, 3), case.number(1, 3)), (case.number(1, 2), case.number(1, 2))
     counted = tuple(case.number(0, kernel[axis % 2] - 1) for axis in range(4))
     layer = FixedPool(
-        "p", ("x",), "y", data.draw(st.sampled_from(("max", "avg"))), kernel, stride, counted,
+        "p", ("x",), ("y",), data.draw(st.sampled_from(("max", "avg"))), kernel, stride, counted,
         data.draw(st.booleans()), counted, **case.finish(0),
     )  # fmt: skip
     rows = output_extent(5, kernel[0], stride[0], 1, counted[0] + counted[2])
@@ -182,7 +182,7 @@ def test_elementwise(data: st.DataObject) -> None:
     a, b = case.number(0, 9), case.number(0, 9)
     shifts = (a, b) if op == "add" else (0, 0)
     names = tuple(name for name in shapes if name != "y")
-    layer = FixedElementwise("e", names, "y", op, *shifts, **case.finish(case.number(-9, 20)))
+    layer = FixedElementwise("e", names, ("y",), op, *shifts, **case.finish(case.number(-9, 20)))
     case.check(layer, shapes)
 
 
@@ -195,14 +195,19 @@ def test_pad(data: st.DataObject) -> None:
     stride = (case.number(1, 3), case.number(1, 3))
     padded = [e + a + b for e, a, b in zip((3, 4, 5), before, after, strict=True)]
     shape = (padded[0], -(-padded[1] // stride[0]), -(-padded[2] // stride[1]))
-    layer = FixedPad("p", ("x",), "y", before, after, stride, case.number(-128, 127))
+    layer = FixedPad("p", ("x",), ("y",), before, after, stride, case.number(-128, 127))
     case.check(layer, {"x": (3, 4, 5), "y": shape})
 
 
 def test_average_of_negative_ties_rounds_up() -> None:
-    layer = FixedPool("p", ("x",), "y", "avg", (1, 2), (1, 2), shift=0, low=-128, high=127)
+    layer = FixedPool("p", ("x",), ("y",), "avg", (1, 2), (1, 2), shift=0, low=-128, high=127)
     fixed = FixedGraph(
-        (layer,), {"x": (1, 1, 6), "y": (1, 1, 3)}, ("x",), ("y",), {"x": 0, "y": 0}, 1
+        (layer,),
+        {"x": (1, 1, 6), "y": (1, 1, 3)},
+        ("x",),
+        ("y",),
+        q_point_scales({"x": 0, "y": 0}),
+        1,
     )
     x = np.array([[[[-1, -2, 1, 2, -128, -127]]]], np.int8)
     np.testing.assert_array_equal(run_fixed(fixed, {"x": x})["y"], [[[[-1, 2, -127]]]])
@@ -215,9 +220,9 @@ def test_products_stay_exact_beyond_float32_and_float64() -> None:
         values = np.full((1, 1, 1, 1), weight, ELEMENT_TYPE[element_bytes])
         wide = np.broadcast_to(values, (1, taps, 1, 1))
         layer = FixedConv(
-            "c", ("x",), "y", weight=wide, bias=np.zeros(1, np.int32), shift=0, low=0, high=1
+            "c", ("x",), ("y",), weight=wide, bias=np.zeros(1, np.int32), shift=0, low=0, high=1
         )
-        return _product_type(layer, element_bytes)
+        return product_type(layer, element_bytes)
 
     assert chosen(1023, -128, 1) is np.float32
     assert chosen(1024, -128, 1) is np.float64
@@ -234,13 +239,15 @@ def test_integer_products_beyond_float64() -> None:
 
 
 def test_unusable_inputs_and_layers() -> None:
-    layer = FixedElementwise("e", ("x",), "y", "copy", shift=0, low=-128, high=127)
-    fixed = FixedGraph((layer,), {"x": (2,), "y": (2,)}, ("x",), ("y",), {"x": 0, "y": 0}, 1)
+    layer = FixedElementwise("e", ("x",), ("y",), "copy", shift=0, low=-128, high=127)
+    fixed = FixedGraph(
+        (layer,), {"x": (2,), "y": (2,)}, ("x",), ("y",), q_point_scales({"x": 0, "y": 0}), 1
+    )
     with pytest.raises(InputError, match="'x' has type int16; expected an array of int8"):
         run_fixed(fixed, {"x": np.zeros((1, 2), np.int16)})
     with pytest.raises(InputError, match="missing"):
         run_fixed(fixed, {})
-    foreign = Affine("a", ("x",), "y", np.ones(2, np.float32), np.ones(2, np.float32))
-    mixed = FixedGraph((foreign,), fixed.shapes, ("x",), ("y",), fixed.q_points, 1)  # type: ignore
-    with pytest.raises(GraphError, match="Affine is no layer of this kind"):
+    foreign = ScaleShift("a", ("x",), ("y",), np.ones(2, np.float32), np.ones(2, np.float32))
+    mixed = FixedGraph((foreign,), fixed.shapes, ("x",), ("y",), fixed.scales, 1)  # type: ignore
+    with pytest.raises(GraphError, match="ScaleShift is no layer of a fixed-point graph"):
         run_fixed(mixed, {"x": np.zeros((1, 2), np.int8)})

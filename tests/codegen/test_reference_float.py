@@ -15,21 +15,17 @@ from onnx import TensorProto, helper
 
 from tests.codegen.random_graphs import random_inputs
 from tvm_npu.codegen.errors import GraphError, InputError
-from tvm_npu.codegen.graph import (
-    RELU,
-    Affine,
+from tvm_npu.codegen.graph import RELU, Clip, Graph, Layer, output_extent
+from tvm_npu.codegen.ops import (
     ChannelSlice,
-    Clip,
     Concat,
     Conv2d,
     Dense,
     Elementwise,
-    Graph,
-    Layer,
     Pad,
     Pool,
     Reshape,
-    output_extent,
+    ScaleShift,
 )
 from tvm_npu.codegen.reference import run_float, stream_float
 
@@ -82,7 +78,7 @@ def test_convolution(
     expected = onnx_run(
         "Conv", x, weight, bias, group=groups, strides=stride, pads=padding, dilations=dilation
     )
-    layer = Conv2d("c", ("x",), "y", weight, bias, stride, padding, dilation, groups)
+    layer = Conv2d("c", ("x",), ("y",), weight, bias, stride, padding, dilation, groups)
     got = single(layer, x, expected.shape[1:])
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
     assert got.dtype == np.float32
@@ -90,24 +86,24 @@ def test_convolution(
 
 def test_convolution_in_row_runs_and_image_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     x, weight, bias = constants(5, 3, 9, 9), constants(4, 3, 3, 3), constants(4)
-    layer = Conv2d("c", ("x",), "y", weight, bias, padding=(1, 1, 1, 1))
+    layer = Conv2d("c", ("x",), ("y",), weight, bias, padding=(1, 1, 1, 1))
     expected = single(layer, x, (4, 9, 9))
     for limit in (1, 2 * 27 * 9 * 4, 27 * 81 * 4 * 2):
-        monkeypatch.setattr("tvm_npu.codegen.kernels.COLUMN_BYTES", limit)
+        monkeypatch.setattr("tvm_npu.codegen.ops.arithmetic.COLUMN_BYTES", limit)
         np.testing.assert_allclose(single(layer, x, (4, 9, 9)), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_residual_is_added_before_the_clip() -> None:
     x, weight, bias = constants(2, 4, 5, 5), constants(4, 4, 1, 1), constants(4)
-    plain = Conv2d("c", ("x",), "y", weight, bias)
-    fused = Conv2d("c", ("x", "x"), "y", weight, bias, clip=RELU)
+    plain = Conv2d("c", ("x",), ("y",), weight, bias)
+    fused = Conv2d("c", ("x", "x"), ("y",), weight, bias, activation=RELU)
     expected = np.maximum(single(plain, x, (4, 5, 5)) + x, 0)
     np.testing.assert_array_equal(single(fused, x, (4, 5, 5)), expected)
 
 
 def test_dense_with_residual_and_clip() -> None:
     x, weight, bias = constants(3, 7), constants(7, 7, seed=4), constants(7)
-    layer = Dense("d", ("x", "x"), "y", weight, bias, Clip(-0.5, 0.5))
+    layer = Dense("d", ("x", "x"), ("y",), weight, bias, Clip(-0.5, 0.5))
     expected = np.clip(x @ weight.T + bias + x, -0.5, 0.5)
     np.testing.assert_allclose(single(layer, x, (7,)), expected, rtol=1e-6, atol=1e-6)
 
@@ -122,7 +118,7 @@ def test_pooling_against_onnxruntime(kind: str, include: bool, padding: tuple) -
         expected = onnx_run("MaxPool", x, **attributes)
     else:
         expected = onnx_run("AveragePool", x, count_include_pad=int(include), **attributes)
-    layer = Pool("p", ("x",), "y", kind, (3, 2), (2, 2), padding, include, padding)  # type: ignore
+    layer = Pool("p", ("x",), ("y",), kind, (3, 2), (2, 2), padding, include, padding)  # type: ignore
     got = single(layer, x, expected.shape[1:])
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
 
@@ -132,7 +128,7 @@ def test_ceil_mode_is_padding_that_does_not_count(kind: str) -> None:
     x = constants(1, 2, 6, 8)
     expected = onnx_run(kind, x, kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1)
     short = "max" if kind == "MaxPool" else "avg"
-    layer = Pool("p", ("x",), "y", short, (3, 3), (2, 2), (0, 0, 1, 1))  # type: ignore[arg-type]
+    layer = Pool("p", ("x",), ("y",), short, (3, 3), (2, 2), (0, 0, 1, 1))  # type: ignore[arg-type]
     np.testing.assert_allclose(single(layer, x, expected.shape[1:]), expected, rtol=1e-6, atol=1e-6)
 
 
@@ -162,7 +158,7 @@ def test_pooling_against_loops(data: st.DataObject) -> None:
         expected["max"][0, c, r, q] = max(values, default=np.nan)
         expected["avg"][0, c, r, q] = sum(map(float, values)) / count if count else np.nan
     for kind, values_expected in expected.items():
-        layer = Pool("p", ("x",), "y", kind, kernel, stride, padding, include, counted)  # type: ignore
+        layer = Pool("p", ("x",), ("y",), kind, kernel, stride, padding, include, counted)  # type: ignore
         if np.isnan(values_expected).any():
             with pytest.raises(GraphError, match="covers no element"):
                 single(layer, x, (2, rows, columns))
@@ -173,39 +169,39 @@ def test_pooling_against_loops(data: st.DataObject) -> None:
 
 def test_padding_never_wins_a_maximum() -> None:
     x = np.full((1, 1, 2, 2), -1e30, np.float32)
-    layer = Pool("p", ("x",), "y", "max", (2, 2), (1, 1), (1, 1, 1, 1))
+    layer = Pool("p", ("x",), ("y",), "max", (2, 2), (1, 1), (1, 1, 1, 1))
     assert (single(layer, x, (1, 3, 3)) == np.float32(-1e30)).all()
 
 
 def test_layout_layers() -> None:
     x = constants(2, 4, 5, 6)
-    pad = Pad("p", ("x",), "y", (1, -1, 2), (-2, 1, -1), (2, 3), 0.5)
+    pad = Pad("p", ("x",), ("y",), (1, -1, 2), (-2, 1, -1), (2, 3), 0.5)
     wide = np.full((2, 6, 7, 8), 0.5, np.float32)
     wide[:, 1:5, :5, 2:] = x
     wide = np.concatenate([wide[:, :, 1:5], wide[:, :, 7:], wide[:, :, 5:6]], axis=2)
     np.testing.assert_array_equal(single(pad, x, (3, 3, 3)), wide[:, :3, ::2, :7:3])
-    both = Concat("k", ("x", "x"), "y")
+    both = Concat("k", ("x", "x"), ("y",))
     np.testing.assert_array_equal(single(both, x, (8, 5, 6)), np.concatenate([x, x], axis=1))
-    part = ChannelSlice("s", ("x",), "y", 1)
+    part = ChannelSlice("s", ("x",), ("y",), 1)
     np.testing.assert_array_equal(single(part, x, (2, 5, 6)), x[:, 1:3])
-    flat = Reshape("r", ("x",), "y")
+    flat = Reshape("r", ("x",), ("y",))
     np.testing.assert_array_equal(single(flat, x, (120,)), x.reshape(2, 120))
 
 
 def test_elementwise_and_affine() -> None:
     x = constants(2, 4, 3, 3)
-    square = Elementwise("m", ("x", "x"), "y", "mul", Clip(0.1, 0.9))
+    square = Elementwise("m", ("x", "x"), ("y",), "mul", Clip(0.1, 0.9))
     np.testing.assert_array_equal(
         single(square, x, (4, 3, 3)), np.clip(x * x, np.float32(0.1), np.float32(0.9))
     )
     scale, bias = constants(4, seed=1), constants(4, seed=2)
-    norm = single(Affine("a", ("x",), "y", scale, bias), x, (4, 3, 3))
+    norm = single(ScaleShift("a", ("x",), ("y",), scale, bias), x, (4, 3, 3))
     np.testing.assert_array_equal(norm, x * scale[:, None, None] + bias[:, None, None])
 
 
 def chain() -> Graph:
-    relu = Elementwise("relu", ("x",), "a", "copy", RELU)
-    double = Elementwise("double", ("a", "x"), "y", "add")
+    relu = Elementwise("relu", ("x",), ("a",), "copy", RELU)
+    double = Elementwise("double", ("a", "x"), ("y",), "add")
     return Graph((relu, double), {t: (2, 3) for t in "xay"}, ("x",), ("y",))
 
 
@@ -237,7 +233,7 @@ def test_unusable_inputs(inputs: dict, message: str) -> None:
 
 
 def test_inputs_of_different_batches() -> None:
-    both = Elementwise("add", ("x", "z"), "y", "add")
+    both = Elementwise("add", ("x", "z"), ("y",), "add")
     graph = Graph((both,), {t: (2, 3) for t in "xzy"}, ("x", "z"), ("y",))
     with pytest.raises(InputError, match="differ in batch"):
         run_float(graph, {"x": ONES, "z": np.ones((2, 2, 3), np.float32)})
@@ -246,11 +242,19 @@ def test_inputs_of_different_batches() -> None:
 @pytest.mark.parametrize(
     ("layer", "shape", "message"),
     [
-        (Conv2d("c", ("x",), "y", constants(2, 3, 1, 1), constants(2)), (2, 4, 4), "4 channels"),
-        (Conv2d("c", ("x",), "y", constants(2, 4, 9, 1), constants(2)), (2, 4, 4), "does not fit"),
-        (Conv2d("c", ("x",), "y", constants(2, 4, 1, 1), constants(2)), (2, 4, 5), "'y' has shape"),
-        (ChannelSlice("c", ("x",), "y", 3), (2, 4, 4), r"makes \(1, 4, 4\)"),
-        (Reshape("c", ("x",), "y"), (7,), "layer 'c'"),
+        (Conv2d("c", ("x",), ("y",), constants(2, 3, 1, 1), constants(2)), (2, 4, 4), "4 channels"),
+        (
+            Conv2d("c", ("x",), ("y",), constants(2, 4, 9, 1), constants(2)),
+            (2, 4, 4),
+            "does not fit",
+        ),
+        (
+            Conv2d("c", ("x",), ("y",), constants(2, 4, 1, 1), constants(2)),
+            (2, 4, 5),
+            "'y' has shape",
+        ),
+        (ChannelSlice("c", ("x",), ("y",), 3), (2, 4, 4), r"makes \(1, 4, 4\)"),
+        (Reshape("c", ("x",), ("y",)), (7,), "layer 'c'"),
     ],
 )
 def test_layers_that_contradict_their_tensors(layer: Layer, shape: tuple, message: str) -> None:

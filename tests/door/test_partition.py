@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from tests.door.flows import call, const, conv, flow, of, randoms, split, x
-from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedPool
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
+from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.reference import run_float
 from tvm_npu.door import partition as partitioning
-from tvm_npu.door.backend import every_layer
+from tvm_npu.door.backend import all_layers, needed_layers
 from tvm_npu.door.calibrate import RegionRunner, region_ranges
 from tvm_npu.door.dataflow import Value
 from tvm_npu.door.importer import import_dataflow
@@ -93,7 +94,7 @@ def test_region_means_what_its_operators_mean() -> None:
 def test_what_a_machine_has_no_code_for_is_refused(
     monkeypatch: pytest.MonkeyPatch, missing: Any, refused: set[str]
 ) -> None:
-    monkeypatch.setattr(partitioning, "emitted_layers", lambda machine: every_layer() - {missing})
+    monkeypatch.setattr(partitioning, "machine_layers", lambda machine: all_layers() - {missing})
     data = x(*F)
     alone = of("relu", data, to=F)
     summed = of("add", of("relu", conv(alone, 4), to=F), data, to=F)
@@ -104,15 +105,16 @@ def test_what_a_machine_has_no_code_for_is_refused(
         assert {r.operator for r in lacking} == refused
     assert lacking and all(r.limit.endswith("on nmp-4x8") for r in lacking)
     graphs = [import_dataflow(region.flow, region.symbol) for region in found.regions]
-    fixed = {partitioning.fixed_layer(one) for g in graphs for one in partitioning.fuse(g).layers}
-    assert missing not in fixed and (fixed or missing is FixedConv)
+    left = [type(layer) for graph in graphs for layer in fuse(graph).layers]
+    assert all(missing not in needed_layers(kind) for kind in left)
+    assert left or missing is FixedConv
 
 
 def test_an_activation_that_joins_a_convolution_needs_no_layer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    without = every_layer() - {FixedElementwise}
-    monkeypatch.setattr(partitioning, "emitted_layers", lambda machine: without)
+    without = all_layers() - {FixedElementwise}
+    monkeypatch.setattr(partitioning, "machine_layers", lambda machine: without)
     found = split(of("relu", conv(x(*F), 4), to=F))
     assert found.refusals == () and len(found.regions[0].calls) == 2
 

@@ -12,7 +12,7 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, float_region, module, randoms, split, stock, var  # noqa: E402
-from tvm_npu.codegen.graph import Affine, Conv2d, Pool  # noqa: E402
+from tvm_npu.codegen.ops import Conv2d, Pool, ScaleShift  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
 from tvm_npu.relay import import_region  # noqa: E402
 
@@ -160,7 +160,7 @@ def test_layers_carry_source_names_and_stable_tensor_names() -> None:
 def test_batch_norm_constants() -> None:
     found = split(module(norm(var("x", SHAPE))))
     (layer,) = import_region(found.mod[found.regions[0].symbol]).layers
-    assert isinstance(layer, Affine) and layer.scale.dtype == np.float32
+    assert isinstance(layer, ScaleShift) and layer.scale.dtype == np.float32
 
 
 def test_ceil_mode_padding_reaches_the_last_window() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Clip, Conv2d, Dense, Elementwise, Graph, Pool, Reshape
+from tvm_npu.codegen.graph import Clip, FixedGraph, Graph
+from tvm_npu.codegen.ops import Conv2d, Dense, Elementwise, Pool, Reshape
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
@@ -36,13 +36,23 @@ def network() -> tuple[Graph, np.ndarray]:
         return (random.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
 
     layers = (
-        Conv2d("c1", ("x",), "a", weights(8, 3, 3, 3), weights(8), padding=(1, 1, 1, 1), clip=RELU),
-        Conv2d("c2", ("y",), "b", weights(8, 3, 1, 1), weights(8)),
-        Elementwise("add", ("a", "b"), "s", "add", RELU),
-        Conv2d("dw", ("s",), "d", weights(8, 1, 3, 3), weights(8), padding=(1, 1, 1, 1), groups=8),
-        Pool("p", ("d",), "q", "max", (2, 2), (2, 2)),
-        Reshape("r", ("q",), "f"),
-        Dense("fc", ("f",), "z", weights(10, 288), weights(10)),
+        Conv2d(
+            "c1",
+            ("x",),
+            ("a",),
+            weights(8, 3, 3, 3),
+            weights(8),
+            padding=(1, 1, 1, 1),
+            activation=RELU,
+        ),
+        Conv2d("c2", ("y",), ("b",), weights(8, 3, 1, 1), weights(8)),
+        Elementwise("add", ("a", "b"), ("s",), "add", RELU),
+        Conv2d(
+            "dw", ("s",), ("d",), weights(8, 1, 3, 3), weights(8), padding=(1, 1, 1, 1), groups=8
+        ),
+        Pool("p", ("d",), ("q",), "max", (2, 2), (2, 2)),
+        Reshape("r", ("q",), ("f",)),
+        Dense("fc", ("f",), ("z",), weights(10, 288), weights(10)),
     )
     shapes = {
         "x": (3, 12, 12), "y": (3, 12, 12), "a": (8, 12, 12), "b": (8, 12, 12), "s": (8, 12, 12),

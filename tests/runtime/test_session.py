@@ -18,7 +18,7 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.statistics import RunStatistics
-from tvm_npu.sim.nmp.traps import Trap
+from tvm_npu.sim.traps import Trap
 
 SMALL = machine()
 
@@ -196,8 +196,8 @@ def test_a_program_that_traps_leaves_the_session_usable() -> None:
     for _ in range(2):
         with pytest.raises(Trap) as caught:
             session.run_fixed(arrays)
-        assert caught.value.layer == program.layers[1].name
-        assert caught.value.instruction == "ebreak"
+        assert caught.value.place.layer == program.layers[1].name
+        assert caught.value.place.instruction == "ebreak"
     good = Session(program)
     assert same(good.run_fixed(arrays), expected(arrays))
 

@@ -12,7 +12,7 @@ from tests.codegen.tiles.tile_cases import AnyPlan
 from tests.runtime.networks import MACS, network
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
@@ -21,7 +21,8 @@ from tvm_npu.runtime.session import Session
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.isa import TILE_ISA
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 SETUP_A = load_machine("setup-a")
 TYPES = {"int8": np.int8, "int16": np.int16}
@@ -102,7 +103,7 @@ def test_a_trap_comes_out_and_the_session_stays_usable() -> None:
     debug["layer"] = -1
     session = Session(with_code(replace(program, debug=debug), "tfill"))
     for _ in range(2):
-        with pytest.raises(TileTrap, match=r"instruction 0 \(tfill\): OUT_CHANNELS is 0") as caught:
+        with pytest.raises(Trap, match=r"instruction 0 \(tfill\): OUT_CHANNELS is 0") as caught:
             session.run_fixed([x, x])
         assert caught.value.code == TileTrapCode.BAD_REGISTER
     with pytest.raises(RunError, match="takes 2 inputs, got 1"):

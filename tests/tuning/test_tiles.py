@@ -29,7 +29,8 @@ from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.codegen.tune.tune import Tuned, tune
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Place, Trap
 from tvm_npu.tuning import measure as measuring
 from tvm_npu.tuning.measure import LayerMeasure, WrongValuesError, bare
 from tvm_npu.tuning.model import Question, questions, tune_layer, warm_plans
@@ -150,7 +151,7 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
         def __init__(self, *_: object, **__: object) -> None: ...
 
         def run_fixed(self, _: object) -> None:
-            raise TileTrap(TileTrapCode(1), 3, "the engine stops")
+            raise Trap(TileTrapCode(1), Place(position="instruction 3"), "the engine stops")
 
     monkeypatch.setattr(measuring, "Session", Trapping)
     with pytest.raises(MeasureError, match="instruction 3: the engine stops"):

@@ -16,7 +16,8 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.fixed import FixedConv, FixedGraph
+    from tvm_npu.codegen.graph import FixedGraph
+    from tvm_npu.codegen.ops import FixedConv
 
 TEXT_MACHINE = "setup-a"
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _convolutions(job: ModelJob) -> list[tuple[FixedConv, FixedGraph]]:
-    from tvm_npu.codegen.fixed import FixedConv
+    from tvm_npu.codegen.ops import FixedConv
 
     found = []
     for symbol in job.partitioned.symbols:

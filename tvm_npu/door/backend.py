@@ -1,41 +1,32 @@
-"""What the rules ask the code generator of a machine: which layers it takes, what they need."""
+"""What the rules ask about a machine's code generator: which layers it takes, what they need."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import lru_cache
 
-from tvm_npu.codegen import fixed as f
-from tvm_npu.codegen import graph as g
+from tvm_npu.codegen.graph import FixedLayer, Layer
 from tvm_npu.codegen.least import LeastNeeds, least_needs
+from tvm_npu.codegen.ops.registry import OPERATORS, emitted_layers
 from tvm_npu.sim.description import MachineDescription
 
-__all__ = ["LeastNeeds", "emitted_layers", "every_layer", "fixed_layer", "least_needs"]
+__all__ = ["LayerTypes", "LeastNeeds", "least_needs", "machine_layers", "needed_layers"]
 
-_FIXED: Mapping[type[g.Layer], type[f.FixedLayer]] = {
-    g.Conv2d: f.FixedConv,
-    g.Dense: f.FixedConv,
-    g.Affine: f.FixedConv,
-    g.Pool: f.FixedPool,
-    g.Elementwise: f.FixedElementwise,
-    g.Pad: f.FixedPad,
-    g.Concat: f.FixedConcat,
-    g.Reshape: f.FixedReshape,
-    g.ChannelSlice: f.FixedChannelSlice,
-}
-_LAYOUT_ONLY = frozenset({f.FixedConcat, f.FixedReshape, f.FixedChannelSlice})
-"""No code is emitted for these: `codegen.passes.storage` places tensors so that none is needed."""
+LayerTypes = frozenset[type[FixedLayer]]
 
 
-def fixed_layer(layer: g.Layer) -> type[f.FixedLayer]:
-    """The layer that a float layer becomes, quantized."""
-    return _FIXED[type(layer)]
+def needed_layers(layer: type[Layer]) -> LayerTypes:
+    """What a machine must have code for to take float layers of a type."""
+    return emitted_layers(layer)
 
 
-def every_layer() -> frozenset[type[f.FixedLayer]]:
-    """All that operators can become."""
-    return frozenset(_FIXED.values())
+@lru_cache(maxsize=1)
+def all_layers() -> LayerTypes:
+    """What a machine must have code for to take everything."""
+    return frozenset().union(
+        *(needed_layers(kind) for kind in OPERATORS if issubclass(kind, Layer))
+    )
 
 
-def emitted_layers(machine: MachineDescription) -> frozenset[type[f.FixedLayer]]:
-    """Layers that a program for ``machine`` may have."""
-    return every_layer() | _LAYOUT_ONLY
+def machine_layers(machine: MachineDescription) -> LayerTypes:
+    """What ``machine`` has code for."""
+    return all_layers()

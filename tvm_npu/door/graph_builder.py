@@ -52,6 +52,6 @@ class GraphBuilder:
         return {
             "name": self.name(call),
             "inputs": inputs or (self.input(call),),
-            "output": output,
+            "outputs": (output,),
             "source": (call.source,) if call.source else (),
         }

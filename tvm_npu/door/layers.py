@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tvm_npu.codegen import graph as g
+from tvm_npu.codegen import ops
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Array, Constant, OpCall, TensorShape, Value
 from tvm_npu.door.graph_builder import GraphBuilder
@@ -30,7 +31,7 @@ def _per_channel(value: Value, shape: TensorShape) -> g.FloatArray:
 def _conv2d(b: GraphBuilder, call: OpCall) -> None:
     weight = np.ascontiguousarray(_constant(call.operands[1]), dtype=np.float32)
     b.layers.append(
-        g.Conv2d(
+        ops.Conv2d(
             **b.common(call),
             weight=weight,
             bias=np.zeros(weight.shape[0], np.float32),
@@ -48,18 +49,18 @@ def _dense(b: GraphBuilder, call: OpCall) -> None:
         weight = weight.T
     weight = np.ascontiguousarray(weight, dtype=np.float32)
     bias = np.zeros(weight.shape[0], np.float32)
-    b.layers.append(g.Dense(**b.common(call), weight=weight, bias=bias))
+    b.layers.append(ops.Dense(**b.common(call), weight=weight, bias=bias))
 
 
-def _affine(
+def _scale_shift(
     b: GraphBuilder, call: OpCall, tensor: str, scale: g.FloatArray, bias: g.FloatArray
 ) -> None:
-    b.layers.append(g.Affine(**b.common(call, tensor), scale=scale, bias=bias))
+    b.layers.append(ops.ScaleShift(**b.common(call, tensor), scale=scale, bias=bias))
 
 
 def _bias_add(b: GraphBuilder, call: OpCall) -> None:
     bias = np.asarray(_constant(call.operands[1]), np.float32)
-    _affine(b, call, b.input(call), np.ones_like(bias), bias)
+    _scale_shift(b, call, b.input(call), np.ones_like(bias), bias)
 
 
 def _batch_norm(b: GraphBuilder, call: OpCall) -> None:
@@ -72,9 +73,9 @@ def _batch_norm(b: GraphBuilder, call: OpCall) -> None:
         bias = bias + beta
     common = b.common(call, b.input(call), shape=call.operands[0].shape[1:])
     b.layers.append(
-        g.Affine(**common, scale=scale.astype(np.float32), bias=bias.astype(np.float32))
+        ops.ScaleShift(**common, scale=scale.astype(np.float32), bias=bias.astype(np.float32))
     )
-    b.tensors[call.result(0)] = common["output"]
+    b.tensors[call.result(0)] = common["outputs"][0]
 
 
 def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
@@ -83,29 +84,29 @@ def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
     left, right = (isinstance(arg, Constant) for arg in call.operands)
     if not left and not right:
         common = b.common(call, b.input(call, 0), b.input(call, 1))
-        b.layers.append(g.Elementwise(**common, op="add" if name == "add" else "mul"))
+        b.layers.append(ops.Elementwise(**common, op="add" if name == "add" else "mul"))
         return
     tensor = b.input(call, 1 if left else 0)
     value = _per_channel(call.operands[0 if left else 1], shape)
     one, zero = np.ones_like(value), np.zeros_like(value)
     if name == "add":
-        _affine(b, call, tensor, one, value)
+        _scale_shift(b, call, tensor, one, value)
     elif name == "subtract":
-        _affine(b, call, tensor, -one if left else one, value if left else -value)
+        _scale_shift(b, call, tensor, -one if left else one, value if left else -value)
     elif name == "multiply":
-        _affine(b, call, tensor, value, zero)
+        _scale_shift(b, call, tensor, value, zero)
     else:
-        _affine(b, call, tensor, one / value, zero)
+        _scale_shift(b, call, tensor, one / value, zero)
 
 
 def _negative(b: GraphBuilder, call: OpCall) -> None:
     channels = call.shape[1]
     scale = np.full(channels, -1, np.float32)
-    _affine(b, call, b.input(call), scale, np.zeros_like(scale))
+    _scale_shift(b, call, b.input(call), scale, np.zeros_like(scale))
 
 
 def _activation(b: GraphBuilder, call: OpCall, tensor: str, clip: g.Clip) -> None:
-    b.layers.append(g.Elementwise(**b.common(call, tensor), op="copy", clip=clip))
+    b.layers.append(ops.Elementwise(**b.common(call, tensor), op="copy", activation=clip))
 
 
 def _relu(b: GraphBuilder, call: OpCall) -> None:
@@ -119,14 +120,14 @@ def _leaky_relu(b: GraphBuilder, call: OpCall) -> None:
     def scaled(scale: float) -> str:
         common = b.common(call, tensor, shape=shape)
         values = np.full(shape[0], scale, np.float32)
-        b.layers.append(g.Affine(**common, scale=values, bias=np.zeros_like(values)))
-        return str(common["output"])
+        b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
+        return str(common["outputs"][0])
 
     steep = scaled(1.0 - slope)
     _activation(b, call, steep, g.RELU)
     positive = b.tensors[call.result()]
     common = b.common(call, scaled(slope), positive)
-    b.layers.append(g.Elementwise(**common, op="add"))
+    b.layers.append(ops.Elementwise(**common, op="add"))
 
 
 def _clip(b: GraphBuilder, call: OpCall) -> None:
@@ -149,7 +150,7 @@ def _pool(b: GraphBuilder, call: OpCall) -> None:
     counted = name == "avg_pool2d" and call.attributes["count_include_pad"]
     common = b.common(call, shape=(call.shape[1], *_pooled(call)))
     b.layers.append(
-        g.Pool(
+        ops.Pool(
             **common,
             kind="max" if "max" in name else "avg",
             kernel=kernel,
@@ -160,7 +161,7 @@ def _pool(b: GraphBuilder, call: OpCall) -> None:
         )
     )
     if len(call.shape) == 2:
-        _layout(b, call, common["output"])
+        _layout(b, call, common["outputs"][0])
 
 
 def _pooled(call: OpCall) -> tuple[int, int]:
@@ -170,7 +171,7 @@ def _pooled(call: OpCall) -> tuple[int, int]:
 
 
 def _layout(b: GraphBuilder, call: OpCall, tensor: str) -> None:
-    b.layers.append(g.Reshape(**b.common(call, tensor)))
+    b.layers.append(ops.Reshape(**b.common(call, tensor)))
 
 
 def _reshape(b: GraphBuilder, call: OpCall) -> None:
@@ -179,32 +180,32 @@ def _reshape(b: GraphBuilder, call: OpCall) -> None:
 
 def _concatenate(b: GraphBuilder, call: OpCall) -> None:
     tensors = [b.tensors[field] for field in call.operands]
-    b.layers.append(g.Concat(**b.common(call, *tensors)))
+    b.layers.append(ops.Concat(**b.common(call, *tensors)))
 
 
 def _split(b: GraphBuilder, call: OpCall) -> None:
     for position, begin in enumerate(geometry.split_begins(call)):
         part = call.result(position)
         common = b.common(call, b.input(call), shape=part.shape[1:])
-        b.layers.append(g.ChannelSlice(**common, begin=begin))
-        b.tensors[part] = common["output"]
+        b.layers.append(ops.ChannelSlice(**common, begin=begin))
+        b.tensors[part] = common["outputs"][0]
 
 
 def _pad(b: GraphBuilder, call: OpCall) -> None:
     amounts = call.attributes["pad_width"][1:]
     before, after = ((amounts[0][k], amounts[1][k], amounts[2][k]) for k in (0, 1))
     value = float(_constant(call.operands[1]).flat[0])
-    b.layers.append(g.Pad(**b.common(call), before=before, after=after, value=value))
+    b.layers.append(ops.Pad(**b.common(call), before=before, after=after, value=value))
 
 
 def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
     shape = call.operands[0].shape[1:]
     channels, rows, columns = geometry.slice_bounds(call)[1:]
     if rows == (0, shape[1], 1) and columns == (0, shape[2], 1):
-        b.layers.append(g.ChannelSlice(**b.common(call), begin=channels[0]))
+        b.layers.append(ops.ChannelSlice(**b.common(call), begin=channels[0]))
         return
     b.layers.append(
-        g.Pad(
+        ops.Pad(
             **b.common(call),
             before=(-channels[0], -rows[0], -columns[0]),
             after=(channels[1] - shape[0], rows[1] - shape[1], columns[1] - shape[2]),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload, report_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.door.calibrate import region_ranges
 from tvm_npu.door.partition import partition
 from tvm_npu.door.protocol import Door, Module

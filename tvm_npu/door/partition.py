@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.door.backend import emitted_layers, every_layer, fixed_layer
+from tvm_npu.door.backend import LayerTypes, all_layers, machine_layers, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
 from tvm_npu.door.regions import execution_order, merge_regions
@@ -121,25 +121,26 @@ def _lacking(
     Whether an operator becomes a layer of its own hangs on its neighbours (an activation behind a
     convolution is part of it), so regions are asked, not operators.
     """
-    emitted = emitted_layers(context.machine)
-    if every_layer() <= emitted:
+    known = machine_layers(context.machine)
+    if all_layers() <= known:
         return {}
     found = {}
-    limit = ", ".join(sorted(_called(type_) for type_ in emitted))
+    limit = f"{_called(known)} on {context.machine.name}"
     for group in groups:
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
         for layer in fuse(graph).layers:
-            needed = fixed_layer(layer)
-            if needed not in emitted:
+            lacking = needed_layers(type(layer)) - known
+            if lacking:
                 call = builder.calls[layer.name]
-                lacks = Violation(_called(needed), f"{limit} on {context.machine.name}")
+                lacks = Violation(_called(lacking), limit)
                 found[flow.number_of[call]] = refusal(call, MACHINE_LACKS, lacks)
     return found
 
 
-def _called(layer: type) -> str:
-    """``FixedConv`` -> ``conv``."""
-    return layer.__name__.removeprefix("Fixed").lower()
+def _called(layers: LayerTypes) -> str:
+    """``FixedConv, FixedPool`` -> ``conv, pool``."""
+    names = sorted(layer.__name__.removeprefix("Fixed").lower() for layer in layers)
+    return ", ".join(names) or "none"
 
 
 def _pieces(

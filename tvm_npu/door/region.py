@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow

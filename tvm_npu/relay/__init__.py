@@ -8,8 +8,7 @@ from typing import Any
 
 import tvm
 
-from tvm_npu.codegen.fixed import FixedGraph
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.door.models import build_onnx
 from tvm_npu.door.offload import fixed_graphs, offload, programs, report_of
 from tvm_npu.door.rule_table import rule_table

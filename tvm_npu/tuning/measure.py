@@ -19,10 +19,8 @@ from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.traps import Trap
-from tvm_npu.sim.parts.pl330.traps import DmacTrap
 from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.sim.tiles.traps import TileTrap
+from tvm_npu.sim.traps import Trap
 from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
 
 AnyPlan = ConvPlan | TilePlan
@@ -87,7 +85,7 @@ class LayerMeasure:
         if plan not in self.known:
             try:
                 self.known[plan] = self._simulated(plan)
-            except (CodegenError, Trap, TileTrap, DmacTrap) as error:
+            except (CodegenError, Trap) as error:
                 self.known[plan] = str(error)
         cycles = self.known[plan]
         if isinstance(cycles, str):

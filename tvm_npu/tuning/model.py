@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.chains import candidates
 from tvm_npu.codegen.nmp.plan.planning import problem_of
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
+from tvm_npu.codegen.ops import FixedChain, FixedConv
 from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible

@@ -11,11 +11,11 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, q_point_scales
 from tvm_npu.codegen.nmp.plan.chains import candidates, with_chains
 from tvm_npu.codegen.nmp.plan.planning import problem_of
+from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.tiles.plan.planning import stored_problem
 from tvm_npu.sim.description import MachineDescription
@@ -83,7 +83,7 @@ def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -
     conv = FixedConv(
         "layer",
         ("x", "z") if problem.has_residual else ("x",),
-        "y",
+        ("y",),
         shift=shift,
         low=low,
         high=high,
@@ -110,7 +110,7 @@ def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -
         shapes["v"] = (problem.filters, window.rows, window.columns)
     graph = FixedGraph(
         layers, shapes, tuple(dict.fromkeys(conv.inputs)), (layers[-1].output,),
-        dict.fromkeys(shapes, Q_POINT), 1 if size == 1 else 2,
+        q_point_scales(dict.fromkeys(shapes, Q_POINT)), 1 if size == 1 else 2,
     )  # fmt: skip
     asked = problem_of(chained(graph).layers[-1], shapes, size)
     if asked != problem:
@@ -169,13 +169,13 @@ def _window_layer(
     low, high = element_limits(problem.element_bytes)
     if not window.has_weights:
         return FixedPool(
-            "window", ("y",), "v", shift=0, low=low, high=high, kind="max", kernel=window.kernel,
+            "window", ("y",), ("v",), shift=0, low=low, high=high, kind="max", kernel=window.kernel,
             stride=window.stride, padding=padding, counted_padding=padding,
         )  # fmt: skip
     taps = window.kernel[0] * window.kernel[1]
     shift = _shift(problem.element_bytes, taps)
     return FixedConv(
-        "window", ("y",), "v", shift=shift, low=low, high=high,
+        "window", ("y",), ("v",), shift=shift, low=low, high=high,
         weight=values((problem.filters, 1, *window.kernel)),
         bias=_biases(problem.filters, shift + 8 * problem.element_bytes - 4, generator),
         stride=window.stride, padding=padding, groups=problem.filters,

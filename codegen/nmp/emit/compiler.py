@@ -9,17 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedPad,
-    FixedPool,
-)
-from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.layers import kind_of
-from tvm_npu.codegen.nmp.emit.commands import Affine, Assign, listing
+from tvm_npu.codegen.graph import FixedGraph, Shape
+from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
     PENDING_STORES,
@@ -28,10 +19,12 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.convolution import convolution
+from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
-from tvm_npu.codegen.nmp.emit.lower import CORE as CORE_REGISTER
+from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
+from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged
 from tvm_npu.codegen.nmp.emit.windows import elementwise, window
 from tvm_npu.codegen.nmp.plan.planning import LayerPlanner, PlannedLayer, plan_chains
@@ -41,6 +34,8 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
 )
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
@@ -218,15 +213,15 @@ def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tup
     """The code image, and the byte range of every layer in it."""
     lowering = Lowering()
     lowering.keep_one()
-    lowering.bind(CORE, CORE_REGISTER)
+    lowering.registers.bind(CORE, CORE_REGISTER)
     tlts, cores = machine.cores.tlts_per_tle, machine.core_count
-    tlt = lowering.bind(TLT)
+    tlt = lowering.registers.bind(TLT)
     lowering.builder.li(tlt, tlts)
     lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
     line_words = sum(len(code.parameters.variables) for code in generated.codes)
     lowering.find_line(line_words)
-    lowering.bind(PENDING_STORES)
-    lowering.run((Assign(PENDING_STORES, Affine()),))
+    lowering.registers.bind(PENDING_STORES)
+    lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
     codes = generated.codes
     for index, (planned, code) in enumerate(zip(generated.layers, codes, strict=True)):

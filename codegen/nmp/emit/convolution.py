@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedChain, FixedConv
-from tvm_npu.codegen.nmp.emit.grouped import Grouped
+from tvm_npu.codegen.nmp.emit.grouped import grouped
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
-from tvm_npu.codegen.nmp.emit.multicast import Multicast
+from tvm_npu.codegen.nmp.emit.multicast import multicast
+from tvm_npu.codegen.ops import FixedChain, FixedConv
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -38,5 +38,5 @@ def convolution(
             )
         if isinstance(layer, FixedChain):
             raise EmitError(f"layer {layer.name!r}: a grouped plan has no window behind it")
-        return Grouped(layer, problem, plan, machine, operands).code()
-    return Multicast(layer, problem, plan, machine, operands).code()
+        return grouped(layer, problem, plan, machine, operands)
+    return multicast(layer, problem, plan, machine, operands)

@@ -2,99 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.nmp.emit.commands import (
-    Affine,
-    Nodes,
-    Transfer,
-    loop,
-)
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvolutionTiles
+from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer, loop
+from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
+from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles, conv_tiles
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
+from tvm_npu.codegen.nmp.emit.conv_words import ConvWords, conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
     MAC_DONE,
     W_ARRIVED,
-    out_registers,
     stored,
     wait,
     wait_store,
 )
-from tvm_npu.codegen.nmp.emit.layer import LayerCode, finish, require_fit
+from tvm_npu.codegen.nmp.emit.expressions import Expression
+from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
+from tvm_npu.codegen.nmp.emit.mac import out_tile
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise
 
 
-class Grouped(ConvolutionTiles):
+def grouped(
+    layer: FixedConv,
+    problem: ConvProblem,
+    plan: ConvPlan,
+    machine: NmpMachine,
+    operands: Operands,
+) -> LayerCode:
+    """The command tree of a layer whose TLTs have whole groups. EmitError for a plan that the
+    machine cannot run."""
+    tiles = conv_tiles(problem, plan, machine)
+    parameters = conv_parameters(tiles)
+    words = conv_words(layer.name, tiles, parameters, operands)
+    if plan.tile_m % tiles.filters or plan.tile_n != tiles.channels or plan.schedule == "IS":
+        raise EmitError(
+            f"layer {layer.name!r}: a grouped plan needs tile_m a multiple of {tiles.filters}, "
+            f"tile_n = {tiles.channels} and schedule OS or WS; it has {plan.tile_m}, "
+            f"{plan.tile_n} and {plan.schedule}"
+        )
+    _require_fit(layer.name, tiles, machine)
+    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), ConvMac(layer, tiles))
+    return finish(parameters, emitter.nodes())
+
+
+def _require_fit(name: str, tiles: ConvTiles, machine: NmpMachine) -> None:
+    in_bytes, w_bytes, out_bytes = tiles.tile_bytes()
+    require_fit(name, "the IN tile", in_bytes, machine, "mb0")
+    require_fit(name, "the W tile", w_bytes, machine, "mb1")
+    require_fit(name, "the OUT tile", out_bytes, machine, "mb2")
+    require_fit(name, "the biases of one TLT", tiles.most.filters * BIAS_BYTES, machine, "bias")
+    if tiles.problem.has_residual:
+        require_fit(name, "the residual tile", out_bytes, machine, "mb0")
+
+
+@dataclass(frozen=True)
+class GroupedEmitter:
     """Whole groups a TLT: OS loads IN and W for every tile, WS keeps the weights."""
 
-    def code(self) -> LayerCode:
-        plan = self.plan
-        if plan.tile_m % self.filters or plan.tile_n != self.channels or plan.schedule == "IS":
-            raise EmitError(
-                f"layer {self.layer.name!r}: a grouped plan needs tile_m a multiple of "
-                f"{self.filters}, tile_n = {self.channels} and schedule OS or WS; it has "
-                f"{plan.tile_m}, {plan.tile_n} and {plan.schedule}"
-            )
-        self._require_fit()
-        biases = self.load_biases(self.bias_address, self.items * self.filters)
-        groups = plan.tile_m // self.filters
+    tiles: ConvTiles
+    words: ConvWords
+    transfers: ConvTransfers
+    mac: ConvMac
+
+    def nodes(self) -> Nodes:
+        """The whole layer."""
+        plan, words = self.tiles.plan, self.words
+        biases = self.transfers.load_biases(words.bias_address, words.items * self.tiles.filters)
+        groups = plan.tile_m // self.tiles.filters
         if plan.schedule == "WS":
-            body = loop("group", self.items, groups, self._keep_weights)
-        else:
-            body = self.over_places(
-                lambda *place: loop(
-                    "group", self.items, groups,
-                    lambda g, count: self._out_tile(g, count, False, *place),
-                )
+            return (*biases, *loop("group", words.items, groups, self._keep_weights))
+
+        def over_groups(box: OfmBox) -> Nodes:
+            return loop(
+                "group", words.items, groups,
+                lambda g, count: self._out_tile(g, count, False, box),
             )  # fmt: skip
-        return finish(self.parameters, (*biases, *body))
 
-    def _require_fit(self) -> None:
-        name = self.layer.name
-        in_bytes, w_bytes, out_bytes = self.tile_bytes()
-        require_fit(name, "the IN tile", in_bytes, self.machine, "mb0")
-        require_fit(name, "the W tile", w_bytes, self.machine, "mb1")
-        require_fit(name, "the OUT tile", out_bytes, self.machine, "mb2")
-        biases = self.most.filters * BIAS_BYTES
-        require_fit(name, "the biases of one TLT", biases, self.machine, "bias")
-        if self.problem.has_residual:
-            require_fit(name, "the residual tile", out_bytes, self.machine, "mb0")
+        return (*biases, *self._over_places(over_groups))
 
-    def _load_weights(self, g: Affine, count: Affine) -> Transfer:
-        group_bytes = self.filters * self.filter_bytes
-        filters, channels = count * self.filters, Affine.of(self.channels)
-        return self.load_weights("nmp_load", self.w_address + g * group_bytes, filters, channels)
+    def _over_places(self, body: Callable[[OfmBox], Nodes]) -> Nodes:
+        """Row and column tiles of the OFM."""
+        plan, words = self.tiles.plan, self.words
+        return loop(
+            "row", words.rows, plan.tile_r,
+            lambda r, rows: loop(
+                "column", words.columns, plan.tile_c,
+                lambda c, columns: body(
+                    OfmBox(words.first_row + r, rows, words.first_column + c, columns)
+                ),
+            ),
+        )  # fmt: skip
 
-    def _keep_weights(self, g: Affine, count: Affine) -> Nodes:
+    def _load_weights(self, g: Expression, count: Expression) -> Transfer:
+        tiles = self.tiles
+        address = self.words.w_address + g * (tiles.filters * tiles.filter_bytes)
+        return self.transfers.load_weights(
+            "nmp_load", address, count * tiles.filters, Expression.of(tiles.channels)
+        )
+
+    def _keep_weights(self, g: Expression, count: Expression) -> Nodes:
         return (
             self._load_weights(g, count),
             wait(W_ARRIVED),
-            *self.over_places(lambda *place: self._out_tile(g, count, True, *place)),
+            *self._over_places(lambda box: self._out_tile(g, count, True, box)),
         )
 
-    def _out_tile(
-        self,
-        g: Affine,
-        count: Affine,
-        has_weights: bool,
-        row: Affine,
-        rows: Affine,
-        column: Affine,
-        columns: Affine,
-    ) -> Nodes:
-        first = self.first_item + g
-        place = (row, rows, column, columns)
-        load_in = self.load_in("nmp_load", first * self.channels, count * self.channels, *place)
+    def _out_tile(self, g: Expression, count: Expression, has_weights: bool, box: OfmBox) -> Nodes:
+        tiles = self.tiles
+        first = self.words.first_item + g
+        load_in = self.transfers.load_in(
+            "nmp_load", first * tiles.channels, count * tiles.channels, box
+        )
         load_w: Nodes = () if has_weights else (self._load_weights(g, count),)
         w_ready: Nodes = () if has_weights else (wait(W_ARRIVED),)
-        out = out_registers(count * self.filters, rows, columns, self.size)
-        multiply = self.multiply(
-            out, Initialise.BIAS, g * self.filters, Affine.of(self.channels), Affine(),
-            Affine.of(self.channels * self.taps), count, rows, columns,
+        filter_, filters = first * tiles.filters, count * tiles.filters
+        out = out_tile(filters, box.rows, box.columns, tiles.size)
+        pitch = Expression.of(tiles.channels * tiles.taps)
+        multiply = self.mac.multiply(
+            out, Initialise.BIAS, WTile(Expression(), pitch, g * tiles.filters),
+            Expression.of(tiles.channels), count, (box.rows, box.columns),
         )  # fmt: skip
-        tile = (first * self.filters, count * self.filters, *place)
         residual: Nodes = ()
-        if self.problem.has_residual:
-            residual = (self.out_transfer(True, *tile), *self.add_residual(out))
+        if tiles.problem.has_residual:
+            load = self.transfers.load_residual(filter_, filters, box)
+            residual = (load, *self.mac.add_residual(out))
         return (
             load_in,
             *load_w,
@@ -104,7 +141,7 @@ class Grouped(ConvolutionTiles):
             multiply,
             wait(MAC_DONE),
             *residual,
-            *self.requantize(out),
-            self.out_transfer(False, *tile),
+            *self.mac.requantize(out),
+            self.transfers.store_out(filter_, filters, box),
             *stored(),
         )

@@ -15,11 +15,11 @@ from tvm_npu.codegen.nmp.emit.commands import (
     Loop,
     Node,
     Nodes,
-    Variable,
     assigned,
     operands,
     walk,
 )
+from tvm_npu.codegen.nmp.emit.expressions import Variable
 
 LOOP_TURNS = 8
 """What a loop is assumed to turn when uses of a variable are counted."""

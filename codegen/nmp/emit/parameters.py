@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
-from tvm_npu.codegen.nmp.emit.commands import Affine, Variable
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.program.format import Segment
 
 WORD_MASK = 0xFFFF_FFFF
@@ -37,31 +37,31 @@ class LayerParameters:
     words: list[list[int | Location]] = field(default_factory=list)
     """By parameter, then by core."""
 
-    def number(self, name: str, values: Sequence[int]) -> Affine:
+    def number(self, name: str, values: Sequence[int]) -> Expression:
         """One number a core; a constant when all active cores have the same."""
         seen = [value for value, active in zip(values, self.active, strict=True) if active]
         if len(set(seen)) == 1:
-            return Affine(constant=seen[0])
+            return Expression(constant=seen[0])
         variable = Variable(name, min(seen), max(seen), gcd(*seen))
         self.variables.append(variable)
         self.words.append(list(values))
-        return Affine.of(variable)
+        return Expression.of(variable)
 
-    def address(self, name: str, locations: Sequence[Location] | Location) -> Affine:
+    def address(self, name: str, locations: Sequence[Location] | Location) -> Expression:
         """One DRAM address a core."""
         if isinstance(locations, Location):
             locations = [locations] * len(self.active)
         variable = Variable(name, 0, WORD_MASK)
         self.variables.append(variable)
         self.words.append(list(locations))
-        return Affine.of(variable)
+        return Expression.of(variable)
 
-    def activity(self) -> Affine:
+    def activity(self) -> Expression:
         """1 for active cores, 0 for the others."""
         flags = [int(active) for active in self.active]
         if all(flags):
-            return Affine(constant=1)
+            return Expression(constant=1)
         variable = Variable("active", 0, 1)
         self.variables.append(variable)
         self.words.append(list(flags))
-        return Affine.of(variable)
+        return Expression.of(variable)

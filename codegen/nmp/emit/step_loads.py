@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.nmp.emit.commands import (
-    Affine,
-    Assign,
-    Nodes,
-    Transfer,
-    Variable,
-    clamped,
-    product,
-    when,
-)
-from tvm_npu.codegen.nmp.emit.conventions import OnChip, run_transfer
-from tvm_npu.codegen.nmp.emit.steps import SharedSteps, Step
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout
+from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, Transfer, clamped, product, when
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
+from tvm_npu.codegen.nmp.emit.conventions import W_ARRIVED
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.sharing import SharedTile
+from tvm_npu.codegen.nmp.emit.steps import FIRST, Step, Steps, when_has_place
+from tvm_npu.codegen.nmp.emit.transfers import run_transfer
 from tvm_npu.codegen.nmp.emit.weights import group_bytes, is_tiled
 from tvm_npu.sim.nmp.xnmp import Memory
 from tvm_npu.sim.streams import Stream
@@ -22,112 +20,136 @@ IN_HALF, W_HALF = Variable("in_half", 0, 1), Variable("w_half", 0, 1)
 """The halves of MB0 and MB1 that were loaded last."""
 
 
-class StepLoads(SharedSteps):
+@dataclass(frozen=True)
+class StepLoads:
     """What a TLT loads in a step, for itself and for others."""
 
-    group = Affine()
-    in_half_bytes = w_half_bytes = 0
+    steps: Steps
+    transfers: ConvTransfers
+    layout: ChipLayout
+    shared_in: SharedTile
+    shared_w: SharedTile
 
     def load(self, step: Step) -> Nodes:
+        """Both tiles of ``step``, where it brings new ones."""
         flip_in: Nodes = ()
         flip_w: Nodes = ()
-        if self.in_halves == 2:
-            flip_in = (Assign(IN_HALF, Affine.of(IN_HALF) * -1 + 1),)
-        if self.w_halves == 2:
-            flip_w = (Assign(W_HALF, Affine.of(W_HALF) * -1 + 1),)
-        load_in = self.is_place(
+        if self.layout.halves.in_tiles == 2:
+            flip_in = (Assign(IN_HALF, Expression.of(IN_HALF) * -1 + 1),)
+        if self.layout.halves.w_tiles == 2:
+            flip_w = (Assign(W_HALF, Expression.of(W_HALF) * -1 + 1),)
+        in_buffer, w_buffer = self.shared_in.buffer, self.shared_w.buffer
+        load_in = when_has_place(
             step,
-            self.shared_in.with_semaphore(
-                step.in_half, lambda number: self._load_in_part(step, number)
-            ),
+            in_buffer.with_semaphore(step.in_half, lambda number: self._load_in_part(step, number)),
         )
-        load_w = self.own_weights(
+        load_w = self.where_weights_are_needed(
             step,
-            self.shared_w.with_semaphore(
+            w_buffer.with_semaphore(
                 step.w_half, lambda number: self._load_weights_part(step, number)
             ),
         )
         if self.weights_come_early:
             load_w = when(step.m + step.r + step.c + step.n, "!=", load_w)
         return (
-            *self.loads_in(step, (*flip_in, *self.shared_in.acquire(step.in_half, load_in))),
-            *self.loads_weights(step, (*flip_w, *self.shared_w.acquire(step.w_half, load_w))),
+            *self.steps.when_in_is_new(step, (*flip_in, *in_buffer.acquire(step.in_half, load_in))),
+            *self.steps.when_weights_are_new(
+                step, (*flip_w, *w_buffer.acquire(step.w_half, load_w))
+            ),
         )
 
     @property
     def weights_come_early(self) -> bool:
         """The first W tile needs nothing of the layer before, nor of any other TLT. (With one
         buffer it only queues in front of what other TLTs still load for the layer before.)"""
-        is_own = self.shared_w.level is None and self.problem.groups == 1
-        return is_own and self.plan.buffers == 2
+        tiles = self.transfers.tiles
+        is_own = self.shared_w.buffer.level is None and tiles.problem.groups == 1
+        return is_own and tiles.plan.buffers == 2
 
-    def own_weights(self, step: Step, load: Nodes) -> Nodes:
-        """``load`` of a W tile, or the wait for it, where this TLT has filters for it and, for
-        tiles of its own that do not stay, rows and columns."""
-        load = when(step.own, ">", load)
-        if self.shared_w.level is None and self.plan.schedule != "WS":
-            load = self.is_place(step, load)
-        return load
+    def first_weights(self) -> Nodes:
+        """The W tile of the first step."""
+        make, step = self.steps.at(FIRST)
+        load = self._load_weights_part(step, W_ARRIVED)
+        return (*make, *self.where_weights_are_needed(step, load))
+
+    def where_weights_are_needed(self, step: Step, nodes: Nodes) -> Nodes:
+        """``nodes``, the load of a W tile or the wait for it, where this TLT has filters for it
+        and, for tiles of its own that do not stay, rows and columns."""
+        nodes = when(step.own, ">", nodes)
+        if self.shared_w.buffer.level is None and self.transfers.tiles.plan.schedule != "WS":
+            nodes = when_has_place(step, nodes)
+        return nodes
 
     def _load_in_part(self, step: Step, arrived: int) -> Nodes:
         """The IN tile, or this TLE's part of it where TLEs share it over the ring."""
-        half = step.in_half * self.in_half_bytes
-        make_place, at = self.under(step)
-        place = (at.row, at.rows, at.column, at.columns)
-        first = self.group * self.channels + step.n
+        tiles, shared = self.transfers.tiles, self.shared_in
+        half = step.in_half * self.layout.in_half_bytes
+        make_place, under = self.steps.under(step)
+        first = step.group * tiles.channels + step.n
 
-        def load(channel: Affine, channels: Affine, offset: Affine) -> Transfer:
-            on_chip = OnChip(half + offset, self.in_tlts, self.in_tles, arrived)
-            return self.load_in(self.in_mnemonic, channel, channels, *place, on_chip)
+        def load(channel: Expression, channels: Expression, offset: Expression) -> Transfer:
+            on_chip = shared.on_chip(half + offset, arrived)
+            return self.transfers.load_in(shared.mnemonic, channel, channels, under, on_chip)
 
-        if self.in_parts == 1:
-            return (*make_place, load(first, step.channels, Affine()))
-        count, make_count = clamped(
-            "in_channels", self.in_part_channels, step.channels - self.in_part
-        )
+        if shared.parts == 1:
+            return (*make_place, load(first, step.channels, Expression()))
+        count, make_count = clamped("in_channels", shared.part_extent, step.channels - shared.part)
         area, make_area = product(
-            "in_area", self.in_extent(0, at.rows), self.in_extent(1, at.columns)
+            "in_area", tiles.in_extent(0, under.rows), tiles.in_extent(1, under.columns)
         )
-        offset, make_offset = product("in_offset", self.in_part, area * self.size)
-        part = (*make_place, *make_area, *make_offset, load(first + self.in_part, count, offset))
-        return (*make_count, *when(count, ">", part, (self._no_load(Stream.IN, arrived),)))
+        offset, make_offset = product("in_offset", shared.part, area * tiles.size)
+        part = (*make_place, *make_area, *make_offset, load(first + shared.part, count, offset))
+        nothing = self._no_load(
+            shared, Stream.IN, Memory.MB0, self.transfers.words.in_address, arrived
+        )
+        return (*make_count, *when(count, ">", part, (nothing,)))
 
     def _load_weights_part(self, step: Step, arrived: int) -> Nodes:
         """The W tile, or this TLE's part of it."""
-        plan, size = self.plan, self.size
-        channels = Affine.of(self.channels) if plan.schedule == "WS" else step.channels
-        n = Affine() if plan.schedule == "WS" else step.n
-        half = step.w_half * self.w_half_bytes
-        address = self.w_address + self.group * group_bytes(plan, self.problem, self.shares)
-        address = address + step.m * self.filter_bytes
-        tiled = is_tiled(plan, self.problem)
-        address = address + n * (self.taps * size * (self.tile[0] if tiled else 1))
+        tiles, shared, words = self.transfers.tiles, self.shared_w, self.transfers.words
+        plan, size = tiles.plan, tiles.size
+        stays = plan.schedule == "WS"
+        channels = Expression.of(tiles.channels) if stays else step.channels
+        n = Expression() if stays else step.n
+        half = step.w_half * self.layout.w_half_bytes
+        address = words.w_address + step.group * group_bytes(plan, tiles.problem, tiles.shares)
+        address = address + step.m * tiles.filter_bytes
+        tiled = is_tiled(plan, tiles.problem)
+        address = address + n * (tiles.taps * size * (tiles.largest[0] if tiled else 1))
 
-        def load(address: Affine, filters: Affine, offset: Affine) -> Nodes:
-            on_chip = OnChip(half + offset, self.w_tlts, self.w_tles, arrived)
+        def load(address: Expression, filters: Expression, offset: Expression) -> Nodes:
+            on_chip = shared.on_chip(half + offset, arrived)
             if not tiled:
-                return (self.load_weights(self.w_mnemonic, address, filters, channels, on_chip),)
-            bytes_, make = product("w_bytes", filters, channels * (self.taps * size))
+                return (
+                    self.transfers.load_weights(
+                        shared.mnemonic, address, filters, channels, on_chip
+                    ),
+                )
+            bytes_, make = product("w_bytes", filters, channels * (tiles.taps * size))
             run = run_transfer(
-                self.w_mnemonic, Stream.WEIGHT, Memory.MB1, address, arrived, bytes_, size,
+                shared.mnemonic, Stream.WEIGHT, Memory.MB1, address, arrived, bytes_, size,
                 on_chip,
             )  # fmt: skip
             return (*make, run)
 
-        if self.w_parts == 1:
-            return load(address, step.own, Affine())
-        count, make_count = clamped("w_filters", self.w_part_filters, step.own - self.w_part)
-        offset, make_offset = product("w_offset", self.w_part, channels * (self.taps * size))
-        begin = address + (offset if tiled else self.w_part * self.filter_bytes)
+        if shared.parts == 1:
+            return load(address, step.own, Expression())
+        count, make_count = clamped("w_filters", shared.part_extent, step.own - shared.part)
+        offset, make_offset = product("w_offset", shared.part, channels * (tiles.taps * size))
+        begin = address + (offset if tiled else shared.part * tiles.filter_bytes)
         part = (*make_offset, *load(begin, count, offset))
-        return (*make_count, *when(count, ">", part, (self._no_load(Stream.WEIGHT, arrived),)))
+        nothing = self._no_load(shared, Stream.WEIGHT, Memory.MB1, words.w_address, arrived)
+        return (*make_count, *when(count, ">", part, (nothing,)))
 
-    def _no_load(self, stream: Stream, arrived: int) -> Transfer:
+    def _no_load(
+        self,
+        shared: SharedTile,
+        stream: Stream,
+        memory: Memory,
+        address: Expression,
+        arrived: int,
+    ) -> Transfer:
         """A transfer of nothing, so that all receivers count as many arrivals in every step."""
-        if stream == Stream.IN:
-            mnemonic, memory, address = self.in_mnemonic, Memory.MB0, self.in_address
-            on_chip = OnChip(Affine(), self.in_tlts, self.in_tles, arrived)
-        else:
-            mnemonic, memory, address = self.w_mnemonic, Memory.MB1, self.w_address
-            on_chip = OnChip(Affine(), self.w_tlts, self.w_tles, arrived)
-        return run_transfer(mnemonic, stream, memory, address, arrived, 0, self.size, on_chip)
+        on_chip = shared.on_chip(Expression(), arrived)
+        size = self.transfers.tiles.size
+        return run_transfer(shared.mnemonic, stream, memory, address, arrived, 0, size, on_chip)

@@ -8,156 +8,144 @@ the bias buffer, behind those of the convolution, for the whole layer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedPool
+from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout
 from tvm_npu.codegen.nmp.emit.commands import (
-    Affine,
     Compute,
     Nodes,
-    Operand,
     Transfer,
     dma_registers,
     product,
     registers,
 )
 from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES
-from tvm_npu.codegen.nmp.emit.conventions import (
-    MAC_DONE,
-    SECOND_ARRIVED,
-    START,
-    OnChip,
-    activation,
-    out_registers,
-    run_transfer,
-    wait,
-)
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
+from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import Operands
-from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
-from tvm_npu.codegen.nmp.emit.steps import OfmPlace, Step
+from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
+from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.steps import Step, Steps
+from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, run_transfer
 from tvm_npu.codegen.nmp.emit.windows import pool_fill, pool_tile
+from tvm_npu.codegen.ops import FixedConv, FixedPool
+from tvm_npu.codegen.plan.problem import Window
+from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import DmaRegister, Initialise, MacRegister, Memory
 from tvm_npu.sim.streams import Stream
 
 
-class ThroughWindow(StepLoads):
-    """What a convolution with a window does besides."""
+@dataclass(frozen=True)
+class ThroughWindow:
+    """The window layer behind a convolution: ``layer`` and, for the planner's eyes, ``window``.
+    ``weight`` and ``bias`` are the DRAM addresses of a depthwise convolution's kernels."""
 
-    window_layer: FixedPool | FixedConv | None = None
-    window_weight: Affine | None = None
-    window_bias: Affine | None = None
-    window_w_offset = 0
+    layer: FixedPool | FixedConv
+    window: Window
+    steps: Steps
+    transfers: ConvTransfers
+    layout: ChipLayout
+    weight: Expression | None
+    bias: Expression | None
 
-    def take_window(self, layer: FixedPool | FixedConv, operands: Operands) -> None:
-        """Remembers the layer; its weights and biases get words of the core's line."""
-        self.window_layer = layer
-        if self.machine.ring is None:
-            raise EmitError(
-                f"layer {self.layer.name!r}: a window behind a convolution needs the ring of a "
-                f"TLE; machine {self.machine.name!r} has no [ring]"
-            )
-        if isinstance(layer, FixedPool):
-            return
-        if operands.window_weight is None or operands.window_bias is None:
-            raise EmitError(f"layer {layer.name!r}: no weights")
-        weight, bias = operands.window_weight, operands.window_bias
-        firsts = self.shares.values(lambda one: one.first_item)
-        address = self.parameters.address
-        kernel_bytes = layer.weight.shape[2] * layer.weight.shape[3] * self.size
-        self.window_weight = address(
-            "window_weight", [weight.plus(first * kernel_bytes) for first in firsts]
-        )
-        self.window_bias = address(
-            "window_bias", [bias.plus(first * BIAS_BYTES) for first in firsts]
-        )
-
-    def window_loads(self) -> Nodes:
+    def loads(self) -> Nodes:
         """All kernels and biases of the TLT's filters, once a layer."""
-        if self.window_weight is None or self.window_bias is None:
+        if self.weight is None or self.bias is None:
             return ()
-        assert isinstance(self.window_layer, FixedConv)
-        kernel = self.window_layer.weight.shape[2] * self.window_layer.weight.shape[3]
+        assert isinstance(self.layer, FixedConv)
+        tiles, items = self.transfers.tiles, self.transfers.words.items
+        kernel = self.layer.weight.shape[2] * self.layer.weight.shape[3]
         load = run_transfer(
-            "nmp_load", Stream.WEIGHT, Memory.MB1, self.window_weight, SECOND_ARRIVED,
-            self.items * (kernel * self.size), self.size,
-            OnChip(Affine(constant=self.window_w_offset)),
+            "nmp_load", Stream.WEIGHT, Memory.MB1, self.weight, SECOND_ARRIVED,
+            items * (kernel * tiles.size), tiles.size,
+            OnChip(Expression(constant=self.layout.window_w_offset)),
         )  # fmt: skip
-        behind = OnChip(Affine(constant=self.most.filters * BIAS_BYTES))
+        behind = OnChip(Expression(constant=tiles.most.filters * BIAS_BYTES))
         return (
-            load,
-            wait(SECOND_ARRIVED),
-            *self.load_biases(self.window_bias, self.items, behind),
-        )
+            load, wait(SECOND_ARRIVED), *self.transfers.load_biases(self.bias, items, behind),
+        )  # fmt: skip
 
-    def through_window(
-        self,
-        step: Step,
-        at: OfmPlace,
-        middle: dict[MacRegister, Operand],
-        out_offset: Affine,
-        in_offset: Affine,
-    ) -> Nodes:
-        """From the requantized tile ``middle`` at the start of MB2 to the OUT tile at element
-        ``out_offset`` of MB2, by way of byte ``in_offset`` of MB0."""
-        window, layer = self.problem.window, self.window_layer
-        assert window is not None and layer is not None
+    def run(self, step: Step, at: OfmBox, out_offset: Expression, in_offset: Expression) -> Nodes:
+        """From the requantized tile of the convolution's OFM, which is ``at`` it and lies at the
+        start of MB2, to the OUT tile at element ``out_offset`` of MB2, by way of byte ``in_offset``
+        of MB0."""
+        window, size, problem = self.window, self.transfers.tiles.size, self.steps.tiles.problem
+        out_box = self.steps.out_box(step)
         corner = (
-            (self.first_row + step.r) * window.stride[0] - window.padding[0],
-            (self.first_column + step.c) * window.stride[1] - window.padding[1],
+            out_box.row * window.stride[0] - window.padding[0],
+            out_box.column * window.stride[1] - window.padding[1],
         )
-        box = (
+        extents = (
             (step.rows - 1) * window.stride[0] + window.kernel[0],
             (step.columns - 1) * window.stride[1] + window.kernel[1],
         )
-        fill = pool_fill(layer, self.size) if isinstance(layer, FixedPool) else 0
-        area, make_area = product("middle_area", at.rows, at.columns * self.size)
+        forward = self._forward(step, at, in_offset, corner, extents)
+        out = out_tile(step.own, step.rows, step.columns, size, out_offset)
+        if isinstance(self.layer, FixedPool):
+            compute = pool_tile(
+                self.layer, out, in_offset, (step.own, *extents), corner,
+                (problem.rows, problem.columns), size,
+            )  # fmt: skip
+        else:
+            compute = self._depthwise(self.layer, out, in_offset, extents, step)
+        return (*forward, *compute)
+
+    def _forward(
+        self,
+        step: Step,
+        at: OfmBox,
+        in_offset: Expression,
+        corner: tuple[Expression, Expression],
+        extents: tuple[Expression, Expression],
+    ) -> Nodes:
+        """The tile in MB2 to MB0, with what windows see outside of the OFM around it."""
+        size = self.transfers.tiles.size
+        fill = pool_fill(self.layer, size) if isinstance(self.layer, FixedPool) else 0
+        area, make_area = product("middle_area", at.rows, at.columns * size)
         values: dict[DmaRegister, Operand] = {
-            DmaRegister.ELEMENT_BYTES: self.size,
+            DmaRegister.ELEMENT_BYTES: size,
             DmaRegister.CHANNELS: step.own,
             DmaRegister.ROWS: at.rows,
             DmaRegister.COLUMNS: at.columns,
             DmaRegister.CHANNEL_STRIDE: area,
-            DmaRegister.ROW_STRIDE: at.columns * self.size,
+            DmaRegister.ROW_STRIDE: at.columns * size,
             DmaRegister.START_CHANNEL: 0,
             DmaRegister.START_ROW: corner[0] - at.row,
             DmaRegister.START_COLUMN: corner[1] - at.column,
             DmaRegister.BOX_CHANNELS: step.own,
-            DmaRegister.BOX_ROWS: box[0],
-            DmaRegister.BOX_COLUMNS: box[1],
+            DmaRegister.BOX_ROWS: extents[0],
+            DmaRegister.BOX_COLUMNS: extents[1],
             DmaRegister.FILL: fill,
             **START.registers("nmp_forward3d"),
         }
         forward = Transfer(
-            "nmp_forward3d", Stream.OTHER, Memory.MB0, in_offset, Affine(), SECOND_ARRIVED,
+            "nmp_forward3d", Stream.OTHER, Memory.MB0, in_offset, Expression(), SECOND_ARRIVED,
             dma_registers(values),
         )  # fmt: skip
-        out = out_registers(step.own, step.rows, step.columns, self.size, out_offset)
-        in_box = (step.own, *box)
-        if isinstance(layer, FixedPool):
-            tensor = (self.problem.rows, self.problem.columns)
-            compute = pool_tile(layer, out, in_offset, in_box, corner, tensor, self.size)
-        else:
-            compute = self._depthwise(layer, out, in_offset, box, step)
-        return (*make_area, forward, wait(SECOND_ARRIVED), *compute)
+        return (*make_area, forward, wait(SECOND_ARRIVED))
 
     def _depthwise(
         self,
         layer: FixedConv,
-        out: dict[MacRegister, Operand],
-        in_offset: Affine,
-        box: tuple[Affine, Affine],
+        out: OutTile,
+        in_offset: Expression,
+        extents: tuple[Expression, Expression],
         step: Step,
     ) -> Nodes:
+        tiles = self.transfers.tiles
         kernel = (layer.weight.shape[2], layer.weight.shape[3])
         taps = kernel[0] * kernel[1]
         values: dict[MacRegister, Operand] = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
             MacRegister.IN_CHANNELS: 1,
-            MacRegister.IN_ROWS: box[0],
-            MacRegister.IN_COLUMNS: box[1],
-            MacRegister.W_ADDRESS: step.m * (taps * self.size) + self.window_w_offset,
+            MacRegister.IN_ROWS: extents[0],
+            MacRegister.IN_COLUMNS: extents[1],
+            MacRegister.W_ADDRESS: step.m * (taps * tiles.size) + self.layout.window_w_offset,
             MacRegister.W_PITCH: taps,
-            MacRegister.BIAS_ADDRESS: step.m + self.most.filters,
+            MacRegister.BIAS_ADDRESS: step.m + tiles.most.filters,
             MacRegister.KERNEL_ROWS: kernel[0],
             MacRegister.KERNEL_COLUMNS: kernel[1],
             MacRegister.STRIDE_ROWS: layer.stride[0],
@@ -167,5 +155,39 @@ class ThroughWindow(StepLoads):
             MacRegister.GROUPS: step.own,
         }
         multiply = Compute("nmp_conv2d", int(Initialise.BIAS), MAC_DONE, registers(values))
-        finish = activation(out, layer.shift, layer.low, layer.high, self.size)
-        return (multiply, wait(MAC_DONE), *finish)
+        end = requantize(out, layer.shift, layer.low, layer.high, tiles.size)
+        return (multiply, wait(MAC_DONE), *end)
+
+
+def through_window(
+    layer: FixedPool | FixedConv,
+    window: Window,
+    steps: Steps,
+    transfers: ConvTransfers,
+    layout: ChipLayout,
+    parameters: LayerParameters,
+    operands: Operands,
+) -> ThroughWindow:
+    """Adds the words that ``layer`` needs to ``parameters``. EmitError without operands."""
+    if isinstance(layer, FixedPool):
+        return ThroughWindow(layer, window, steps, transfers, layout, None, None)
+    if operands.window_weight is None or operands.window_bias is None:
+        raise EmitError(f"layer {layer.name!r}: no weights")
+    tiles = transfers.tiles
+    kernel_bytes = layer.weight.shape[2] * layer.weight.shape[3] * tiles.size
+    firsts = tiles.shares.values(lambda one: one.first_item)
+    weights, biases = operands.window_weight, operands.window_bias
+    weight = parameters.address(
+        "window_weight", [weights.plus(first * kernel_bytes) for first in firsts]
+    )
+    bias = parameters.address("window_bias", [biases.plus(first * BIAS_BYTES) for first in firsts])
+    return ThroughWindow(layer, window, steps, transfers, layout, weight, bias)
+
+
+def require_ring(layer: str, machine: NmpMachine) -> None:
+    """EmitError for a window behind the convolution ``layer`` on a machine without a ring."""
+    if machine.ring is None:
+        raise EmitError(
+            f"layer {layer!r}: a window behind a convolution needs the ring of a TLE; machine "
+            f"{machine.name!r} has no [ring]"
+        )

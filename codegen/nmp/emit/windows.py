@@ -5,26 +5,25 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.nmp.emit.commands import Affine, Compute, Nodes, Operand, loop, registers
+from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, loop, registers
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
     MAC_DONE,
     SECOND_ARRIVED,
     STORE_DONE,
-    activation,
-    box_transfer,
-    out_registers,
-    run_transfer,
     stored,
     wait,
     wait_store,
 )
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
+from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.transfers import box_transfer, run_transfer
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, FlatProblem, WindowPlan, WindowProblem
+from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.problem import share
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, PoolKind, VectorOp
@@ -54,8 +53,8 @@ def pool_fill(layer: FixedPool, element_bytes: int) -> int:
 
 def pool_tile(
     layer: FixedPool | FixedPad,
-    out: dict[MacRegister, Operand],
-    in_address: Affine,
+    out: OutTile,
+    in_address: Expression,
     in_box: tuple[Operand, Operand, Operand],
     corner: tuple[Operand, Operand],
     in_tensor: tuple[int, int],
@@ -94,7 +93,7 @@ def pool_tile(
     if isinstance(layer, FixedPool) and (
         layer.low > smallest or layer.high < largest or layer.shift != 0
     ):
-        nodes += activation(out, layer.shift, layer.low, layer.high, element_bytes)
+        nodes += requantize(out, layer.shift, layer.low, layer.high, element_bytes)
     return nodes
 
 
@@ -141,7 +140,10 @@ def window(
     in_address = parameters.address("in_address", operands.inputs[0])
     out_address = parameters.address("out_address", operands.output)
 
-    def one_tile(start: tuple[Affine, Affine, Affine], box: tuple[Affine, Affine, Affine]) -> Nodes:
+    def one_tile(
+        start: tuple[Expression, Expression, Expression],
+        box: tuple[Expression, Expression, Expression],
+    ) -> Nodes:
         corner = (
             start[0] - before[0],
             start[1] * layer.stride[0] - before[1],
@@ -153,7 +155,7 @@ def window(
             (box[2] - 1) * layer.stride[1] + problem.kernel[1],
         )
         compute = pool_tile(
-            layer, out_registers(*box, size), Affine(), in_box, corner[1:], in_tensor[1:], size
+            layer, out_tile(*box, size), Expression(), in_box, corner[1:], in_tensor[1:], size
         )
         return (
             box_transfer(
@@ -209,7 +211,7 @@ def elementwise(
     parameters = LayerParameters([count > 0 for count in counts])
     own = parameters.number("elements", counts)
 
-    def at(name: str, index: int | None) -> Affine:
+    def at(name: str, index: int | None) -> Expression:
         base = operands.output if index is None else operands.inputs[index]
         return parameters.address(name, [base.plus(begin * size) for begin in begins])
 
@@ -218,8 +220,8 @@ def elementwise(
     op = {"add": VectorOp.ADD, "mul": VectorOp.MULTIPLY, "copy": VectorOp.COPY}[layer.op]
     shift_a, shift_b = (layer.shift_a, layer.shift_b) if layer.op == "add" else (0, 0)
 
-    def step(begin: Affine, count: Affine) -> Nodes:
-        out = out_registers(count, 1, 1, size)
+    def step(begin: Expression, count: Expression) -> Nodes:
+        out = out_tile(count, 1, 1, size)
         arrive = ((Memory.MB0, IN_ARRIVED), (Memory.MB1, SECOND_ARRIVED))[: problem.operands]
         loads = tuple(
             run_transfer(
@@ -240,7 +242,7 @@ def elementwise(
             *wait_store(),
             Compute("nmp_veop", int(op), MAC_DONE, registers(values)),
             wait(MAC_DONE),
-            *activation(out, layer.shift, layer.low, layer.high, size),
+            *requantize(out, layer.shift, layer.low, layer.high, size),
             run_transfer(
                 "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * size, STORE_DONE,
                 count * size, size,

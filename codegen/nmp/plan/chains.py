@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph, FixedLayer, FixedPool
-from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import Window
 
 
@@ -66,7 +66,7 @@ def candidates(fixed: FixedGraph) -> list[FixedChain]:
             continue
         found.append(
             FixedChain(
-                f"{conv.name}+{layer.name}", conv.inputs, layer.output,
+                f"{conv.name}+{layer.name}", conv.inputs, layer.outputs,
                 source=(*conv.source, *layer.source), conv=conv, window=layer,
             )
         )  # fmt: skip

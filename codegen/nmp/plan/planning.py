@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import EmitError, PlanningError
-from tvm_npu.codegen.fixed import (
-    FixedChain,
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.nmp.emit.windows import flat_problem, window_problem
 from tvm_npu.codegen.nmp.plan.chains import candidates, window_of, with_chains
@@ -26,6 +17,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     plan_flat,
     plan_window,
 )
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan import Planner, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer
-from tvm_npu.codegen.graph import Shape
-from tvm_npu.codegen.layers import kind_of
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage, plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
 from tvm_npu.codegen.program.constants import Constants

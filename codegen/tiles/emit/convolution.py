@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.loops.plan import TilePlan, steps, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
 from tvm_npu.codegen.plan.problem import ConvProblem

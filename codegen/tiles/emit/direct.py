@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm_npu.codegen.fixed import FixedConv
 from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.fixed import FixedElementwise
+from tvm_npu.codegen.ops import FixedElementwise
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.emit.boxes import even, largest, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Runs, Transfer, Work

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.fixed import Requantized
-from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.graph import Requantized, Shape, chw
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered

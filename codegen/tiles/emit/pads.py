@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from tvm_npu.codegen.fixed import FixedPad
+from tvm_npu.codegen.ops import FixedPad
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.emit.boxes import Box, Placed, even, largest, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work

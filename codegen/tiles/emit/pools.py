@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedPool
+from tvm_npu.codegen.ops import FixedPool
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.emit.boxes import Placed, even, largest, parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
@@ -172,9 +172,7 @@ def window_steps(
         )
 
 
-def window_registers(
-    shape: WindowShape, low: int, high: int
-) -> dict[TileRegister, int]:
+def window_registers(shape: WindowShape, low: int, high: int) -> dict[TileRegister, int]:
     return {
         TileRegister.KERNEL_ROWS: shape.kernel[0],
         TileRegister.KERNEL_COLUMNS: shape.kernel[1],

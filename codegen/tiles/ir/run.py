@@ -9,8 +9,9 @@ from typing import Literal
 import numpy as np
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
+from tvm_npu.codegen.graph import FixedGraph, q_point_scales
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.actions import Store
@@ -88,7 +89,7 @@ def random_layer(
     depth = shape[1] * shape[2] * shape[3]
     inputs = ("x", "z") if problem.has_residual else ("x",)
     layer = FixedConv(
-        name, inputs, "y", weight=weight,
+        name, inputs, ("y",), weight=weight,
         bias=generator.integers(-(1 << 16), 1 << 16, problem.filters).astype(np.int32),
         stride=problem.stride, padding=problem.padding, dilation=problem.dilation,
         groups=problem.groups, shift=8 * element_bytes - 1 + depth.bit_length() // 2, low=low,
@@ -98,5 +99,5 @@ def random_layer(
     shapes = {"x": (problem.channels, problem.in_rows, problem.in_columns), "y": out, "z": out}
     return FixedGraph(
         (layer,), {tensor: shapes[tensor] for tensor in (*inputs, "y")}, inputs, ("y",),
-        dict.fromkeys((*inputs, "y"), 0), element_bytes, name,
+        q_point_scales(dict.fromkeys((*inputs, "y"), 0)), element_bytes, name,
     )  # fmt: skip

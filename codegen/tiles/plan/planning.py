@@ -8,17 +8,10 @@ from math import prod
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError, PlanningError
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
 from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.loops.room import check_tile_plan

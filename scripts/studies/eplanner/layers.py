@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedGraph, Shape, q_point_scales
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.models.eplanner import ThesisNetwork
 from tvm_npu.models.layers import LayerShape
@@ -84,7 +84,7 @@ def region(problem: ConvProblem, seed: int = 0) -> tuple[FixedGraph, np.ndarray[
 
     depth = problem.channels // problem.groups
     layer = FixedConv(
-        "layer", ("x",), "y", shift=12, low=-128, high=127,
+        "layer", ("x",), ("y",), shift=12, low=-128, high=127,
         weight=integers(problem.filters, depth, *problem.kernel),
         bias=np.zeros(problem.filters, np.int32),
         stride=problem.stride, padding=problem.padding, dilation=problem.dilation,
@@ -94,5 +94,5 @@ def region(problem: ConvProblem, seed: int = 0) -> tuple[FixedGraph, np.ndarray[
         "x": (problem.channels, problem.in_rows, problem.in_columns),
         "y": (problem.filters, problem.rows, problem.columns),
     }
-    fixed = FixedGraph((layer,), shapes, ("x",), ("y",), {"x": 8, "y": 8}, 1)
+    fixed = FixedGraph((layer,), shapes, ("x",), ("y",), q_point_scales({"x": 8, "y": 8}), 1)
     return fixed, integers(1, *shapes["x"])

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import tvm_npu.runtime as npu_runtime
 from studies.main.cases import Case, Inputs, cases, image_input
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes

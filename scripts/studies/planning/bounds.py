@@ -23,17 +23,11 @@ from math import prod
 from studies.tso.errors import ReproductionError
 from studies.tso.measure import LayerMeasurement
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
-from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.layers import conv_problem, kind_of
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
+from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from studies.tso.errors import ReproductionError
 from tvm_npu import models
 from tvm_npu.calibration import synthetic
-from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options

@@ -21,7 +21,7 @@ them.
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.sim.parts.pl330.timing import ZYNQ_7020_DMAC, DmacTiming
-from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrap, DmacTrapCode
+from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrapCode
 
 if TYPE_CHECKING:
     from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
@@ -33,7 +33,6 @@ __all__ = [
     "Dmac",
     "DmacError",
     "DmacTiming",
-    "DmacTrap",
     "DmacTrapCode",
     "LinearCost",
     "Transfer",

@@ -13,7 +13,8 @@ from tvm_npu.sim.parts.pl330.code import decode_at
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA
 from tvm_npu.sim.parts.pl330.kernel import Costs, State
 from tvm_npu.sim.parts.pl330.timing import DmacTiming
-from tvm_npu.sim.parts.pl330.traps import DETAIL_FORMATS, DmacError, DmacTrap, DmacTrapCode
+from tvm_npu.sim.parts.pl330.traps import DETAIL_FORMATS, DmacError, DmacTrapCode
+from tvm_npu.sim.traps import Place, Trap, Waiter
 
 DDR_BASE = 0x0010_0000
 ON_CHIP_BASE = 0xFFFC_0000
@@ -99,7 +100,7 @@ class Dmac:
         `start_cycles` later. The program is copied.
 
         Raises DmacError for a channel that does not exist or still runs, for a program that is
-        empty or too long, and for a time before `time_cycles`; DmacTrap for what went wrong
+        empty or too long, and for a time before `time_cycles`; Trap for what went wrong
         before ``now_cycles``.
         """
         s, timing = self._state, self.timing
@@ -132,7 +133,7 @@ class Dmac:
     def advance(self, now_cycles: float) -> None:
         """Does everything that begins before ``now_cycles``.
 
-        Raises DmacError for a time before `time_cycles`, DmacTrap when a channel traps.
+        Raises DmacError for a time before `time_cycles`, Trap when a channel traps.
         """
         if not now_cycles >= self._time:
             raise DmacError(
@@ -145,7 +146,7 @@ class Dmac:
         """The time at which a processor that waits for ``event`` from ``now_cycles`` on goes on;
         clears the event.
 
-        Raises DmacError for an event that is not the processor's, DmacTrap when a channel traps or
+        Raises DmacError for an event that is not the processor's, Trap when a channel traps or
         when nothing that runs will send the event.
         """
         s = self._state
@@ -153,7 +154,7 @@ class Dmac:
             raise DmacError(f"event {event} does not go to the processor")
         self.advance(now_cycles)
         if not s.pending[event] and self._run(np.inf, event) == kernel.IDLE:
-            raise self._deadlock(f"the processor waits for event {event}, which nobody sends")
+            raise self._deadlock(f"event {event}, which nobody sends")
         self._time = max(self._time, float(s.signal[event]))
         s.pending[event] = 0
         return self._time
@@ -162,14 +163,14 @@ class Dmac:
         """The time at which a processor that polls ``channel`` from ``now_cycles`` on finds it
         stopped: its DMAEND comes behind the event for which the processor has waited.
 
-        Raises DmacError for a channel that does not exist, DmacTrap when a channel traps or when
+        Raises DmacError for a channel that does not exist, Trap when a channel traps or when
         this one waits for ever.
         """
         self._check_channel(channel)
         self.advance(now_cycles)
         s = self._state
         if s.status[channel] != kernel.STOPPED and self._run(np.inf, -2 - channel) == kernel.IDLE:
-            raise self._deadlock("")
+            raise self._deadlock()
         self._time = max(self._time, float(s.end[channel]))
         return self._time
 
@@ -183,11 +184,11 @@ class Dmac:
     def run(self) -> float:
         """Goes on until every channel has stopped; the time of the last end.
 
-        Raises DmacTrap when a channel traps or waits for ever.
+        Raises Trap when a channel traps or waits for ever.
         """
         self._run(np.inf, -1)
         if (self._state.status != kernel.STOPPED).any():
-            raise self._deadlock("")
+            raise self._deadlock()
         self._time = max(self._time, float(self._state.end.max()))
         return self._time
 
@@ -213,28 +214,30 @@ class Dmac:
             raise self._trap()
         return reason
 
-    def _trap(self) -> DmacTrap:
+    def _trap(self) -> Trap:
         number, channel, offset, a, b, c = (int(value) for value in self._state.trap)
         code = DmacTrapCode(number)
         program = self._state.code[channel, : self._state.code_bytes[channel]].tobytes()
         instruction = decode_at(program, offset)
-        return DmacTrap(
-            code,
-            channel,
-            offset,
-            DETAIL_FORMATS[code].format(a=a, b=b, c=c),
-            "" if instruction is None else str(instruction),
+        place = Place(
+            unit=f"channel {channel}",
+            position=f"at byte {offset}",
+            address=offset,
+            instruction="" if instruction is None else str(instruction),
         )
+        return Trap(code, place, DETAIL_FORMATS[code].format(a=a, b=b, c=c))
 
-    def _deadlock(self, why: str) -> DmacTrap:
+    def _deadlock(self, processor_waits_for: str = "") -> Trap:
         s = self._state
-        reasons = [why] if why else []
+        waiters = []
+        if processor_waits_for:
+            waiters.append(Waiter(Place("the processor"), processor_waits_for))
         for channel in range(self.timing.channels):
             text = _WAITING.get(int(s.status[channel]))
             if text is not None:
                 waits = text.format(event=int(s.waits_for[channel]))
-                reasons.append(f"channel {channel} waits for {waits}")
-        return DmacTrap(DmacTrapCode.DEADLOCK, -1, -1, "; ".join(reasons))
+                waiters.append(Waiter(Place(f"channel {channel}"), waits))
+        return Trap(DmacTrapCode.DEADLOCK, waiters[0].place, "deadlock", tuple(waiters))
 
 
 def run_program(

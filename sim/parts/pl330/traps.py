@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 from tvm_npu.sim.errors import SimError
@@ -43,25 +42,3 @@ DETAIL_FORMATS: dict[DmacTrapCode, str] = {
     ),
     DmacTrapCode.FIFO_UNDERFLOW: "store of {a} bytes; {b} are loaded and not yet stored",
 }
-
-
-@dataclass
-class DmacTrap(SimError):
-    """A stop with its place; `waiting` lists the channels of a deadlock."""
-
-    code: DmacTrapCode
-    channel: int
-    offset: int
-    detail: str
-    instruction: str = ""
-
-    def __str__(self) -> str:
-        if self.code == DmacTrapCode.DEADLOCK:
-            return f"deadlock: {self.detail}"
-        place = f"channel {self.channel} at byte {self.offset}"
-        if self.instruction:
-            place += f" ({self.instruction})"
-        return f"{place}: {self.detail}"
-
-    def __hash__(self) -> int:
-        return id(self)

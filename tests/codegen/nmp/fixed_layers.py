@@ -8,16 +8,9 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-)
 from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import Shape, output_extent
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 
 SEEDS = st.integers(0, 2**31)
 
@@ -26,7 +19,7 @@ def fixed_graph(layer: FixedLayer, shapes: dict[str, Shape], element_bytes: int)
     """A graph of one layer; its inputs are the graph's."""
     return FixedGraph(
         (layer,), shapes, tuple(dict.fromkeys(layer.inputs)), (layer.output,),
-        dict.fromkeys(shapes, 8), element_bytes,  # type: ignore[arg-type]
+        q_point_scales(dict.fromkeys(shapes, 8)), element_bytes,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -74,7 +67,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     weight = generator.integers(low, high + 1, (filters, channels // groups, *kernel))
     has_residual = draw(st.integers(0, 2)) == 0
     layer = FixedConv(
-        "layer", ("x", "z") if has_residual else ("x",), "y", source=("op",),
+        "layer", ("x", "z") if has_residual else ("x",), ("y",), source=("op",),
         weight=weight.astype(dtype),
         bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32),
         stride=stride, padding=padding, dilation=dilation, groups=groups,  # type: ignore[arg-type]
@@ -96,7 +89,7 @@ def dense_layers(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     dtype = np.int8 if element_bytes == 1 else np.int16
     has_residual = draw(st.booleans())
     layer = FixedConv(
-        "layer", ("x", "z") if has_residual else ("x",), "y",
+        "layer", ("x", "z") if has_residual else ("x",), ("y",),
         weight=generator.integers(low, high + 1, (filters, channels, 1, 1)).astype(dtype),
         bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32), is_dense=True,
         accumulator_shift=draw(st.integers(0, 3)) if has_residual else 0,
@@ -120,7 +113,7 @@ def pools(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     low, high = element_limits(element_bytes)
     bounds = draw(st.sampled_from(((low, high), (0, high), (-3, 5))))
     layer = FixedPool(
-        "layer", ("x",), "y", shift=0, low=bounds[0], high=bounds[1],
+        "layer", ("x",), ("y",), shift=0, low=bounds[0], high=bounds[1],
         kind=draw(st.sampled_from(("max", "avg"))), kernel=kernel, stride=stride, padding=padding,
         count_include_pad=draw(st.booleans()), counted_padding=counted,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -138,7 +131,7 @@ def pads(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     low, high = element_limits(element_bytes)
     full = tuple(sum(axis) for axis in zip(shape, before, after, strict=True))
     layer = FixedPad(
-        "layer", ("x",), "y", before=before, after=after, stride=stride,  # type: ignore[arg-type]
+        "layer", ("x",), ("y",), before=before, after=after, stride=stride,  # type: ignore[arg-type]
         value=draw(st.integers(low, high)),
     )  # fmt: skip
     made = (full[0], -(-full[1] // stride[0]), -(-full[2] // stride[1]))
@@ -152,7 +145,7 @@ def elementwise_layers(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     assert prod(shape)
     inputs = ("x",) if op == "copy" else draw(st.sampled_from((("x", "z"), ("x", "x"))))
     layer = FixedElementwise(
-        "layer", inputs, "y", op=op, shift_a=draw(st.integers(0, 4)) if op == "add" else 0,
+        "layer", inputs, ("y",), op=op, shift_a=draw(st.integers(0, 4)) if op == "add" else 0,
         shift_b=draw(st.integers(0, 4)) if op == "add" else 0,
         **draw(requantizing(element_bytes, -2)),
     )  # fmt: skip

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, requantizing
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, run_drawn
-from tvm_npu.codegen.fixed import FixedChain, FixedConv, FixedGraph, FixedPool
 from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.graph import output_extent
+from tvm_npu.codegen.graph import FixedGraph, output_extent, q_point_scales
 from tvm_npu.codegen.nmp.plan.chains import candidates
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -61,7 +61,7 @@ def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     if draw(st.booleans()):
         generator = np.random.default_rng(draw(SEEDS))
         window = FixedConv(
-            "window", ("y",), "v", weight=generator.integers(
+            "window", ("y",), ("v",), weight=generator.integers(
                 low, high + 1, (filters, 1, *kernel)
             ).astype(np.int8 if element_bytes == 1 else np.int16),
             bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32),
@@ -69,7 +69,7 @@ def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
         )  # fmt: skip
     else:
         window = FixedPool(
-            "window", ("y",), "v", kind=draw(st.sampled_from(("max", "avg"))), kernel=kernel,
+            "window", ("y",), ("v",), kind=draw(st.sampled_from(("max", "avg"))), kernel=kernel,
             stride=stride, padding=pads, count_include_pad=draw(st.booleans()),  # type: ignore[arg-type]
             counted_padding=pads, **{**common, "shift": 0},  # type: ignore[arg-type]
         )  # fmt: skip
@@ -78,7 +78,7 @@ def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
         layers=(conv, window),
         shapes={**graph.shapes, "v": (filters, *out)},
         outputs=("v",),
-        q_points={**graph.q_points, "v": 8},
+        scales=graph.scales | q_point_scales({"v": 8}),
     )
 
 

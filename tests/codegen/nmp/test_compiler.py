@@ -11,9 +11,9 @@ import pytest
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.compile import CompileOptions, compile_graph
 from tvm_npu.codegen.errors import EmitError, PlanningError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedLayer
-from tvm_npu.codegen.graph import RELU, Conv2d, Elementwise, Graph
+from tvm_npu.codegen.graph import RELU, FixedGraph, FixedLayer, Graph, q_point_scales
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.ops import Conv2d, Elementwise, FixedConv
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
@@ -24,7 +24,7 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 def conv(name: str, source: str, channels: int, kernel: int = 3) -> FixedConv:
     pad = kernel // 2
     return FixedConv(
-        name, (source,), name, weight=np.ones((channels, channels, kernel, kernel), np.int16),
+        name, (source,), (name,), weight=np.ones((channels, channels, kernel, kernel), np.int16),
         bias=np.zeros(channels, np.int32), padding=(pad,) * 4, shift=4, low=-9999, high=9999,
     )  # fmt: skip
 
@@ -35,7 +35,9 @@ def chain(count: int, channels: int = 4, kernel: int = 3) -> FixedGraph:
         conv(made, read, channels, kernel) for read, made in zip(tensors, tensors[1:], strict=False)
     ]
     shapes = {tensor: (channels, 8, 8) for tensor in tensors}
-    return FixedGraph(tuple(layers), shapes, ("x",), (tensors[-1],), dict.fromkeys(tensors, 4), 2)
+    return FixedGraph(
+        tuple(layers), shapes, ("x",), (tensors[-1],), q_point_scales(dict.fromkeys(tensors, 4)), 2
+    )
 
 
 @dataclass
@@ -111,8 +113,8 @@ def small_graph() -> Graph:
     generator = np.random.default_rng(0)
     weight = generator.standard_normal((6, 3, 3, 3)).astype(np.float32)
     layers = (
-        Conv2d("c", ("x",), "t", weight, np.ones(6, np.float32), padding=(1, 1, 1, 1)),
-        Elementwise("r", ("t",), "y", "copy", RELU),
+        Conv2d("c", ("x",), ("t",), weight, np.ones(6, np.float32), padding=(1, 1, 1, 1)),
+        Elementwise("r", ("t",), ("y",), "copy", RELU),
     )
     shapes = {"x": (3, 9, 9), "t": (6, 9, 9), "y": (6, 9, 9)}
     return Graph(layers, shapes, ("x",), ("y",))

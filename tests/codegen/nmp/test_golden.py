@@ -10,14 +10,9 @@ import pytest
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedPad,
-    FixedPool,
-)
+from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
@@ -51,7 +46,7 @@ def conv(
     weight = generator.integers(-99, 99, (filters, channels // groups, kernel, kernel))
     pad = kernel // 2
     layer = FixedConv(
-        "layer", ("x", "z") if residual else ("x",), "y", source=("op",),
+        "layer", ("x", "z") if residual else ("x",), ("y",), source=("op",),
         weight=weight.astype(np.int16), bias=np.arange(filters, dtype=np.int32) * 1000,
         padding=(pad, pad, pad, pad), groups=groups, shift=7, low=0, high=32767,
         residual_shift=6 if residual else 0, is_dense=size == 0,
@@ -68,7 +63,7 @@ def chain() -> FixedGraph:
     """A convolution and a depthwise one behind it."""
     first = conv(10, 7, 1, 9)
     window = FixedConv(
-        "window", ("y",), "v", weight=np.ones((10, 1, 3, 3), np.int16),
+        "window", ("y",), ("v",), weight=np.ones((10, 1, 3, 3), np.int16),
         bias=np.arange(10, dtype=np.int32), padding=(1, 1, 1, 1), groups=10, shift=3, low=0,
         high=999,
     )  # fmt: skip
@@ -77,15 +72,15 @@ def chain() -> FixedGraph:
         layers=(*first.layers, window),
         shapes={**first.shapes, "v": (10, 9, 9)},
         outputs=("v",),
-        q_points={**first.q_points, "v": 8},
+        scales=first.scales | q_point_scales({"v": 8}),
     )
 
 
 NO_TIME, FOR_EVER = (Prediction(cycles, 0.0, 0.0, 0.0, 0, 0, 0) for cycles in (1.0, 1e9))
 PLAN = ConvPlan("multicast", "KS", 1, 2, "OS", 2, 3, 4, 4)
 POOL = FixedPool(
-    "layer", ("x",), "y", kind="avg", kernel=(3, 3), stride=(2, 2), padding=(1, 1, 1, 1), shift=0,
-    low=0, high=100,
+    "layer", ("x",), ("y",), kind="avg", kernel=(3, 3), stride=(2, 2), padding=(1, 1, 1, 1),
+    shift=0, low=0, high=100,
 )  # fmt: skip
 CASES = {
     "is": (conv(10, 7, 3, 9), replace(PLAN, schedule="IS", tile_m=3)),
@@ -123,7 +118,7 @@ CASES = {
     "average-pool": (fixed_graph(POOL, {"x": (6, 9, 9), "y": (6, 5, 5)}, 2), None),
     "pad": (
         fixed_graph(
-            FixedPad("layer", ("x",), "y", before=(1, -1, 2), after=(0, 3, 1), stride=(2, 1),
+            FixedPad("layer", ("x",), ("y",), before=(1, -1, 2), after=(0, 3, 1), stride=(2, 1),
                      value=-5),
             {"x": (3, 8, 8), "y": (4, 5, 11)}, 2,
         ),
@@ -131,7 +126,7 @@ CASES = {
     ),
     "add": (
         fixed_graph(
-            FixedElementwise("layer", ("x", "z"), "y", op="add", shift_a=2, shift=3, low=0,
+            FixedElementwise("layer", ("x", "z"), ("y",), op="add", shift_a=2, shift=3, low=0,
                              high=32767),
             dict.fromkeys("xyz", (5, 9, 9)), 2,
         ),

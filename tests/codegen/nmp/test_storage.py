@@ -12,17 +12,10 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
 from tvm_npu.codegen.errors import CapacityError, QuantizationError
-from tvm_npu.codegen.fixed import (
-    FixedChannelSlice,
-    FixedConcat,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedReshape,
-)
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, q_point_scales
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.ops import FixedChannelSlice, FixedConcat, FixedElementwise, FixedReshape
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -90,7 +83,7 @@ def test_memory_holds_every_operand_when_it_is_read(graph: Graph, seed: int) -> 
 
 
 def relu(name: str, source: str) -> FixedElementwise:
-    return FixedElementwise(name, (source,), name, op="copy", shift=0, low=0, high=99)
+    return FixedElementwise(name, (source,), (name,), op="copy", shift=0, low=0, high=99)
 
 
 def graph_of(
@@ -98,7 +91,9 @@ def graph_of(
     shapes: dict[str, tuple[int, ...]],
     outputs: tuple[str, ...],
 ) -> FixedGraph:
-    return FixedGraph(tuple(layers), shapes, ("x",), outputs, dict.fromkeys(shapes, 4), 2)
+    return FixedGraph(
+        tuple(layers), shapes, ("x",), outputs, q_point_scales(dict.fromkeys(shapes, 4)), 2
+    )
 
 
 def names(fixed: FixedGraph) -> list[str]:
@@ -110,8 +105,9 @@ def test_concatenation_in_place_nested_and_repeated() -> None:
     shapes = {"x": (4, 5, 5), "a": (4, 5, 5), "b": (4, 5, 5), "c": (8, 5, 5), "d": (8, 5, 5)}
     shapes |= {"e": (16, 5, 5), "f": (16, 5, 5), "g": (16, 5, 5)}
     layers: list[FixedLayer] = [
-        relu("a", "x"), relu("b", "a"), FixedConcat("c", ("a", "b"), "c"), relu("d", "c"),
-        FixedConcat("e", ("c", "d"), "e"), FixedConcat("f", ("a", "b", "d"), "f"), relu("g", "e"),
+        relu("a", "x"), relu("b", "a"), FixedConcat("c", ("a", "b"), ("c",)), relu("d", "c"),
+        FixedConcat("e", ("c", "d"), ("e",)), FixedConcat("f", ("a", "b", "d"), ("f",)),
+        relu("g", "e"),
     ]  # fmt: skip
     fixed = graph_of(layers, shapes, ("g",))
     storage = plan_storage(fixed)
@@ -125,7 +121,7 @@ def test_concatenation_in_place_nested_and_repeated() -> None:
 def test_graph_input_and_repeated_tensor_are_copied_into_a_concatenation() -> None:
     shapes = {"x": (2, 3, 3), "a": (2, 3, 3), "c": (6, 3, 3), "y": (6, 3, 3)}
     layers: list[FixedLayer] = [
-        relu("a", "x"), FixedConcat("c", ("x", "a", "a"), "c"), relu("y", "c")
+        relu("a", "x"), FixedConcat("c", ("x", "a", "a"), ("c",)), relu("y", "c")
     ]  # fmt: skip
     assert names(graph_of(layers, shapes, ("y",))) == ["a", "c@0", "c@2", "y"]
 
@@ -134,10 +130,10 @@ def test_views_cost_nothing_and_slices_of_one_tensor_concatenate_to_a_view() -> 
     shapes = {"x": (4, 3, 3), "s": (2, 3, 3), "t": (2, 3, 3), "c": (4, 3, 3), "r": (36,)}
     shapes["y"] = (36,)
     layers: list[FixedLayer] = [
-        FixedChannelSlice("s", ("x",), "s", begin=0),
-        FixedChannelSlice("t", ("x",), "t", begin=2),
-        FixedConcat("c", ("s", "t"), "c"),
-        FixedReshape("r", ("c",), "r"),
+        FixedChannelSlice("s", ("x",), ("s",), begin=0),
+        FixedChannelSlice("t", ("x",), ("t",), begin=2),
+        FixedConcat("c", ("s", "t"), ("c",)),
+        FixedReshape("r", ("c",), ("r",)),
         relu("y", "r"),
     ]
     storage = plan_storage(graph_of(layers, shapes, ("y",)))
@@ -159,7 +155,7 @@ def test_views_cost_nothing_and_slices_of_one_tensor_concatenate_to_a_view() -> 
 def test_outputs_own_their_memory(outputs: tuple[str, ...], copies: list[str]) -> None:
     shapes = {"x": (4, 1, 1), "r": (4,), "a": (4,), "s": (4, 1, 1)}
     layers: list[FixedLayer] = [
-        FixedReshape("r", ("x",), "r"), relu("a", "r"), FixedReshape("s", ("a",), "s")
+        FixedReshape("r", ("x",), ("r",)), relu("a", "r"), FixedReshape("s", ("a",), ("s",))
     ]  # fmt: skip
     storage = plan_storage(graph_of(layers, shapes, outputs))
     assert [layer.name for layer in storage.layers if "@" in layer.name] == copies

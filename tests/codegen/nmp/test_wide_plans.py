@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.fixed import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.planning import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem

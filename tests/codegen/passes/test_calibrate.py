@@ -12,16 +12,17 @@ from hypothesis.extra import numpy as hnp
 
 from tvm_npu.codegen.errors import InputError, QuantizationError
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.codegen.graph import RELU, Conv2d, Elementwise, Graph
+from tvm_npu.codegen.graph import RELU, Graph
+from tvm_npu.codegen.ops import Conv2d, Elementwise
+from tvm_npu.codegen.ops.weights import weight_q_point
 from tvm_npu.codegen.passes.calibrate import Ranges, calibrate, observe, synthetic_samples
 from tvm_npu.codegen.passes.qpoints import range_q_point, squared_error
-from tvm_npu.codegen.passes.quantize import weight_q_point
 
 FLOATS = st.floats(-1e6, 1e6, width=32)
 
 
 def relu() -> Graph:
-    layer = Elementwise("relu", ("x",), "y", "copy", RELU)
+    layer = Elementwise("relu", ("x",), ("y",), "copy", RELU)
     return Graph((layer,), {"x": (2, 3), "y": (2, 3)}, ("x",), ("y",), name="relu")
 
 
@@ -128,7 +129,7 @@ def test_unusable_samples() -> None:
 
 def test_overflow_inside_the_graph_names_the_tensor() -> None:
     weight = np.full((1, 2, 1, 1), 3e38, np.float32)
-    layer = Conv2d("c", ("x",), "y", weight, np.zeros(1, np.float32))
+    layer = Conv2d("c", ("x",), ("y",), weight, np.zeros(1, np.float32))
     graph = Graph((layer,), {"x": (2, 1, 1), "y": (1, 1, 1)}, ("x",), ("y",))
     with pytest.raises(QuantizationError, match="'y' takes the value inf"):
         calibrate(graph, [{"x": np.full((1, 2, 1, 1), 9.0, np.float32)}])

@@ -11,21 +11,17 @@ from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import graphs, random_inputs
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph import (
-    NO_CLIP,
-    RELU,
-    Affine,
+from tvm_npu.codegen.graph import NO_CLIP, RELU, Clip, Graph, Layer
+from tvm_npu.codegen.ops import (
     ChannelSlice,
-    Clip,
     Concat,
     Conv2d,
     Dense,
     Elementwise,
-    Graph,
-    Layer,
     Pad,
     Pool,
     Reshape,
+    ScaleShift,
 )
 from tvm_npu.codegen.passes.fuse import drop_dead, fuse
 from tvm_npu.codegen.reference import run_float
@@ -40,26 +36,26 @@ def constants(*shape: int, seed: int = 0) -> np.ndarray:
 def conv(x: str, y: str, *, kernel: int = 3, padding: int = 1, clip: Clip = NO_CLIP) -> Conv2d:
     weight = constants(4, 4, kernel, kernel, seed=len(y)) / 6
     return Conv2d(
-        f"conv_{y}", (x,), y, weight, constants(4, seed=9), padding=(padding,) * 4, clip=clip,
-        source=(y,),
+        f"conv_{y}", (x,), (y,), weight, constants(4, seed=9), padding=(padding,) * 4,
+        activation=clip, source=(y,),
     )  # fmt: skip
 
 
-def affine(x: str, y: str, bias: bool = True) -> Affine:
+def affine(x: str, y: str, bias: bool = True) -> ScaleShift:
     offset = constants(4, seed=3) if bias else np.zeros(4, np.float32)
-    return Affine(f"affine_{y}", (x,), y, constants(4, seed=2), offset, source=(y,))
+    return ScaleShift(f"affine_{y}", (x,), (y,), constants(4, seed=2), offset, source=(y,))
 
 
 def activation(x: str, y: str, clip: Clip = RELU) -> Elementwise:
-    return Elementwise(f"clip_{y}", (x,), y, "copy", clip, source=(y,))
+    return Elementwise(f"clip_{y}", (x,), (y,), "copy", clip, source=(y,))
 
 
 def add(a: str, b: str, y: str, clip: Clip = NO_CLIP) -> Elementwise:
-    return Elementwise(f"add_{y}", (a, b), y, "add", clip, source=(y,))
+    return Elementwise(f"add_{y}", (a, b), (y,), "add", clip, source=(y,))
 
 
 def pool(x: str, y: str) -> Pool:
-    return Pool(f"pool_{y}", (x,), y, "max", (3, 3), (1, 1), (1, 1, 1, 1), source=(y,))
+    return Pool(f"pool_{y}", (x,), (y,), "max", (3, 3), (1, 1), (1, 1, 1, 1), source=(y,))
 
 
 def graph(*layers: Layer, outputs: tuple[str, ...] | None = None, **shapes: tuple) -> Graph:
@@ -98,7 +94,7 @@ def kinds(any_graph: Graph) -> list[str]:
 def test_fusing_keeps_values_names_and_sources(before: Graph) -> None:
     after = fuse(before)
     assert_same(before, after)
-    assert "Affine" not in kinds(after)
+    assert "ScaleShift" not in kinds(after)
     assert describe(fuse(before)) == describe(after), "not deterministic"
     assert describe(fuse(after)) == describe(after), "not a fixed point"
 
@@ -118,7 +114,7 @@ def test_batch_norm_and_relu_end_in_the_convolution() -> None:
     (layer,) = after.layers
     assert isinstance(layer, Conv2d)
     assert (layer.name, layer.inputs, layer.output) == ("conv_a", ("x",), "y")
-    assert layer.clip == RELU and layer.source == ("a", "b", "y")
+    assert layer.activation == RELU and layer.source == ("a", "b", "y")
 
 
 def test_affine_does_not_fold_behind_a_clip_or_a_second_reader() -> None:
@@ -141,7 +137,7 @@ def test_affine_before_a_convolution() -> None:
 
 def test_affine_before_a_grouped_convolution_takes_its_own_channels() -> None:
     weight = constants(6, 2, 1, 1)
-    grouped = Conv2d("g", ("a",), "y", weight, constants(6), groups=2, source=("y",))
+    grouped = Conv2d("g", ("a",), ("y",), weight, constants(6), groups=2, source=("y",))
     assert kinds(fused(affine("x", "a"), grouped, y=(6, 6, 6))) == ["Conv2d"]
 
 
@@ -153,14 +149,14 @@ def test_lonely_affine_becomes_a_depthwise_convolution() -> None:
 
 
 def test_affine_on_flat_tensors_folds_into_dense() -> None:
-    dense = Dense("d", ("f",), "a", constants(4, 144), constants(4), source=("a",))
-    flatten = Reshape("r", ("x",), "f", source=("f",))
+    dense = Dense("d", ("f",), ("a",), constants(4, 144), constants(4), source=("a",))
+    flatten = Reshape("r", ("x",), ("f",), source=("f",))
     after = fused(flatten, dense, affine("a", "y"), f=(144,), a=(4,), y=(4,))
     assert kinds(after) == ["Reshape", "Dense"]
 
 
 def test_misshapen_affine_is_refused() -> None:
-    bad = Affine("bn", ("x",), "y", constants(3), constants(3))
+    bad = ScaleShift("bn", ("x",), ("y",), constants(3), constants(3))
     with pytest.raises(GraphError, match=r"'bn' has scale \(3,\).*4 channels"):
         fuse(graph(bad))
 
@@ -170,7 +166,7 @@ def test_residual_takes_the_later_convolution_and_the_clip() -> None:
     first, second = after.layers
     assert first.name == "conv_a" and second.name == "conv_bb"
     assert isinstance(second, Conv2d)
-    assert second.inputs == ("x", "a") and second.clip == RELU and second.output == "y"
+    assert second.inputs == ("x", "a") and second.activation == RELU and second.output == "y"
 
 
 def test_residual_waits_for_the_other_side() -> None:
@@ -199,14 +195,14 @@ def test_a_convolution_takes_one_residual_only() -> None:
 def test_clips_compose() -> None:
     after = fused(pool("x", "a"), activation("a", "b", Clip(-1, 1)), activation("b", "y", RELU))
     (layer,) = after.layers
-    assert isinstance(layer, Pool) and layer.clip == Clip(0.0, 1.0)
+    assert isinstance(layer, Pool) and layer.activation == Clip(0.0, 1.0)
     apart = Clip(0.5, 2.0), Clip(-1.0, 0.25)
     (layer,) = fused(activation("x", "a", apart[0]), activation("a", "y", apart[1])).layers
-    assert isinstance(layer, Elementwise) and layer.clip == Clip(0.25, 0.25)
+    assert isinstance(layer, Elementwise) and layer.activation == Clip(0.25, 0.25)
 
 
 def test_padding_moves_into_the_convolution() -> None:
-    pad = Pad("p", ("x",), "a", (0, 1, 0), (0, 2, 3), source=("a",))
+    pad = Pad("p", ("x",), ("a",), (0, 1, 0), (0, 2, 3), source=("a",))
     (layer,) = fused(pad, conv("a", "y"), a=(4, 9, 9), y=(4, 9, 9)).layers
     assert isinstance(layer, Conv2d) and layer.padding == (2, 1, 3, 4)
 
@@ -220,35 +216,35 @@ def test_padding_moves_into_the_convolution() -> None:
     ],
 )
 def test_padding_that_stays(before: tuple, after: tuple, value: float, shape: tuple) -> None:
-    pad = Pad("p", ("x",), "a", before, after, value=value, source=("a",))
+    pad = Pad("p", ("x",), ("a",), before, after, value=value, source=("a",))
     assert kinds(fused(pad, conv("a", "y"), a=shape, y=shape)) == ["Pad", "Conv2d"]
 
 
 def test_a_crop_moves_into_an_unpadded_convolution() -> None:
-    crop = Pad("p", ("x",), "a", (0, -1, 0), (0, 0, -1), source=("a",))
+    crop = Pad("p", ("x",), ("a",), (0, -1, 0), (0, 0, -1), source=("a",))
     (layer,) = fused(crop, conv("a", "y", padding=0), a=(4, 5, 5), y=(4, 3, 3)).layers
     assert isinstance(layer, Conv2d) and layer.padding == (-1, 0, 0, -1)
 
 
 def test_strided_shortcut_with_channel_padding_is_one_pad() -> None:
-    take = Pad("s", ("x",), "a", (0, 0, 0), (0, 0, 0), (2, 2), source=("a",))
-    widen = Pad("w", ("a",), "y", (2, 0, 0), (1, 0, 0), source=("y",))
+    take = Pad("s", ("x",), ("a",), (0, 0, 0), (0, 0, 0), (2, 2), source=("a",))
+    widen = Pad("w", ("a",), ("y",), (2, 0, 0), (1, 0, 0), source=("y",))
     assert kinds(fused(take, widen, a=(4, 3, 3), y=(7, 3, 3))) == ["Pad"]
 
 
 def test_filled_rows_do_not_merge_with_channel_padding() -> None:
-    fill = Pad("f", ("x",), "a", (0, 1, 0), (0, 0, 0), value=0.5, source=("a",))
-    widen = Pad("w", ("a",), "y", (1, 0, 0), (0, 0, 0), source=("y",))
+    fill = Pad("f", ("x",), ("a",), (0, 1, 0), (0, 0, 0), value=0.5, source=("a",))
+    widen = Pad("w", ("a",), ("y",), (1, 0, 0), (0, 0, 0), source=("y",))
     assert kinds(fused(fill, widen, a=(4, 7, 6), y=(5, 7, 6))) == ["Pad", "Pad"]
 
 
 def test_identities_vanish() -> None:
     after = fused(
-        Reshape("r", ("x",), "a", source=("a",)),
+        Reshape("r", ("x",), ("a",), source=("a",)),
         conv("a", "b"),
-        ChannelSlice("s", ("b",), "c", 0, source=("c",)),
-        Concat("k", ("c",), "d", source=("d",)),
-        Pad("p", ("d",), "e", (0, 0, 0), (0, 0, 0), source=("e",)),
+        ChannelSlice("s", ("b",), ("c",), 0, source=("c",)),
+        Concat("k", ("c",), ("d",), source=("d",)),
+        Pad("p", ("d",), ("e",), (0, 0, 0), (0, 0, 0), source=("e",)),
         activation("e", "y", NO_CLIP),
     )
     (layer,) = after.layers
@@ -256,9 +252,9 @@ def test_identities_vanish() -> None:
 
 
 def test_a_copy_keeps_input_and_output_apart() -> None:
-    after = fused(Reshape("r", ("x",), "y", source=("y",)))
+    after = fused(Reshape("r", ("x",), ("y",), source=("y",)))
     (layer,) = after.layers
-    assert isinstance(layer, Elementwise) and layer.op == "copy" and layer.clip.is_identity
+    assert isinstance(layer, Elementwise) and layer.op == "copy" and layer.activation.is_identity
     two = fused(conv("x", "a"), activation("a", "y", NO_CLIP), outputs=("a", "y"))
     assert kinds(two) == ["Conv2d", "Elementwise"]
 

@@ -9,7 +9,8 @@ import pytest
 
 from tvm_npu.codegen.errors import GraphError, InputError
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.codegen.graph import RELU, Affine, Conv2d, Elementwise, Graph, Pool
+from tvm_npu.codegen.graph import RELU, Graph
+from tvm_npu.codegen.ops import Conv2d, Elementwise, Pool, ScaleShift
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import Ranges, calibrate, quantize
 from tvm_npu.codegen.passes.sqnr import layer_sqnr
@@ -25,11 +26,11 @@ def network() -> Graph:
         return generator.standard_normal(shape).astype(np.float32)
 
     layers = (
-        Conv2d("conv", ("x",), "a", values(4, 4, 3, 3), values(4), padding=(1,) * 4),
-        Affine("norm", ("a",), "b", values(4), values(4), source=("bn",)),
-        Elementwise("relu", ("b",), "c", "copy", RELU),
-        Pool("pool", ("c",), "d", "max", (1, 1)),
-        Conv2d("last", ("d",), "y", values(4, 4, 1, 1), values(4)),
+        Conv2d("conv", ("x",), ("a",), values(4, 4, 3, 3), values(4), padding=(1,) * 4),
+        ScaleShift("norm", ("a",), ("b",), values(4), values(4), source=("bn",)),
+        Elementwise("relu", ("b",), ("c",), "copy", RELU),
+        Pool("pool", ("c",), ("d",), "max", (1, 1)),
+        Conv2d("last", ("d",), ("y",), values(4, 4, 1, 1), values(4)),
     )
     return Graph(layers, dict.fromkeys("xabcdy", SHAPE), ("x",), ("y",))
 
@@ -86,7 +87,7 @@ def test_too_narrow_ranges_show_as_saturation() -> None:
 
 
 def test_exact_and_dead_layers() -> None:
-    relu = Elementwise("relu", ("x",), "y", "copy", RELU)
+    relu = Elementwise("relu", ("x",), ("y",), "copy", RELU)
     graph = Graph((relu,), {"x": (3,), "y": (3,)}, ("x",), ("y",))
     fixed = quantize(graph, Ranges.from_bounds({"x": (-8, 7), "y": (0, 7)}), "int16")
     (exact,) = layer_sqnr(graph, fixed, [{"x": np.array([[1.0, -2.0, 3.0]], np.float32)}])

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tvm_npu.codegen.errors import ProgramError
-from tvm_npu.codegen.fixed import FixedConv, FixedGraph, FixedPool
+from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.program.format import FORMAT_VERSION, PROLOGUE, Program, Segment
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.streams import Stream
@@ -25,17 +26,19 @@ from tvm_npu.sim.streams import Stream
 def make_program() -> Program:
     generator = np.random.default_rng(1)
     conv = FixedConv(
-        "conv", ("x",), "y", source=("Conv_0", "Relu_1"),
+        "conv", ("x",), ("y",), source=("Conv_0", "Relu_1"),
         weight=generator.integers(-99, 99, (6, 4, 3, 3)).astype(np.int16),
         bias=generator.integers(-9999, 9999, 6).astype(np.int32), padding=(1, 1, 1, 1), shift=6,
         low=0, high=32767,
     )  # fmt: skip
     pool = FixedPool(
-        "pool", ("y",), "z", kind="max", kernel=(2, 2), stride=(2, 2), shift=0, low=-32768,
+        "pool", ("y",), ("z",), kind="max", kernel=(2, 2), stride=(2, 2), shift=0, low=-32768,
         high=32767,
     )  # fmt: skip
     shapes = {"x": (4, 10, 10), "y": (6, 10, 10), "z": (6, 5, 5)}
-    fixed = FixedGraph((conv, pool), shapes, ("x",), ("z",), dict.fromkeys("xyz", 8), 2)
+    fixed = FixedGraph(
+        (conv, pool), shapes, ("x",), ("z",), q_point_scales(dict.fromkeys("xyz", 8)), 2
+    )
     return compile_fixed(fixed, small_machine(2, 2), "exact-dma")  # two layers, no forwards
 
 

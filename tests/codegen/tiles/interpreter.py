@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from tests.codegen.tiles.late_dma import LateDma
-from tvm_npu.codegen.kernels import convolve, pad_spatial, windows
+from tvm_npu.codegen.fixed_point import requantize
+from tvm_npu.codegen.ops.arithmetic import convolve, pad_spatial, windows
 from tvm_npu.codegen.program.format import Program, Segment
-from tvm_npu.codegen.reference import requantize
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import (
     TILE_ISA,
@@ -220,9 +220,7 @@ class Interpreter:
 
     def _requantized(self, acc: np.ndarray) -> None:
         r = self.registers
-        self._put(
-            requantize(acc, r[R.SHIFT], r[R.LOW], r[R.HIGH], self.numeric), self.stored
-        )
+        self._put(requantize(acc, r[R.SHIFT], r[R.LOW], r[R.HIGH], self.numeric), self.stored)
 
     def tpool(self, sub: int) -> None:
         r = self.registers
@@ -240,9 +238,7 @@ class Interpreter:
                 for column in range(columns):
                     top = r[R.ORIGIN_ROW] - r[R.PAD_TOP] + row * stride[0]
                     left = r[R.ORIGIN_COLUMN] - r[R.PAD_LEFT] + column * stride[1]
-                    high = min(top + kernel[0], r[R.COUNT_ROW_END]) - max(
-                        top, r[R.COUNT_ROW_BEGIN]
-                    )
+                    high = min(top + kernel[0], r[R.COUNT_ROW_END]) - max(top, r[R.COUNT_ROW_BEGIN])
                     wide = min(left + kernel[1], r[R.COUNT_COLUMN_END]) - max(
                         left, r[R.COUNT_COLUMN_BEGIN]
                     )

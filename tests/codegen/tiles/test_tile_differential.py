@@ -19,9 +19,8 @@ from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
-from tvm_npu.codegen.fixed import FixedGraph
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize

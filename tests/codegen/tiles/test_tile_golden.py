@@ -10,15 +10,8 @@ import pytest
 from tests.codegen.nmp.fixed_layers import random_tensors
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import tile_machine
-from tvm_npu.codegen.fixed import (
-    FixedConv,
-    FixedElementwise,
-    FixedGraph,
-    FixedLayer,
-    FixedPad,
-    FixedPool,
-    FixedReshape,
-)
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool, FixedReshape
 from tvm_npu.codegen.plan.loops.plan import TilePlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.annotate import annotated_code
@@ -42,24 +35,28 @@ def network() -> FixedGraph:
         weight = generator.integers(-9, 10, shape).astype(np.int8)
         bias = np.arange(shape[0], dtype=np.int32) * 10
         made: dict[str, object] = {"shift": 5, **LIMITS, "source": (name,), **rest}
-        return FixedConv(name, inputs, out, weight=weight, bias=bias, **made)  # type: ignore
+        return FixedConv(name, inputs, (out,), weight=weight, bias=bias, **made)  # type: ignore
 
     layers: tuple[FixedLayer, ...] = (
-        FixedPad("pad", ("x",), "p", before=(0, 1, 1), after=(0, 1, 1), stride=(1, 1), value=3),
+        FixedPad("pad", ("x",), ("p",), before=(0, 1, 1), after=(0, 1, 1), stride=(1, 1), value=3),
         conv("conv", ("p",), "a", 6, 4, 3, 3),
         conv("depthwise", ("a",), "d", 6, 1, 3, 3, padding=(1, 1, 1, 1), groups=6),
         conv("point", ("d", "a"), "b", 6, 6, 1, 1, residual_shift=3, low=0),
-        FixedPool("max", ("b",), "m", shift=0, **LIMITS, kind="max", kernel=(2, 2), stride=(2, 2)),
-        FixedElementwise("sum", ("m", "m"), "s", op="add", shift=1, **LIMITS),
-        FixedPool("mean", ("s",), "v", shift=0, **LIMITS, kind="avg", kernel=(4, 4)),
-        FixedReshape("flat", ("v",), "f"),
+        FixedPool(
+            "max", ("b",), ("m",), shift=0, **LIMITS, kind="max", kernel=(2, 2), stride=(2, 2)
+        ),
+        FixedElementwise("sum", ("m", "m"), ("s",), op="add", shift=1, **LIMITS),
+        FixedPool("mean", ("s",), ("v",), shift=0, **LIMITS, kind="avg", kernel=(4, 4)),
+        FixedReshape("flat", ("v",), ("f",)),
         conv("fc", ("f",), "y", 5, 6, 1, 1, is_dense=True),
     )
     shapes = {
         "x": (4, 8, 8), "p": (4, 10, 10), "a": (6, 8, 8), "d": (6, 8, 8), "b": (6, 8, 8),
         "m": (6, 4, 4), "s": (6, 4, 4), "v": (6, 1, 1), "f": (6,), "y": (5,),
     }  # fmt: skip
-    return FixedGraph(layers, shapes, ("x",), ("y",), dict.fromkeys(shapes, 4), 1, "tiny")
+    return FixedGraph(
+        layers, shapes, ("x",), ("y",), q_point_scales(dict.fromkeys(shapes, 4)), 1, "tiny"
+    )
 
 
 class Quarters:

@@ -14,8 +14,8 @@ from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.nmp.elf import ElfImage, read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import run_elf
-from tvm_npu.sim.nmp.traps import Trap
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.traps import Trap
 
 DATA = Path(__file__).parent / "data"
 PROGRAMS = ("checksum", "muldiv", "memory")

@@ -31,7 +31,8 @@ from tests.sim.nmp.test_timing import EXIT_CYCLES, transfer_cycles
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
-from tvm_npu.sim.nmp.traps import Trap, TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.traps import Trap
 
 TLES, TLTS = 3, 4
 SEM = 5
@@ -352,7 +353,7 @@ def test_receivers_that_do_not_exist(mnemonic: str, tlts: int, tles: int, regist
     if mnemonic == "nmp_forward":
         send = forward(mnemonic, 0, 0)
     trap = trapped(segments(8) + receivers(tlts, tles) + send + EXIT, small_machine(TLES, TLTS))
-    assert trap.code == TrapCode.BAD_CONFIGURATION and trap.instruction.startswith(mnemonic)
+    assert trap.code == TrapCode.BAD_CONFIGURATION and trap.place.instruction.startswith(mnemonic)
     assert f"DMA register {register} has the unusable value {tlts if tles == 0 else tles}" in str(
         trap
     )
@@ -393,7 +394,7 @@ def test_32_tlts_fit_the_mask() -> None:
 def test_forwards_check_what_they_are_told(text: str, code: TrapCode, message: str) -> None:
     trap = trapped(text + EXIT, small_machine(dme={"semaphores": 12}))
     assert trap.code == code and message in str(trap)
-    assert trap.instruction.startswith("nmp_forward")
+    assert trap.place.instruction.startswith("nmp_forward")
 
 
 OPERATION = mac(**CONV) + "nmp_conv2d 1, zero\n"
@@ -461,7 +462,7 @@ def test_transfers_of_two_engines_to_the_same_bytes(
         run(text.format("") + EXIT, small_machine(3, 4))
         return
     trap = trapped(text.format("") + EXIT, small_machine(3, 4))
-    assert trap.code == TrapCode.RACE and trap.instruction.startswith("nmp_mload")
+    assert trap.code == TrapCode.RACE and trap.place.instruction.startswith("nmp_mload")
     core = 1 if receiving[0] == 2 else 0
     assert f"bytes of MB0 of core {core} that" in str(trap) and "transfer of 0x8" in str(trap)
 

@@ -12,7 +12,8 @@ from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, 
 from tvm_npu.sim.nmp.rv32im import RV32IM
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
-from tvm_npu.sim.nmp.traps import Trap, TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.traps import Trap
 
 CORNERS = (0, 1, 2, 31, 32, 33, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, MASK, MASK - 1, 0xFFFF)
 words = st.sampled_from(CORNERS) | st.integers(0, MASK)

@@ -31,7 +31,8 @@ from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
-from tvm_npu.sim.nmp.traps import Trap, TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.traps import Trap
 
 
 def trapped(text: str, machine: NmpMachine | None = None, **options: Any) -> Trap:
@@ -61,8 +62,9 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
         with pytest.raises(Trap) as caught:
             found.run(BASE, {15: DATA})
         trap = caught.value
-        assert (trap.code, trap.core, trap.pc) == (TrapCode.BREAKPOINT, 2, BASE + 20)
-        assert (trap.instruction, trap.layer, trap.tile) == (
+        assert (trap.code, trap.place.unit) == (TrapCode.BREAKPOINT, "core 2")
+        assert (trap.place.index, trap.place.address) == (5, BASE + 20)
+        assert (trap.place.instruction, trap.place.layer, trap.place.tile) == (
             "ebreak", "second", {"n": 6, "row": -2},
         )  # fmt: skip
         assert str(trap) == (
@@ -78,28 +80,28 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
 @pytest.mark.parametrize("operation", ["nmp_conv2d 1, 3", "nmp_percept 1, 3", "nmp_pool 1, 2"])
 def test_operations_with_an_undefined_variant(operation: str) -> None:
     trap = trapped(mac(**CONV) + f"{operation}\n" + EXIT)
-    assert trap.code == TrapCode.ILLEGAL_INSTRUCTION and trap.instruction == operation
+    assert trap.code == TrapCode.ILLEGAL_INSTRUCTION and trap.place.instruction == operation
 
 
 @pytest.mark.parametrize("word", [0, 0xFFFF_FFFF, 0x0000_0001, 0x3000_1073])
 def test_illegal_instruction(word: int) -> None:
     trap = trapped(f"nop\n.word {word}\n" + EXIT)
-    assert trap.code == TrapCode.ILLEGAL_INSTRUCTION and trap.pc == BASE + 4
-    assert f"illegal instruction {word:#010x}" in str(trap) and ".word" in trap.instruction
+    assert trap.code == TrapCode.ILLEGAL_INSTRUCTION and trap.place.address == BASE + 4
+    assert f"illegal instruction {word:#010x}" in str(trap) and ".word" in trap.place.instruction
 
 
 def test_pc_leaves_the_code() -> None:
     trap = trapped("nop\n")
-    assert (trap.code, trap.pc) == (TrapCode.PC_OUTSIDE_CODE, BASE + 4)
+    assert (trap.code, trap.place.address) == (TrapCode.PC_OUTSIDE_CODE, BASE + 4)
     assert f"({BASE:#x}..{BASE + 4:#x})" in str(trap)
     trap = trapped("nop\nli t0, 0x1000\njalr ra, 0(t0)\n" + EXIT)
-    assert (trap.code, trap.pc) == (TrapCode.PC_OUTSIDE_CODE, 0x1000)
+    assert (trap.code, trap.place.address) == (TrapCode.PC_OUTSIDE_CODE, 0x1000)
     assert f"reached from {BASE + 8:#x} (jalr ra, 0(t0))" in str(trap)
     trap = trapped(f"li t0, {BASE + 2}\njalr ra, 0(t0)\n" + EXIT)
-    assert (trap.code, trap.pc) == (TrapCode.PC_OUTSIDE_CODE, BASE + 2)
+    assert (trap.code, trap.place.address) == (TrapCode.PC_OUTSIDE_CODE, BASE + 2)
     with pytest.raises(Trap) as caught:
         simulator(EXIT).run(BASE - 4)
-    assert caught.value.pc == BASE - 4 and "reached" not in str(caught.value)
+    assert caught.value.place.address == BASE - 4 and "reached" not in str(caught.value)
 
 
 def test_layer_of_the_jump_that_left_the_code() -> None:
@@ -111,7 +113,7 @@ def test_layer_of_the_jump_that_left_the_code() -> None:
     )  # fmt: skip
     with pytest.raises(Trap) as caught:
         found.run(BASE)
-    assert caught.value.layer == "one" and caught.value.tile == {"m": 0}
+    assert caught.value.place.layer == "one" and caught.value.place.tile == {"m": 0}
 
 
 def test_ecall_and_ebreak() -> None:
@@ -153,7 +155,7 @@ def test_mac_tile_larger_than_its_buffer(
     )
     run(conv("bias"), machine)
     trap = trapped(conv(sub, **changes), machine)
-    assert trap.code == TrapCode.TILE_TOO_LARGE and trap.instruction.startswith("nmp_conv2d")
+    assert trap.code == TrapCode.TILE_TOO_LARGE and trap.place.instruction.startswith("nmp_conv2d")
     assert f"bytes {begin}..{end} of {memory}, which has {size}" in str(trap)
 
 
@@ -266,7 +268,7 @@ def test_transfers_outside_dram() -> None:
     for mnemonic, memory in (("nmp_load", "mb1"), ("nmp_mload", "mb0"), ("nmp_store", "mb2")):
         run(segments(64) + transfer(mnemonic, 1, memory, end - 64) + wait(1) + EXIT)
         trap = trapped(segments(64) + transfer(mnemonic, 1, memory, end - 63) + EXIT)
-        assert trap.code == TrapCode.DRAM_ACCESS and trap.instruction.startswith(mnemonic)
+        assert trap.code == TrapCode.DRAM_ACCESS and trap.place.instruction.startswith(mnemonic)
         assert f"from {end - 63:#x} to {end + 1:#x}" in str(trap)
     trap = trapped(segments(64) + transfer("nmp_load", 1, "mb0", BASE - 4) + EXIT)
     assert trap.code == TrapCode.DRAM_ACCESS
@@ -383,7 +385,7 @@ def test_accumulator_overflow() -> None:
     run(body.format("zero"), narrow, data=data)
     twice = load + mac(**registers) + "nmp_percept 0, zero\nnmp_percept 0, keep\n" + EXIT
     trap = trapped(twice, narrow, data=data)
-    assert trap.code == TrapCode.ACCUMULATOR_OVERFLOW and trap.instruction.endswith("keep")
+    assert trap.code == TrapCode.ACCUMULATOR_OVERFLOW and trap.place.instruction.endswith("keep")
     window = mac(**{**CONV, "KERNEL_ROWS": 1, "KERNEL_COLUMNS": 1, "IN_CHANNELS": 2,
                     "OUT_CHANNELS": 1, "IN_ROWS": 1, "IN_COLUMNS": 1, "OUT_ROWS": 1,
                     "OUT_COLUMNS": 1})  # fmt: skip
@@ -415,17 +417,19 @@ def test_accumulator_overflow_of_48_bits() -> None:
 def test_one_core_waits_for_ever() -> None:
     text = "li t1, 1\nbne a0, t1, done\n" + wait(3, 2) + "done: " + EXIT
     trap = trapped(text, small_machine(1, 3))
-    assert trap.code == TrapCode.DEADLOCK and trap.core == 1 and len(trap.waiters) == 1
+    assert trap.code == TrapCode.DEADLOCK and trap.place.unit == "core 1"
+    assert len(trap.waiters) == 1
     assert str(trap) == (
-        f"deadlock: core 1 at {trap.pc:#x} waits for TLT semaphore 3 to reach 2 (it is 0)"
+        f"deadlock: core 1 at {trap.place.address:#x} waits for TLT semaphore 3 to reach 2 "
+        "(it is 0)"
     )
-    assert trap.pc == BASE + 12 and trap.instruction == "nmp_wait tlt, 3, t6"
+    assert trap.place.address == BASE + 12 and trap.place.instruction == "nmp_wait tlt, 3, t6"
 
 
 def test_all_wait_for_ever_by_level() -> None:
     text = signal(2, 2, "tle") + wait(2, 9, "tle") + EXIT
     trap = trapped(text, small_machine(2, 2))
-    assert [waiter.core for waiter in trap.waiters] == [0, 1, 2, 3]
+    assert [waiter.place.unit for waiter in trap.waiters] == [f"core {k}" for k in range(4)]
     assert all("TLE semaphore 2 to reach 9 (it is 4)" in str(w) for w in trap.waiters)
     trap = trapped(signal(5, 1, "global") + wait(5, 5, "global") + EXIT, small_machine(2, 2))
     assert all("global semaphore 5 to reach 5 (it is 4)" in str(w) for w in trap.waiters)
@@ -458,7 +462,7 @@ def test_deadlock_names_layers() -> None:
     )  # fmt: skip
     with pytest.raises(Trap, match=r"core 0 at .* in layer 'conv1' waits for TLT") as caught:
         found.run(BASE)
-    assert caught.value.layer == "conv1"
+    assert caught.value.place.layer == "conv1"
 
 
 def test_bad_semaphore_operations() -> None:
@@ -513,7 +517,7 @@ def test_dma_touches_what_the_mac_unit_uses(
         return
     trap = trapped(text, machine)
     name = {"bias": "the bias buffer"}.get(memory, memory.upper())
-    assert trap.code == TrapCode.HAZARD and trap.instruction.startswith(mnemonic)
+    assert trap.code == TrapCode.HAZARD and trap.place.instruction.startswith(mnemonic)
     assert f"{name} of core 0 while its MAC unit" in str(trap)
 
 
@@ -530,8 +534,8 @@ def test_hazard_of_a_multicast_names_sender_and_victim() -> None:
         + EXIT
     )
     trap = trapped(text, small_machine(1, 2))
-    assert trap.code == TrapCode.HAZARD and trap.core == 0
-    assert trap.instruction.startswith("nmp_mload") and "MB0 of core 1 while" in str(trap)
+    assert trap.code == TrapCode.HAZARD and trap.place.unit == "core 0"
+    assert trap.place.instruction.startswith("nmp_mload") and "MB0 of core 1 while" in str(trap)
 
 
 def test_an_operation_that_does_not_read_a_buffer_does_not_guard_it() -> None:
@@ -565,7 +569,7 @@ def test_reading_what_a_pending_transfer_writes_or_overwriting_what_it_reads(por
         run(text.format(wait(2)), machine)
         if clash or ports == 1:
             trap = trapped(text.format(""), machine)
-            assert trap.code == TrapCode.HAZARD and trap.instruction.startswith("nmp_conv2d")
+            assert trap.code == TrapCode.HAZARD and trap.place.instruction.startswith("nmp_conv2d")
             assert f"{memory.upper()} of core 0" in str(trap)
         else:
             run(text.format(""), machine)

@@ -20,7 +20,8 @@ from tests.sim.tiles.reference import convolution, requantized
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 INPUT, CONSTANTS, ACTIVATIONS = (
     TileMemory.INPUT, TileMemory.CONSTANTS, TileMemory.ACTIVATIONS
@@ -153,7 +154,7 @@ def test_pooling_outside_of_the_chip(kind: str) -> None:
 )
 def test_traps_of_operands_outside(registers: dict[str, int], code: str, message: str) -> None:
     text = conv_text(ACTIVATIONS, CONSTANTS, ACTIVATIONS) + sets(**registers) + "tconv zero\n"
-    with pytest.raises(TileTrap, match=message) as caught:
+    with pytest.raises(Trap, match=message) as caught:
         run(text + "tend\n", FILTERS, core(), activations=TENSOR)
     assert caught.value.code == TileTrapCode[code]
 

@@ -12,7 +12,8 @@ from tests.sim.tiles.programs import activations, run, sets, simulator
 from tvm_npu.codegen.tiles.pl330.transfer import RunShape, TransferLimits, transfer_template
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 ZYNQ = load_machine("zynq-7020")
 assert isinstance(ZYNQ, TileMachine)
@@ -103,6 +104,6 @@ def test_traps(text: str, code: str, message: str) -> None:
     found = simulator(text + "\ntend\n", ZYNQ)
     found.write(0x8000_0000, constants())
     for _ in range(2):
-        with pytest.raises(TileTrap, match=message) as caught:
+        with pytest.raises(Trap, match=message) as caught:
             found.run()
         assert caught.value.code == TileTrapCode[code]

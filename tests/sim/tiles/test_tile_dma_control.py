@@ -13,7 +13,8 @@ from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 TEMPLATES = 4096
 """Where templates begin in CONSTANTS; in front of them lies data."""
@@ -90,8 +91,8 @@ def store(number: int, address: int, at: int, **options: Any) -> str:
     return go(4 + number, address, at, stores=True, **options)
 
 
-def trapped(text: str, *templates: bytes, on: TileMachine | None = None) -> TileTrap:
-    with pytest.raises(TileTrap) as caught:
+def trapped(text: str, *templates: bytes, on: TileMachine | None = None) -> Trap:
+    with pytest.raises(Trap) as caught:
         run(text + "tend\n", constants(*templates), on or zynq())
     return caught.value
 
@@ -253,8 +254,8 @@ def test_traps(text: str, code: str, message: str) -> None:
     trap = trapped(text)
     assert trap.code == TileTrapCode[code], str(trap)
     assert message in str(trap)
-    if "tgo" in trap.instruction:
-        assert "ADDRESS" in trap.registers and "PROGRAM" in trap.registers
+    if "tgo" in trap.place.instruction:
+        assert "ADDRESS" in trap.place.registers and "PROGRAM" in trap.place.registers
 
 
 @pytest.mark.parametrize(
@@ -312,8 +313,8 @@ def test_a_simulator_works_again_after_a_trap() -> None:
     for one in (found, bad):
         one.write(0x8000_0000, constants())
     cycles = found.run().cycles
-    with pytest.raises(TileTrap):
+    with pytest.raises(Trap):
         bad.run()
-    with pytest.raises(TileTrap):
+    with pytest.raises(Trap):
         bad.run()
     assert found.run().cycles == cycles

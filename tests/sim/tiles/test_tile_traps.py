@@ -28,7 +28,8 @@ from tvm_npu.sim.isa.table import Field
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.simulator import TileSimulator
-from tvm_npu.sim.tiles.traps import TileTrap, TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.traps import Trap
 
 CONV = (
     load("input", 0, 64) + load("weight", 0, 32)
@@ -39,8 +40,8 @@ FINISH = CONV + "tconv zero\n"
 POOL = CONV + sets(IN_CHANNELS=2, KERNEL_ROWS=2, KERNEL_COLUMNS=2, PAD_TOP=1, PAD_LEFT=1)
 
 
-def trapped(text: str, constants: Any = np.zeros(64, np.int32), **options: Any) -> TileTrap:  # noqa: B008
-    with pytest.raises(TileTrap) as caught:
+def trapped(text: str, constants: Any = np.zeros(64, np.int32), **options: Any) -> Trap:  # noqa: B008
+    with pytest.raises(Trap) as caught:
         run(text + "tend\n", constants, **options)
     return caught.value
 
@@ -113,16 +114,16 @@ def test_the_starting_points_are_good() -> None:
 def test_traps(text: str, code: str, message: str) -> None:
     found = trapped(text + "\n")
     assert found.code == TileTrapCode[code]
-    assert found.row == len(words(text)) - 1
-    with pytest.raises(TileTrap, match=message):
+    assert found.place.index == len(words(text)) - 1
+    with pytest.raises(Trap, match=message):
         raise found
 
 
 def test_code_without_an_end() -> None:
     for text, rows in (("", 0), ("tset fill, 3\n", 1)):
-        with pytest.raises(TileTrap, match=f"the code of {rows} words ends without tend") as caught:
+        with pytest.raises(Trap, match=f"the code of {rows} words ends without tend") as caught:
             run(text)
-        assert (caught.value.code, caught.value.row) == (TileTrapCode.NO_END, rows)
+        assert (caught.value.code, caught.value.place.index) == (TileTrapCode.NO_END, rows)
 
 
 @pytest.mark.parametrize(("value", "precision"), [
@@ -193,7 +194,7 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
         layer_of=np.array([0] * first + [1] * (len(words(text)) - first), np.int32),
     )  # fmt: skip
     for _ in range(2):
-        with pytest.raises(TileTrap) as caught:
+        with pytest.raises(Trap) as caught:
             found.run()
         trap = caught.value
         assert str(trap) == (
@@ -202,7 +203,7 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
             "[ADDRESS 0, CHIP_OFFSET 5000, RUN_BYTES 64, COUNT_INNER 1, STRIDE_INNER 0, "
             "COUNT_OUTER 1, STRIDE_OUTER 0]"
         )
-        assert (trap.layer, trap.registers["CHIP_OFFSET"]) == ("c2", 5000)
+        assert (trap.place.layer, trap.place.registers["CHIP_OFFSET"]) == ("c2", 5000)
     assert str(pickle.loads(pickle.dumps(trap))) == str(trap)
     assert {trap: 1}[trap] == 1
 

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.simulated import simulate
-from tvm_npu.codegen.fixed import FixedConv, FixedElementwise, FixedGraph, FixedLayer, FixedPool
-from tvm_npu.codegen.graph import Shape, output_extent
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, WindowPlan
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
@@ -60,7 +60,7 @@ def graph_of(problem: ConvProblem) -> FixedGraph:
     )
     inputs = ("x", "z") if problem.has_residual else ("x",)
     layer = FixedConv(
-        "layer", inputs, "y", weight=weight.astype(np.int16),
+        "layer", inputs, ("y",), weight=weight.astype(np.int16),
         bias=generator.integers(-1000, 1000, problem.filters).astype(np.int32),
         stride=problem.stride, padding=problem.padding, groups=problem.groups, shift=8,
         low=-32768, high=32767, is_dense=problem.is_dense,
@@ -205,7 +205,7 @@ def chained_graph(problem: ConvProblem, window: Window) -> FixedGraph:
     if window.has_weights:
         generator = np.random.default_rng(1)
         behind = FixedConv(
-            "window", ("y",), "v", stride=window.stride, padding=pads, groups=problem.filters,
+            "window", ("y",), ("v",), stride=window.stride, padding=pads, groups=problem.filters,
             weight=generator.integers(-50, 50, (problem.filters, 1, *window.kernel)).astype(
                 np.int16
             ),
@@ -218,7 +218,7 @@ def chained_graph(problem: ConvProblem, window: Window) -> FixedGraph:
         layers=(*graph.layers, behind),
         shapes={**graph.shapes, "v": (problem.filters, window.rows, window.columns)},
         outputs=("v",),
-        q_points={**graph.q_points, "v": 8},
+        scales=graph.scales | q_point_scales({"v": 8}),
     )
 
 
@@ -227,7 +227,7 @@ def pool_layer(
 ) -> FixedPool:
     pads = (padding,) * 4
     return FixedPool(
-        "window", (source,), target, shift=0, low=-32768, high=32767,
+        "window", (source,), (target,), shift=0, low=-32768, high=32767,
         kind=kind, kernel=(kernel, kernel), stride=(stride, stride),  # type: ignore[arg-type]
         padding=pads, count_include_pad=False, counted_padding=pads,
     )  # fmt: skip
@@ -249,7 +249,7 @@ def test_pools_and_elementwise_layers() -> None:
     for op, shape in (("add", (512, 28, 28)), ("mul", (64, 14, 14)), ("copy", (64, 54, 54))):
         inputs = ("x",) if op == "copy" else ("x", "z")
         layer_ = FixedElementwise(
-            "layer", inputs, "y", op=op, shift_a=0, shift_b=0, shift=0,  # type: ignore[arg-type]
+            "layer", inputs, ("y",), op=op, shift_a=0, shift_b=0, shift=0,  # type: ignore[arg-type]
             low=-32768, high=32767,
         )  # fmt: skip
         graphs.append(fixed_graph(layer_, dict.fromkeys((*inputs, "y"), shape), 2))

@@ -19,7 +19,7 @@ from tvm_npu.sim.parts.pl330.code import (
 from tvm_npu.sim.parts.pl330.document import pl330_document
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA, ChannelControl, Register
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "isa-pl330.md"
+DOCUMENT = Path(__file__).parents[4] / "docs" / "isa-pl330.md"
 
 # Written by hand from the formats in ARM DDI 0424, section 4.3.
 ENCODINGS = {

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTiming, DmacTrap, DmacTrapCode, run_program
+from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTiming, DmacTrapCode, run_program
 from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
+from tvm_npu.sim.traps import Trap
 
 DDR, ON_CHIP = 0x1000, 0x8000
 Bytes = npt.NDArray[np.uint8]
@@ -202,7 +203,7 @@ def test_wait_after_the_event_returns_at_once() -> None:
     dmac.start(0, copy_program(DDR, ON_CHIP, 1, 0), 0.0)
     assert dmac.wait(0, 5000.0) == 5000.0
     assert dmac.is_stopped(0) and dmac.end_cycles(0) < 400
-    with pytest.raises(DmacTrap, match="deadlock: the processor waits for event 0, which nobody"):
+    with pytest.raises(Trap, match="deadlock: the processor waits for event 0, which nobody"):
         dmac.wait(0, 5000.0)
 
 
@@ -217,7 +218,7 @@ def test_a_channel_stops_behind_its_event() -> None:
     assert stopped == now + 1 == dmac.wait_stopped(0, stopped)
     dmac.start(0, program, stopped)
     dmac.start(1, assemble("dmawfe 3, 0\ndmaend"), stopped)
-    with pytest.raises(DmacTrap, match="deadlock: channel 1 waits for event 3, which nobody"):
+    with pytest.raises(Trap, match="deadlock: channel 1 waits for event 3, which nobody"):
         dmac.wait_stopped(1, stopped)
     with pytest.raises(DmacError, match="channel -1; the controller has 0 to 7"):
         dmac.wait_stopped(-1, stopped)
@@ -302,7 +303,7 @@ def test_traps(text: str, code: DmacTrapCode, message: str) -> None:
     ddr, on_chip = memories()
     dmac = Dmac(TIMING, ddr[:0x800], on_chip, ddr_base=DDR, on_chip_base=ON_CHIP)
     dmac.start(2, assemble(text), 0.0)
-    with pytest.raises(DmacTrap, match=message) as trap:
+    with pytest.raises(Trap, match=message) as trap:
         dmac.run()
     assert trap.value.code == code
 

@@ -1,21 +1,18 @@
-"""Array arithmetic under the reference: windows, convolution, pooling sums, layout moves.
+"""Array arithmetic under the operators: windows, convolution, pooling sums, layout moves.
 
-All arrays are [B, C, H, W] with the batch in front; nothing here knows layers or Q-points, so the
-float and the fixed meaning in `codegen.reference` share every index computation.
+All arrays are [B, C, H, W] with the batch in front; nothing here knows layers or scales, so the
+float and the fixed meaning of an operator share every index computation.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import DTypeLike, NDArray
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph import Padding, output_extent
+from tvm_npu.codegen.graph.tensors import Array, Padding, chw, output_extent
 
-Array = NDArray[Any]
 COLUMN_BYTES = 32 << 20
 """Largest column matrix of the im2col product; bigger images are cut into runs of rows."""
 
@@ -154,3 +151,8 @@ def window_counts(
         high = np.minimum(begin + kernel[axis], extents[axis] + counted_padding[axis + 2])
         per_axis.append(np.maximum(high - low, 0))
     return np.multiply.outer(per_axis[0], per_axis[1]).astype(np.int64)
+
+
+def images(x: Array) -> Array:
+    """[B, *shape] seen as [B, C, H, W]."""
+    return x.reshape(x.shape[0], *chw(x.shape[1:]))

@@ -1,0 +1,87 @@
+"""What all layers have in common, whatever their operator (`codegen.ops`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tvm_npu.codegen.errors import GraphError
+
+
+@dataclass(frozen=True)
+class State:
+    """A tensor that a layer keeps in memory from step to step while it runs, for example the
+    hidden state of a recurrent layer.
+
+    ``tensor`` is the memory. It begins as the layer's input ``initial`` (None: all zeros), and its
+    last value is the layer's output ``final`` (None: nobody asks for it). All three have one shape
+    and one scale.
+    """
+
+    tensor: str
+    initial: str | None = None
+    final: str | None = None
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The state and what has its shape and scale."""
+        return tuple(one for one in (self.tensor, self.initial, self.final) if one is not None)
+
+
+class _Output:
+    """What float and fixed layers answer about their tensors."""
+
+    name: str
+    outputs: tuple[str, ...]
+
+    @property
+    def output(self) -> str:
+        """The output of a layer that has one; GraphError for a layer that has several."""
+        if len(self.outputs) != 1:
+            raise GraphError(f"layer {self.name!r} has {len(self.outputs)} outputs, not one")
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer(_Output):
+    """A float layer: who it is, what it reads and writes, where it came from."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    source: tuple[str, ...] = field(default=(), kw_only=True)
+    """Names of the source operators (for example ONNX nodes) that this layer implements."""
+    states: tuple[State, ...] = field(default=(), kw_only=True)
+
+
+def renamed(layer: Layer, old: str, new: str) -> Layer:
+    """``layer`` with the tensor ``new`` wherever it had ``old``."""
+
+    def name(tensor: str) -> str:
+        return new if tensor == old else tensor
+
+    states = tuple(
+        State(name(one.tensor), one.initial and name(one.initial), one.final and name(one.final))
+        for one in layer.states
+    )
+    inputs, outputs = (tuple(map(name, tensors)) for tensors in (layer.inputs, layer.outputs))
+    return replace(layer, inputs=inputs, outputs=outputs, states=states)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedLayer(_Output):
+    """A layer on integers; its fields say what a machine computes."""
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    source: tuple[str, ...] = field(default=(), kw_only=True)
+    states: tuple[State, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Requantized(FixedLayer):
+    """A layer that ends in the requantize step (`codegen.fixed_point.requantize`)."""
+
+    shift: int = field(kw_only=True)
+    low: int = field(kw_only=True)
+    high: int = field(kw_only=True)

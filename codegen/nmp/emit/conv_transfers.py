@@ -1,0 +1,181 @@
+"""The transfers of a convolution's tiles: IN, W, biases, OUT and the residual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer
+from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles
+from tvm_npu.codegen.nmp.emit.conv_words import ConvWords
+from tvm_npu.codegen.nmp.emit.conventions import (
+    IN_ARRIVED,
+    SECOND_ARRIVED,
+    STORE_DONE,
+    W_ARRIVED,
+    wait,
+)
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.nmp.emit.transfers import (
+    START,
+    OnChip,
+    box_transfer,
+    run_transfer,
+    segments_transfer,
+)
+from tvm_npu.sim.nmp.xnmp import Memory
+from tvm_npu.sim.streams import Stream
+
+
+@dataclass(frozen=True)
+class OfmBox:
+    """Rows and columns of an OFM: where they begin, how many there are."""
+
+    row: Expression
+    rows: Expression
+    column: Expression
+    columns: Expression
+
+
+@dataclass(frozen=True)
+class ConvTransfers:
+    """Transfers between the tensors of one layer and the memories of a TLT."""
+
+    tiles: ConvTiles
+    words: ConvWords
+
+    def load_in(
+        self,
+        mnemonic: str,
+        channel: Expression,
+        channels: Expression,
+        under: OfmBox,
+        on_chip: OnChip = START,
+    ) -> Transfer:
+        """The IN tile under a box of the OFM; ``mnemonic`` nmp_load or nmp_mload."""
+        tiles, problem, address = self.tiles, self.tiles.problem, self.words.in_address
+        if tiles.flat_in:
+            return run_transfer(
+                mnemonic, Stream.IN, Memory.MB0, address + channel * tiles.size, IN_ARRIVED,
+                channels * tiles.size, tiles.size, on_chip,
+            )  # fmt: skip
+        row, rows = tiles.in_start(0, under.row), tiles.in_extent(0, under.rows)
+        if tiles.linear_in:
+            return self._rows_transfer(
+                mnemonic, Stream.IN, Memory.MB0, address, IN_ARRIVED,
+                (problem.in_rows, problem.in_columns), (channel, channels), (row, rows), on_chip,
+            )  # fmt: skip
+        return box_transfer(
+            f"{mnemonic}3d", Stream.IN, Memory.MB0, address, IN_ARRIVED,
+            (problem.channels, problem.in_rows, problem.in_columns),
+            (channel, row, tiles.in_start(1, under.column)),
+            (channels, rows, tiles.in_extent(1, under.columns)),
+            tiles.size, fill=0, on_chip=on_chip,
+        )  # fmt: skip
+
+    def store_out(
+        self, filter_: Expression, filters: Expression, box: OfmBox, on_chip: OnChip = START
+    ) -> Transfer:
+        """The OUT tile, from MB2."""
+        return self._out_transfer(
+            "nmp_store", Stream.OUT, Memory.MB2, self.words.out_address, STORE_DONE, filter_,
+            filters, box, None, on_chip,
+        )  # fmt: skip
+
+    def load_residual(
+        self, filter_: Expression, filters: Expression, box: OfmBox, on_chip: OnChip = START
+    ) -> Transfer:
+        """The tile that is added to the OUT tile, to MB0."""
+        address = self.words.residual_address
+        assert address is not None
+        return self._out_transfer(
+            "nmp_load", Stream.RESIDUAL, Memory.MB0, address, SECOND_ARRIVED, filter_, filters,
+            box, 0, on_chip,
+        )  # fmt: skip
+
+    def _out_transfer(
+        self,
+        mnemonic: str,
+        stream: Stream,
+        memory: Memory,
+        address: Expression,
+        semaphore: int,
+        filter_: Expression,
+        filters: Expression,
+        box: OfmBox,
+        fill: int | None,
+        on_chip: OnChip,
+    ) -> Transfer:
+        tiles, problem = self.tiles, self.tiles.problem
+        if tiles.flat_out:
+            return run_transfer(
+                mnemonic, stream, memory, address + filter_ * tiles.size, semaphore,
+                filters * tiles.size, tiles.size, on_chip,
+            )  # fmt: skip
+        if tiles.linear_out:
+            return self._rows_transfer(
+                mnemonic, stream, memory, address, semaphore,
+                (problem.out_rows, problem.out_columns), (filter_, filters),
+                (box.row, box.rows), on_chip,
+            )  # fmt: skip
+        return box_transfer(
+            f"{mnemonic}3d", stream, memory, address, semaphore,
+            (problem.filters, problem.out_rows, problem.out_columns),
+            (filter_, box.row, box.column), (filters, box.rows, box.columns), tiles.size,
+            fill=fill, on_chip=on_chip,
+        )  # fmt: skip
+
+    def _rows_transfer(
+        self,
+        mnemonic: str,
+        stream: Stream,
+        memory: Memory,
+        address: Expression,
+        semaphore: int,
+        tensor: tuple[int, int],
+        channels: tuple[Expression, Expression],
+        rows: tuple[Expression, Expression],
+        on_chip: OnChip,
+    ) -> Transfer:
+        """Whole rows of some channels, (begin, count) of each, of planes of ``tensor`` rows and
+        columns: a segment a channel, or one in all for whole planes."""
+        row_bytes = tensor[1] * self.tiles.size
+        plane_bytes = tensor[0] * row_bytes
+        begin = address + channels[0] * plane_bytes + rows[0] * row_bytes
+        segments: tuple[Operand, Operand, Operand]
+        if rows[1] == Expression.of(tensor[0]):
+            segments = (1, channels[1] * plane_bytes, 0)
+        else:
+            segments = (channels[1], rows[1] * row_bytes, plane_bytes)
+        return segments_transfer(
+            mnemonic, stream, memory, begin, semaphore, segments, self.tiles.size, on_chip
+        )
+
+    def load_biases(
+        self, address: Expression, filters: Expression, on_chip: OnChip = START
+    ) -> Nodes:
+        """Biases of ``filters`` filters, and the wait for them."""
+        transfer = run_transfer(
+            "nmp_load", Stream.BIAS, Memory.BIAS, address, SECOND_ARRIVED,
+            filters * BIAS_BYTES, self.tiles.size, on_chip,
+        )  # fmt: skip
+        return (transfer, wait(SECOND_ARRIVED))
+
+    def load_weights(
+        self,
+        mnemonic: str,
+        address: Expression,
+        filters: Expression,
+        channels: Expression,
+        on_chip: OnChip = START,
+    ) -> Transfer:
+        """A W tile or some filters of one: a segment a filter, or one in all where filters lie one
+        behind the other."""
+        tiles = self.tiles
+        segments: tuple[Operand, Operand, Operand]
+        if channels == Expression.of(tiles.channels):
+            segments = (1, filters * tiles.filter_bytes, 0)
+        else:
+            segments = (filters, channels * (tiles.taps * tiles.size), tiles.filter_bytes)
+        return segments_transfer(
+            mnemonic, Stream.WEIGHT, Memory.MB1, address, W_ARRIVED, segments, tiles.size, on_chip
+        )

@@ -1,0 +1,128 @@
+"""The MACs of a step, and the end of an OUT tile: residual, requantization, window, store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout
+from tvm_npu.codegen.nmp.emit.commands import Assign, Compute, Nodes, when
+from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
+from tvm_npu.codegen.nmp.emit.conventions import (
+    MAC_DONE,
+    stored,
+    stored_one_more,
+    wait,
+    wait_older_store,
+    wait_store,
+)
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
+from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile
+from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
+from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place, when_has_work
+from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
+from tvm_npu.codegen.nmp.emit.transfers import OnChip
+from tvm_npu.sim.nmp.xnmp import Initialise
+
+OUT_HALF = Variable("out_half", 0, 1)
+"""The half of MB2 that was written last."""
+
+
+@dataclass(frozen=True)
+class OutTiles:
+    """What a TLT does with the tiles that a step has loaded."""
+
+    steps: Steps
+    transfers: ConvTransfers
+    mac: ConvMac
+    loads: StepLoads
+    layout: ChipLayout
+    window: ThroughWindow | None
+
+    def consume(self, step: Step) -> Nodes:
+        """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
+        channels, stores the OUT tile."""
+        steps, loads = self.steps, self.loads
+        in_buffer, w_buffer = loads.shared_in.buffer, loads.shared_w.buffer
+        is_last = Expression.of(self.mac.tiles.channels) - step.n - self.mac.tiles.largest[1]
+        make_place, at = steps.under(step)
+        begin, work, end = self._with_end(step, at, is_last)
+        in_waits = when_has_place(step, in_buffer.await_content(step.in_half))
+        w_waits = loads.where_weights_are_needed(step, w_buffer.await_content(step.w_half))
+        return (
+            *when_has_work(step, begin),
+            *steps.when_in_is_new(step, in_waits),
+            *steps.when_weights_are_new(step, w_waits),
+            *when_has_work(step, (*make_place, *work)),
+            *steps.when_in_is_done(step, in_buffer.release(step.in_half)),
+            *steps.when_weights_are_done(step, w_buffer.release(step.w_half)),
+            *when_has_work(step, when(is_last, ">", (), end)),
+        )
+
+    def _with_end(self, step: Step, at: OfmBox, is_last: Expression) -> tuple[Nodes, Nodes, Nodes]:
+        """Commands in front of the wait for the step's tiles, those on the tiles, and, behind the
+        tiles' release, those of the step with the last channels (``is_last`` is not above 0)."""
+        tiles = self.mac.tiles
+        offset = self._out_half * self.layout.out_half_elements
+        if self.window is None:
+            out = out_tile(step.own, at.rows, at.columns, tiles.size, offset)
+        else:
+            out = out_tile(step.own, at.rows, at.columns, tiles.size)
+            offset = offset + self.layout.middle_elements
+        second = Expression(constant=self.layout.second_offset)
+        work = self._multiply(step, at, out)
+        early: Nodes = ()
+        if tiles.problem.has_residual:
+            load = self.transfers.load_residual(
+                self._first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
+            )
+            add = self.mac.add_residual(out, second)
+            if tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
+                early = when(is_last, ">", (), (load,))
+            else:
+                add = (load, *add)
+            work = (*work, *when(is_last, ">", (), add))
+        end: Nodes = self.mac.requantize(out)
+        if self.window is not None:
+            through = self.window.run(step, at, offset, second)
+            work = (*work, *when(is_last, ">", (), (*end, *through)))
+            end = ()
+        store = self.transfers.store_out(
+            self._first_filter(step), step.own, self.steps.out_box(step), OnChip(offset)
+        )
+        return early, work, (*end, store, *self._stored)
+
+    def _first_filter(self, step: Step) -> Expression:
+        first = self.transfers.words.first_item
+        return step.group * self.mac.tiles.filters + first + step.m
+
+    @property
+    def _out_half(self) -> Expression:
+        return Expression.of(OUT_HALF) if self.layout.halves.out_tiles == 2 else Expression()
+
+    @property
+    def _stored(self) -> Nodes:
+        return stored_one_more() if self.layout.halves.out_tiles == 2 else stored()
+
+    def _multiply(self, step: Step, at: OfmBox, out: OutTile) -> Nodes:
+        """The products of one step, added to the OUT tile."""
+        tiles = self.mac.tiles
+        offset = step.w_half * self.layout.w_half_bytes
+        if tiles.plan.schedule == "WS":
+            offset = offset + step.n * (tiles.taps * tiles.size)
+            pitch = Expression.of(tiles.channels * tiles.taps)
+        else:
+            pitch = step.channels * tiles.taps
+
+        def multiply(initialise: Initialise) -> Compute:
+            return self.mac.multiply(
+                out, initialise, WTile(offset, pitch, step.m), step.channels, Expression.of(1),
+                (at.rows, at.columns), step.in_half * self.layout.in_half_bytes,
+            )  # fmt: skip
+
+        begin: Nodes = wait_store()
+        if self.layout.halves.out_tiles == 2:
+            flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
+            begin = (flip, *wait_older_store())
+        first = (*begin, multiply(Initialise.BIAS))
+        return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))

@@ -1,0 +1,165 @@
+"""Convolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.fixed_point import requantize
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
+from tvm_npu.codegen.graph.layer import Layer, Requantized
+from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
+from tvm_npu.codegen.ops.arithmetic import convolve, images
+from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
+from tvm_npu.codegen.ops.weights import fixed_weights
+
+FLOAT32_EXACT = 1 << 24
+FLOAT64_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, eq=False)
+class Conv2d(Layer):
+    """Convolution, NCHW; optional second input: a residual added before the activation.
+
+    ``weight`` is [M, N / groups, kernel_h, kernel_w], ``bias`` [M]; both float32.
+    """
+
+    weight: FloatArray
+    bias: FloatArray
+    stride: tuple[int, int] = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    activation: Activation = NO_CLIP
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        return (self.weight.shape[2], self.weight.shape[3])
+
+
+@dataclass(frozen=True, eq=False)
+class FixedConv(Requantized):
+    """Convolution or (``is_dense``) fully connected layer; inputs are (x,) or (x, residual).
+
+    acc = sum(x * weight) + bias, exactly; with a residual
+    acc = (acc << accumulator_shift) + (residual << residual_shift); then requantize.
+    ``weight`` is [M, N / groups, kernel_h, kernel_w] at the element type, ``bias`` int32 [M] at
+    the accumulator's Q-point. A dense layer has a 1x1 kernel and sees its input as (N, 1, 1).
+    """
+
+    weight: IntArray
+    bias: IntArray
+    stride: tuple[int, int] = (1, 1)
+    padding: Padding = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    accumulator_shift: int = 0
+    residual_shift: int = 0
+    is_dense: bool = False
+    weight_q_point: int = 0
+
+
+class Conv2dOperator(Operator[Conv2d, FixedConv]):
+    layer = Conv2d
+    fixed = FixedConv
+
+    def shapes(self, layer: Conv2d | FixedConv, inputs: Shapes, declared: Shapes) -> Shapes:
+        take(layer, inputs, 1, 2)
+        if isinstance(layer, FixedConv) and layer.is_dense:
+            shape = dense_shape(layer, layer.weight, inputs[0])
+            return with_residual(layer, _declared(shape, declared), inputs)
+        channels, *extents = chw(inputs[0])
+        filters, depth, *kernel = layer.weight.shape
+        if depth * layer.groups != channels or filters % layer.groups:
+            raise GraphError(
+                f"layer {layer.name!r}: weight {layer.weight.shape} with {layer.groups} groups "
+                f"does not fit the input {inputs[0]}"
+            )
+        rows, columns = (
+            output_extent(
+                extents[i], kernel[i], layer.stride[i], layer.dilation[i],
+                layer.padding[i] + layer.padding[i + 2],
+            )
+            for i in range(2)
+        )  # fmt: skip
+        return with_residual(layer, _declared((filters, rows, columns), declared), inputs)
+
+    def run_float(self, layer: Conv2d, arrays: Arrays, shapes: Shapes) -> Arrays:
+        acc = convolve(
+            images(arrays[0]), layer.weight, layer.stride, layer.padding, layer.dilation,
+            layer.groups, np.float32,
+        )  # fmt: skip
+        acc += layer.bias[:, None, None]
+        if len(shapes[0]) != 3:
+            acc = acc.reshape(len(acc), -1)
+        return (layer.activation.apply(acc + arrays[1] if len(arrays) > 1 else acc),)
+
+    def run_fixed(
+        self, layer: FixedConv, arrays: Arrays, shapes: Shapes, element_bytes: int
+    ) -> Arrays:
+        acc = convolve(
+            images(arrays[0]), layer.weight, layer.stride, layer.padding, layer.dilation,
+            layer.groups, product_type(layer, element_bytes),
+        ).astype(np.int64)  # fmt: skip
+        acc += layer.bias.astype(np.int64)[:, None, None]
+        acc = acc.reshape(len(acc), *shapes[0])
+        if len(arrays) > 1:
+            residual = arrays[1].astype(np.int64) << layer.residual_shift
+            acc = (acc << layer.accumulator_shift) + residual
+        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+
+    def residuals(self, layer: Conv2d) -> tuple[tuple[str, str], ...]:
+        return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
+
+    def quantize(self, layer: Conv2d, numbers: Numbers) -> FixedConv:
+        made = fixed_weights(layer, layer.weight, layer.bias, numbers)
+        low, high = numbers.bounds(layer, layer.activation)
+        return FixedConv(
+            layer.name, layer.inputs, layer.outputs, made.weight, made.bias, layer.stride,
+            layer.padding, layer.dilation, layer.groups, made.accumulator_shift,
+            made.residual_shift, weight_q_point=made.q_point, source=layer.source,
+            shift=checked_shift(layer, made.shift), low=low, high=high,
+        )  # fmt: skip
+
+    def macs(self, layer: Conv2d | FixedConv, inputs: Shapes, outputs: Shapes) -> int:
+        return prod(layer.weight.shape[1:]) * prod(outputs[0])
+
+    def word(self, layer: FixedConv) -> str:
+        return "dense" if layer.is_dense else "conv"
+
+
+def _declared(shape: Shape, declared: Shapes) -> Shape:
+    """A flat tensor is (C,) or (C, 1, 1), as the graph says."""
+    is_other_form = {len(shape), len(declared[0])} == {1, 3} and prod(shape) == prod(declared[0])
+    return declared[0] if is_other_form else shape
+
+
+def dense_shape(layer: Layer | Requantized, weight: FloatArray | IntArray, source: Shape) -> Shape:
+    """The output of a fully connected layer with ``weight`` [M, N, ...] on ``source``."""
+    if prod(weight.shape[1:]) != prod(source):
+        raise GraphError(
+            f"layer {layer.name!r}: weight {weight.shape} does not fit the input {source}"
+        )
+    return (len(weight),)
+
+
+def with_residual(layer: Layer | Requantized, shape: Shape, inputs: Shapes) -> Shapes:
+    """``shape`` as the one output, which a second input must have too."""
+    if len(inputs) > 1 and inputs[1] != shape:
+        raise GraphError(
+            f"layer {layer.name!r} makes {shape}; its residual {layer.inputs[1]!r} has {inputs[1]}"
+        )
+    return (shape,)
+
+
+def product_type(layer: FixedConv, element_bytes: int) -> type[Any]:
+    """The cheapest number type in which every partial sum of the layer is exact."""
+    magnitudes = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(axis=1)
+    bound = int(magnitudes.max()) << (8 * element_bytes - 1)
+    if bound < FLOAT32_EXACT:
+        return np.float32
+    return np.float64 if bound < FLOAT64_EXACT else np.int64

@@ -1,0 +1,100 @@
+"""Sums and products of two tensors, copies, and activations that stand alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.fixed_point import element_limits, requantize
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
+from tvm_npu.codegen.graph.layer import Layer, Requantized
+from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Layer):
+    """``add`` or ``mul`` of two tensors of one shape, or ``copy`` of one; then the activation."""
+
+    op: Literal["add", "mul", "copy"]
+    activation: Activation = NO_CLIP
+
+
+@dataclass(frozen=True, eq=False)
+class FixedElementwise(Requantized):
+    """add: (a << shift_a) + (b << shift_b); mul: a * b; copy: a; then requantize."""
+
+    op: Literal["add", "mul", "copy"]
+    shift_a: int = 0
+    shift_b: int = 0
+
+
+class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
+    layer = Elementwise
+    fixed = FixedElementwise
+
+    def shapes(
+        self, layer: Elementwise | FixedElementwise, inputs: Shapes, declared: Shapes
+    ) -> Shapes:
+        take(layer, inputs, 1 if layer.op == "copy" else 2)
+        if inputs[0] != inputs[-1]:
+            raise GraphError(
+                f"layer {layer.name!r}: {layer.op} of {inputs[0]} and {inputs[-1]}; the shapes "
+                "must be equal"
+            )
+        return (inputs[0],)
+
+    def run_float(self, layer: Elementwise, arrays: Arrays, shapes: Shapes) -> Arrays:
+        if layer.op == "add":
+            result = arrays[0] + arrays[1]
+        elif layer.op == "mul":
+            result = arrays[0] * arrays[1]
+        else:
+            result = arrays[0]
+        return (layer.activation.apply(result),)
+
+    def run_fixed(
+        self, layer: FixedElementwise, arrays: Arrays, shapes: Shapes, element_bytes: int
+    ) -> Arrays:
+        wide = [array.astype(np.int64) for array in arrays]
+        if layer.op == "add":
+            acc = (wide[0] << layer.shift_a) + (wide[1] << layer.shift_b)
+        elif layer.op == "mul":
+            acc = wide[0] * wide[1]
+        else:
+            acc = wide[0]
+        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+
+    def ties(self, layer: Elementwise) -> tuple[tuple[str, ...], ...]:
+        """The two inputs of an addition."""
+        return (layer.inputs,) if layer.op == "add" else ()
+
+    def quantize(self, layer: Elementwise, numbers: Numbers) -> FixedElementwise:
+        out = numbers.q_point(layer.output)
+        shift_a = shift_b = 0
+        points = [numbers.q_point(tensor) for tensor in layer.inputs]
+        if layer.op == "mul":
+            shift = points[0] + points[1] - out
+        else:
+            shift_a, shift_b = max(points) - points[0], max(points) - points[-1]
+            shift = max(points) - out
+        low, high = numbers.bounds(layer, layer.activation)
+        return FixedElementwise(
+            layer.name, layer.inputs, layer.outputs, layer.op, shift_a, shift_b,
+            shift=checked_shift(layer, shift), low=low, high=high, source=layer.source,
+        )  # fmt: skip
+
+    def word(self, layer: FixedElementwise) -> str:
+        return layer.op
+
+
+def fixed_copy(
+    name: str, source: str, target: str, element_bytes: int, origin: tuple[str, ...] = ()
+) -> FixedElementwise:
+    """A layer that copies tensor ``source`` to ``target`` as it is."""
+    low, high = element_limits(element_bytes)
+    return FixedElementwise(
+        name, (source,), (target,), "copy", source=origin, shift=0, low=low, high=high
+    )

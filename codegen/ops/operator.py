@@ -1,0 +1,138 @@
+"""What the compiler asks an operator: the protocol of the rooms in this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from tvm_npu.codegen.errors import GraphError, QuantizationError
+from tvm_npu.codegen.fixed_point import round_constant
+from tvm_npu.codegen.graph.activation import Activation
+from tvm_npu.codegen.graph.layer import FixedLayer, Layer
+from tvm_npu.codegen.graph.scale import Scale
+from tvm_npu.codegen.graph.tensors import Array, Shape
+
+L = TypeVar("L", bound=Layer)
+F = TypeVar("F", bound=FixedLayer)
+Arrays = Sequence[Array]
+Shapes = Sequence[Shape]
+MAX_SHIFT = 46
+MIN_SHIFT = -31
+
+
+class Placement(Enum):
+    """Who makes a layer's outputs."""
+
+    COMPUTED = "computed"
+    """Instructions do; the outputs have memory of their own."""
+    VIEW = "view"
+    """Nobody: each output is a part of the one input, where it lies."""
+    GATHERED = "gathered"
+    """Nobody: the inputs are made one after the other inside the one output."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The formats that a graph is quantized to: every tensor's scale, every element's bytes."""
+
+    scales: Mapping[str, Scale]
+    element_bytes: int
+
+    def q_point(self, tensor: str) -> int:
+        return self.scales[tensor].q_point
+
+    def constant(self, layer: Layer, value: float, tensor: str) -> int:
+        """A constant of ``layer`` as an integer of ``tensor``."""
+        try:
+            return round_constant(value, self.q_point(tensor), self.element_bytes)
+        except QuantizationError as error:
+            raise QuantizationError(f"layer {layer.name!r}: {error}") from None
+
+    def bounds(self, layer: Layer, activation: Activation) -> tuple[int, int]:
+        """An activation as integers of the layer's output; low <= high."""
+        try:
+            return activation.bounds(self.q_point(layer.output), self.element_bytes)
+        except QuantizationError as error:
+            raise QuantizationError(f"layer {layer.name!r}: {error}") from None
+
+
+class Operator(Generic[L, F]):
+    """One operator: its float layer, its fixed-point layer, and what both mean.
+
+    ``layer`` and ``fixed`` are its dataclasses; None where it has no such form: some float layers
+    are rewritten before they are quantized, some fixed ones are made later. Shapes leave the batch
+    out, arrays [B, *shape] have it.
+    """
+
+    layer: type[L] | None = None
+    fixed: type[F] | None = None
+    placement = Placement.COMPUTED
+
+    def shapes(self, layer: L | F, inputs: Shapes, declared: Shapes) -> Shapes:
+        """The shapes of the outputs. ``declared`` are those that the graph gives; where the
+        layer's parameters leave something open, they decide. GraphError for inputs that the layer
+        cannot take."""
+        raise NotImplementedError
+
+    def run_float(self, layer: L, arrays: Arrays, shapes: Shapes) -> Arrays:
+        """The outputs, float32, for float32 inputs; ``shapes`` are the outputs'."""
+        raise GraphError(f"{type(layer).__name__} is no layer of a float graph")
+
+    def run_fixed(self, layer: F, arrays: Arrays, shapes: Shapes, element_bytes: int) -> Arrays:
+        """The outputs, integers of the element type, exactly as a machine must make them."""
+        raise GraphError(f"{type(layer).__name__} is no layer of a fixed-point graph")
+
+    def ties(self, layer: L) -> Sequence[tuple[str, ...]]:
+        """Groups of the layer's tensors that must share a scale (states are tied to their initial
+        and final values without being named here)."""
+        return ()
+
+    def residuals(self, layer: L) -> Sequence[tuple[str, str]]:
+        """Pairs (tensor, sum that it is added to at the accumulator's width): digits of the first
+        that are far finer than the second's are of no use."""
+        return ()
+
+    def quantize(self, layer: L, numbers: Numbers) -> F:
+        """The fixed-point layer. QuantizationError where no integers can do what it says."""
+        raise QuantizationError(
+            f"layer {layer.name!r}: {type(layer).__name__} has no fixed-point form; "
+            "fuse the graph first"
+        )
+
+    def macs(self, layer: L | F, inputs: Shapes, outputs: Shapes) -> int:
+        """Multiply-accumulates for one image, by the shapes of inputs and outputs."""
+        return 0
+
+    def word(self, layer: F) -> str:
+        """The layer table's word for a layer."""
+        raise NotImplementedError
+
+    def view_offsets(self, layer: F, shapes: Mapping[str, Shape]) -> Sequence[int]:
+        """Of a VIEW: elements from the input's first to each output's first."""
+        raise NotImplementedError
+
+    def emitted(self, layer: type[Layer] | type[FixedLayer]) -> frozenset[type[FixedLayer]]:
+        """The layers that a machine must have code for to take such a layer."""
+        if self.placement is Placement.VIEW or self.fixed is None:
+            return frozenset()
+        return frozenset({self.fixed})
+
+
+def checked_shift(layer: Layer, shift: int) -> int:
+    """Shifts of accumulators below 2**46: more than MAX_SHIFT to the right leaves the same 0."""
+    if shift < MIN_SHIFT:
+        raise QuantizationError(
+            f"layer {layer.name!r} needs a shift of {shift}, the limit is {MIN_SHIFT}: the range "
+            f"of {layer.output!r} is far below that of {layer.inputs}"
+        )
+    return min(shift, MAX_SHIFT)
+
+
+def take(layer: Layer | FixedLayer, inputs: Shapes, least: int, most: int | None = None) -> None:
+    """GraphError unless the layer has from ``least`` to ``most`` inputs (None: the same)."""
+    most = least if most is None else most
+    if not least <= len(inputs) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise GraphError(f"layer {layer.name!r} has {len(inputs)} inputs; it takes {wanted}")

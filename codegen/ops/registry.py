@@ -1,0 +1,97 @@
+"""The operators, by the type of a layer: the only such list. What the compiler asks of all layers
+alike is asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.graph.fixed import FixedGraph
+from tvm_npu.codegen.graph.graph import Graph
+from tvm_npu.codegen.graph.layer import FixedLayer, Layer
+from tvm_npu.codegen.graph.tensors import Shape
+from tvm_npu.codegen.ops.chain import ChainOperator, FixedChain
+from tvm_npu.codegen.ops.channel_slice import (
+    ChannelSlice,
+    ChannelSliceOperator,
+    FixedChannelSlice,
+)
+from tvm_npu.codegen.ops.concat import Concat, ConcatOperator, FixedConcat
+from tvm_npu.codegen.ops.conv2d import Conv2d, Conv2dOperator, FixedConv
+from tvm_npu.codegen.ops.dense import Dense, DenseOperator
+from tvm_npu.codegen.ops.elementwise import Elementwise, ElementwiseOperator, FixedElementwise
+from tvm_npu.codegen.ops.operator import Operator
+from tvm_npu.codegen.ops.pad import FixedPad, Pad, PadOperator
+from tvm_npu.codegen.ops.pool import FixedPool, Pool, PoolOperator
+from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape, ReshapeOperator
+from tvm_npu.codegen.ops.scale_shift import ScaleShift, ScaleShiftOperator
+
+AnyLayer = Layer | FixedLayer
+AnyOperator = Operator[Any, Any]
+
+_CONV, _DENSE, _POOL = Conv2dOperator(), DenseOperator(), PoolOperator()
+_ELEMENTWISE, _PAD, _CONCAT = ElementwiseOperator(), PadOperator(), ConcatOperator()
+_RESHAPE, _SLICE = ReshapeOperator(), ChannelSliceOperator()
+
+OPERATORS: dict[type[AnyLayer], AnyOperator] = {
+    Conv2d: _CONV, FixedConv: _CONV,
+    Dense: _DENSE,
+    Pool: _POOL, FixedPool: _POOL,
+    ScaleShift: ScaleShiftOperator(),
+    Elementwise: _ELEMENTWISE, FixedElementwise: _ELEMENTWISE,
+    Pad: _PAD, FixedPad: _PAD,
+    Concat: _CONCAT, FixedConcat: _CONCAT,
+    Reshape: _RESHAPE, FixedReshape: _RESHAPE,
+    ChannelSlice: _SLICE, FixedChannelSlice: _SLICE,
+    FixedChain: ChainOperator(),
+}  # fmt: skip
+
+
+def operator_for(kind: type[AnyLayer]) -> AnyOperator:
+    """The operator of a type of layers; GraphError when there is none."""
+    found = OPERATORS.get(kind)
+    if found is None:
+        names = ", ".join(known.__name__ for known in OPERATORS)
+        raise GraphError(f"{kind.__name__} is no layer of this kind of graph; known are {names}")
+    return found
+
+
+def operator_of(layer: AnyLayer) -> AnyOperator:
+    return operator_for(type(layer))
+
+
+def kind_of(layer: FixedLayer) -> str:
+    """The layer table's word for a layer."""
+    return operator_of(layer).word(layer)
+
+
+def tied_tensors(layer: Layer) -> Sequence[tuple[str, ...]]:
+    """Groups of a layer's tensors that share a scale, those of its states included."""
+    return (*operator_of(layer).ties(layer), *(state.tensors for state in layer.states))
+
+
+def layer_macs(layer: AnyLayer, shapes: Mapping[str, Shape]) -> int:
+    """Multiply-accumulates of one layer for one image."""
+    inputs = [shapes[tensor] for tensor in layer.inputs]
+    return operator_of(layer).macs(layer, inputs, [shapes[tensor] for tensor in layer.outputs])
+
+
+def emitted_layers(kind: type[AnyLayer]) -> frozenset[type[FixedLayer]]:
+    """The types of fixed-point layers that a machine must have code for to take a layer of type
+    ``kind``; what is only layout needs none."""
+    return operator_for(kind).emitted(kind)
+
+
+def check_shapes(graph: Graph | FixedGraph) -> None:
+    """GraphError for a layer whose inputs it cannot take, or whose outputs have another shape than
+    the graph says."""
+    for layer in cast("Iterable[AnyLayer]", graph.layers):
+        inputs = [graph.shapes[tensor] for tensor in layer.inputs]
+        declared = [graph.shapes[tensor] for tensor in layer.outputs]
+        made = operator_of(layer).shapes(layer, inputs, declared)
+        if list(made) != declared:
+            raise GraphError(
+                f"layer {layer.name!r} makes {list(made)}; the graph says that "
+                f"{list(layer.outputs)} have {declared}"
+            )
