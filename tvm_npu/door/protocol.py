@@ -31,9 +31,12 @@ F = TypeVar("F", bound=Dataflow)
 
 
 class Executable(Protocol):
-    """A compiled model; ``library`` is TVM's, for `export_library`."""
+    """A compiled model."""
 
-    library: Any
+    @property
+    def library(self) -> Any:
+        """TVM's, for `export_library`."""
+        ...
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """All outputs for inputs by name."""
