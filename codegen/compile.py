@@ -37,7 +37,8 @@ def fixed_graph(
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
-    return quantize(fuse(graph), ranges, options.precision or machine.default_precision)
+    precision = options.precision or machine.default_precision
+    return quantize(fuse(graph), ranges, precision, machine.requantization)
 
 
 def compile_graph(

@@ -29,6 +29,14 @@ class ProgramError(CodegenError, ValueError):
     """A program file that is truncated, altered, foreign or of another version."""
 
 
+class UnsupportedLayerError(CodegenError):
+    """A layer of a type that no code can be emitted for on the machine."""
+
+    def __init__(self, message: str, layer: str) -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class EmitError(CodegenError):
     """A plan that cannot be turned into instructions for the machine."""
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES, least_bias_bytes
+from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.machine_parts import BIAS_BYTES, Precision
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 

@@ -1,4 +1,4 @@
-# Sourced by scripts/demo and scripts/test: finds a Python and keeps .venv in step with
+# Sourced by the other scripts: finds a Python and keeps .venv in step with
 # pyproject.toml. Safe to run again, at the same time, and after an interruption.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -133,11 +133,21 @@ covers() {
     done
 }
 
-# study NAME ARGUMENT...: runs a benchmark or a reproduction of scripts/studies.
+# study NAME "EXTRA ..." ARGUMENT...: runs a benchmark or a reproduction of scripts/studies with these
+# extras installed, and with what drawings need where the arguments ask for one.
 study() {
-    local name=$1
-    shift
-    # Files are named from where the caller stands; Python finds the checkout by its installation.
-    PYTHONPATH=$ROOT/scripts${PYTHONPATH:+:$PYTHONPATH} \
-        exec "$VENV_PYTHON" -W ignore -m "studies.$name" "$@"
+    local name=$1 extras argument
+    read -ra extras <<<"$2"
+    shift 2
+    for argument in "$@"; do
+        case $argument in
+        --pl | --plo | --plot | --pl=* | --plo=* | --plot=*)
+            extras+=(plot)
+            break
+            ;;
+        esac
+    done
+    ensure_environment "${extras[@]}"
+    # Files are named from where the caller stands; study.py finds the studies beside itself.
+    exec "$VENV_PYTHON" -W ignore "$ROOT/scripts/study.py" "$name" "$@"
 }

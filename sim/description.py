@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvm_npu.sim.machine_parts import AddressSpace, Frequency, MachineName, Part, Precision
+from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 
 @dataclass(frozen=True)
@@ -50,3 +51,12 @@ class MachineDescription(Part):
     def requantization(self) -> Requantization:
         """What the requantize step can do; Q-points only unless a kind says more."""
         return Q_POINTS_ONLY
+
+    def units(self) -> tuple[Unit, ...]:
+        """Rows of statistics, lanes of traces, and memories: control units, units that compute,
+        units that move data, memories on the chip, ``dram``."""
+        raise NotImplementedError
+
+    def links(self) -> tuple[Link, ...]:
+        """Ways of data between memories."""
+        return LOADED, STORED

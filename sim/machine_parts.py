@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Precision = Literal["int16", "int8"]
 ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
+BIAS_BYTES = 4
+"""A bias is an int32, at every precision."""
 
 MemoryBytes = Annotated[int, Field(ge=64, le=1 << 24, multiple_of=8)]
 Cycles = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]

@@ -1,57 +1,106 @@
-"""What a run cost, as Python objects: for the machine, per layer and per core."""
+"""What a run cost, whatever the kind of machine: by unit, by link, by layer.
+
+Counts are such that a table of energies can be multiplied with them: MACs, instructions, bytes by
+link and stream, bytes that transfers read from and wrote to each memory, busy cycles of each unit.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.units import LOADED, STORED, Role
+
+DRAM = "dram"
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class LayerStatistics:
-    """One layer of one run. ``cycles`` is from the end of the layer before to its own end; a core
-    waits while a semaphore or a full DMA queue blocks it. ``loaded_bytes`` and ``stored_bytes`` are
-    DRAM traffic, ``ring_bytes`` what passed the Global Ringbus (each once, however many receive
-    it), ``forwarded_bytes`` what went from MB2 to MB0; each by stream."""
+class UnitStatistics:
+    """One unit. It is busy while it computes, moves data or, a control unit, issues instructions;
+    it waits while it could go on but for another unit."""
 
     name: str
+    role: Role
+    busy_cycles: float
+    wait_cycles: float
+
+
+@dataclass(frozen=True)
+class MovedBytes:
+    """What transfers read from and wrote to a memory, at its width; a byte that several memories
+    receive counts for each."""
+
+    read_bytes: int
+    written_bytes: int
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a layer and a run have in common. ``bytes_by_link`` has, for each of the machine's
+    links, bytes by stream, each byte once however many receive it; ``bytes_by_memory`` is by part
+    of the machine (``mb0``), of all units together. ``bursts`` are contiguous pieces of the memory
+    outside of the chip."""
+
     cycles: float
     macs: int
     mac_utilization: float
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
+    bytes_by_link: dict[str, dict[str, int]]
+    bytes_by_memory: dict[str, MovedBytes]
     bursts: int
-    mac_cycles_per_core: tuple[float, ...]
-    wait_cycles_per_core: tuple[float, ...]
-    dma_cycles_per_tle: tuple[float, ...]
+    units: tuple[UnitStatistics, ...]
     instructions: int
     code_bytes: int
 
+    def bytes_over(self, link: str) -> dict[str, int]:
+        """Bytes by stream over a link; none over one that the machine does not have."""
+        return self.bytes_by_link.get(link, {})
+
+    @property
+    def loaded_bytes(self) -> dict[str, int]:
+        return self.bytes_over(LOADED.name)
+
+    @property
+    def stored_bytes(self) -> dict[str, int]:
+        return self.bytes_over(STORED.name)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Into and out of the memory outside of the chip."""
+        return sum(self.loaded_bytes.values()) + sum(self.stored_bytes.values())
+
+    def busy_cycles(self, role: Role) -> tuple[float, ...]:
+        """Of the units of a role, in their order."""
+        return tuple(unit.busy_cycles for unit in self.units if unit.role == role)
+
+    def wait_cycles(self, role: Role) -> tuple[float, ...]:
+        return tuple(unit.wait_cycles for unit in self.units if unit.role == role)
+
 
 @dataclass(frozen=True)
-class RunStatistics:
+class LayerStatistics(Statistics):
+    """One layer of one or more runs. ``cycles`` is from the end of the layer before to its own
+    end."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RunStatistics(Statistics):
     """One or more runs, summed: the layers and what belongs to none. ``cycles`` is until the last
-    core has exited and the last transfer is complete; zero when timing was off."""
+    unit has ended; zero when timing was off."""
 
     machine: str
     runs: int
-    cycles: float
     time_us: float
-    macs: int
-    mac_utilization: float
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
-    instructions: int
     instruction_cache_misses: int
-    code_bytes: int
     layers: tuple[LayerStatistics, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -59,58 +108,156 @@ class RunStatistics:
         return asdict(self)
 
 
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What a simulator counted in a run. Rows L are its layers and, as the last one, what belongs
+    to none; U the units that are no memories, K links, S streams, M parts that are memories
+    without DRAM, in the order in which the machine's description has them."""
+
+    busy_cycles: NDArray[np.float64]  # [L, U]
+    wait_cycles: NDArray[np.float64]  # [L, U]
+    link_bytes: NDArray[np.int64]  # [L, K, S]
+    memory_bytes: NDArray[np.int64]  # [L, M, 2]: read, written
+    macs: NDArray[np.int64]  # [L]
+    bursts: NDArray[np.int64]  # [L]
+    instructions: NDArray[np.int64]  # [L]
+    words: NDArray[np.int64]  # [L] of code
+    end_cycles: NDArray[np.float64]  # [L]
+    cycles: float
+    instruction_cache_misses: int = 0
+
+
+def collect(
+    counts: Counts, machine: MachineDescription, layer_names: Sequence[str], element_bytes: int
+) -> RunStatistics:
+    """Statistics of the run that ``counts`` are of. MACs use elements of ``element_bytes``."""
+    peak = machine.macs_per_cycle(element_bytes) * machine.core_count
+
+    def shared(rows: slice | list[int], cycles: float) -> dict[str, Any]:
+        macs = int(counts.macs[rows].sum())
+        moved = counts.link_bytes[rows].sum(axis=0)
+        links = {link.name: by_stream(moved[k]) for k, link in enumerate(machine.links())}
+        return {
+            "cycles": cycles,
+            "macs": macs,
+            "mac_utilization": macs / (cycles * peak) if cycles > 0 else 0.0,
+            "bytes_by_link": links,
+            "bytes_by_memory": _memories(machine, counts.memory_bytes[rows].sum(axis=0), links),
+            "bursts": int(counts.bursts[rows].sum()),
+            "units": _units(machine, counts.busy_cycles[rows], counts.wait_cycles[rows]),
+            "instructions": int(counts.instructions[rows].sum()),
+            "code_bytes": 4 * int(counts.words[rows].sum()),
+        }
+
+    layers = []
+    previous_end = 0.0
+    for index, name in enumerate(layer_names):
+        end = max(previous_end, float(counts.end_cycles[index]))
+        layers.append(LayerStatistics(**shared([index], end - previous_end), name=name))
+        previous_end = end
+    return RunStatistics(
+        **shared(slice(None), counts.cycles),
+        machine=machine.name,
+        runs=1,
+        time_us=counts.cycles / machine.frequency_mhz,
+        instruction_cache_misses=counts.instruction_cache_misses,
+        layers=tuple(layers),
+    )
+
+
+def _units(
+    machine: MachineDescription, busy: NDArray[np.float64], wait: NDArray[np.float64]
+) -> tuple[UnitStatistics, ...]:
+    units = [unit for unit in machine.units() if unit.role != "memory"]
+    sums = zip(units, busy.sum(axis=0).tolist(), wait.sum(axis=0).tolist(), strict=True)
+    return tuple(UnitStatistics(unit.name, unit.role, *cycles) for unit, *cycles in sums)
+
+
+def _memories(
+    machine: MachineDescription, moved: NDArray[np.int64], links: dict[str, dict[str, int]]
+) -> dict[str, MovedBytes]:
+    """DRAM sees what is loaded and stored."""
+    parts = dict.fromkeys(unit.part for unit in machine.units() if unit.role == "memory")
+    found = {
+        part: MovedBytes(*counts)
+        for part, counts in zip((p for p in parts if p != DRAM), moved.tolist(), strict=True)
+    }
+    read, written = (sum(links[link.name].values()) for link in (LOADED, STORED))
+    return {DRAM: MovedBytes(read, written), **found}
+
+
+def layer_words(layer_of: NDArray[np.int32], layers: int) -> NDArray[np.int64]:
+    """Words of code by layer [layers + 1]; ``layer_of`` is ``layers`` for those of none."""
+    return np.bincount(layer_of, minlength=layers + 1).astype(np.int64)
+
+
 def by_stream(counts: NDArray[np.int64]) -> dict[str, int]:
     """Non-zero counts [streams] by the streams' names."""
-    return {s.name.lower(): int(counts[s]) for s in Stream if counts[s]}
+    return {s.name.lower(): int(counts[s]) for s in Stream if s < len(counts) and counts[s]}
+
+
+def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
+    """Two runs of one program, summed; utilization is weighted by cycles."""
+    values = _added(a, b)
+    values["layers"] = tuple(
+        LayerStatistics(**_added(one, two)) for one, two in zip(a.layers, b.layers, strict=True)
+    )
+    return RunStatistics(**values)
+
+
+_KEPT = frozenset({"name", "machine", "code_bytes", "layers"})
+"""The same in all runs of a program."""
+
+
+def _added(a: Statistics, b: Statistics) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for item in fields(a):
+        one, two = getattr(a, item.name), getattr(b, item.name)
+        if item.name in _KEPT:
+            values[item.name] = one
+        elif item.name in _ADDED:
+            values[item.name] = _ADDED[item.name](one, two)
+        else:
+            values[item.name] = one + two
+    values["mac_utilization"] = _weighted(a.mac_utilization, a.cycles, b.mac_utilization, b.cycles)
+    return values
+
+
+def _merged(
+    a: Mapping[str, Value], b: Mapping[str, Value], both: Callable[[Value, Value], Value]
+) -> dict[str, Value]:
+    return {
+        key: both(a[key], b[key]) if key in a and key in b else (a[key] if key in a else b[key])
+        for key in {**a, **b}
+    }
 
 
 def _sum(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
-    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
+    return _merged(a, b, lambda x, y: x + y)
 
 
-def _pairs(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+def _moved(a: MovedBytes, b: MovedBytes) -> MovedBytes:
+    return MovedBytes(a.read_bytes + b.read_bytes, a.written_bytes + b.written_bytes)
+
+
+def _pairs(
+    a: tuple[UnitStatistics, ...], b: tuple[UnitStatistics, ...]
+) -> tuple[UnitStatistics, ...]:
+    return tuple(
+        UnitStatistics(
+            x.name, x.role, x.busy_cycles + y.busy_cycles, x.wait_cycles + y.wait_cycles
+        )
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+_ADDED: dict[str, Callable[[Any, Any], Any]] = {
+    "bytes_by_link": lambda a, b: _merged(a, b, _sum),
+    "bytes_by_memory": lambda a, b: _merged(a, b, _moved),
+    "units": _pairs,
+}
 
 
 def _weighted(a: float, a_cycles: float, b: float, b_cycles: float) -> float:
     total = a_cycles + b_cycles
     return (a * a_cycles + b * b_cycles) / total if total > 0 else 0.0
-
-
-def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
-    """Two runs of one program, summed; utilization is weighted by cycles."""
-    layers = tuple(
-        replace(
-            one,
-            cycles=one.cycles + two.cycles,
-            macs=one.macs + two.macs,
-            mac_utilization=_weighted(
-                one.mac_utilization, one.cycles, two.mac_utilization, two.cycles
-            ),
-            loaded_bytes=_sum(one.loaded_bytes, two.loaded_bytes),
-            stored_bytes=_sum(one.stored_bytes, two.stored_bytes),
-            ring_bytes=_sum(one.ring_bytes, two.ring_bytes),
-            forwarded_bytes=_sum(one.forwarded_bytes, two.forwarded_bytes),
-            bursts=one.bursts + two.bursts,
-            mac_cycles_per_core=_pairs(one.mac_cycles_per_core, two.mac_cycles_per_core),
-            wait_cycles_per_core=_pairs(one.wait_cycles_per_core, two.wait_cycles_per_core),
-            dma_cycles_per_tle=_pairs(one.dma_cycles_per_tle, two.dma_cycles_per_tle),
-            instructions=one.instructions + two.instructions,
-        )
-        for one, two in zip(a.layers, b.layers, strict=True)
-    )
-    return replace(
-        a,
-        runs=a.runs + b.runs,
-        cycles=a.cycles + b.cycles,
-        time_us=a.time_us + b.time_us,
-        macs=a.macs + b.macs,
-        mac_utilization=_weighted(a.mac_utilization, a.cycles, b.mac_utilization, b.cycles),
-        loaded_bytes=_sum(a.loaded_bytes, b.loaded_bytes),
-        stored_bytes=_sum(a.stored_bytes, b.stored_bytes),
-        ring_bytes=_sum(a.ring_bytes, b.ring_bytes),
-        forwarded_bytes=_sum(a.forwarded_bytes, b.forwarded_bytes),
-        instructions=a.instructions + b.instructions,
-        instruction_cache_misses=a.instruction_cache_misses + b.instruction_cache_misses,
-        layers=layers,
-    )

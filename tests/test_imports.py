@@ -21,7 +21,8 @@ FOLDERS = {
     "tvm_npu": "tvm_npu",
 }
 DATA_OF_SIM = (
-    "isa", "description", "machine_file", "machine_parts", "kinds", "errors", "streams",
+    "isa", "description", "units", "machine_file", "machine_parts", "kinds", "errors", "streams",
+    "arithmetic", "compiled",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im",
     "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",

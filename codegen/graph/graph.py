@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
+from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.graph.tensors import Shape
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A region: layers in execution order, every tensor's batch-free shape (states included),
-    inputs, outputs. Raises GraphError when these contradict each other."""
+    inputs, outputs, and the scales of tensors that the model itself fixes (a quantized model;
+    calibration finds the others). Raises GraphError when these contradict each other."""
 
     layers: tuple[Layer, ...]
     shapes: dict[str, Shape]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     name: str = "npu"
+    scales: dict[str, Scale] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_tensors(self.layers, self.shapes, self.inputs, self.outputs)
+        for tensor in self.scales:
+            if tensor not in self.shapes:
+                raise GraphError(f"tensor {tensor!r} has a scale and no shape")
 
     def producer(self, tensor: str) -> Layer | None:
         """The layer that writes ``tensor``; None for a graph input."""
@@ -43,7 +49,12 @@ class Graph:
         used = {*self.inputs}
         for layer in kept:
             used.update(layer.outputs, (state.tensor for state in layer.states))
-        return replace(self, layers=kept, shapes={t: merged[t] for t in merged if t in used})
+        return replace(
+            self,
+            layers=kept,
+            shapes={t: merged[t] for t in merged if t in used},
+            scales={t: self.scales[t] for t in self.scales if t in used},
+        )
 
 
 def check_tensors(

@@ -107,16 +107,14 @@ class Scale:
         return np.ldexp(np.array(self.multipliers, np.float64), -np.array(self.shifts))
 
     def lacks(self, machine: Requantization) -> str | None:
-        """What a machine's requantize step would need for this scale and does not have."""
+        """The first thing that a machine's requantize step would need for this scale and does not
+        have; None when it has all."""
         if set(self.multipliers) != {1} and not machine.multiplier_bits:
-            return "a multiplier (it shifts only)"
-        widest = max(self.multipliers).bit_length()
-        if widest > 1 and widest > machine.multiplier_bits:
-            return f"a multiplier of {widest} bits (it has {machine.multiplier_bits})"
+            return "multiplier"
         if self.channels is not None and not machine.is_per_channel:
-            return "a scale for each channel (it has one for the tensor)"
+            return "scale for each channel"
         if self.has_zero_point and not machine.has_zero_point:
-            return "a zero point"
+            return "zero point"
         return None
 
     def quantize(self, x: Array, element_bytes: int) -> Array:

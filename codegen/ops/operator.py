@@ -41,6 +41,7 @@ class Numbers:
     element_bytes: int
 
     def q_point(self, tensor: str) -> int:
+        """Of a tensor that has one; QuantizationError for another scale."""
         return self.scales[tensor].q_point
 
     def constant(self, layer: Layer, value: float, tensor: str) -> int:

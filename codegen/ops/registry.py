@@ -3,10 +3,10 @@ alike is asked here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.errors import GraphError, UnsupportedLayerError
 from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
@@ -81,6 +81,32 @@ def emitted_layers(kind: type[AnyLayer]) -> frozenset[type[FixedLayer]]:
     """The types of fixed-point layers that a machine must have code for to take a layer of type
     ``kind``; what is only layout needs none."""
     return operator_for(kind).emitted(kind)
+
+
+def missing_layers(
+    kind: type[AnyLayer], available: Collection[type[FixedLayer]]
+) -> tuple[type[FixedLayer], ...]:
+    """The fixed-point layers that layers of type ``kind`` need and a machine has no code for, by
+    name; a door that asks this never offers what cannot be emitted."""
+    missing = emitted_layers(kind).difference(available)
+    return tuple(sorted(missing, key=lambda one: one.__name__))
+
+
+def check_support(
+    fixed: FixedGraph, available: Collection[type[FixedLayer]], machine: str
+) -> None:
+    """UnsupportedLayerError for the first layer that the machine called ``machine`` has no code
+    for; ``available`` are the types that it has code for."""
+    for layer in fixed.layers:
+        missing = missing_layers(type(layer), available)
+        if missing:
+            known = ", ".join(sorted(one.__name__ for one in available))
+            raise UnsupportedLayerError(
+                f"layer {layer.name!r} ({kind_of(layer)}) needs code for {missing[0].__name__}, "
+                f"which machine {machine!r} does not have; it has code for {known}. Leave the "
+                "layer's operators to the CPU",
+                layer.name,
+            )
 
 
 def check_shapes(graph: Graph | FixedGraph) -> None:

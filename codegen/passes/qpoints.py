@@ -80,7 +80,8 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
     """The Q-point of every tensor of a fused graph. A state has that of the tensors it is
     tied to.
 
-    Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT.
+    Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT, and
+    for scales of the model that are no Q-points or contradict each other.
     """
     states = [state.tensor for layer in graph.layers for state in layer.states]
     tensors = (*graph.tensors, *states)
@@ -89,8 +90,11 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
         for tied in tied_tensors(layer):
             for tensor in tied[1:]:
                 classes.union(tied[0], tensor)
-    chosen: dict[str, int] = {}
+    fixed = _given(graph, classes)
+    chosen = dict(fixed)
     for tensor in graph.tensors:
+        if classes.find(tensor) in fixed:
+            continue
         f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
         if f is None:
             continue
@@ -102,7 +106,7 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
             )
         root = classes.find(tensor)
         chosen[root] = min(f, chosen.get(root, MAX_Q_POINT))
-    measured = {classes.find(tensor) for tensor in graph.tensors}
+    measured = {*fixed, *(classes.find(tensor) for tensor in graph.tensors)}
     for tensor in states:
         if classes.find(tensor) not in measured:
             raise QuantizationError(
@@ -111,12 +115,30 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
             )
     for tensor in tensors:
         chosen.setdefault(classes.find(tensor), 8 * element_bytes - 1)
-    _limit_residuals(graph, classes, chosen)
+    _limit_residuals(graph, classes, chosen, frozenset(fixed))
     return {tensor: chosen[classes.find(tensor)] for tensor in tensors}
 
 
-def _limit_residuals(graph: Graph, classes: _Classes, chosen: dict[str, int]) -> None:
-    """Lowers residuals' Q-points to RESIDUAL_HEADROOM_BITS above the sums they enter."""
+def _given(graph: Graph, classes: _Classes) -> dict[str, int]:
+    """The Q-points that the model fixes, by class."""
+    found: dict[str, int] = {}
+    named: dict[str, str] = {}
+    for tensor, scale in graph.scales.items():
+        root = classes.find(tensor)
+        if found.setdefault(root, scale.q_point) != scale.q_point:
+            raise QuantizationError(
+                f"tensors {named[root]!r} and {tensor!r} must share a scale; the model gives them "
+                f"{graph.scales[named[root]]} and {scale}"
+            )
+        named.setdefault(root, tensor)
+    return found
+
+
+def _limit_residuals(
+    graph: Graph, classes: _Classes, chosen: dict[str, int], fixed: frozenset[str]
+) -> None:
+    """Lowers residuals' Q-points to RESIDUAL_HEADROOM_BITS above the sums they enter, those of
+    ``fixed`` classes excepted."""
     pairs = [
         (classes.find(residual), classes.find(total))
         for layer in graph.layers
@@ -127,6 +149,6 @@ def _limit_residuals(graph: Graph, classes: _Classes, chosen: dict[str, int]) ->
         changed = False
         for residual, total in pairs:
             limit = chosen[total] + RESIDUAL_HEADROOM_BITS
-            if chosen[residual] > limit:
+            if chosen[residual] > limit and residual not in fixed:
                 chosen[residual] = limit
                 changed = True

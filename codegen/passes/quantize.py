@@ -20,6 +20,7 @@ from tvm_npu.codegen.passes.calibrate import (
     synthetic_samples,
 )
 from tvm_npu.codegen.passes.qpoints import assign_q_points
+from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
 
 __all__ = [
     "Octave", "Ranges", "TensorRange", "calibrate", "quantize", "synthetic_samples",
@@ -29,16 +30,29 @@ Precision = Literal["int16", "int8"]
 ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
 
 
-def quantize(graph: Graph, ranges: Ranges, precision: Precision) -> FixedGraph:
-    """The fixed-point graph of a fused ``graph``.
+def quantize(
+    graph: Graph,
+    ranges: Ranges,
+    precision: Precision,
+    requantization: Requantization = Q_POINTS_ONLY,
+) -> FixedGraph:
+    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step.
 
-    ``ranges`` must cover every tensor. Deterministic. Raises QuantizationError for a missing or
-    unusable range, weights that are not finite, an unknown precision and layers that `fuse`
+    ``ranges`` must cover every tensor whose scale the graph does not give. Deterministic. Raises
+    QuantizationError for a missing or unusable range, a given scale that the machine has no
+    requantize step for, weights that are not finite, an unknown precision and layers that `fuse`
     should have removed.
     """
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
+    for tensor, scale in graph.scales.items():
+        lack = scale.lacks(requantization)
+        if lack is not None:
+            raise QuantizationError(
+                f"tensor {tensor!r} has a {scale}; the machine's requantize step has no {lack}. "
+                "Take the tensor's range from calibration instead, or a machine that has one"
+            )
     scales = q_point_scales(assign_q_points(graph, ranges, element_bytes))
     numbers = Numbers(scales, element_bytes)
     layers = tuple(operator_of(layer).quantize(layer, numbers) for layer in graph.layers)

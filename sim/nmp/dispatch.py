@@ -1,8 +1,7 @@
 """Instruction dispatch, generated from the ISA table.
 
 The table names a semantic function per instruction; this module writes the functions that pick
-one by operation number. `compile_cached` gives generated code a name that contains a digest of the
-simulator's sources, so that numba's on-disk cache can never serve code made from other sources.
+one by operation number.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
-from tvm_npu.sim import compiled
-from tvm_npu.sim.compiled import device, source_digest
+from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
 from tvm_npu.sim.nmp.traps import TrapCode
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
@@ -37,18 +34,14 @@ SEMANTICS = {
 }
 
 
-def compile_cached(name: str, source: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """njit, cached on disk beside this module, of a function given as source text."""
-    folder = Path(__file__).resolve().parent
-    sources = (*folder.glob("*.py"), *(folder.parent / "isa").glob("*.py"), Path(compiled.__file__))
-    unique = f"{name}_{source_digest(sources)}"
+def compile_text(name: str, source: str, names: dict[str, Any]) -> Callable[..., Any]:
+    """`entry` for a function given as source text; ``names`` are its globals."""
     namespace = {"__name__": __name__, **names}
-    text = source.replace(f"def {name}(", f"def {unique}(")
     # Line numbers past this file's end: numba then finds no source, instead of this module's
     # lines in the middle of something (Python 3.13 gives up on those with a TokenError).
     beyond = len(Path(__file__).read_text("utf-8").splitlines()) + 1
-    exec(compile("\n" * beyond + text, __file__, "exec"), namespace)
-    return numba.njit(cache=True, nogil=True)(namespace[unique])
+    exec(compile("\n" * beyond + source, __file__, "exec"), namespace)
+    return entry(namespace[name])  # type: ignore[no-any-return]
 
 
 def _chain(name: str, parameters: str, kinds: tuple[str, ...], arguments: str, last: str) -> Any:

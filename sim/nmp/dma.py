@@ -19,7 +19,17 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.content import note_content
 from tvm_npu.sim.nmp.hazards import BOX, FORWARDS, STORES
 from tvm_npu.sim.nmp.semaphores import add_tlt, wake
-from tvm_npu.sim.nmp.state import QUEUE_FULL, Array, Costs, Descriptor, State
+from tvm_npu.sim.nmp.state import (
+    FORWARDED,
+    LOADED,
+    QUEUE_FULL,
+    RING,
+    STORED,
+    Array,
+    Costs,
+    Descriptor,
+    State,
+)
 from tvm_npu.sim.nmp.transfers import (
     forward_box,
     forward_segments,
@@ -43,20 +53,43 @@ def crosses(d: Array, tle: int) -> bool:
 
 
 @device
+def bits(mask: int) -> int:
+    count = 0
+    while mask:
+        count += mask & 1
+        mask >>= 1
+    return count
+
+
+@device
+def account(s: State, d: Array, tle: int) -> None:
+    """Counts what the transfer moves: over which links, from and to which memories."""
+    layer, moved = d[LAYER], d[BYTES]
+    used = s.layer_memory_bytes[layer]
+    if d[KIND] & STORES:
+        s.layer_link_bytes[layer, STORED, d[STREAM]] += moved
+        used[MB2, 0] += moved
+    else:
+        link = LOADED
+        if d[KIND] & FORWARDS:
+            link = FORWARDED
+            used[MB2, 0] += moved
+        s.layer_link_bytes[layer, link, d[STREAM]] += moved
+        used[d[MEMORY], 1] += d[SPAN] * bits(d[TLTS]) * bits(d[TLES])
+    if d[KIND] & FORWARDS == 0:
+        s.layer_bursts[layer] += d[BURSTS]
+    if crosses(d, tle):
+        s.layer_link_bytes[layer, RING, d[STREAM]] += moved
+
+
+@device
 def start(s: State, m: Costs, tle: int, now: float) -> None:
     """The engine takes up the descriptor at the head of its queue."""
     d = s.queue[tle, s.queue_head[tle]]
     s.left_bursts[tle] = d[BURSTS]
     s.left_bytes[tle] = d[BYTES]
     s.time[m.cores + tle] = now + m.dme_setup
-    if d[KIND] & FORWARDS:
-        s.layer_forwarded_bytes[d[LAYER], d[STREAM]] += d[BYTES]
-    else:
-        direction = 1 if d[KIND] & STORES else 0
-        s.layer_bytes[d[LAYER], d[STREAM], direction] += d[BYTES]
-        s.layer_bursts[d[LAYER], d[STREAM], direction] += d[BURSTS]
-    if crosses(d, tle):
-        s.layer_ring_bytes[d[LAYER], d[STREAM]] += d[BYTES]
+    account(s, d, tle)
     s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
 
 

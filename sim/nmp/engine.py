@@ -126,7 +126,7 @@ def run_events(state, m, kinds, shared, budget):
     state.counters[0] += executed
 '''
 
-run_events = dispatch.compile_cached(
+run_events = dispatch.compile_text(
     "run_events",
     _SOURCE,
     {

@@ -24,6 +24,11 @@ from tvm_npu.sim.machine_parts import (
     Rate,
     check_address_space,
 )
+from tvm_npu.sim.units import LOADED, STORED, Link, Unit
+
+RING = Link("ring", "ring", "over the Global Ringbus")
+FORWARDED = Link("forwarded", "forward", "kept on chip")
+"""From MB2 to MB0, over a ring bus."""
 
 LARGEST_SCRATCHPADS = 1 << 30
 """Bytes of all scratchpads of a machine together."""
@@ -142,6 +147,31 @@ class NmpMachine(MachineDescription):
     def macs_per_cycle(self, element_bytes: int) -> int:
         """Peak multiply-accumulates a cycle of one MAC unit."""
         return self.mac.datapath_bits // (8 * element_bytes)
+
+    def units(self) -> tuple[Unit, ...]:
+        """Cores, MAC units, DMA engines of the TLEs, scratchpads of the TLTs, DRAM."""
+        memories = self.memories
+        scratchpads = (
+            ("mb0", memories.mb0_bytes),
+            ("mb1", memories.mb1_bytes),
+            ("mb2", memories.mb2_bytes),
+            ("bias", memories.bias_bytes),
+        )
+        tles = [f"tle {core // self.cores.tlts_per_tle}" for core in range(self.core_count)]
+        return (
+            *(Unit("core", "control", core, tle) for core, tle in enumerate(tles)),
+            *(Unit("mac", "mac", core, tle) for core, tle in enumerate(tles)),
+            *(Unit("dma", "dma", tle, f"tle {tle}") for tle in range(self.cores.tles)),
+            *(
+                Unit(part, "memory", core, tle, size)
+                for part, size in scratchpads
+                for core, tle in enumerate(tles)
+            ),
+            Unit("dram", "memory", capacity_bytes=self.dram.capacity_bytes),
+        )
+
+    def links(self) -> tuple[Link, ...]:
+        return (LOADED, STORED) if self.ring is None else (LOADED, STORED, RING, FORWARDED)
 
     def stored_element_bytes(self, precision: Precision) -> Literal[1, 2]:
         return ELEMENT_BYTES[precision]

@@ -25,9 +25,10 @@ from tvm_npu.sim.nmp.state import (
     make_state,
     reset_for_run,
 )
-from tvm_npu.sim.nmp.statistics import RunStatistics, collect
+from tvm_npu.sim.nmp.statistics import collect
 from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, TrapCode
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
+from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.traps import Place, Trap, Waiter
 
@@ -140,10 +141,13 @@ class NmpSimulator:
             for register, value in (arguments or {}).items():
                 state.regs[:started, register] = np.int64(value).astype(np.int32)
             state.regs[:started, CORE_REGISTER] = np.arange(started)
-            engine.run(state, make_costs(self.machine, self._dram_bytes, timing), budget)
+            costs = make_costs(self.machine, self._dram_bytes, timing)
+            engine.run(state, costs, budget)
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
-            statistics = collect(state, self.machine, self.layer_names, self._element_bytes)
+            statistics = collect(
+                state, costs, self.machine, self.layer_names, self._element_bytes
+            )
             return statistics, state.exit_code[:started].tolist()
 
     def _row(self, pc: int) -> int | None:

@@ -33,6 +33,11 @@ COLUMN_BUFFERS = 8
 """im2col buffers of a TLE."""
 
 
+LOADED, STORED, RING, FORWARDED = range(4)
+"""Links, as `NmpMachine.links` orders them; the last two are there with rings only."""
+LINKS = 4
+
+
 class Descriptor:
     """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS.
 
@@ -110,10 +115,9 @@ class State(NamedTuple):
     layer_mac_cycles: Array  # float64 [L, K]
     layer_wait_cycles: Array  # float64 [L, K]
     layer_instructions: Array  # int64 [L, K]
-    layer_bytes: Array  # int64 [L, S, 2]: loaded, stored
-    layer_bursts: Array  # int64 [L, S, 2]
-    layer_ring_bytes: Array  # int64 [L, S]: over the Global Ringbus
-    layer_forwarded_bytes: Array  # int64 [L, S]: from MB2 to MB0
+    layer_link_bytes: Array  # int64 [L, LINKS, S]
+    layer_memory_bytes: Array  # int64 [L, 4, 2]: of MB0, MB1, MB2, bias buffers: read, written
+    layer_bursts: Array  # int64 [L]
     layer_dma_cycles: Array  # float64 [L, T]
     layer_end: Array  # float64 [L]: when the last core or transfer left the layer
 
@@ -295,10 +299,9 @@ def make_state(
         layer_mac_cycles=np.zeros((rows, cores)),
         layer_wait_cycles=np.zeros((rows, cores)),
         layer_instructions=np.zeros((rows, cores), np.int64),
-        layer_bytes=np.zeros((rows, streams, 2), np.int64),
-        layer_bursts=np.zeros((rows, streams, 2), np.int64),
-        layer_ring_bytes=np.zeros((rows, streams), np.int64),
-        layer_forwarded_bytes=np.zeros((rows, streams), np.int64),
+        layer_link_bytes=np.zeros((rows, LINKS, streams), np.int64),
+        layer_memory_bytes=np.zeros((rows, 4, 2), np.int64),
+        layer_bursts=np.zeros(rows, np.int64),
         layer_dma_cycles=np.zeros((rows, tles)),
         layer_end=np.zeros(rows),
     )
@@ -316,9 +319,8 @@ def reset_for_run(state: State) -> None:
         state.regs, state.exit_code, state.time, state.sem_tlt, state.sem_tle, state.sem_global,
         state.mac, state.dma, state.mac_done, state.queue_head, state.queue_count,
         state.left_bursts, state.left_bytes, state.dram_free, state.ring_free, state.ring_queued,
-        state.trap, state.counters, state.layer_ring_bytes, state.layer_forwarded_bytes,
-        state.layer_macs, state.layer_mac_cycles, state.layer_wait_cycles,
-        state.layer_instructions, state.layer_bytes, state.layer_bursts, state.layer_dma_cycles,
-        state.layer_end,
+        state.trap, state.counters, state.layer_macs, state.layer_mac_cycles,
+        state.layer_wait_cycles, state.layer_instructions, state.layer_link_bytes,
+        state.layer_memory_bytes, state.layer_bursts, state.layer_dma_cycles, state.layer_end,
     ):  # fmt: skip
         array[:] = 0

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate, check_address_space
 from tvm_npu.sim.snowflake.isa import LANES, MOST_CUS, VMACS, WORD_BYTES
+from tvm_npu.sim.units import Unit
 
 BufferBytes = Annotated[int, Field(ge=1024, le=1 << 20, multiple_of=LANES * WORD_BYTES)]
 QueueDepth = Annotated[int, Field(ge=1, le=64)]
@@ -75,6 +76,33 @@ class SnowflakeMachine(MachineDescription):
     def core_count(self) -> int:
         """Clusters of a device, each with its control core."""
         return self.clusters.count
+
+    def units(self) -> tuple[Unit, ...]:
+        """Control cores, vector units, load and store units of the clusters; a MBuf each CU, a WBuf
+        each vMAC; the memory."""
+        clusters = range(self.clusters.count)
+        cus = range(self.clusters.count * self.clusters.cus)
+        vmacs = range(len(cus) * VMACS)
+        sizes = self.clusters
+
+        def group(number: int, each: int) -> str:
+            return f"cluster {number // each}"
+
+        return (
+            *(Unit("core", "control", number, group(number, 1)) for number in clusters),
+            *(Unit("vector", "mac", number, group(number, 1)) for number in clusters),
+            *(Unit("load", "dma", number, group(number, 1)) for number in clusters),
+            *(Unit("store", "dma", number, group(number, 1)) for number in clusters),
+            *(
+                Unit("mbuf", "memory", number, group(number, sizes.cus), sizes.mbuf_bytes)
+                for number in cus
+            ),
+            *(
+                Unit("wbuf", "memory", number, group(number, sizes.cus * VMACS), sizes.wbuf_bytes)
+                for number in vmacs
+            ),
+            Unit("dram", "memory", capacity_bytes=self.dram.capacity_bytes),
+        )
 
     @property
     def mbuf_words(self) -> int:

@@ -114,7 +114,8 @@ class DmaControl:
         s.flights[channel] = 1, int(loads), chip_at, chip_at + moved, outside, outside + extent
         stored = self._dmac.statistics(channel).stored_bytes + moved
         self._flights[channel] = _Flight(event, now, layer, moved, stored)
-        s.layer_bytes[layer, stream, 0 if loads else 1] += moved
+        s.layer_bytes[layer, 0 if loads else 1, stream] += moved
+        s.layer_memory_bytes[layer, memory, 1 if loads else 0] += moved
         s.layer_runs[layer] += 1
 
     def wait(self, row: int) -> None:
@@ -156,7 +157,7 @@ class DmaControl:
             raise ControlTrap(TileTrapCode.DMA, text=text)
         if self._timed:
             done = min(now, self._dmac.signal_cycles(flight.event))
-            s.layer_busy[flight.layer, 0] += done - flight.begin_cycles
+            s.layer_busy[flight.layer, 1 + channel] += done - flight.begin_cycles
             s.layer_end[flight.layer] = max(s.layer_end[flight.layer], now)
 
     def _pass(self, cycles: float) -> float:

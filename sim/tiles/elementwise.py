@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.accumulators import copy_rows, is_plain, load_sums
 from tvm_npu.sim.tiles.isa import Finish, TileVector
 from tvm_npu.sim.tiles.operands import (
@@ -52,7 +53,6 @@ WITH_BIAS = int(Finish.BIAS)
 WITH_RESIDUAL = int(Finish.RESIDUAL)
 COPY, ADD, MULTIPLY = int(TileVector.COPY), int(TileVector.ADD), int(TileVector.MULTIPLY)
 LARGEST_SHIFT = 47
-BIAS_BYTES = 4
 
 
 @device

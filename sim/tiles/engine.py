@@ -7,12 +7,10 @@ it was.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled import entry
 from tvm_npu.sim.tiles.convolution import tconv
 from tvm_npu.sim.tiles.elementwise import tfill, tfinish, tvec
@@ -42,11 +40,8 @@ REGISTERS = len(TileRegister)
 SUMS = len(Accumulate)
 LOW_BITS = (1 << 19) - 1
 
-_FOLDER = Path(__file__).resolve().parent
-_SOURCES = (*_FOLDER.glob("*.py"), *(_FOLDER.parent / "isa").glob("*.py"), Path(compiled.__file__))
 
-
-@entry(_SOURCES)
+@entry
 def run_words(state: Any, m: Any) -> int:
     """Executes words from `State.pc` on."""
     s = SharedState(*state)

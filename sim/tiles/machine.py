@@ -22,6 +22,7 @@ from tvm_npu.sim.machine_parts import (
     check_address_space,
 )
 from tvm_npu.sim.parts.pl330.timing import DmacTiming
+from tvm_npu.sim.units import Unit
 
 ArrayAxis = Literal["IC", "OC", "OH", "OW"]
 """Loops of a convolution that can be spread over PEs: channels, filters, rows, columns."""
@@ -185,6 +186,31 @@ class TileMachine(MachineDescription):
         words = self.words
         return (
             words.int8_accumulator_bytes if precision == "int8" else words.int16_accumulator_bytes
+        )
+
+    def units(self) -> tuple[Unit, ...]:
+        """What issues words, the array or core that computes, the mover or the channels of the DMA
+        controller, memories on chip, DRAM."""
+        memories = self.memories
+        if isinstance(memories, SharedMemory):
+            chip = {"shared": memories.shared_bytes}
+        else:
+            chip = {
+                "input": memories.input_bytes,
+                "weight": memories.weight_bytes,
+                "output": memories.output_bytes,
+            }
+        moves = (
+            [Unit("mover", "dma")]
+            if self.dmac is None
+            else [Unit("channel", "dma", channel) for channel in range(self.dmac.channels)]
+        )
+        sizes = {**chip, "bias": memories.bias_bytes, "dram": self.dram.capacity_bytes}
+        return (
+            Unit("control", "control"),
+            Unit("array" if self.core is None else "core", "mac"),
+            *moves,
+            *(Unit(part, "memory", capacity_bytes=size) for part, size in sizes.items()),
         )
 
     @property

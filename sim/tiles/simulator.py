@@ -104,9 +104,8 @@ class TileSimulator:
                     self._control(control)
                 else:
                     raise self._trap()
-            return collect(
-                self._state, self.machine, self.layer_names, ELEMENT_BYTES[self.precision]
-            )
+            element_bytes = ELEMENT_BYTES[self.precision]
+            return collect(self._state, costs, self.machine, self.layer_names, element_bytes)
 
     def _control(self, control: DmaControl | None) -> None:
         """tgo, twait or tend, at `State.pc`."""

@@ -80,9 +80,10 @@ class State(NamedTuple):
     trap: Array  # int64 [TrapSlot.COLUMNS]
     layer_macs: Array  # int64 [L]
     layer_instructions: Array  # int64 [L]
-    layer_busy: Array  # float64 [L, 2]: cycles of mover and engine
+    layer_busy: Array  # float64 [L, 1 + D]: cycles of the engine, and of what moves data
     layer_wait: Array  # float64 [L]: cycles that the free engine waits for transfers
-    layer_bytes: Array  # int64 [L, streams, 2]: loaded, stored
+    layer_bytes: Array  # int64 [L, 2, streams]: loaded, stored
+    layer_memory_bytes: Array  # int64 [L, 4, 2]: of the first `TileMemory`s: read, written
     layer_runs: Array  # int64 [L]: contiguous pieces outside of the chip
     layer_end: Array  # float64 [L]
 
@@ -248,9 +249,10 @@ def make_state(
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         layer_macs=np.zeros(rows, np.int64),
         layer_instructions=np.zeros(rows, np.int64),
-        layer_busy=np.zeros((rows, 2)),
+        layer_busy=np.zeros((rows, 1 + (machine.dmac.channels if machine.dmac else 1))),
         layer_wait=np.zeros(rows),
-        layer_bytes=np.zeros((rows, len(TransferStream), 2), np.int64),
+        layer_bytes=np.zeros((rows, 2, len(TransferStream)), np.int64),
+        layer_memory_bytes=np.zeros((rows, int(TileMemory.CONSTANTS), 2), np.int64),
         layer_runs=np.zeros(rows, np.int64),
         layer_end=np.zeros(rows),
     )
@@ -266,7 +268,8 @@ def reset_for_run(state: State) -> None:
     for array in (
         state.registers, state.pc, state.clock, state.written, state.span_count, state.range_count,
         state.flights, state.trap, state.layer_macs, state.layer_instructions, state.layer_busy,
-        state.layer_wait, state.layer_bytes, state.layer_runs, state.layer_end,
+        state.layer_wait, state.layer_bytes, state.layer_memory_bytes, state.layer_runs,
+        state.layer_end,
     ):  # fmt: skip
         array[:] = 0
     state.tile_key[:] = -1

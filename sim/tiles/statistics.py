@@ -1,66 +1,45 @@
 """What a run of a tile machine cost, read out of its state.
 
-The machine counts as one core (the compute engine) and one TLE (the transfer engine); ``bursts``
-are contiguous pieces moved outside of the chip.
+``bursts`` are contiguous pieces moved outside of the chip.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, by_stream
-from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.sim.tiles.state import ENGINE, MOVER, State
+from tvm_npu.sim import statistics
+from tvm_npu.sim.statistics import Counts, RunStatistics
+from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
+from tvm_npu.sim.tiles.state import Costs, State
 
 
 def collect(
-    state: State, machine: TileMachine, layer_names: tuple[str, ...], element_bytes: int
+    state: State,
+    costs: Costs,
+    machine: TileMachine,
+    layer_names: tuple[str, ...],
+    element_bytes: int,
 ) -> RunStatistics:
-    """Statistics of the run that just ended in ``state``."""
-    peak = machine.macs_per_cycle(element_bytes)
-
-    def utilization(macs: int, cycles: float) -> float:
-        return macs / (cycles * peak) if cycles > 0 else 0.0
-
-    layers = []
-    previous_end = 0.0
-    for index, name in enumerate(layer_names):
-        end = max(previous_end, float(state.layer_end[index]))
-        macs = int(state.layer_macs[index])
-        layers.append(
-            LayerStatistics(
-                name=name,
-                cycles=end - previous_end,
-                macs=macs,
-                mac_utilization=utilization(macs, end - previous_end),
-                loaded_bytes=by_stream(state.layer_bytes[index, :, 0]),
-                stored_bytes=by_stream(state.layer_bytes[index, :, 1]),
-                ring_bytes={},
-                forwarded_bytes={},
-                bursts=int(state.layer_runs[index]),
-                mac_cycles_per_core=(float(state.layer_busy[index, ENGINE - MOVER]),),
-                wait_cycles_per_core=(float(state.layer_wait[index]),),
-                dma_cycles_per_tle=(float(state.layer_busy[index, 0]),),
-                instructions=int(state.layer_instructions[index]),
-                code_bytes=4 * int(np.count_nonzero(state.layer_of == index)),
-            )
-        )
-        previous_end = end
-    cycles = float(state.clock.max())
-    macs = int(state.layer_macs.sum())
-    return RunStatistics(
-        machine=machine.name,
-        runs=1,
-        cycles=cycles,
-        time_us=cycles / machine.frequency_mhz,
-        macs=macs,
-        mac_utilization=utilization(macs, cycles),
-        loaded_bytes=by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
-        stored_bytes=by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
-        ring_bytes={},
-        forwarded_bytes={},
-        instructions=int(state.layer_instructions.sum()),
-        instruction_cache_misses=0,
-        code_bytes=4 * len(state.words),
-        layers=tuple(layers),
+    """Statistics of the run that just ended in ``state``. The array or core waits while it is free
+    and transfers are not over."""
+    busy, memory_bytes = state.layer_busy, state.layer_memory_bytes
+    wait = np.zeros_like(busy)
+    wait[:, 0] = state.layer_wait
+    issued = costs.issue * state.layer_instructions[:, np.newaxis]
+    if isinstance(machine.memories, SharedMemory):
+        together = memory_bytes[:, : TileMemory.BIAS].sum(axis=1, keepdims=True)
+        memory_bytes = np.concatenate((together, memory_bytes[:, TileMemory.BIAS :]), axis=1)
+    counts = Counts(
+        busy_cycles=np.hstack((issued, busy)),
+        wait_cycles=np.hstack((np.zeros_like(issued), wait)),
+        link_bytes=state.layer_bytes,
+        memory_bytes=memory_bytes,
+        macs=state.layer_macs,
+        bursts=state.layer_runs,
+        instructions=state.layer_instructions,
+        words=statistics.layer_words(state.layer_of, len(layer_names)),
+        end_cycles=state.layer_end,
+        cycles=float(state.clock.max()),
     )
+    return statistics.collect(counts, machine, layer_names, element_bytes)

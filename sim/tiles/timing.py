@@ -68,7 +68,7 @@ def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
     if m.has_core and engine == ENGINE:
         s.clock[ISSUE] = done
     layer = s.layer_of[row]
-    s.layer_busy[layer, engine - MOVER] += cycles
+    s.layer_busy[layer, ENGINE - engine] += cycles
     if engine == ENGINE:
         s.layer_wait[layer] += start - free
     s.layer_end[layer] = max(s.layer_end[layer], done)

@@ -103,6 +103,8 @@ def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
     use(s, MOVER_WRITES if loads else MOVER_READS, chip, chip + size)
     if m.has_core:  # nothing else but the transfers themselves reaches out of the chip
         use(s, MOVER_READS if loads else MOVER_WRITES, outside, outside + extent)
-    s.layer_bytes[s.layer_of[row], stream, 0 if loads else 1] += size
+    layer = s.layer_of[row]
+    s.layer_bytes[layer, 0 if loads else 1, stream] += size
+    s.layer_memory_bytes[layer, memory, 1 if loads else 0] += size
     book_transfer(s, m, row, size)
     return GO

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from studies.tso.measure import measure
-from studies.tso.networks import prepare
+from studies.shared.networks import prepare
+from studies.shared.simulation import measure
 from tvm_npu.codegen.plan import planner
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 

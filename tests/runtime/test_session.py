@@ -17,7 +17,7 @@ from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.nmp.statistics import RunStatistics
+from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.traps import Trap
 
 SMALL = machine()
@@ -128,10 +128,16 @@ def check_sums(statistics: RunStatistics, images: int) -> None:
     layers = sum(layer.cycles for layer in statistics.layers)
     assert 0.9 * statistics.cycles < layers <= statistics.cycles * (1 + 1e-9)
     for layer in statistics.layers:
-        for cores in (layer.mac_cycles_per_core, layer.wait_cycles_per_core):
+        for cores in (layer.busy_cycles("mac"), layer.wait_cycles("control")):
             assert len(cores) == SMALL.core_count
             assert all(0 <= value for value in cores)
-        assert all(0 <= value <= statistics.cycles for value in layer.dma_cycles_per_tle)
+        assert len(layer.busy_cycles("dma")) == SMALL.cores.tles
+        assert all(0 <= value <= statistics.cycles for value in layer.busy_cycles("dma"))
+    for unit, *of_layers in zip(
+        statistics.units, *(layer.units for layer in statistics.layers), strict=True
+    ):
+        assert {unit.name} == {one.name for one in of_layers}
+        assert sum(one.busy_cycles for one in of_layers) <= unit.busy_cycles * (1 + 1e-9)
 
 
 def test_statistics_add_up() -> None:
@@ -167,10 +173,16 @@ def test_statistics_are_json() -> None:
     assert [layer["name"] for layer in again["layers"]] == [
         layer.name for layer in session.program.layers
     ]
-    assert isinstance(again["layers"][0]["mac_cycles_per_core"], list)
+    assert again["layers"][0]["units"][0].keys() == {
+        "name", "role", "busy_cycles", "wait_cycles",
+    }  # fmt: skip
+    assert again["bytes_by_memory"]["dram"]["read_bytes"] == sum(
+        again["bytes_by_link"]["loaded"].values()
+    )
     units = ("cycles", "bytes", "_us", "_core", "_tle")
     counts = {"name", "machine", "runs", "macs", "mac_utilization", "instructions", "layers",
-              "instruction_cache_misses", "bursts"}  # fmt: skip
+              "instruction_cache_misses", "bursts", "units", "bytes_by_link",
+              "bytes_by_memory"}  # fmt: skip
     assert all(key in counts or key.endswith(units) for key in again), list(again)
 
 

@@ -13,8 +13,11 @@ from tvm_npu.codegen.program.format import LayerEntry, Program
 from tvm_npu.report import PartitionReport
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.statistics import LayerStatistics, RunStatistics
+from tvm_npu.sim.units import Link
 
 SCHEMA = "tvm-npu profile 1"
+_LINKS = ("loaded", "stored", "ring", "forwarded")
+"""Their bytes stand in every file, also of machines without them."""
 
 
 class RegionRun:
@@ -47,10 +50,7 @@ class LayerRow:
     time_us: float | None
     mac_utilization: float | None
     predicted_cycles: float | None
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
+    bytes_by_link: dict[str, dict[str, int]]
     bursts: int
     instructions: int
     code_bytes: int
@@ -65,10 +65,7 @@ class Totals:
     time_us: float | None
     mac_utilization: float | None
     predicted_cycles: float
-    loaded_bytes: dict[str, int]
-    stored_bytes: dict[str, int]
-    ring_bytes: dict[str, int]
-    forwarded_bytes: dict[str, int]
+    bytes_by_link: dict[str, dict[str, int]]
     instructions: int
     instruction_cache_misses: int
     code_bytes: int
@@ -92,13 +89,17 @@ class Profile:
     layers: tuple[LayerRow, ...]
     totals: Totals
     report: PartitionReport
+    links: tuple[Link, ...]
     host_seconds: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; keys carry units, what is not known is None."""
         values = asdict(self)
         report = self.report
-        del values["report"]
+        del values["report"], values["links"]
+        for part in (values["totals"], *values["layers"]):
+            moved = part.pop("bytes_by_link")
+            part.update({f"{link}_bytes": moved.get(link, {}) for link in (*_LINKS, *moved)})
         split = {
             "npu_macs": report.npu_macs,
             "cpu_macs": report.total_macs - report.npu_macs,
@@ -144,10 +145,7 @@ def _layer_row(
         predicted_cycles=(
             None if entry.predicted_cycles is None else entry.predicted_cycles * images
         ),
-        loaded_bytes=dict(first.loaded_bytes),
-        stored_bytes=dict(first.stored_bytes),
-        ring_bytes=dict(first.ring_bytes),
-        forwarded_bytes=dict(first.forwarded_bytes),
+        bytes_by_link=first.bytes_by_link,
         bursts=first.bursts,
         instructions=first.instructions,
         code_bytes=first.code_bytes,
@@ -173,10 +171,10 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
         ),
         mac_utilization=_utilization(runs) if timing else None,
         predicted_cycles=sum(layer.predicted_cycles or 0.0 for layer in layers),
-        loaded_bytes=_summed([first.loaded_bytes for first in firsts]),
-        stored_bytes=_summed([first.stored_bytes for first in firsts]),
-        ring_bytes=_summed([first.ring_bytes for first in firsts]),
-        forwarded_bytes=_summed([first.forwarded_bytes for first in firsts]),
+        bytes_by_link={
+            link: _summed([first.bytes_over(link) for first in firsts])
+            for link in dict.fromkeys(link for first in firsts for link in first.bytes_by_link)
+        },
         instructions=sum(first.instructions for first in firsts),
         instruction_cache_misses=sum(first.instruction_cache_misses for first in firsts),
         code_bytes=sum(first.code_bytes for first in firsts),

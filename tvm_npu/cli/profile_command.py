@@ -108,6 +108,7 @@ def _profile(
         layers=tuple(rows),
         totals=totals(runs, rows),
         report=job.partitioned.report,
+        links=job.options.machine.links(),
         host_seconds=seconds,
     )
 

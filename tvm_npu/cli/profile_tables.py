@@ -13,6 +13,7 @@ from rich.table import Table
 from tvm_npu.cli.profile import LayerRow, Profile
 from tvm_npu.cli.tables import Column, fitted_widths, make_table, natural_width
 from tvm_npu.report import Refusal
+from tvm_npu.sim.units import LOADED, STORED
 
 UNKNOWN = "-"
 LISTED_NAMES = 8
@@ -93,29 +94,24 @@ def _columns(
     times.append(column("predicted\ncycles", lambda of: whole(of.predicted_cycles), predicted))
     transfers = [
         column(
-            f"{verb}\n{stream}",
-            _bytes_of(moved, stream),
-            count(total[stream]),
+            f"{link.verb}\n{stream}",
+            _bytes_of(link.name, stream),
+            count(total),
         )
-        for verb, moved, total in (
-            ("load", "loaded_bytes", totals.loaded_bytes),
-            ("store", "stored_bytes", totals.stored_bytes),
-            ("ring", "ring_bytes", totals.ring_bytes),
-            ("forward", "forwarded_bytes", totals.forwarded_bytes),
-        )
-        for stream in total
+        for link in profile.links
+        for stream, total in totals.bytes_by_link[link.name].items()
     ]
     code = [column("code\nbytes", lambda of: count(of.code_bytes), count(totals.code_bytes))]
     return names, times, transfers, code
 
 
-def _bytes_of(moved: str, stream: str) -> Callable[[LayerRow], str]:
-    return lambda layer: count(getattr(layer, moved).get(stream, 0))
+def _bytes_of(link: str, stream: str) -> Callable[[LayerRow], str]:
+    return lambda layer: count(layer.bytes_by_link[link].get(stream, 0))
 
 
 def _total_lines(profile: Profile) -> list[str]:
     totals = profile.totals
-    loaded, stored = (sum(each.values()) for each in (totals.loaded_bytes, totals.stored_bytes))
+    moved = {link: sum(totals.bytes_by_link[link.name].values()) for link in profile.links}
     lines = []
     if profile.timing and totals.cycles is not None:
         each = totals.cycles_per_run
@@ -131,12 +127,14 @@ def _total_lines(profile: Profile) -> list[str]:
         f"{count(totals.macs)} MACs, {count(totals.instructions)} instructions, "
         f"{count(totals.code_bytes)} bytes of code"
     )
-    moved = [f"{count(loaded)} bytes loaded", f"{count(stored)} bytes stored"]
-    if totals.ring_bytes:
-        moved.append(f"{count(sum(totals.ring_bytes.values()))} bytes over the Global Ringbus")
-    if totals.forwarded_bytes:
-        moved.append(f"{count(sum(totals.forwarded_bytes.values()))} bytes kept on chip")
-    lines.append(", ".join(moved))
+    always = (LOADED, STORED)
+    lines.append(
+        ", ".join(
+            f"{count(total)} bytes {link.meaning}"
+            for link, total in moved.items()
+            if total or link in always
+        )
+    )
     seconds = ", ".join(
         f"{name.replace('_', ' ')} {spent:.2f} s" for name, spent in profile.host_seconds.items()
     )

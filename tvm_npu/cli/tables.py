@@ -36,6 +36,11 @@ def natural_width(columns: Sequence[Column]) -> int:
     return sum(column.width + _GAP for column in columns)
 
 
+def least_width(columns: Sequence[Column]) -> int:
+    """Terminal columns that a table takes with names and prose as short as they can be."""
+    return sum(fitted_widths(columns, 0)) + _GAP * len(columns)
+
+
 def fitted_widths(columns: Sequence[Column], width: int) -> list[int]:
     """Widths with which the table is at most ``width`` wide: names and prose give way, the
     longest first, as far as that goes."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.layer import require_fit
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

@@ -11,8 +11,6 @@ from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-BIAS_BYTES = 4
-
 
 @dataclass(frozen=True)
 class MostExtents:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conv_words import ConvWords
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
@@ -22,6 +22,7 @@ from tvm_npu.codegen.nmp.emit.transfers import (
     run_transfer,
     segments_transfer,
 )
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.xnmp import Memory
 from tvm_npu.sim.streams import Stream
 

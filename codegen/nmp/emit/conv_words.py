@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import Operands
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.weights import weight_runs
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer, loop
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles, conv_tiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles, conv_tiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conv_words import ConvWords, conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.conventions import (
@@ -24,6 +24,7 @@ from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_
 from tvm_npu.codegen.nmp.emit.mac import out_tile
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import Initialise
 

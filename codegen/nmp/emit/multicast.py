@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, chip_layout, require_abilities
 from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, loop, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES, ConvTiles, conv_tiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles, conv_tiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
 from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
@@ -26,6 +26,7 @@ from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.ops import FixedChain, FixedConv
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 HAS_LAST = Variable("has_last", 0, 1)

@@ -20,7 +20,6 @@ from tvm_npu.codegen.nmp.emit.commands import (
     product,
     registers,
 )
-from tvm_npu.codegen.nmp.emit.conv_tiles import BIAS_BYTES
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
@@ -32,6 +31,7 @@ from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, run_transfer
 from tvm_npu.codegen.nmp.emit.windows import pool_fill, pool_tile
 from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import Window
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import DmaRegister, Initialise, MacRegister, Memory
 from tvm_npu.sim.streams import Stream

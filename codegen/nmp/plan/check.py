@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from math import prod
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-
-BIAS_BYTES = 4
 
 Interval = tuple[int, int]
 """(begin, end); end is not in it."""

@@ -23,10 +23,8 @@ tile_n, large tile_m. The plan's time is the least up to a relative 1e-9, and ne
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -35,7 +33,6 @@ from tvm_npu.codegen.nmp.plan import exact_axes as axes
 from tvm_npu.codegen.nmp.plan import exact_bounds as bounds
 from tvm_npu.codegen.nmp.plan import exact_cost as cost
 from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
-from tvm_npu.codegen.nmp.plan import exact_overlap as overlap
 from tvm_npu.codegen.nmp.plan import exact_tables as tables
 from tvm_npu.codegen.nmp.plan.chain import plan_chain
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
@@ -48,23 +45,6 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
 _UNLIMITED = 1 << 40
-
-
-COMPILED = (axes, tables, cost, bounds, overlap, kernel)
-"""The modules that the search is compiled from."""
-
-
-def _stamp() -> int:
-    """A number that changes with the text of any of them."""
-    digest = hashlib.sha256()
-    for module in COMPILED:
-        assert module.__file__ is not None
-        digest.update(Path(module.__file__).read_bytes())
-    return int.from_bytes(digest.digest()[:4], "little")
-
-
-_bound_classes = bounds.make_bound_classes(_stamp())
-_open_classes = kernel.make_open_classes(_stamp())
 
 
 @dataclass(frozen=True)
@@ -135,10 +115,12 @@ def plan_with_proof(
         cuts = space(facts, mode == "grouped")
         task = _task(problem, machine, mode, linear)
         layer = (task, room, speeds, *_tables(task, cuts, facts), cuts.families)
-        queue, least_times, classes, least = _bound_classes(*layer, best)
+        queue, least_times, classes, least = bounds.bound_classes(*layer, best)
         order = np.argsort(least_times, kind="stable")
         bound = min(bound, least)
-        best, least, chosen, counts = _open_classes(*layer, queue[order], least_times[order], best)
+        best, least, chosen, counts = kernel.open_classes(
+            *layer, queue[order], least_times[order], best
+        )
         bound = min(bound, least)
         counts[kernel.CLASSES] = classes
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]

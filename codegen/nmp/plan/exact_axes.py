@@ -4,9 +4,7 @@
 Counts are whole numbers in float64, exact below 2**53. A table holds the rows of all its cuts one
 after another: row ``begin[cut, slice] + tile`` is that of a tile extent, row 0 of a cut is unused.
 A class is the run of tile extents of one cut that make equally many turns; the tables of classes
-hold the least of every column over the class, slice by slice.
-
-Compiled for itself, as numba's cache looks at one file: `exact_kernel` gets the arrays.
+hold the least of every column over the class, slice by slice. `exact_kernel` gets the arrays.
 """
 
 from __future__ import annotations
@@ -14,7 +12,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 # Columns of the tables of rows and of columns. A line is what of a tile is contiguous in DRAM: all
 # rows of a tile that is as wide as the map, else one row. Where maps are linear, wide tiles move
@@ -85,12 +85,7 @@ class Axis(NamedTuple):
     kind_count: Any
 
 
-@njit(cache=True, error_model="numpy")
-def ceil_div(total, part):
-    return (total + part - 1) // part
-
-
-@njit(cache=True, error_model="numpy")
+@device
 def _add_tile(task, is_rows, start, extent, row):
     """One tile of ``extent`` OFM positions from ``start`` on, into a row of the table; how many
     positions of the IFM it has."""
@@ -134,7 +129,7 @@ def _add_tile(task, is_rows, start, extent, row):
     return real
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
     """All turns of ``parts`` parts of ``count`` positions from ``first`` on: their sum into a row
     of the table and, unless ``kinds`` is empty, their kinds; how many. ``seen`` is for the
@@ -178,7 +173,7 @@ def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
     return found
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def axis_tables(task, is_rows, cuts, wants_kinds):
     """`Axis` of the rows or columns for all ``cuts`` (slices over TLEs, parts over TLTs)."""
     total = task.rows if is_rows else task.columns

@@ -8,11 +8,9 @@ all MACs of a TLE one after the other or, with two buffers, either of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT
 from tvm_npu.codegen.nmp.plan.exact_cost import (
@@ -24,7 +22,6 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     PLACE_WIDTH,
     WS,
     Cut,
-    ceil_div,
     engine,
     fill_place,
     least_finish,
@@ -32,7 +29,10 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     mac_time,
     tle_dma,
 )
-from tvm_npu.codegen.nmp.plan.exact_tables import BIAS_BYTES, TURNS
+from tvm_npu.codegen.nmp.plan.exact_tables import TURNS
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 SLACK = 1e-9
 """Relative allowance for rounding: sums in another order differ by far less."""
@@ -51,7 +51,7 @@ class Room(NamedTuple):
     tile_c: int
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def cut_of(speeds, family):
     tles = family[4] * family[5] * family[6]
     rivals = float(tles)
@@ -64,7 +64,7 @@ def cut_of(speeds, family):
     )  # fmt: skip
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def most_items(task, room, cut, most_m, tile_n, longest, turns):
     """Items of a tile of ``tile_n`` channels that MB1 holds, at most ``most_m``."""
     depth = task.channels if cut.flow == WS else tile_n
@@ -77,7 +77,7 @@ def most_items(task, room, cut, most_m, tile_n, longest, turns):
     return min(most_m, once // 2)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
     """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
     either where nothing fits or nothing is to be searched."""
@@ -114,7 +114,7 @@ def most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
     return most_m, most_n
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
     """Whether a tile fits, with all copies and neighbours that it needs."""
     size = task.element_bytes
@@ -146,7 +146,7 @@ def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def least_time(task, speeds, cut, place, item, part, count, longest, bias):
     """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
     bursts, bytes)."""
@@ -161,7 +161,7 @@ def least_time(task, speeds, cut, place, item, part, count, longest, bias):
     return time * task.repeats * (1.0 - SLACK)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def fill_bias(cut, own_rows, own_columns, table, bias):
     """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
     parts = min(cut.row_parts, int(own_rows)) * min(cut.column_parts, int(own_columns))
@@ -169,78 +169,72 @@ def fill_bias(cut, own_rows, own_columns, table, bias):
         bias[index] = parts * table[index]
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def critical_of(cut):
     """Row and column slice of a TLE in the middle of the map: nothing of its IFM is clipped."""
     return int(cut.row_slices > 2), int(cut.column_slices > 2)
 
 
-def make_bound_classes(stamp: int) -> Callable[..., Any]:
-    """For numba's cache to keep under ``stamp``: it looks at this file alone, and the machine
-    code holds that of the other files of `exact`."""
-
-    @njit(cache=True, error_model="numpy")
-    def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
-        """(families and classes that may hold a plan of less than ``best`` cycles, their bounds,
-        how many classes there are, the least bound of the others)."""
-        queue = np.zeros((4096, 3), np.int64)
-        bounds = np.zeros(4096)
-        bias = np.zeros(3)
-        place = np.zeros(PLACE_WIDTH)
-        waiting, classes, least_bound = 0 * stamp, 0, np.inf
-        for number in range(families.shape[0]):
-            cut = cut_of(speeds, families[number])
-            if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
+@entry
+def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
+    """(families and classes that may hold a plan of less than ``best`` cycles, their bounds,
+    how many classes there are, the least bound of the others)."""
+    queue = np.zeros((4096, 3), np.int64)
+    bounds = np.zeros(4096)
+    bias = np.zeros(3)
+    place = np.zeros(PLACE_WIDTH)
+    waiting, classes, least_bound = 0, 0, np.inf
+    for number in range(families.shape[0]):
+        cut = cut_of(speeds, families[number])
+        if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
+            continue
+        longest, count = items.longest[cut.items], items.count[cut.items, 0]
+        if longest * task.item_filters * BIAS_BYTES > room.bias:
+            continue
+        i, j = critical_of(cut)
+        position = i * cut.column_slices + j if cut.ring_weights else 0
+        item_begin = items.begin[cut.items, 0, position]
+        part_begin = channels.begin[cut.channels, 0]
+        ws_m = 0
+        if cut.buffers == 1:
+            ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
+        for a in range(rows.classes[cut.rows]):
+            tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
+            if tile_r > room.tile_r:
                 continue
-            longest, count = items.longest[cut.items], items.count[cut.items, 0]
-            if longest * task.item_filters * BIAS_BYTES > room.bias:
-                continue
-            i, j = critical_of(cut)
-            position = i * cut.column_slices + j if cut.ring_weights else 0
-            item_begin = items.begin[cut.items, 0, position]
-            part_begin = channels.begin[cut.channels, 0]
-            ws_m = 0
-            if cut.buffers == 1:
-                ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
-            for a in range(rows.classes[cut.rows]):
-                tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
-                if tile_r > room.tile_r:
+            row_class = rows.class_begin[cut.rows, i] + a
+            all_rows = rows.least[row_class, OUT_EXTENT]
+            own_rows = ceil_div(int(all_rows), cut.row_parts)
+            for b in range(columns.classes[cut.columns]):
+                tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
+                if tile_c > room.tile_c:
                     continue
-                row_class = rows.class_begin[cut.rows, i] + a
-                all_rows = rows.least[row_class, OUT_EXTENT]
-                own_rows = ceil_div(int(all_rows), cut.row_parts)
-                for b in range(columns.classes[cut.columns]):
-                    tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
-                    if tile_c > room.tile_c:
-                        continue
-                    turns = ceil_div(rows.longest[cut.rows], tile_r)
-                    turns *= ceil_div(columns.longest[cut.columns], tile_c)
-                    most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
-                    if most_m == 0 or most_n == 0:
-                        continue
-                    classes += 1
-                    column_class = columns.class_begin[cut.columns, j] + b
-                    all_columns = columns.least[column_class, OUT_EXTENT]
-                    own_columns = ceil_div(int(all_columns), cut.column_parts)
-                    fill_place(rows.least, row_class, columns.least, column_class, place)
-                    place[P_LARGEST] = own_rows * own_columns
-                    place[P_WINDOWS] = least_windows(
-                        own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
-                    )
-                    fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
-                    bound = least_time(
-                        task, speeds, cut, place, items.lowest[item_begin + most_m],
-                        channels.lowest[part_begin + most_n], count, longest, bias,
-                    )  # fmt: skip
-                    if bound >= best:
-                        least_bound = min(least_bound, bound)
-                        continue
-                    if waiting == queue.shape[0]:
-                        queue = np.concatenate((queue, queue))
-                        bounds = np.concatenate((bounds, bounds))
-                    queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
-                    bounds[waiting] = bound
-                    waiting += 1
-        return queue[:waiting], bounds[:waiting], classes, least_bound
-
-    return bound_classes
+                turns = ceil_div(rows.longest[cut.rows], tile_r)
+                turns *= ceil_div(columns.longest[cut.columns], tile_c)
+                most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                if most_m == 0 or most_n == 0:
+                    continue
+                classes += 1
+                column_class = columns.class_begin[cut.columns, j] + b
+                all_columns = columns.least[column_class, OUT_EXTENT]
+                own_columns = ceil_div(int(all_columns), cut.column_parts)
+                fill_place(rows.least, row_class, columns.least, column_class, place)
+                place[P_LARGEST] = own_rows * own_columns
+                place[P_WINDOWS] = least_windows(
+                    own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
+                )
+                fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
+                bound = least_time(
+                    task, speeds, cut, place, items.lowest[item_begin + most_m],
+                    channels.lowest[part_begin + most_n], count, longest, bias,
+                )  # fmt: skip
+                if bound >= best:
+                    least_bound = min(least_bound, bound)
+                    continue
+                if waiting == queue.shape[0]:
+                    queue = np.concatenate((queue, queue))
+                    bounds = np.concatenate((bounds, bounds))
+                queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
+                bounds[waiting] = bound
+                waiting += 1
+    return queue[:waiting], bounds[:waiting], classes, least_bound

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tvm_npu.codegen.nmp.plan.exact_axes import (
     IN_EXTENT,
@@ -39,6 +38,8 @@ from tvm_npu.codegen.nmp.plan.exact_tables import (
     W_FILTERS,
     W_LOADS,
 )
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 WS, OS, KEEPS_IN = 0, 1, 2
 """Schedules; IS costs what OS does with all filters of a TLT in a tile."""
@@ -97,12 +98,7 @@ class Cut(NamedTuple):
     rivals: float
 
 
-@njit(cache=True, error_model="numpy")
-def ceil_div(total, part):
-    return (total + part - 1) // part
-
-
-@njit(cache=True, error_model="numpy")
+@device
 def engine(speeds, cut, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
     ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
@@ -111,7 +107,7 @@ def engine(speeds, cut, transfers, bursts, linear, volume):
     return transfers * speeds.transfer + max(alone, cut.rivals * shared)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def fill_place(rows, row, columns, column, place):
     """The products of a row of the table of rows and one of columns."""
     r, c = rows[row], columns[column]
@@ -128,7 +124,7 @@ def fill_place(rows, row, columns, column, place):
     place[P_OUT_WHOLE] = r[OUT_WHOLE] * c[OUT_WHOLE]
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def windows(rows, tile_r, columns, tile_c, kernel, rate):
     """MAC cycles per channel and filter of all tiles of a TLT with ``rows`` x ``columns``."""
     full_r, rest_r = rows // tile_r, rows % tile_r
@@ -143,13 +139,13 @@ def windows(rows, tile_r, columns, tile_c, kernel, rate):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def least_windows(area, turns, kernel, rate):
     """The least that `windows` can be for ``area`` OFM positions in so many turns."""
     return max(turns, np.ceil(area * kernel / rate))
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def own_run(tile, extent, sharing, index):
     """Of ``extent`` filters or channels of a shared tile what run ``index`` of ceil(tile /
     sharing) has; ``tile`` is that of the plan, ``extent`` may be a ragged rest."""
@@ -159,7 +155,7 @@ def own_run(tile, extent, sharing, index):
     return max(0, min(run, extent - index * run))
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def turn_weights(task, tile_m, long, longer, short, shorter, sharing, position, channels):
     """(loads, bursts, filters) of the W tiles of a turn with ``channels`` channels: ``longer``
     filter parts have ``long`` filters, the ``shorter`` ones after them ``short``."""
@@ -180,7 +176,7 @@ def turn_weights(task, tile_m, long, longer, short, shorter, sharing, position, 
     return loads, bursts, filters
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def channel_bursts(task, items, runs, tile_m, tile_n, sharing, position):
     """Bursts of all W tiles of a TLE over one place, of ``tile_n`` channels each."""
     base, extra = items // runs, items % runs
@@ -206,7 +202,7 @@ def channel_bursts(task, items, runs, tile_m, tile_n, sharing, position):
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def loads_of(task, cut, place, item, part, items, turns, w_places, w_bursts):
     """Of a TLE with ``items`` items: (transfers, bursts of 3-D ones, of 1-D ones, bytes) of IN,
     (transfers, bursts, bytes) of W.
@@ -242,7 +238,7 @@ def loads_of(task, cut, place, item, part, items, turns, w_places, w_bursts):
     return transfers, bursts, linear, volume, w_transfers, bursts_each, w_volume
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def stores_of(task, place, item, items):
     """(transfers, bursts of 3-D ones, of 1-D ones, bytes) of OUT of a TLE."""
     filters = items * task.item_filters
@@ -254,7 +250,7 @@ def stores_of(task, place, item, items):
     )
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def mac_time(task, speeds, place, item, part, longest):
     """MAC time of the TLT with ``longest`` items, which has the most of everything."""
     filters = longest * task.item_filters
@@ -265,7 +261,7 @@ def mac_time(task, speeds, place, item, part, longest):
     return units * speeds.mac + item[TURNS] * part[PARTS] * place[P_TURNS] * speeds.mac_step
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def least_finish(task, speeds, place, item, longest):
     """The least time at the ends of all tiles of the TLT with ``longest`` items."""
     tiles = item[TURNS] * place[P_TURNS]
@@ -273,7 +269,7 @@ def least_finish(task, speeds, place, item, longest):
     return (1 + task.residual) * (max(beats, tiles) * speeds.mac + tiles * speeds.mac_end)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def tle_dma(task, speeds, cut, place, item, part, items, bias, turns, w_places, w_bursts):
     """(DMA cycles of a TLE, DRAM cycles and ring bytes of it); ``bias`` is (transfers, bursts,
     bytes)."""

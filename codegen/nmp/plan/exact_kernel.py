@@ -16,11 +16,9 @@ than all transfers of a TLE, and no less than all its MACs and the ends of its t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT, STEPS
 from tvm_npu.codegen.nmp.plan.exact_bounds import (
@@ -39,7 +37,6 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     P_TURNS,
     P_WINDOWS,
     PLACE_WIDTH,
-    ceil_div,
     channel_bursts,
     engine,
     fill_place,
@@ -54,6 +51,8 @@ from tvm_npu.codegen.nmp.plan.exact_overlap import (
     overlapped,
 )
 from tvm_npu.codegen.nmp.plan.exact_tables import TURNS
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
 """What a search has chosen; tile_m counts items."""
@@ -75,7 +74,7 @@ class Scratch(NamedTuple):
     tile: Any
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _tile_time(
     task, speeds, cut, scratch, row_kinds, column_kinds, item_table, item_begins, item_counts,
     longest, part_table, part_begins, tile_m, tile_n, best,
@@ -131,166 +130,160 @@ def _tile_time(
     return max(slowest, dram * task.repeats, ring * speeds.ring_byte * task.repeats)
 
 
-def make_open_classes(stamp: int) -> Callable[..., Any]:
-    """The second half of the search, for numba's cache to keep under ``stamp``: it looks at this
-    file alone, and the machine code holds that of the other files of `exact`."""
+@entry
+def open_classes(
+    task, room, speeds, rows, columns, items, channels, families, queue, bounds, best
+):
+    """The fastest plan of less than ``best`` cycles in the classes of ``queue``, which are in
+    the order of their ``bounds``.
 
-    @njit(cache=True, error_model="numpy")
-    def open_classes(
-        task, room, speeds, rows, columns, items, channels, families, queue, bounds, best
-    ):
-        """The fastest plan of less than ``best`` cycles in the classes of ``queue``, which are in
-        the order of their ``bounds``.
-
-        Returns (its cycles or ``best``, the least bound of what was not opened, (schedule, tile_m
-        in items, tile_n, tile_r, tile_c, family), all 0 without one, (0, classes opened, tiles
-        timed))."""
-        counts = np.full(3, 0 * stamp, np.int64)
-        chosen = np.zeros(6, np.int64)
-        least_bound = np.inf
-        spatial = 1
-        for number in range(families.shape[0]):
-            spatial = max(spatial, families[number, 4] * families[number, 5])
-        scratch = Scratch(
-            np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
-            np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
-            np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
-        )  # fmt: skip
-        for waiting in range(queue.shape[0]):
-            if bounds[waiting] >= best:
-                least_bound = min(least_bound, bounds[waiting])
-                break
-            counts[OPENED] += 1
-            number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
-            cut = cut_of(speeds, families[number])
-            longest, item_counts = items.longest[cut.items], items.count[cut.items]
-            item_begins, part_begins = items.begin[cut.items], channels.begin[cut.channels]
-            kept_m = items.kept[items.kept_begin[cut.items] : items.kept_begin[cut.items + 1]]
-            kept_n = channels.kept[
-                channels.kept_begin[cut.channels] : channels.kept_begin[cut.channels + 1]
-            ]
-            i, j = critical_of(cut)
-            critical = i * cut.column_slices + j
-            item_begin = item_begins[0, critical if cut.ring_weights else 0]
-            part_begin = part_begins[0]
-            ws_m = 0
-            if cut.buffers == 1:
-                ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
-                ws_m = min(ws_m, room.tile_m // task.item_filters)
-            tries_all = cut.flow == OS or cut.buffers == 2
-            row_class = rows.class_begin[cut.rows, 0] + a
-            column_class = columns.class_begin[cut.columns, 0] + b
-            place = scratch.places[critical]
-            for tile_r in range(
-                rows.class_first[row_class], min(rows.class_last[row_class], room.tile_r) + 1
+    Returns (its cycles or ``best``, the least bound of what was not opened, (schedule, tile_m
+    in items, tile_n, tile_r, tile_c, family), all 0 without one, (0, classes opened, tiles
+    timed))."""
+    counts = np.zeros(3, np.int64)
+    chosen = np.zeros(6, np.int64)
+    least_bound = np.inf
+    spatial = 1
+    for number in range(families.shape[0]):
+        spatial = max(spatial, families[number, 4] * families[number, 5])
+    scratch = Scratch(
+        np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
+        np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
+        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
+    )  # fmt: skip
+    for waiting in range(queue.shape[0]):
+        if bounds[waiting] >= best:
+            least_bound = min(least_bound, bounds[waiting])
+            break
+        counts[OPENED] += 1
+        number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
+        cut = cut_of(speeds, families[number])
+        longest, item_counts = items.longest[cut.items], items.count[cut.items]
+        item_begins, part_begins = items.begin[cut.items], channels.begin[cut.channels]
+        kept_m = items.kept[items.kept_begin[cut.items] : items.kept_begin[cut.items + 1]]
+        kept_n = channels.kept[
+            channels.kept_begin[cut.channels] : channels.kept_begin[cut.channels + 1]
+        ]
+        i, j = critical_of(cut)
+        critical = i * cut.column_slices + j
+        item_begin = item_begins[0, critical if cut.ring_weights else 0]
+        part_begin = part_begins[0]
+        ws_m = 0
+        if cut.buffers == 1:
+            ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
+            ws_m = min(ws_m, room.tile_m // task.item_filters)
+        tries_all = cut.flow == OS or cut.buffers == 2
+        row_class = rows.class_begin[cut.rows, 0] + a
+        column_class = columns.class_begin[cut.columns, 0] + b
+        place = scratch.places[critical]
+        for tile_r in range(
+            rows.class_first[row_class], min(rows.class_last[row_class], room.tile_r) + 1
+        ):
+            for tile_c in range(
+                columns.class_first[column_class],
+                min(columns.class_last[column_class], room.tile_c) + 1,
             ):
-                for tile_c in range(
-                    columns.class_first[column_class],
-                    min(columns.class_last[column_class], room.tile_c) + 1,
-                ):
-                    row_turns = ceil_div(rows.longest[cut.rows], tile_r)
-                    column_turns = ceil_div(columns.longest[cut.columns], tile_c)
-                    turns = row_turns * column_turns
-                    most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
-                    if most_m == 0 or most_n == 0:
-                        break
-                    # First the critical TLE, for a bound, then the others.
-                    for turn in range(cut.row_slices * cut.column_slices):
-                        index = (critical + turn) % (cut.row_slices * cut.column_slices)
-                        row = rows.begin[cut.rows, index // cut.column_slices] + tile_r
-                        column = columns.begin[cut.columns, index % cut.column_slices] + tile_c
-                        here, spot = scratch.places[index], scratch.spots[index]
-                        fill_place(rows.table, row, columns.table, column, here)
-                        all_rows = rows.table[row, OUT_EXTENT]
-                        all_columns = columns.table[column, OUT_EXTENT]
-                        own_rows = ceil_div(int(all_rows), cut.row_parts)
-                        own_columns = ceil_div(int(all_columns), cut.column_parts)
-                        here[P_LARGEST] = own_rows * own_columns
-                        here[P_WINDOWS] = windows(
-                            own_rows, tile_r, own_columns, tile_c, task.kernel,
-                            task.macs_per_cycle,
+                row_turns = ceil_div(rows.longest[cut.rows], tile_r)
+                column_turns = ceil_div(columns.longest[cut.columns], tile_c)
+                turns = row_turns * column_turns
+                most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                if most_m == 0 or most_n == 0:
+                    break
+                # First the critical TLE, for a bound, then the others.
+                for turn in range(cut.row_slices * cut.column_slices):
+                    index = (critical + turn) % (cut.row_slices * cut.column_slices)
+                    row = rows.begin[cut.rows, index // cut.column_slices] + tile_r
+                    column = columns.begin[cut.columns, index % cut.column_slices] + tile_c
+                    here, spot = scratch.places[index], scratch.spots[index]
+                    fill_place(rows.table, row, columns.table, column, here)
+                    all_rows = rows.table[row, OUT_EXTENT]
+                    all_columns = columns.table[column, OUT_EXTENT]
+                    own_rows = ceil_div(int(all_rows), cut.row_parts)
+                    own_columns = ceil_div(int(all_columns), cut.column_parts)
+                    here[P_LARGEST] = own_rows * own_columns
+                    here[P_WINDOWS] = windows(
+                        own_rows, tile_r, own_columns, tile_c, task.kernel,
+                        task.macs_per_cycle,
+                    )  # fmt: skip
+                    for kind in range(2):
+                        fill_bias(
+                            cut, all_rows, all_columns, items.bias[cut.items, kind],
+                            scratch.biases[index, kind],
                         )  # fmt: skip
-                        for kind in range(2):
-                            fill_bias(
-                                cut, all_rows, all_columns, items.bias[cut.items, kind],
-                                scratch.biases[index, kind],
-                            )  # fmt: skip
-                        spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
-                        spot[2] = spot[3] = int(rows.table[row, STEPS])
-                        spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
-                        spot[6] = spot[7] = int(columns.table[column, STEPS])
-                        if cut.ring_weights:
-                            spot[3], spot[7] = row_turns, column_turns
-                        if turn == 0:
-                            bound = least_time(
-                                task, speeds, cut, place, items.lowest[item_begin + most_m],
-                                channels.lowest[part_begin + most_n], item_counts[0], longest,
-                                scratch.biases[critical, 0],
-                            )  # fmt: skip
-                            if bound >= best:
-                                break
-                    if bound >= best:
-                        least_bound = min(least_bound, bound)
-                        continue
-                    for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
-                        tile_n = index_n + 1
-                        if cut.flow == KEEPS_IN or task.grouped:
-                            tile_n = task.channels
-                        elif not tries_all:
-                            tile_n = kept_n[index_n]
-                            if tile_n > most_n:
-                                continue
-                        part = channels.table[part_begin + tile_n]
+                    spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
+                    spot[2] = spot[3] = int(rows.table[row, STEPS])
+                    spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
+                    spot[6] = spot[7] = int(columns.table[column, STEPS])
+                    if cut.ring_weights:
+                        spot[3], spot[7] = row_turns, column_turns
+                    if turn == 0:
                         bound = least_time(
                             task, speeds, cut, place, items.lowest[item_begin + most_m],
-                            channels.lowest[part_begin + tile_n], item_counts[0], longest,
+                            channels.lowest[part_begin + most_n], item_counts[0], longest,
                             scratch.biases[critical, 0],
+                        )  # fmt: skip
+                        if bound >= best:
+                            break
+                if bound >= best:
+                    least_bound = min(least_bound, bound)
+                    continue
+                for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
+                    tile_n = index_n + 1
+                    if cut.flow == KEEPS_IN or task.grouped:
+                        tile_n = task.channels
+                    elif not tries_all:
+                        tile_n = kept_n[index_n]
+                        if tile_n > most_n:
+                            continue
+                    part = channels.table[part_begin + tile_n]
+                    bound = least_time(
+                        task, speeds, cut, place, items.lowest[item_begin + most_m],
+                        channels.lowest[part_begin + tile_n], item_counts[0], longest,
+                        scratch.biases[critical, 0],
+                    )  # fmt: skip
+                    if bound >= best:
+                        least_bound = min(least_bound, bound)
+                        break
+                    top_m = most_items(task, room, cut, most_m, tile_n, longest, turns)
+                    bottom_m = 1 if cut.flow != OS else ws_m + 1
+                    if top_m >= bottom_m:
+                        bound = least_time(
+                            task, speeds, cut, place, items.lowest[item_begin + top_m], part,
+                            item_counts[0], longest, scratch.biases[critical, 0],
+                        )  # fmt: skip
+                        if bound >= best:
+                            least_bound = min(least_bound, bound)
+                            top_m = 0
+                    last_m = min(top_m, kept_m.size)
+                    for index_m in range((top_m if tries_all else last_m) - 1, -1, -1):
+                        tile_m = index_m + 1 if tries_all else kept_m[index_m]
+                        if tile_m > top_m:
+                            continue
+                        if tile_m < bottom_m:
+                            break
+                        bound = least_time(
+                            task, speeds, cut, place, items.lowest[item_begin + tile_m], part,
+                            item_counts[0], longest, scratch.biases[critical, 0],
                         )  # fmt: skip
                         if bound >= best:
                             least_bound = min(least_bound, bound)
                             break
-                        top_m = most_items(task, room, cut, most_m, tile_n, longest, turns)
-                        bottom_m = 1 if cut.flow != OS else ws_m + 1
-                        if top_m >= bottom_m:
-                            bound = least_time(
-                                task, speeds, cut, place, items.lowest[item_begin + top_m], part,
-                                item_counts[0], longest, scratch.biases[critical, 0],
-                            )  # fmt: skip
-                            if bound >= best:
-                                least_bound = min(least_bound, bound)
-                                top_m = 0
-                        last_m = min(top_m, kept_m.size)
-                        for index_m in range((top_m if tries_all else last_m) - 1, -1, -1):
-                            tile_m = index_m + 1 if tries_all else kept_m[index_m]
-                            if tile_m > top_m:
-                                continue
-                            if tile_m < bottom_m:
-                                break
-                            bound = least_time(
-                                task, speeds, cut, place, items.lowest[item_begin + tile_m], part,
-                                item_counts[0], longest, scratch.biases[critical, 0],
-                            )  # fmt: skip
-                            if bound >= best:
-                                least_bound = min(least_bound, bound)
-                                break
-                            m_turns = ceil_div(longest, tile_m)
-                            if not fits(
-                                task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns
-                            ):
-                                continue
-                            counts[EVALUATED] += 1
-                            time = _tile_time(
-                                task, speeds, cut, scratch, rows.kinds, columns.kinds,
-                                items.table, item_begins, item_counts, longest, channels.table,
-                                part_begins, tile_m, tile_n, best,
-                            )  # fmt: skip
-                            if time < best:
-                                best = time
-                                chosen[SCHEDULE], chosen[FAMILY] = cut.flow, number
-                                chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
-                                chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
-                        if cut.flow == KEEPS_IN or task.grouped:
-                            break
-        return best, least_bound, chosen, counts
-
-    return open_classes
+                        m_turns = ceil_div(longest, tile_m)
+                        if not fits(
+                            task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns
+                        ):
+                            continue
+                        counts[EVALUATED] += 1
+                        time = _tile_time(
+                            task, speeds, cut, scratch, rows.kinds, columns.kinds,
+                            items.table, item_begins, item_counts, longest, channels.table,
+                            part_begins, tile_m, tile_n, best,
+                        )  # fmt: skip
+                        if time < best:
+                            best = time
+                            chosen[SCHEDULE], chosen[FAMILY] = cut.flow, number
+                            chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
+                            chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
+                    if cut.flow == KEEPS_IN or task.grouped:
+                        break
+    return best, least_bound, chosen, counts

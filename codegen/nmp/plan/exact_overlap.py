@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from tvm_npu.codegen.nmp.plan.exact_axes import FIRST, STEPS
 from tvm_npu.codegen.nmp.plan.exact_cost import (
     KEEPS_IN,
@@ -18,19 +16,20 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     P_OUT_LINEAR,
     P_OUT_WHOLE,
     WS,
-    ceil_div,
     engine,
     fill_place,
     own_run,
     turn_weights,
 )
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 LOAD, LAST_LOAD, MAC, LAST_MAC, STORE = range(5)
 TILE_WIDTH = 5
 MOST_KINDS, KIND_WIDTH = 3, 5
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _cycles(tile, count, once, is_first, is_last, residual):
     """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps; its LAST_LOAD has the
     residual in it and its LAST_MAC the end of the tile."""
@@ -48,7 +47,7 @@ def _cycles(tile, count, once, is_first, is_last, residual):
     return total + max(tile[MAC], tile[LAST_LOAD])
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _in_cycles(task, speeds, cut, place, tile_n, extent, position):
     """Loads of the IN tiles of one step."""
     own = extent
@@ -65,7 +64,7 @@ def _in_cycles(task, speeds, cut, place, tile_n, extent, position):
     return cycles + cut.ring_in * moves * speeds.hop
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _weight_cycles(task, speeds, cut, kind, tile_m, position, channels):
     """Loads of the W tiles of one step of a kind of turn over the filters."""
     sharing = cut.row_slices * cut.column_slices if cut.ring_weights else 1
@@ -76,7 +75,7 @@ def _weight_cycles(task, speeds, cut, kind, tile_m, position, channels):
     return engine(speeds, cut, loads, 0, bursts, volume) + cut.ring_weights * loads * speeds.hop
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def item_kinds(items, runs, tile_m, turns, kinds):
     """The kinds of turns over ``items`` filters of a TLE, which makes ``turns`` of them: rows
     (size, so many parts, size of the parts after them, so many, turns); how many kinds."""
@@ -104,7 +103,7 @@ def item_kinds(items, runs, tile_m, turns, kinds):
     return found
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def overlapped(
     task, speeds, cut, row_kinds, column_kinds, spot, items, turns, tile_m, tile_n, in_position,
     w_position, bias_cycles, kinds, weights, place, tile,

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-BIAS_BYTES = 4
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 # Columns of the tables of items.
 TURNS, MOVES, W_LOADS, W_BURSTS, W_FILTERS, OUT_MERGED, IN_MERGED = range(7)
@@ -55,12 +56,7 @@ class Channels(NamedTuple):
     kept_begin: Any
 
 
-@njit(cache=True, error_model="numpy")
-def ceil_div(total, part):
-    return (total + part - 1) // part
-
-
-@njit(cache=True, error_model="numpy")
+@device
 def _own_run(tile, extent, sharing, index):
     """Of ``extent`` filters or channels of a shared tile what run ``index`` of ceil(tile /
     sharing) has; ``tile`` is that of the plan, ``extent`` may be a ragged rest."""
@@ -68,7 +64,7 @@ def _own_run(tile, extent, sharing, index):
     return max(0, min(run, extent - index * run))
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _add_items(task, tile_m, runs_here, first_run, sharing, position, tile, times, row):
     """``times`` turns in which ``runs_here`` filter parts from ``first_run`` on have ``tile``
     items, into a row of the table."""
@@ -94,7 +90,7 @@ def _add_items(task, tile_m, runs_here, first_run, sharing, position, tile, time
             row[W_BURSTS] += number * ceil_div(own * w_bytes, burst)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _lowest(table, begin, most):
     """Row t from ``begin`` on of the result: the least of rows 1 to t, column by column."""
     for tile in range(2, most + 1):
@@ -104,7 +100,7 @@ def _lowest(table, begin, most):
             )
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _undominated(table, begins, most, kept):
     """The tiles from 1 to ``most`` that no smaller one equals or betters in any column of the
     tables that start at ``begins``, into ``kept``: how many."""
@@ -128,7 +124,7 @@ def _undominated(table, begins, most, kept):
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def item_tables(task, cuts):
     """`Items` for all ``cuts`` (filter slices, TLT parts, TLEs that share W)."""
     number = cuts.shape[0]
@@ -197,7 +193,7 @@ def item_tables(task, cuts):
     return Items(table, lowest, begin, count, slices, longest, used, bias, kept, kept_begin)
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def channel_tables(task, cuts):
     """`Channels` for all ``cuts`` (TLEs that share IN)."""
     number, most = cuts.shape[0], 1

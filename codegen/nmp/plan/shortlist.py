@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan import exact
+from tvm_npu.codegen.nmp.plan import exact, exact_bounds
 from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
@@ -73,11 +73,11 @@ def _families(
         task = exact._task(problem, machine, mode, linear)
         tables = exact._tables(task, cuts, facts)
         layer = (task, room, speeds, *tables, cuts.families)
-        queue, bounds, _, _ = exact._bound_classes(*layer, most_cycles)
+        queue, bounds, _, _ = exact_bounds.bound_classes(*layer, most_cycles)
         for family in np.unique(queue[:, 0]):
             own = queue[:, 0] == family
             order = np.argsort(bounds[own], kind="stable")
-            _, _, chosen, _ = exact._open_classes(
+            _, _, chosen, _ = kernel.open_classes(
                 *layer, queue[own][order], bounds[own][order], most_cycles
             )
             if chosen[kernel.TILE_M]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
-    BIAS_BYTES,
     NO_TRAFFIC,
     Traffic,
     chip_transfer,
@@ -21,6 +20,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
 )
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Tiles = tuple[Tile, ...]

@@ -24,9 +24,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-BIAS_BYTES = 4
 FREE_RIVALS = 0.75
 """Share of the other engines that want the DRAM when one does, by simulation of many plans."""
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.nmp.plan import tso_kernel as kernel
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict
-from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES, least_bias_bytes
+from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")
@@ -127,9 +128,9 @@ def closed_form_cycles(
     if grouped:
         tile_m = plan.tile_m // (problem.filters // problem.groups)
         return float(
-            kernel.grouped_time(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
+            kernel.grouped_cycles(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
         )
-    time = kernel.multicast_time(
+    time = kernel.multicast_cycles(
         layer, rates, part, schedule, plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
     )
     return float(time) * problem.groups

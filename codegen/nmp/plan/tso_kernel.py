@@ -12,8 +12,6 @@ The estimate is what the paper prints, not what a machine does; `cost` counts th
 
 Tiles at the edges count as whole ones, but for the last channels: IN and W tiles bring no channel
 that is not there. TSO-noburst is the same sum without CAS.
-
-Time and loops live in one module because numba's cache looks at this file alone.
 """
 
 from __future__ import annotations
@@ -21,7 +19,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 IS, OS, WS = 0, 1, 2
 NEVER = np.inf
@@ -79,30 +79,25 @@ class Slice(NamedTuple):
     tlts: int
 
 
-@njit(cache=True, error_model="numpy")
-def ceil_div(total, part):
-    return (total + part - 1) // part
-
-
-@njit(cache=True, error_model="numpy")
+@device
 def _next_count(total, part, last):
     """The smallest larger part size (or last + 1) that cuts ``total`` into fewer pieces."""
     pieces = ceil_div(total, part)
     return last + 1 if pieces <= 1 else ceil_div(total, pieces - 1)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _is_flat_out(layer):
     return layer.rows * layer.columns == 1
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _is_flat_in(layer):
     spans = layer.span_rows * layer.span_columns
     return _is_flat_out(layer) and layer.in_rows * layer.in_columns * spans == 1
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _map_bursts(channels, rows, columns, width, flat, element_bytes, burst_bytes):
     """CalBurstCount (Algorithm 4): a run a row, or a run a channel at full width."""
     if flat:
@@ -112,7 +107,7 @@ def _map_bursts(channels, rows, columns, width, flat, element_bytes, burst_bytes
     return channels * rows * ceil_div(columns * element_bytes, burst_bytes)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _w_bursts(layer, rates, filters, tile_n):
     """Bursts of all W tiles of ``filters`` filters: a run a filter, or one in all when the tile
     has all channels."""
@@ -124,7 +119,7 @@ def _w_bursts(layer, rates, filters, tile_n):
     return filters * (bursts + ceil_div(rest * channel_bytes, rates.burst_bytes))
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _time(rates, transfers, bursts, volume, units, steps):
     return (
         transfers * rates.transfer
@@ -135,7 +130,7 @@ def _time(rates, transfers, bursts, volume, units, steps):
     )
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c):
     """The estimate for a TLE: ``tile_m`` filters a TLT, ``tile_n`` channels, IN by multicast."""
     size, burst = layer.element_bytes, rates.burst_bytes
@@ -176,7 +171,7 @@ def multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c)
     return _time(rates, transfers, bursts, volume * size, units, steps)
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def grouped_time(layer, rates, part, schedule, tile_m, tile_r, tile_c):
     """The estimate for TLTs that own whole groups, ``tile_m`` of them a tile: nothing is shared,
     every tile counts for itself."""
@@ -207,7 +202,19 @@ def grouped_time(layer, rates, part, schedule, tile_m, tile_r, tile_c):
     return _time(rates, in_loads + w_loads + out_moves, bursts, volume * size, steps * units, steps)
 
 
-@njit(cache=True, error_model="numpy")
+@entry
+def multicast_cycles(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c):
+    """`multicast_time` for Python."""
+    return multicast_time(layer, rates, part, schedule, tile_m, tile_n, tile_r, tile_c)
+
+
+@entry
+def grouped_cycles(layer, rates, part, schedule, tile_m, tile_r, tile_c):
+    """`grouped_time` for Python."""
+    return grouped_time(layer, rates, part, schedule, tile_m, tile_r, tile_c)
+
+
+@device
 def most_filters(part, schedule):
     """T_M by GetFilters before memories: all filters of the TLT. An OS tile has half of them at
     most, where there are two: with all of them it would reload nothing, which is what IS is."""
@@ -215,7 +222,7 @@ def most_filters(part, schedule):
     return ceil_div(per_tlt, 2) if schedule == OS else per_tlt
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _best_channels(layer, rates, filters, widest):
     """Under IS, where T_N changes no more than the loads and the bursts of W: the best T_N of
     those up to n, for every n up to ``widest``."""
@@ -231,7 +238,7 @@ def _best_channels(layer, rates, filters, widest):
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@device
 def _least_time(layer, rates, part, tile_m, tile_r, tile_c):
     """What no OS tile of these rows and columns and up to ``tile_m`` filters is below."""
     size = layer.element_bytes
@@ -249,7 +256,7 @@ def _least_time(layer, rates, part, tile_m, tile_r, tile_c):
     return volume * size * rates.byte + places * per_tlt * units * rates.mac
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def best_tile(layer, bounds, rates, part, schedule, best_time):
     """Algorithm 3 for one TLE slice and one schedule, multicast mode: the first best over all
     T_R, T_C, T_N with less than ``best_time``; T_M by GetFilters (IS: all filters of the TLT; OS,
@@ -325,7 +332,7 @@ def best_tile(layer, bounds, rates, part, schedule, best_time):
     return best_time, best_m, best_n, best_r, best_c
 
 
-@njit(cache=True, error_model="numpy")
+@entry
 def best_grouped_tile(layer, bounds, rates, part, schedule, best_time):
     """As `best_tile` for TLTs that own whole groups: over all T_R, T_C and groups a tile."""
     best_m, best_r, best_c = 0, 0, 0

@@ -11,7 +11,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
+from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.arithmetic import aligned, ceil_div
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 M, N, R, C = range(4)
 SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED = range(7)
@@ -48,33 +52,38 @@ class Layer(NamedTuple):
     touched: float
 
 
-@njit(cache=True, inline="always")
-def _aligned(size):
-    return (size + 7) // 8 * 8
+@device
+def _tile(size):
+    return aligned(size, ALIGNMENT_BYTES)
 
 
-@njit(cache=True)
+@device
+def _part(room, buffers):
+    return room // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+
+
+@device
 def fits(layer, groups, m, n, r, c, buffers):
     """`room.check_tile_plan` for rows of the tables."""
     filters = groups * m[SIZE]
     outputs = filters * r[SIZE] * c[SIZE]
-    inputs = _aligned(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)
+    inputs = _tile(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)
     if layer.has_residual:
-        inputs += _aligned(outputs * layer.element)
-    weights = _aligned(filters * n[SIZE] * layer.taps * layer.element)
-    sums = _aligned(outputs * layer.accumulator)
-    if filters * 4 > layer.bias_room:
+        inputs += _tile(outputs * layer.element)
+    weights = _tile(filters * n[SIZE] * layer.taps * layer.element)
+    sums = _tile(outputs * layer.accumulator)
+    if filters * BIAS_BYTES > layer.bias_room:
         return False
     if layer.is_shared:
-        return inputs + weights + sums <= layer.input_room // buffers // 8 * 8
+        return inputs + weights + sums <= _part(layer.input_room, buffers)
     return (
-        inputs <= layer.input_room // buffers // 8 * 8
-        and weights <= layer.weight_room // buffers // 8 * 8
-        and sums <= layer.output_room // buffers // 8 * 8
+        inputs <= _part(layer.input_room, buffers)
+        and weights <= _part(layer.weight_room, buffers)
+        and sums <= _part(layer.output_room, buffers)
     )
 
 
-@njit(cache=True)
+@device
 def visits(order, trips, uses):
     """`plan.visits`; ``uses`` says of each loop whether the tile depends on it."""
     result, pending = 1, True
@@ -94,7 +103,7 @@ OUT_USES = np.array([True, False, True, True])
 BIAS_USES = np.array([True, False, False, False])
 
 
-@njit(cache=True)
+@device
 def once(layer, runs, m, n, r, c):
     """Cycles of all IN, W and OUT tiles, each moved once, and of OUT tiles at accumulator width:
     (in, weights, out, sums), and their transfers."""
@@ -122,7 +131,7 @@ def once(layer, runs, m, n, r, c):
     return inputs, weights, out, sums, in_transfers, w_tiles, out_tiles
 
 
-@njit(cache=True)
+@device
 def engine(layer, runs, m, n, r, c):
     steps = runs * m[TRIPS] * n[TRIPS] * r[TRIPS] * c[TRIPS]
     passes = layer.groups * layer.taps * m[PASSES] * n[PASSES] * r[PASSES] * c[PASSES]
@@ -136,7 +145,7 @@ def engine(layer, runs, m, n, r, c):
     return result + layer.touched * size
 
 
-@njit(cache=True)
+@device
 def biases(layer, runs, order, trips):
     size = layer.byte * layer.filters * 4
     if layer.biases_stay:
@@ -147,7 +156,7 @@ def biases(layer, runs, order, trips):
     return (runs * trips[M] * (layer.start + layer.segment) + size) * times
 
 
-@njit(cache=True)
+@device
 def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     """`cost.predicted` of one plan; ``parts`` are those of `once`, ``work`` that of `engine`."""
     inputs, weights, out, sums, in_transfers, w_tiles, out_tiles = parts
@@ -187,7 +196,7 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     return total
 
 
-@njit(cache=True)
+@device
 def least_moved(layer, parts, trips):
     """A lower bound on the cycles of all transfers over the orders of a tiling: by the innermost
     loop of several trips, over which tiles stay that do not depend on it. IN then comes once for
@@ -207,7 +216,7 @@ def least_moved(layer, parts, trips):
     return least + out + (out if layer.has_residual else 0.0)
 
 
-@njit(cache=True)
+@device
 def is_canonical(order, trips):
     """Loops of one trip stand first, in the order of M, N, R, C: each way to run a tiling is seen
     once."""
@@ -223,7 +232,7 @@ def is_canonical(order, trips):
     return True
 
 
-@njit(cache=True)
+@entry
 def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, found):
     """The least time below ``best``; ``found`` takes (m, n, r, c as rows of their tables, groups,
     order, buffers) of the first plan that has it. Returns (time, tilings, plans timed)."""
@@ -247,7 +256,7 @@ def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, foun
                         if not fits(layer, groups, m, n, r, c, 1):
                             break
                         seen += 1
-                        runs = (layer.groups + groups - 1) // groups
+                        runs = ceil_div(layer.groups, groups)
                         parts = once(layer, runs, m, n, r, c)
                         work = engine(layer, runs, m, n, r, c)
                         moved = least_moved(layer, parts, trips)

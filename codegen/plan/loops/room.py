@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES, PlanFault
+from tvm_npu.codegen.nmp.plan.check import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 ALIGNMENT_BYTES = 8

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.axes import InAxis, in_axis
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
 from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 Integers = NDArray[np.int64]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.axes import in_axis
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
@@ -23,6 +22,7 @@ from tvm_npu.codegen.plan.loops.plan import (
 )
 from tvm_npu.codegen.plan.loops.room import biases_stay
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import TileMachine
 
 

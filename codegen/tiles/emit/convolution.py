@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.loops.plan import TilePlan, steps, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
@@ -27,6 +26,7 @@ from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
 from tvm_npu.sim.tiles.isa import Finish as FinishKind

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import Accumulate, Finish, TileMemory, TileRegister
 

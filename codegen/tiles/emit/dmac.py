@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.tiles.emit.commands import OPERANDS, ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.emitter import Code, fixed_registers
+from tvm_npu.codegen.tiles.pl330.boxes import Direction, RunShape
 from tvm_npu.codegen.tiles.pl330.transfer import (
-    Direction,
-    RunShape,
     TransferLimits,
     TransferTemplate,
     transfer_template,

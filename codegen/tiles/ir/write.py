@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.shares import CoreShare, core_shares
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.plan import Step, TilePlan
 from tvm_npu.codegen.plan.loops.room import Place, biases_stay, check_tile_plan, tile_places
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
@@ -23,6 +22,7 @@ from tvm_npu.codegen.tiles.ir.document import (
     moved,
     to_text,
 )
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import TileMachine
 
 

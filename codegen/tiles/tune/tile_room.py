@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.nmp.plan.check import BIAS_BYTES
 from tvm_npu.codegen.plan.loops.plan import TilePlan
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 _ALL = ("tile_groups", "tile_m", "tile_n", "tile_r", "tile_c")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from studies.double_buffer.study import LayerRow
-from studies.tso.drawing import render
+from studies.double_buffer.measuring import LayerRow
+from studies.harness.drawing import render
 
 COLORS = {"none": "tab:blue", "naive": "tab:red", "optimal": "tab:green"}
 PANELS = (

@@ -1,208 +1,88 @@
-"""What is measured: each layer alone, under three ways of using the on-chip memory.
-
-Transfer times come from the programs run on a core that takes no time, as the paper profiled them
-with the convolutions left out; whole times from the core with its caches and without.
-"""
+"""Double-buffer tiling on a simulated Zynq-7020, beside the paper's figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
+from rich.console import Console
 
-from studies.tso.errors import ReproductionError
-from tvm_npu.codegen.plan import NO_LIMITS, planner
-from tvm_npu.codegen.plan.loops.double_buffer import (
-    FILLED_SHARE,
-    TransferModel,
-    divisor_tilings,
-    filled_share,
-    used_elements,
-)
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from studies.double_buffer.measuring import RUNS, LayerRow, Plans, Run, plans_of, row_of, run_layer
+from studies.double_buffer.plots import plot
+from studies.double_buffer.published import LAYERS
+from studies.double_buffer.tables import lines, tables
+from studies.harness.errors import StudyError
+from studies.harness.options import add_several
+from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.harness.tables import print_sheets
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
-from tvm_npu.codegen.tiles.plan.direct import DirectPlanner
-from tvm_npu.runtime.session import Session
-from tvm_npu.sim.machine_file import load_machine, machine_from_dict
-from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.tuning.measure import Given
-from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
-CACHED, UNCACHED = "zynq-7020", "zynq-7020-uncached"
-PLANNERS = {"naive": "naive", "optimal": "double-buffer"}
-BUFFERS = 2
+EPILOG = """\
+Each convolution of FlowNetS's contracting part runs by itself with random values, checked bit for
+bit: its DMA programs execute on a simulated PL-330 beside a core that convolves. "naive" stands for
+the paper's tilings made by hand (see docs/planning.md for the rule).
+"""
+PLANNING = "planning"
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Transfer times, by Equation 1, of all tilings of a layer that fill FILLED_SHARE of the
-    memory, over that of the best of all: how many there are, quartiles, the fullest one."""
-
-    tilings: int
-    quarter: float
-    median: float
-    fullest: float
-    fullest_share: float
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """One layer. Shares of the memory are counted as in the paper; ``*_cycles`` are of transfers
-    alone, ``*_s`` of the whole layer, without double buffers ("none") and with them."""
-
-    layer: str
-    naive_cycles: float
-    optimal_cycles: float
-    naive_memory_share: float
-    optimal_memory_share: float
-    naive_estimated_cycles: float
-    optimal_estimated_cycles: float
-    naive_tile: tuple[int, ...]
-    optimal_tile: tuple[int, ...]
-    cached_none_s: float
-    cached_naive_s: float
-    cached_optimal_s: float
-    uncached_none_s: float
-    uncached_naive_s: float
-    uncached_optimal_s: float
-    bit_mismatches: int
-    tilings: int
-    quarter_ratio: float
-    median_ratio: float
-    fullest_ratio: float
-    fullest_memory_share: float
-
-
-def tile_machine(name: str) -> TileMachine:
-    machine = load_machine(name)
-    assert isinstance(machine, TileMachine)
-    return machine
-
-
-def without_core_time(machine: TileMachine) -> TileMachine:
-    """The machine with a core that takes no time: what is left is transfers."""
-    values = machine.model_dump(exclude_none=True)
-    values["core"] = {
-        key: 0.0 if key.endswith("_cycles") else value for key, value in values["core"].items()
-    }
-    values["name"] = f"{machine.name}-transfers"
-    result = machine_from_dict(values)
-    assert isinstance(result, TileMachine)
-    return result
-
-
-def study_layer(
-    name: str, problem: ConvProblem, begin: Callable[[str], None], done: Callable[[], None]
-) -> LayerRow:
-    """Runs a layer eight times; ``begin`` is called before each run, with a word for it, ``done``
-    behind it."""
-    cached, uncached = tile_machine(CACHED), tile_machine(UNCACHED)
-    transfers = without_core_time(cached)
-    stored = replace(
-        problem,
-        element_bytes=cached.element_bytes("int8"),
-        accumulator_bytes=cached.accumulator_bytes("int8"),
+class DoubleBufferStudy(Study[list[LayerRow]]):
+    name = "reproduce_double_buffer"
+    texts = Texts(
+        "Naive and optimal double-buffer tilings of FlowNetS on a Zynq-7020:\n"
+        "transfer times, use of the on-chip memory, whole times with and without caches.",
+        EPILOG,
+        {"json": "write a row a layer"},
     )
-    plans = {key: _plan(planner_name, stored, cached) for key, planner_name in PLANNERS.items()}
-    model = TransferModel.of(cached, stored.element_bytes)
-    layer = _Layer(problem, begin, done)
-    moved = {key: layer.seconds(transfers, plan)[1] for key, plan in plans.items()}
-    whole = {
-        (machine.name, key): layer.seconds(machine, plan)[0]
-        for machine in (cached, uncached)
-        for key, plan in (("none", None), *plans.items())
-    }
-    spread = _spread(stored, cached, model)
-    return LayerRow(
-        layer=name,
-        naive_cycles=moved["naive"],
-        optimal_cycles=moved["optimal"],
-        naive_memory_share=_share(stored, cached, plans["naive"]),
-        optimal_memory_share=_share(stored, cached, plans["optimal"]),
-        naive_estimated_cycles=_estimate(model, stored, plans["naive"]),
-        optimal_estimated_cycles=_estimate(model, stored, plans["optimal"]),
-        naive_tile=_tile(plans["naive"]),
-        optimal_tile=_tile(plans["optimal"]),
-        cached_none_s=whole[CACHED, "none"],
-        cached_naive_s=whole[CACHED, "naive"],
-        cached_optimal_s=whole[CACHED, "optimal"],
-        uncached_none_s=whole[UNCACHED, "none"],
-        uncached_naive_s=whole[UNCACHED, "naive"],
-        uncached_optimal_s=whole[UNCACHED, "optimal"],
-        bit_mismatches=layer.mismatches,
-        tilings=spread.tilings,
-        quarter_ratio=spread.quarter,
-        median_ratio=spread.median,
-        fullest_ratio=spread.fullest,
-        fullest_memory_share=spread.fullest_share,
-    )
+    draws = True
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        add_several(parser, "--layers", "layer", LAYERS)
+
+    def parts(self, options: argparse.Namespace) -> list[Part[Any]]:
+        from studies.double_buffer.layers import flownet_layers
+
+        parts: list[Part[Any]] = []
+        for name, problem in flownet_layers():
+            if name in options.layers:
+                parts.append(Part((name, PLANNING), Plans, partial(_plans, problem)))
+                parts += [
+                    Part((name, where, key), Run, partial(_run, problem, where, key))
+                    for where, key in RUNS
+                ]
+        return parts
+
+    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[LayerRow]:
+        return [
+            row_of(name, plans, {run: found[(name, *run)] for run in RUNS})
+            for (name, *what), plans in found.items()
+            if what == [PLANNING]
+        ]
+
+    def rows(self, result: list[LayerRow]) -> Mapping[str, Sequence[Any]]:
+        return {"json": result}
+
+    def draw(self, result: list[LayerRow], file_format: str) -> bytes:
+        return plot(result, file_format)
+
+    def show(self, console: Console, result: list[LayerRow]) -> None:
+        print_sheets(console, tables(result))
+        for line in lines(result):
+            console.print(line, soft_wrap=True)
+
+    def check(self, result: list[LayerRow]) -> None:
+        wrong = sum(row.bit_mismatches for row in result)
+        if wrong:
+            raise StudyError(f"{wrong} elements differ from the reference; the limit is 0")
 
 
-class _Layer:
-    """One layer with random values, its reference result, and the bits that runs had wrong."""
-
-    def __init__(
-        self, problem: ConvProblem, begin: Callable[[str], None], done: Callable[[], None]
-    ) -> None:
-        self._graph = single_layer(problem)
-        self._inputs = random_inputs(self._graph)
-        self._expected = run_fixed(self._graph, self._inputs)[self._graph.outputs[0]]
-        self._begin, self._done = begin, done
-        self.mismatches = 0
-
-    def seconds(self, machine: TileMachine, plan: TilePlan | None) -> tuple[float, float]:
-        """(seconds, cycles) of a run; None: without double buffers."""
-        self._begin(f"{machine.name}, {'no double buffers' if plan is None else plan.planner}")
-        chosen: Any = DirectPlanner() if plan is None else Given(plan)
-        session = Session(compile_fixed(self._graph, machine, chosen))
-        (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
-        self.mismatches += int(np.count_nonzero(output != self._expected))
-        assert session.statistics is not None
-        self._done()
-        return session.statistics.time_us / 1e6, session.statistics.cycles
+STUDY = DoubleBufferStudy()
 
 
-def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> TilePlan:
-    chosen: Any = planner(name)
-    found = chosen.plan(problem, machine)
-    if not isinstance(found, TilePlan) or found.buffers != BUFFERS:
-        raise ReproductionError(f"planner {name!r} has no double-buffered plan: {found}")
-    return found
+def _plans(problem: ConvProblem, bench: Bench) -> Plans:
+    return plans_of(problem)
 
 
-def _tile(plan: TilePlan) -> tuple[int, ...]:
-    return plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
-
-
-def _share(problem: ConvProblem, machine: TileMachine, plan: TilePlan) -> float:
-    """Of the half that a tile may take (the paper's Table 1)."""
-    size = float(used_elements(problem, *_tile(plan))) * problem.element_bytes
-    return size * BUFFERS / _memory_bytes(machine)
-
-
-def _memory_bytes(machine: TileMachine) -> int:
-    return int(machine.memories.shared_bytes)  # type: ignore[union-attr]
-
-
-def _estimate(model: TransferModel, problem: ConvProblem, plan: TilePlan) -> float:
-    return float(model.layer_cycles(problem, *_tile(plan)))
-
-
-def _spread(problem: ConvProblem, machine: TileMachine, model: TransferModel) -> Spread:
-    found = divisor_tilings(problem, machine, NO_LIMITS, BUFFERS)
-    cycles = np.asarray(model.layer_cycles(problem, found.m, found.n, found.r, found.c), float)
-    shares = np.asarray(filled_share(problem, machine, found, BUFFERS), float)
-    ratios = cycles / cycles.min()
-    filled = ratios[shares >= FILLED_SHARE]
-    if not len(filled):
-        raise ReproductionError(f"no tiling fills {FILLED_SHARE:.0%} of the memory")
-    quarter, median = np.quantile(filled, (0.25, 0.5))
-    fullest = int(np.argmax(shares))
-    return Spread(
-        len(filled), float(quarter), float(median), float(ratios[fullest]),
-        float(shares[fullest]),
-    )  # fmt: skip
+def _run(problem: ConvProblem, where: str, key: str, bench: Bench) -> Run:
+    return run_layer(problem, where, key)

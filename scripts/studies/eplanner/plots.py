@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from studies.eplanner.study import OWN, Row, cells
+from studies.eplanner.measuring import OWN, Row, cells
 from studies.eplanner.tables import TITLES
-from studies.tso.drawing import render
+from studies.harness.drawing import render
 
 COLOURS = {
     "eplanner": "tab:red",

@@ -7,28 +7,28 @@ from statistics import fmean
 
 from rich.console import Console
 
+from studies.eplanner.measuring import (
+    BASELINES,
+    OWN,
+    Measured,
+    Row,
+    cells,
+    reductions,
+    speed_ups,
+)
 from studies.eplanner.published import (
     MODELS,
     REDUCTION_BY_MODEL,
     REDUCTION_BY_SETUP,
-    SETUPS,
     SPACE_KEPT,
     SPACE_MILLIONS,
     SPEED_UP,
     SPEED_UPS,
     TRAFFIC_REDUCTION,
 )
-from studies.eplanner.study import (
-    BASELINES,
-    OWN,
-    Row,
-    Study,
-    cells,
-    reductions,
-    speed_ups,
-)
-from studies.tso.cells import accuracy_of
-from tvm_npu.cli.tables import Column, make_table
+from studies.harness.tables import Sheet, print_sheets
+from studies.shared.accuracy import accuracy_of
+from tvm_npu.cli.tables import Column
 from tvm_npu.models.eplanner import NETWORKS
 
 TITLES = {model: network.title for model, network in zip(MODELS, NETWORKS, strict=True)}
@@ -45,21 +45,16 @@ transfer starts in tens of cycles and the array multiplies at its peak rate, so 
 less and speed-ups are far below the published ones."""
 
 
-def print_study(console: Console, study: Study) -> None:
-    console.print(traffic_table(study.rows, console.width))
-    console.print()
-    console.print(reduction_table(study.rows, console.width))
-    console.print()
-    console.print(speed_up_table(study.rows, console.width))
-    console.print()
-    console.print(space_table(study.rows, console.width))
-    console.print()
-    for line in summary_lines(study):
+def print_measured(console: Console, measured: Measured) -> None:
+    rows = measured.rows
+    sheets = (traffic_table, reduction_table, speed_up_table, space_table)
+    print_sheets(console, [make(rows) for make in sheets])
+    for line in summary_lines(measured):
         console.print(line, soft_wrap=True)
     console.print(NOTES, soft_wrap=True)
 
 
-def traffic_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-def]
+def traffic_table(rows: Sequence[Row]) -> Sheet:
     """Off-chip MB and simulated ms by planner."""
     found = cells(rows)
     planners = list(dict.fromkeys(row.planner for row in rows))
@@ -76,10 +71,10 @@ def traffic_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-d
         times = [f"{r.simulated_us / 1e3:,.1f}" if r else "-" for r in own]
         columns.append(Column(f"{name}\nMB", tuple(texts)))
         columns.append(Column("\nms", tuple(times)))
-    return make_table(columns, width, "Off-chip traffic and simulated time")
+    return Sheet("Off-chip traffic and simulated time", columns)
 
 
-def reduction_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-def]
+def reduction_table(rows: Sequence[Row]) -> Sheet:
     """Section 8.3: per cent less traffic than the baselines, by network, set-up and in all."""
     found = reductions(rows)
     groups: list[tuple[str, float | None, list[dict[str, float]]]] = []
@@ -107,7 +102,7 @@ def reduction_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped
         values = [[cell[name] for cell in own if name in cell] for _, _, own in groups]
         texts = tuple(f"{fmean(some):.2f}" if some else "-" for some in values)
         columns.append(Column(f"against\n{name} %", texts))
-    return make_table(columns, width, "Less off-chip traffic than the baselines (section 8.3)")
+    return Sheet("Less off-chip traffic than the baselines (section 8.3)", columns)
 
 
 def average(found: Sequence[dict[str, float]]) -> float:
@@ -115,7 +110,7 @@ def average(found: Sequence[dict[str, float]]) -> float:
     return fmean(fmean(cell.values()) for cell in found)
 
 
-def speed_up_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-def]
+def speed_up_table(rows: Sequence[Row]) -> Sheet:
     """Table 8.4."""
     found = speed_ups(rows)
     keys = list(found)
@@ -134,10 +129,10 @@ def speed_up_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-
             tuple(f"{found[key] / value:.2f}" for key, value in zip(keys, paper, strict=True)),
         ),
     ]
-    return make_table(columns, width, "Speed-up over the mean of the baselines (Table 8.4)")
+    return Sheet("Speed-up over the mean of the baselines (Table 8.4)", columns)
 
 
-def space_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-def]
+def space_table(rows: Sequence[Row]) -> Sheet:
     """Table 8.5."""
     found = [own[OWN] for own in cells(rows).values() if OWN in own]
     at = [MODELS.index(row.model) for row in found]
@@ -156,11 +151,11 @@ def space_table(rows: Sequence[Row], width: int):  # type: ignore[no-untyped-def
         ),
         Column("ours\nshare %", tuple(f"{100 * r.space_kept / r.space:.5f}" for r in found)),
     ]
-    return make_table(columns, width, "Search space before and after pruning (Table 8.5)")
+    return Sheet("Search space before and after pruning (Table 8.5)", columns)
 
 
-def summary_lines(study: Study) -> list[str]:
-    found = cells(study.rows)
+def summary_lines(measured: Measured) -> list[str]:
+    found = cells(measured.rows)
     lines = []
     own = [cell[OWN] for cell in found.values() if OWN in cell]
     if own:
@@ -175,7 +170,7 @@ def summary_lines(study: Study) -> list[str]:
             for cell in found.values()
         )
         lines.append(f"cases in which exact-traffic moves least: {least} of {len(found)}")
-    times = [(one.predicted_cycles, one.cycles) for one in study.timed]
+    times = [(one.predicted_cycles, one.cycles) for one in measured.timed]
     accuracy = accuracy_of(times)
     lines.append(
         f"simulated layers: {accuracy.layers:,}, all equal to the reference bit for bit, bytes as "
@@ -183,6 +178,3 @@ def summary_lines(study: Study) -> list[str]:
         f"error, Pearson {accuracy.pearson or 0:.5f}"
     )
     return lines
-
-
-__all__ = ["SETUPS", "TITLES", "print_study"]

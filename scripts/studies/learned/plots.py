@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from studies.harness.drawing import render
 from studies.learned.reranking import RerankRow
 from studies.learned.searches import CLOSE, CorrelationRow, LayerSearch
-from studies.tso.drawing import render
 from tvm_npu.codegen.tune.tuners import tuner_names
 
 COLORS = {"learned": "tab:blue", "random": "tab:gray", "annealing": "tab:orange"}

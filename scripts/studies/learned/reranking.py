@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
+from studies.harness.errors import StudyError
 from studies.learned.subjects import NetworkLayers, without_shared
-from studies.tso.errors import ReproductionError
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MeasureError
@@ -52,11 +53,13 @@ class RerankRow:
     corrected_error: float
 
 
+@cache
 def measure_shortlist(problem: ConvProblem, machine: NmpMachine, count: int) -> Measured:
-    """Raises ReproductionError when the plan of `exact` cannot be measured."""
+    """Once for a layer that several networks have. Raises StudyError when the plan of `exact`
+    cannot be measured."""
     listed = shortlist(problem, machine, count)
     if isinstance(listed, Infeasible):
-        raise ReproductionError(f"{problem} on machine {machine.name!r}: {listed}")
+        raise StudyError(f"{problem} on machine {machine.name!r}: {listed}")
     measure = LayerMeasure(problem, machine)
     plans, cycles = [], []
     for plan in listed:
@@ -64,7 +67,7 @@ def measure_shortlist(problem: ConvProblem, machine: NmpMachine, count: int) -> 
             cycles.append(measure(bare(plan)))
         except MeasureError as error:
             if plan is listed[0]:
-                raise ReproductionError(f"{problem}: {error}") from error
+                raise StudyError(f"{problem}: {error}") from error
             continue
         plans.append(plan)
     return Measured(tuple(plans), tuple(cycles))

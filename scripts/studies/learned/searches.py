@@ -3,19 +3,19 @@ orders plans by then."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from studies.tso.errors import ReproductionError
+from studies.harness.errors import StudyError
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.codegen.tune.log import Run
 from tvm_npu.codegen.tune.model import CostModel
 from tvm_npu.codegen.tune.tune import Tuned, tune
-from tvm_npu.codegen.tune.tuners import tuner_names
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.tuning.measure import LayerMeasure
 from tvm_npu.tuning.model import exact_cycles
@@ -61,7 +61,6 @@ class LayerSearch:
     layer: str
     exact_cycles: float
     runs: dict[tuple[str, int], Tuned[ConvPlan]]
-    space: ConvSpace
 
     def best_so_far(self, tuner: str) -> np.ndarray:
         """[seeds, trials]: best over exact, inf where nothing was measured yet."""
@@ -80,26 +79,26 @@ class LayerSearch:
         ]
 
 
-def search_layer(
-    layer: str,
-    problem: ConvProblem,
-    machine: NmpMachine,
-    seeds: int,
-    trials: int,
-    after: Callable[[str, int], None],
-) -> LayerSearch:
-    """All tuners with all seeds; a plan is simulated once, whoever tries it."""
-    measure = LayerMeasure(problem, machine)
-    exact = exact_cycles(measure)
+@lru_cache(maxsize=1)
+def layer_measure(problem: ConvProblem, machine: NmpMachine) -> LayerMeasure:
+    """Of the layer that is at work: a plan is simulated once, whoever tries it."""
+    return LayerMeasure(problem, machine)
+
+
+def exact_cycles_of(layer: str, problem: ConvProblem, machine: NmpMachine) -> float:
+    """Raises StudyError when the plan of `exact` cannot be measured."""
+    exact = exact_cycles(layer_measure(problem, machine))
     if exact is None:
-        raise ReproductionError(f"layer {layer!r}: the plan of 'exact' cannot be measured")
+        raise StudyError(f"layer {layer!r}: the plan of 'exact' cannot be measured")
+    return exact
+
+
+def tuned_layer(
+    problem: ConvProblem, machine: NmpMachine, tuner: str, seed: int, trials: int
+) -> Tuned[ConvPlan]:
+    """One run of one tuner."""
     space = ConvSpace(problem, machine)
-    runs = {}
-    for tuner in tuner_names():
-        for seed in range(seeds):
-            runs[tuner, seed] = tune(space, Run(tuner, False, seed), trials, measure)
-            after(tuner, seed)
-    return LayerSearch(layer, exact, runs, space)
+    return tune(space, Run(tuner, False, seed), trials, layer_measure(problem, machine))
 
 
 def search_rows(search: LayerSearch) -> list[SearchRow]:
@@ -124,7 +123,7 @@ def checkpoints(trials: int) -> list[int]:
     return [count for count in counts if count <= trials]
 
 
-def correlations(search: LayerSearch) -> list[CorrelationRow]:
+def correlations(search: LayerSearch, space: ConvSpace) -> list[CorrelationRow]:
     """Of models trained as the learned tuner trains them. No plan that a model is judged by was
     seen by it."""
     rows = []
@@ -133,10 +132,10 @@ def correlations(search: LayerSearch) -> list[CorrelationRow]:
             continue
         for trials in checkpoints(len(run.plans)):
             model = CostModel(seed)
-            model.fit(search.space.features(run.plans[:trials]), run.cycles[:trials])
+            model.fit(space.features(run.plans[:trials]), run.cycles[:trials])
             seen = set(run.plans)
             for of, plans, cycles in _held_out(search, seed, seen):
-                predicted = model.predict(search.space.features(plans))
+                predicted = model.predict(space.features(plans))
                 rows.append(
                     CorrelationRow(
                         "correlation", search.layer, seed, trials, of, len(plans),

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studies.tso.errors import ReproductionError
+from studies.harness.errors import StudyError
 from tvm_npu import models
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.errors import SyntheticCalibrationWarning
@@ -32,7 +32,7 @@ class NetworkLayers:
 
 
 def network_layers(model: str, machine: NmpMachine) -> NetworkLayers:
-    """Raises ReproductionError for a network of which nothing is planned, and what
+    """Raises StudyError for a network of which nothing is planned, and what
     `tvm_npu.door` raises."""
     from tvm_npu.door.models import import_onnx
 
@@ -44,7 +44,7 @@ def network_layers(model: str, machine: NmpMachine) -> NetworkLayers:
     found = questions(partitioned.fixed_graphs().values(), machine)
     alone = tuple(one for one in found if one.problem.window is None)
     if not alone:
-        raise ReproductionError(f"model {model!r}: no layer is planned on {machine.name!r}")
+        raise StudyError(f"model {model!r}: no layer is planned on {machine.name!r}")
     return NetworkLayers(model, alone)
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from rich.console import Console
 
+from studies.harness.tables import Sheet, print_sheets
 from studies.learned.reranking import RerankRow
 from studies.learned.searches import CLOSE, CorrelationRow, LayerSearch, checkpoints
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column
 from tvm_npu.codegen.tune.tuners import tuner_names
 
 
@@ -36,8 +37,7 @@ def print_searches(out: Console, searches: Sequence[LayerSearch]) -> None:
         )
     )  # fmt: skip
     title = "Best plan found over the plan of exact, simulated (median of seeds)"
-    out.print(title, soft_wrap=True)
-    out.print(make_table(columns, out.width))
+    print_sheets(out, [Sheet(title, columns)])
 
 
 def _median(values: np.ndarray) -> str:
@@ -58,9 +58,8 @@ def print_correlations(out: Console, rows: Sequence[CorrelationRow]) -> None:
             own = [r.spearman for r in rows if (r.layer, r.of, r.trials) == (layer, of, count)]
             cells.append(f"{np.median(own):.3f}" if own else "")
         columns.append(Column(f"after\n{count}", tuple(cells)))
-    title = "\nRank correlation of the cost model with the simulator, plans it has not seen"
-    out.print(title, soft_wrap=True)
-    out.print(make_table(columns, out.width))
+    title = "Rank correlation of the cost model with the simulator, plans it has not seen"
+    print_sheets(out, [Sheet(title, columns)])
 
 
 def gain(better: float, base: float) -> str:
@@ -68,9 +67,6 @@ def gain(better: float, base: float) -> str:
 
 
 def print_reranking(out: Console, rows: Sequence[RerankRow]) -> None:
-    def cells(values: Sequence[str], total: str = "") -> dict[str, object]:
-        return {"cells": tuple(values), "total": total}
-
     def mean(ratios: Sequence[float]) -> str:
         return gain(1.0, float(np.exp(np.mean(np.log(ratios)))))
 
@@ -93,8 +89,7 @@ def print_reranking(out: Console, rows: Sequence[RerankRow]) -> None:
         Column("error\ncorrected", tuple(f"{r.corrected_error:.2%}" for r in rows)),
     ]  # fmt: skip
     title = (
-        "\nThe best plans of exact, ranked anew by a residual model of the other networks, and the "
+        "The best plans of exact, ranked anew by a residual model of the other networks, and the "
         "fastest of them"
     )
-    out.print(title, soft_wrap=True)
-    out.print(make_table(columns, out.width))
+    print_sheets(out, [Sheet(title, columns)])

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tvm_npu.runtime as npu_runtime
-from studies.main.cases import Case, Inputs, cases, image_input
+from studies.shared.bench_models import Case, Inputs, cases, image_input
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
-from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import machine_from_dict
 
 Array = NDArray[Any]
 
@@ -43,14 +44,11 @@ def measure_stock(case: Case, folder: Path) -> dict[str, Any]:
 
 
 def measure_npu(
-    case: Case, folder: Path, precision: str, tles: int | None, small_tiles: bool
+    case: Case, folder: Path, precision: str, machine: MachineDescription, small_tiles: bool
 ) -> dict[str, Any]:
     """The same through the NPU: all figures of one row."""
     model, inputs = case.model(), case.inputs()
     input_name = image_input(model).name
-    machine = load_nmp_machine("nmp-4x8")
-    if tles is not None:
-        machine = machine.with_cores(tles)
     built = build_onnx(
         model,
         machine,
@@ -189,14 +187,15 @@ def main() -> None:
     parser.add_argument("mode", choices=["stock", "int16", "int8"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--tles", type=int)
+    parser.add_argument("--machine", type=Path)
     parser.add_argument("--small-tiles", action="store_true")
     options = parser.parse_args()
     case = cases()[options.case]
     if options.mode == "stock":
         figures = measure_stock(case, options.folder)
     else:
-        figures = measure_npu(case, options.folder, options.mode, options.tles, options.small_tiles)
+        machine = machine_from_dict(json.loads(options.machine.read_text()))
+        figures = measure_npu(case, options.folder, options.mode, machine, options.small_tiles)
     options.result.write_text(json.dumps(figures))
 
 

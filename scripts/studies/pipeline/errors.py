@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from studies.tso.errors import ReproductionError
+from studies.harness.errors import StudyError
 
 
-class BenchError(ReproductionError):
+class BenchError(StudyError):
     """The machine cannot run it, or a result is wrong."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
+from studies.harness.processes import module_command, module_environment
 from studies.pipeline.errors import BenchError
 
 FREE, PINNED = "free", "pinned"
@@ -28,16 +29,9 @@ class LayerParallel:
     def __init__(self, library: Path, cores: Sequence[int], pinning: str) -> None:
         self._what = f"stock TVM ({pinning})"
         self._process = subprocess.Popen(
-            [
-                sys.executable, "-W", "ignore", "-m", __name__, str(library), pinning,
-                ",".join(map(str, cores)),
-            ],
+            module_command(__name__, str(library), pinning, ",".join(map(str, cores))),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            env=dict(
-                os.environ,
-                TVM_NUM_THREADS=str(len(cores)),
-                PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path),
-            ),
+            env=module_environment(TVM_NUM_THREADS=str(len(cores))),
         )  # fmt: skip
         self._ask(1)
 

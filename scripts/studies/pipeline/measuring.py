@@ -57,9 +57,7 @@ def slowest_stage_s(times: Sequence[FrameTimes]) -> float:
     return max(median(one.stages[stage].busy_s for one in times) for stage in stages)
 
 
-def interleaved(
-    contenders: Mapping[str, Callable[[], float]], rounds: int, done: Callable[[], object]
-) -> dict[str, float]:
+def interleaved(contenders: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
     """Medians of ``rounds`` in each of which every contender is measured once, in an order that
     changes from round to round (fixed seed)."""
     generator = random.Random(0)
@@ -69,5 +67,4 @@ def interleaved(
         generator.shuffle(names)
         for name in names:
             found[name].append(contenders[name]())
-            done()
     return {name: median(values) for name, values in found.items()}

@@ -6,20 +6,20 @@ Run as ``python -m studies.pipeline.stock MODEL TARGET FILE``.
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+from studies.harness.processes import module_command, module_environment
 from studies.pipeline.errors import BenchError
 
 
 def start_stock(model: str, target: str, path: Path) -> subprocess.Popen[bytes]:
     """Begins to compile a model of `tvm_npu.models` into ``path``."""
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-m", __name__, model, target, str(path)],
+        module_command(__name__, model, target, str(path)),
         stdin=subprocess.DEVNULL,
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path)),
+        env=module_environment(),
     )
 
 

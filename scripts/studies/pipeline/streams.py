@@ -19,7 +19,6 @@ from studies.pipeline.measuring import (
 )
 from studies.pipeline.network import Frame, Network, core_places, shown
 from studies.pipeline.rows import CutRow, RetuneRow, StreamRow
-from tvm_npu.cli.terminal import Steps
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions, Tuning
@@ -64,7 +63,7 @@ class Stream:
     cores: tuple[int, int]
     throttle: Throttle
     effort: Effort
-    steps: Steps
+    say: Callable[[str], None]
     slow: int = 1
     rows: list[CutRow] = field(default_factory=list)
 
@@ -72,9 +71,8 @@ class Stream:
         """Compiles all cuts, measures each once, tunes, moves the throttle; then the finals."""
         network = self.network
         for configuration in network.two_stages():
-            self.steps.begin(f"{network.name}: compiling {shown(configuration, self.cores)}")
+            self.say(f"compiling {shown(configuration, self.cores)}")
             network.deployment(configuration)
-            self.steps.done()
         with Pipeline(network.serial(0), core_places(self.cores), timeout_s=TIMEOUT_S) as pipeline:
             references = References(network, pipeline)
             self._move_throttle(1)
@@ -95,7 +93,7 @@ class Stream:
         rates = {}
         for configuration in self.network.two_stages():
             name = shown(configuration, self.cores)
-            self.steps.begin(f"{self.network.name}: {name}")
+            self.say(name)
             results = run_some(self.network, pipeline, configuration, self.effort.pass_frames)
             times = [one.times for one in results]
             rates[configuration] = throughput(times)
@@ -103,14 +101,13 @@ class Stream:
                 CutRow("cut", self.network.name, name, rates[configuration],
                        slowest_stage_s(times))
             )  # fmt: skip
-            self.steps.done()
         return rates
 
     def _tuned_stream(self, pipeline: Pipeline) -> Tuned:
         """One stream from cold: tuned, then the throttle moves, tuned again. The throttle moves,
         and the stream ends, when nothing has been tuned for a while."""
         network = self.network
-        self.steps.begin(f"{network.name}: tuning while frames flow")
+        self.say("tuning while frames flow")
         half = len(network.chain) // 2
         start = Configuration((half, len(network.chain) - half), (0, 1))
         pipeline.redeploy(network.deployment(start))
@@ -143,7 +140,6 @@ class Stream:
                 f"{network.name}: the throttle {'did not move' if moved is None else 'moved'}, "
                 f"then {len(after)} tunings were finished within {LIMIT_FRAMES} frames"
             )
-        self.steps.done()
         return Tuned(results, before, after, moved)
 
     def _finals(
@@ -167,7 +163,7 @@ class Stream:
         bits: bool,
     ) -> StreamRow:
         network, tuning = self.network, tunings[-1]
-        self.steps.begin(f"{network.name}: finals")
+        self.say("finals")
         finals = self._finals(pipeline, tuning.best, rates)
         alone = Configuration((len(network.chain),), (1 - self.slow,))
         guess = max(rates.values()) * 0.75
@@ -185,7 +181,6 @@ class Stream:
                     "alone": partial(self._rate, pipeline, alone, guess),
                 },
                 self.effort.rounds,
-                self.steps.done,
             )
         best = max(finals, key=lambda one: medians[str(one)])
         parallel = max(medians[FREE], medians[PINNED])
@@ -222,16 +217,14 @@ class Stream:
         exchanged."""
         network, moved = self.network, tuned.moved
         before, after = tuned.before[-1], tuned.after[-1]
-        self.steps.begin(f"{network.name}: finals with the throttle moved")
+        self.say("finals with the throttle moved")
         mirrored = {
             Configuration(one.stages, tuple(1 - place for place in one.places)): rate
             for one, rate in rates.items()
         }
         finals = self._finals(pipeline, after.best, mirrored)
         finals[before.best] = partial(self._rate, pipeline, before.best, rates[before.best] / 2)
-        medians = interleaved(
-            {str(one): call for one, call in finals.items()}, self.effort.rounds, self.steps.done
-        )
+        medians = interleaved({str(one): call for one, call in finals.items()}, self.effort.rounds)
         best = max(finals, key=lambda one: medians[str(one)])
         times = [one.times for one in tuned.results]
         steady = [one for one in times if before.finished + WARM_UP <= one.frame < moved]
@@ -253,12 +246,6 @@ class Stream:
             lost=times[-1].frame - times[0].frame + 1 - len(times),
             bits_equal=bits,
         )
-
-
-def steps_of(network: Network, effort: Effort) -> int:
-    """How many steps `Stream.measure` makes, about."""
-    cuts = 2 * (len(network.chain) - 1)
-    return 2 * cuts + 1 + effort.rounds * (2 * (FINALISTS + 1) + 3)
 
 
 def _two_alike(cores: tuple[int, int]) -> Platform:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from studies.harness.tables import Sheet, print_sheets
 from studies.pipeline.rows import CutRow, OrderRow, RetuneRow, Row, StreamRow
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column
 
 LEAST_SHARE = 0.95
 LEAST_OVER_PARALLEL = 1.0
@@ -85,8 +86,7 @@ def _print_streams(console: Console, rows: Sequence[StreamRow]) -> None:
         Column("tuned over\nstock TVM", tuple(f"{row.over_layer_parallel:.2f}" for row in rows)),
     ]
     title = f"Two-stage streams, core {first.slow_core} works {first.duty:.0%} of the time"
-    console.print(make_table(columns, console.width, title))
-    console.print()
+    print_sheets(console, [Sheet(title, columns)])
 
 
 def _print_retunes(console: Console, rows: Sequence[RetuneRow]) -> None:
@@ -105,5 +105,4 @@ def _print_retunes(console: Console, rows: Sequence[RetuneRow]) -> None:
         Column("lost", tuple(str(row.lost) for row in rows)),
     ]
     title = "The throttle moves to the other core while frames flow (counts are frames)"
-    console.print(make_table(columns, console.width, title))
-    console.print()
+    print_sheets(console, [Sheet(title, columns)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from studies.harness.errors import StudyError
 from studies.pipelines.chains import model_chain, synthetic_chain
 from studies.pipelines.published import SYNTH_WEIGHTS
-from studies.tso.errors import ReproductionError
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform, load_platform
@@ -62,11 +63,11 @@ class Case:
 
     @cached_property
     def optimum(self) -> tuple[Configuration, float]:
-        """Configuration and bottleneck in seconds, by dynamic programming. Raises ReproductionError
+        """Configuration and bottleneck in seconds, by dynamic programming. Raises StudyError
         when enumeration, where it ends, finds another bottleneck."""
         found = exact_configuration(self.table, self.platform)
         if self.enumeration is not None and self.enumeration.bottleneck_s != found[1]:
-            raise ReproductionError(
+            raise StudyError(
                 f"{self.model} on {self.platform.name}: dynamic programming finds "
                 f"{found[1]} s, enumeration {self.enumeration.bottleneck_s} s"
             )
@@ -93,15 +94,15 @@ def case_of(model: str, platform: str) -> Case:
     return Case(chain_of(model), load_platform(platform))
 
 
-def all_cases(models: tuple[str, ...]) -> list[Case]:
-    """Every network on the platforms of its paper."""
+def case_names(models: Sequence[str]) -> list[tuple[str, str]]:
+    """Every network of ``models`` on the platforms of its paper."""
     groups = (
         (CHIPLETS, CHIPLET_PLATFORMS),
         (EDGE, EDGE_PLATFORMS),
         (SYNTHETIC, SYNTHETIC_PLATFORMS),
     )
     return [
-        case_of(model, platform)
+        (model, platform)
         for names, platforms in groups
         for model in names
         if model in models

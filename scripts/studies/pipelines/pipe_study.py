@@ -17,7 +17,6 @@ from studies.pipelines.published import (
     BANDS,
     HINT_THROUGHPUT,
     SETTINGS,
-    SYNTH_OPTIMA,
     SYNTH_SEEDS,
     Setting,
     SynthOptimum,
@@ -230,11 +229,6 @@ def synthetic(paper: SynthOptimum) -> Synthetic:
         len(result.trials),
         best_s / result.best.bottleneck_s,
     )
-
-
-def synthetics(models: Sequence[str]) -> list[Synthetic]:
-    """Table 7 for the networks among ``models``."""
-    return [synthetic(paper) for paper in SYNTH_OPTIMA if paper.network in models]
 
 
 def offline(model: str) -> Offline:

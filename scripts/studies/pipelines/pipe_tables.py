@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
+from studies.harness.tables import Sheet
+from studies.pipelines.found import Found
 from studies.pipelines.guided_study import Trust
 from studies.pipelines.pipe_study import Adapted, Hints, Offline, Quality, Synthetic
 from studies.pipelines.published import (
@@ -16,28 +16,27 @@ from studies.pipelines.published import (
     PIPE_BANDS,
     PIPE_TRIALS,
 )
-from studies.pipelines.study import Study
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column
 
 BEYOND = "-"
 
 
-def pipe_tables(study: Study, width: int) -> Iterator[Table]:
-    if study.quality is not None:
-        yield quality_table(study.quality, width)
-    if study.hints is not None:
-        yield hints_table(study.hints, width)
-    if study.adapted:
-        yield adaptation_table(study.adapted, width)
-    if study.offline:
-        yield offline_table(study.offline, width)
-    if study.synthetic:
-        yield synthetic_table(study.synthetic, width)
-    if study.trust:
-        yield guided_table(study.trust, width)
+def pipe_tables(found: Found) -> Iterator[Sheet]:
+    if found.quality is not None:
+        yield quality_table(found.quality)
+    if found.hints is not None:
+        yield hints_table(found.hints)
+    if found.adapted:
+        yield adaptation_table(found.adapted)
+    if found.offline:
+        yield offline_table(found.offline)
+    if found.synthetic:
+        yield synthetic_table(found.synthetic)
+    if found.trust:
+        yield guided_table(found.trust)
 
 
-def quality_table(found: Quality, width: int) -> Table:
+def quality_table(found: Quality) -> Sheet:
     """Tables 3 and 4."""
     columns = [
         Column("search", ("pipe-search", "paper", "exhaustive", "paper"), name=True),
@@ -57,10 +56,10 @@ def quality_table(found: Quality, width: int) -> Table:
         cells = [BEYOND if row[index] is None else f"{row[index]:.1f} %" for row in bands]
         columns.append(Column(name, tuple(cells)))
     title = "VGG16 on four cores, setting 1; time of the slowest stage over the best (paper: s)"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
-def hints_table(found: Hints, width: int) -> Table:
+def hints_table(found: Hints) -> Sheet:
     """Table 5."""
     columns = [
         Column("", ("with hints", "without hints", "random"), name=True),
@@ -68,10 +67,10 @@ def hints_table(found: Hints, width: int) -> Table:
         Column("paper", tuple(f"{one:.1f}" for one in HINT_THROUGHPUT.values())),
         Column("trials", tuple(f"{one:.0f}" for one in found.trials)),
     ]
-    return make_table(columns, width, "Pipe-Search with and without weights, VGG16, setting 1")
+    return Sheet("Pipe-Search with and without weights, VGG16, setting 1", columns)
 
 
-def adaptation_table(found: Sequence[Adapted], width: int) -> Table:
+def adaptation_table(found: Sequence[Adapted]) -> Sheet:
     """Table 6."""
     columns = [
         Column("setting", tuple(str(one.paper.number) for one in found)),
@@ -92,10 +91,10 @@ def adaptation_table(found: Sequence[Adapted], width: int) -> Table:
             tuple(f"{one.throughput / one.best_throughput:.3f}" for one in found),
         ),
     ]
-    return make_table(columns, width, "VGG16 under the governor settings, pipe-search")
+    return Sheet("VGG16 under the governor settings, pipe-search", columns)
 
 
-def offline_table(found: Sequence[Offline], width: int) -> Table:
+def offline_table(found: Sequence[Offline]) -> Sheet:
     """Figure 4: no numbers are printed there."""
     columns = [
         Column("network", tuple(one.model for one in found), name=True),
@@ -103,10 +102,10 @@ def offline_table(found: Sequence[Offline], width: int) -> Table:
         Column("\ntuned", tuple(f"{one.found_share:.0f} %" for one in found)),
         Column("throughput\ngained", tuple(f"{one.gain:.1f}x" for one in found)),
     ]
-    return make_table(columns, width, "Two stages under setting 3: weights alone, and tuned")
+    return Sheet("Two stages under setting 3: weights alone, and tuned", columns)
 
 
-def synthetic_table(found: Sequence[Synthetic], width: int) -> Table:
+def synthetic_table(found: Sequence[Synthetic]) -> Sheet:
     """Table 7."""
     columns = [
         Column("network", tuple(one.paper.network for one in found), name=True),
@@ -123,14 +122,14 @@ def synthetic_table(found: Sequence[Synthetic], width: int) -> Table:
         Column("\ntrials", tuple(str(one.trials) for one in found)),
         Column("of the\nbest", tuple(f"{one.share_of_best:.3f}" for one in found)),
     ]
-    return make_table(columns, width, "Synth 1-3 on six cores, pipe-search with alpha 15")
+    return Sheet("Synth 1-3 on six cores, pipe-search with alpha 15", columns)
 
 
 def _span(ranks: tuple[int, int]) -> str:
     return str(ranks[0]) if ranks[0] == ranks[1] else f"{ranks[0]}-{ranks[1]}"
 
 
-def guided_table(found: Sequence[Trust], width: int) -> Table:
+def guided_table(found: Sequence[Trust]) -> Sheet:
     """Our own search from cold."""
     conditions = list(dict.fromkeys(one.condition for one in found))
     groups = [[one for one in found if one.condition == condition] for condition in conditions]
@@ -152,18 +151,18 @@ def guided_table(found: Sequence[Trust], width: int) -> Table:
             "\n3 %", tuple(f"{sum(one >= 0.97 for one in own) / len(own):.0%}" for own in shares)
         ),
     ]
-    return make_table(columns, width, "The guided search from cold, all networks and platforms")
+    return Sheet("The guided search from cold, all networks and platforms", columns)
 
 
-def pipe_lines(study: Study) -> Iterator[str]:
+def pipe_lines(found: Found) -> Iterator[str]:
     """Where a published figure cannot be reached, and why."""
-    if study.quality is not None:
+    if found.quality is not None:
         yield (
-            f"21 layers have {study.quality.space:,} cuts into 2, 3 and 4 stages (20 + 190 + "
+            f"21 layers have {found.quality.space:,} cuts into 2, 3 and 4 stages (20 + 190 + "
             f"1140); we found no set of cuts whose size is the paper's {EXHAUSTIVE_TRIALS:,}"
         )
-    if study.adapted:
-        first = study.adapted[0].paper
+    if found.adapted:
+        first = found.adapted[0].paper
         yield (
             f"setting 3 contradicts the others if layers take time in proportion to their work: by "
             f"the paper's setting 1, {list(first.stages)} at {first.throughput} frames/s, a fast "

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from studies.harness.drawing import render
 from studies.pipelines.cases import CHIPLETS
 from studies.pipelines.figures import EIGHT, HEURISTICS, find, heuristic_shares
+from studies.pipelines.found import Found
 from studies.pipelines.guided_study import Trust
 from studies.pipelines.pipe_study import Quality
 from studies.pipelines.published import EXHAUSTIVE_BANDS, PIPE_BANDS
 from studies.pipelines.rows import Row
 from studies.pipelines.shisha_study import Latency, Seeds
-from studies.pipelines.study import Study
-from studies.tso.drawing import render
 
 SHOWN = {
     "shisha-h1": ("tab:blue", "o"),
@@ -29,19 +29,19 @@ SHOWN = {
 }
 
 
-def plot(study: Study, file_format: str) -> bytes:
+def plot(found: Found, file_format: str) -> bytes:
     """The drawing as a file of one of FORMATS; panels of parts that were left out are empty."""
 
     def draw(figure: Any) -> None:
         grid = figure.subplots(3, 3, squeeze=False)
         for axes, model in zip(grid[0], CHIPLETS, strict=True):
-            _convergence(axes, study.rows, model)
-        _heuristics(grid[1][0], study.rows)
+            _convergence(axes, found.rows, model)
+        _heuristics(grid[1][0], found.rows)
         for axes, model in zip(grid[1][1:], CHIPLETS[1:], strict=True):
-            _seeds(axes, [one for one in study.seeds if one.model == model], model)
-        _latency(grid[2][0], study.latencies)
-        _bands(grid[2][1], study.quality)
-        _trust(grid[2][2], study.trust)
+            _seeds(axes, [one for one in found.seeds if one.model == model], model)
+        _latency(grid[2][0], found.latencies)
+        _bands(grid[2][1], found.quality)
+        _trust(grid[2][2], found.trust)
         handles, labels = [], []
         for axes in grid[0]:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 
 from studies.pipelines.cases import Case
-from tvm_npu.pipelines.search import SearchResult, run_search, search_names
+from tvm_npu.pipelines.search import SearchResult, run_search
 from tvm_npu.pipelines.search.space import cuts
 from tvm_npu.pipelines.times import SimulatedMeasure
 
@@ -56,15 +56,10 @@ def random_search(name: str) -> bool:
     return name.startswith(UNENDING) or name in ("shisha-h5", "shisha-h6")
 
 
-def searches_for(case: Case) -> list[str]:
-    """All searches; exhaustive where it ends."""
-    return [name for name in search_names() if name != "exhaustive" or case.enumeration]
-
-
-def row_of(case: Case, name: str, seeds: int) -> Row:
-    """Runs the search (`exhaustive` on the whole table at once)."""
+def row_of(case: Case, name: str, seeds: int) -> Row | None:
+    """Runs the search (`exhaustive` on the whole table at once, and None where it does not end)."""
     if name == "exhaustive":
-        return _exhaustive_row(case)
+        return _exhaustive_row(case) if case.enumeration else None
     runs = []
     for seed in range(seeds if random_search(name) else 1):
         started = time.perf_counter()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rich.table import Table
-
+from studies.harness.tables import Sheet
 from studies.pipelines.cases import CHIPLETS
 from studies.pipelines.figures import (
     EIGHT,
@@ -18,6 +17,7 @@ from studies.pipelines.figures import (
     heuristic_shares,
     slower,
 )
+from studies.pipelines.found import SEEDED, Found
 from studies.pipelines.published import (
     PIPE_SHARE_8,
     RANDOM_SEED_GAIN,
@@ -29,28 +29,27 @@ from studies.pipelines.published import (
 )
 from studies.pipelines.rows import FRAMES, UNENDING, Row
 from studies.pipelines.shisha_study import Latency, OwnPlaces, Seeds
-from studies.pipelines.study import SEEDED, Study
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column
 
 NONE = "-"
 FOUR = "shisha-c2"
 
 
-def shisha_tables(study: Study, width: int) -> Iterator[Table]:
-    models = [model for model in CHIPLETS if any(row.model == model for row in study.rows)]
+def shisha_tables(found: Found) -> Iterator[Sheet]:
+    models = [model for model in CHIPLETS if any(row.model == model for row in found.rows)]
     if not models:
         return
-    yield solutions_table(study.rows, models, width)
-    yield convergence_table(study.rows, models, width)
-    yield heuristics_table(study.rows, width)
-    yield places_table(study.own_places, width)
-    if study.seeds:
-        yield seeds_table(study.seeds, width)
-    if study.latencies:
-        yield latency_table(study.latencies, width)
+    yield solutions_table(found.rows, models)
+    yield convergence_table(found.rows, models)
+    yield heuristics_table(found.rows)
+    yield places_table(found.own_places)
+    if found.seeds:
+        yield seeds_table(found.seeds)
+    if found.latencies:
+        yield latency_table(found.latencies)
 
 
-def solutions_table(rows: Sequence[Row], models: Sequence[str], width: int) -> Table:
+def solutions_table(rows: Sequence[Row], models: Sequence[str]) -> Sheet:
     """Figure 5 and section 7.3: four places, exhaustive search ends."""
     searches = (*HEURISTICS, *OTHERS, "exact", "guided")
     columns = [Column("search", tuple(searches), name=True)]
@@ -80,10 +79,10 @@ def solutions_table(rows: Sequence[Row], models: Sequence[str], width: int) -> T
             share = SHISHA_SHARE[model]
             sizes.append(f"{model} {row.cuts:,} cuts, {row.space:,} in all, paper {share} %")
     title = f"Four places ({FOUR}); throughput over the optimum's ({'; '.join(sizes)})"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
-def convergence_table(rows: Sequence[Row], models: Sequence[str], width: int) -> Table:
+def convergence_table(rows: Sequence[Row], models: Sequence[str]) -> Sheet:
     """Figure 4: eight places; seconds of simulated running until a search's best was found."""
     searches = [
         search
@@ -111,10 +110,10 @@ def convergence_table(rows: Sequence[Row], models: Sequence[str], width: int) ->
                 ),
             ),
         ]
-    return make_table(columns, width, f"Eight places ({EIGHT}); {FRAMES} frames a trial")
+    return Sheet(f"Eight places ({EIGHT}); {FRAMES} frames a trial", columns)
 
 
-def heuristics_table(rows: Sequence[Row], width: int) -> Table:
+def heuristics_table(rows: Sequence[Row]) -> Sheet:
     """Figure 7: H1 to H6, throughput over the optimum's, mean over the networks."""
     shares = {name: heuristic_shares(rows, name) for name in (*HEURISTICS, "guided")}
     platforms = list(shares["shisha-h1"])
@@ -127,10 +126,10 @@ def heuristics_table(rows: Sequence[Row], width: int) -> Table:
         found = chiplet_rows(rows, name)
         runs.append(f"{sum(row.executions for row in found) / len(found):.1f}")
     columns.append(Column("mean runs", tuple(runs)))
-    return make_table(columns, width, "Shisha's heuristics; throughput over the optimum's")
+    return Sheet("Shisha's heuristics; throughput over the optimum's", columns)
 
 
-def places_table(found: Sequence[OwnPlaces], width: int) -> Table:
+def places_table(found: Sequence[OwnPlaces]) -> Sheet:
     """Shisha moves layers, never places: beside the best cut on its own places."""
     rows = list(dict.fromkeys((one.model, one.platform) for one in found))
     columns = [
@@ -140,10 +139,10 @@ def places_table(found: Sequence[OwnPlaces], width: int) -> Table:
     for search in SEEDED:
         own = {(one.model, one.platform): one.share for one in found if one.search == search}
         columns.append(Column(search, tuple(f"{own[row]:.4f}" for row in rows)))
-    return make_table(columns, width, "Over the best of all cuts on the places Shisha chose")
+    return Sheet("Over the best of all cuts on the places Shisha chose", columns)
 
 
-def seeds_table(found: Sequence[Seeds], width: int) -> Table:
+def seeds_table(found: Sequence[Seeds]) -> Sheet:
     """Figure 6."""
     columns = [
         Column("network", tuple(one.model for one in found), name=True),
@@ -156,14 +155,14 @@ def seeds_table(found: Sequence[Seeds], width: int) -> Table:
         Column("their time\nover own", tuple(f"{one.slower:.2f}" for one in found)),
         Column("\npaper", tuple(_published(RANDOM_SEED_TIME, one.model) for one in found)),
     ]
-    return make_table(columns, width, f"Shisha's seed beside random ones, eight places ({EIGHT})")
+    return Sheet(f"Shisha's seed beside random ones, eight places ({EIGHT})", columns)
 
 
 def _published(values: dict[str, float], model: str) -> str:
     return f"{values[model]:.2f}" if model in values else NONE
 
 
-def latency_table(found: Sequence[Latency], width: int) -> Table:
+def latency_table(found: Sequence[Latency]) -> Sheet:
     """Figure 9."""
     first = found[0].optimum
     columns = [
@@ -174,12 +173,12 @@ def latency_table(found: Sequence[Latency], width: int) -> Table:
         Column("shisha\nof optimum", tuple(f"{one.shisha / one.optimum:.4f}" for one in found)),
         Column("optimum over\nthat at 1 ns", tuple(f"{one.optimum / first:.4f}" for one in found)),
     ]
-    return make_table(columns, width, f"SynthNet on {EIGHT}: latency between places")
+    return Sheet(f"SynthNet on {EIGHT}: latency between places", columns)
 
 
-def shisha_lines(study: Study) -> Iterator[str]:
+def shisha_lines(found: Found) -> Iterator[str]:
     """What the tables amount to."""
-    rows = study.rows
+    rows = found.rows
     if not chiplet_rows(rows, "shisha-h1"):
         return
     low, high = SHISHA_TRIALS
@@ -217,7 +216,7 @@ def shisha_lines(study: Study) -> Iterator[str]:
             f"H1 or H3 is the best heuristic in {winners:.0%} (paper: 80 %)"
         )
     for name in SEEDED:
-        shares = [one.share for one in study.own_places if one.search == name]
+        shares = [one.share for one in found.own_places if one.search == name]
         if shares:
             equal = sum(share > 1 - 1e-9 for share in shares)
             yield (

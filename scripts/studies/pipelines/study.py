@@ -1,101 +1,193 @@
-"""Everything that the reproduction runs, in one go."""
+"""Pipe-Search and Shisha on simulated execution places, and our own search beside them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from rich.console import Console
+
+from studies.harness.options import add_number, add_several
+from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.harness.tables import print_sheets
 from studies.pipelines import guided_study, pipe_study, shisha_study
 from studies.pipelines.cases import (
     CHIPLET_PLATFORMS,
     CHIPLETS,
     EDGE,
     SYNTHETIC,
-    Case,
-    all_cases,
+    case_names,
     case_of,
-    chain_of,
 )
+from studies.pipelines.found import SEEDED, Found
 from studies.pipelines.guided_study import Trust
 from studies.pipelines.pipe_study import Adapted, Hints, Offline, Quality, Synthetic
-from studies.pipelines.rows import Row, row_of, searches_for
+from studies.pipelines.pipe_tables import pipe_lines, pipe_tables
+from studies.pipelines.plots import plot
+from studies.pipelines.published import SYNTH_OPTIMA
+from studies.pipelines.rows import Row, row_of
 from studies.pipelines.shisha_study import Latency, OwnPlaces, Seeds
-from tvm_npu.cli.terminal import Steps
+from studies.pipelines.shisha_tables import shisha_lines, shisha_tables
+from tvm_npu.pipelines.search import search_names
 
+EPILOG = """\
+The papers measured a Jetson TX2 and gem5; here a roofline model of each place stands for both (see
+docs/pipelines.md). Every optimum is proven: by enumeration, and where that does not end by dynamic
+programming, which is checked against enumeration wherever both end.
+"""
 MODELS = (*CHIPLETS, *EDGE, *SYNTHETIC)
+MOST_SEEDS = 100
 RANDOM_SEEDS = 100
-SEEDED = ("shisha-h1", "shisha-h3")
-"""The heuristics that the paper compares closest, H3 being its recommendation."""
+EIGHT, FOUR = "shisha-c5", "tx2-4core-setting1"
+One = TypeVar("One")
 
 
-@dataclass
-class Study:
-    """What was found; parts are empty when their networks were left out."""
+class PipelinesStudy(Study[Found]):
+    name = "reproduce_pipelines"
+    texts = Texts(
+        "Searches for pipeline stages on the networks and platforms of two papers:\n"
+        "throughput beside the optimum, trials and convergence beside the published ones.",
+        EPILOG,
+        {"json": "write a row a network, platform and search"},
+    )
+    draws = True
 
-    rows: list[Row] = field(default_factory=list)
-    own_places: list[OwnPlaces] = field(default_factory=list)
-    seeds: list[Seeds] = field(default_factory=list)
-    latencies: list[Latency] = field(default_factory=list)
-    quality: Quality | None = None
-    hints: Hints | None = None
-    adapted: list[Adapted] = field(default_factory=list)
-    offline: list[Offline] = field(default_factory=list)
-    synthetic: list[Synthetic] = field(default_factory=list)
-    trust: list[Trust] = field(default_factory=list)
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        add_several(parser, "--models", "model", MODELS)
+        add_number(
+            parser, "--seeds", 5,
+            "runs of each search that draws random numbers, and of guided under noise, 1 to "
+            f"{MOST_SEEDS}",
+            _seeds,
+        )  # fmt: skip
 
+    def parts(self, options: argparse.Namespace) -> list[Part[Any]]:
+        """Raise StudyError when dynamic programming and enumeration disagree."""
+        models = tuple(model for model in MODELS if model in options.models)
+        return [
+            *_case_parts(models, options.seeds),
+            *_shisha_parts(models),
+            *_pipe_search_parts(models),
+        ]
 
-def run_study(models: Sequence[str], seeds: int, steps: Steps) -> Study:
-    """``seeds``: runs of every search that draws random numbers, and of the guided one under noise.
-    Raises ReproductionError when dynamic programming and enumeration disagree."""
-    study = Study()
-    chosen = tuple(model for model in MODELS if model in models)
-    for model in chosen:
-        steps.begin(f"{model}: layers")
-        chain_of(model)
-    cases = all_cases(chosen)
-    steps.expect(2 * len(cases) + 3)
-    for case in cases:
-        name = f"{case.model} on {case.platform.name}"
-        for search in searches_for(case):
-            steps.begin(f"{name}: {search}")
-            study.rows.append(row_of(case, search, seeds))
-        steps.done()
-        steps.begin(f"{name}: guided under noise")
-        _trust(study, case, seeds)
-        steps.done()
-    steps.begin("Shisha: places, seeds, latency")
-    _shisha(study, chosen)
-    steps.done()
-    steps.begin("Pipe-Search: quality, settings")
-    if "vgg16" in chosen:
-        four = case_of("vgg16", "tx2-4core-setting1")
-        study.quality, study.hints = pipe_study.quality(four), pipe_study.hints(four)
-        study.adapted = pipe_study.adaptation()
-    study.offline = [pipe_study.offline(model) for model in EDGE if model in chosen]
-    steps.done()
-    steps.begin("Pipe-Search: synthetic networks")
-    study.synthetic = pipe_study.synthetics(chosen)
-    steps.done()
-    return study
+    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> Found:
+        values: list[Any] = []
+        for value in found.values():
+            values += value if isinstance(value, list) else [value]
 
+        def of(kind: type[One]) -> list[One]:
+            return [value for value in values if isinstance(value, kind)]
 
-def _trust(study: Study, case: Case, seeds: int) -> None:
-    study.trust.append(guided_study.exactly(case))
-    study.trust.append(guided_study.noisy(case, seeds))
-    study.trust.append(guided_study.rough(case, seeds))
+        return Found(
+            of(Row), of(OwnPlaces), of(Seeds), of(Latency), next(iter(of(Quality)), None),
+            next(iter(of(Hints)), None), of(Adapted), of(Offline), of(Synthetic), of(Trust),
+        )  # fmt: skip
+
+    def rows(self, result: Found) -> Mapping[str, Sequence[Any]]:
+        return {"json": result.rows}
+
+    def draw(self, result: Found, file_format: str) -> bytes:
+        return plot(result, file_format)
+
+    def show(self, console: Console, result: Found) -> None:
+        print_sheets(console, [*shisha_tables(result), *pipe_tables(result)])
+        for line in (*shisha_lines(result), *pipe_lines(result)):
+            console.print(line, soft_wrap=True)
 
 
-def _shisha(study: Study, models: Sequence[str]) -> None:
+STUDY = PipelinesStudy()
+
+
+def _seeds(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {MOST_SEEDS}")
+    return int(text)
+
+
+def _part(key: Key, kind: Any, compute: Callable[..., Any], *arguments: Any) -> Part[Any]:
+    """Of what needs no other part."""
+
+    def computed(bench: Bench) -> Any:
+        return compute(*arguments)
+
+    return Part(key, kind, computed)
+
+
+def _case_parts(models: tuple[str, ...], seeds: int) -> list[Part[Any]]:
+    """``seeds``: runs of every search that draws random numbers, and of the guided one under
+    noise."""
+    parts = []
+    for name in case_names(models):
+        for search in search_names():
+            parts.append(_part((*name, search), Row | None, _row, *name, search, seeds))
+        parts.append(_part((*name, "guided under noise"), list[Trust], _trust, *name, seeds))
+    return parts
+
+
+def _row(model: str, platform: str, search: str, seeds: int) -> Row | None:
+    return row_of(case_of(model, platform), search, seeds)
+
+
+def _trust(model: str, platform: str, seeds: int) -> list[Trust]:
+    case = case_of(model, platform)
+    return [
+        guided_study.exactly(case),
+        guided_study.noisy(case, seeds),
+        guided_study.rough(case, seeds),
+    ]
+
+
+def _shisha_parts(models: tuple[str, ...]) -> list[Part[Any]]:
+    parts = []
     for model in CHIPLETS:
         if model not in models:
             continue
-        for platform in CHIPLET_PLATFORMS:
+        for on in CHIPLET_PLATFORMS:
             for search in SEEDED:
-                study.own_places.append(shisha_study.own_places(case_of(model, platform), search))
+                key = (model, on, search, "places")
+                parts.append(_part(key, OwnPlaces, _own_places, model, on, search))
         if model != "synthnet":  # Figure 6 shows the other two
-            eight = case_of(model, "shisha-c5")
-            study.seeds += [
-                shisha_study.compare_seeds(eight, search, RANDOM_SEEDS) for search in SEEDED
-            ]
+            for search in SEEDED:
+                parts.append(_part((model, EIGHT, search, "seeds"), Seeds, _seeded, model, search))
     if "synthnet" in models:
-        study.latencies = shisha_study.latencies(case_of("synthnet", "shisha-c5"), "shisha-h1")
+        parts.append(_part(("synthnet", EIGHT, "latencies"), list[Latency], _latencies))
+    return parts
+
+
+def _own_places(model: str, platform: str, search: str) -> OwnPlaces:
+    return shisha_study.own_places(case_of(model, platform), search)
+
+
+def _seeded(model: str, search: str) -> Seeds:
+    return shisha_study.compare_seeds(case_of(model, EIGHT), search, RANDOM_SEEDS)
+
+
+def _latencies() -> list[Latency]:
+    return shisha_study.latencies(case_of("synthnet", EIGHT), "shisha-h1")
+
+
+def _pipe_search_parts(models: tuple[str, ...]) -> list[Part[Any]]:
+    parts = []
+    if "vgg16" in models:
+        parts += [
+            _part(("vgg16", FOUR, "quality"), Quality, _quality),
+            _part(("vgg16", FOUR, "hints"), Hints, _hints),
+            _part(("vgg16", "settings"), list[Adapted], pipe_study.adaptation),
+        ]
+    for model in EDGE:
+        if model in models:
+            parts.append(_part((model, "offline"), Offline, pipe_study.offline, model))
+    for paper in SYNTH_OPTIMA:
+        if paper.network in models:
+            key = (paper.network, f"setting {paper.setting}", "Table 7")
+            parts.append(_part(key, Synthetic, pipe_study.synthetic, paper))
+    return parts
+
+
+def _quality() -> Quality:
+    return pipe_study.quality(case_of("vgg16", FOUR))
+
+
+def _hints() -> Hints:
+    return pipe_study.hints(case_of("vgg16", FOUR))

@@ -1,93 +1,87 @@
-"""Networks under every planner on every machine, simulated and compared with the reference."""
+"""Every planner on every machine for the networks of the main benchmark."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import argparse
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
-import numpy as np
+from rich.console import Console
 
-from studies.main.cases import cases
-from studies.tso.networks import Network, prepare_model
-from tvm_npu.cli.terminal import Steps
-from tvm_npu.codegen.compile import compile_fixed
-from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.plan import planner
-from tvm_npu.runtime.session import Session
+from studies.harness.errors import StudyError
+from studies.harness.options import add_several
+from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.planners.measuring import Row, measure
+from studies.planners.tables import print_rows
+from studies.shared.bench_models import cases, chosen_names
+from tvm_npu.codegen.plan import planner_names
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.machine_file import load_machine, machine_names
+
+PREFERRED = ("resnet50", "resnet8_cifar10", "mobilenet_v2_1.0_224", "ultraface_rfb320")
+QUICK_MODELS = ("digits_lenet", "light-squeezenet")
+QUICK_MACHINES = ("nmp-4x8", "setup-a")
 
 
-@dataclass(frozen=True)
-class Row:
-    """One network on one machine under one planner, as in the JSON file. ``error``: why there is no
-    time; ``bit_mismatches`` counts elements of all regions' outputs that differ from the
-    reference's."""
+class PlannersStudy(Study[list[Row]]):
+    name = "bench_planners"
+    texts = Texts(
+        "Simulates networks under every planner on every machine, each at its default\n"
+        "precision, and compares every output with the reference bit for bit.",
+        "A combination that does not run, or has a bit off, makes the exit code 1.",
+        {"json": "write one object a combination"},
+    )
 
-    model: str
-    machine: str
-    planner: str
-    precision: str
-    bit_mismatches: int | None
-    simulated_us: float | None
-    predicted_us: float | None
-    offchip_bytes: int | None
-    compile_s: float
-    simulate_s: float
-    error: str = ""
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--models", nargs="+", metavar="NAME",
+            help=f"of scripts/bench_main (default: {', '.join(PREFERRED)}, as far as they are "
+            "there)",
+        )  # fmt: skip
+        add_several(parser, "--machines", "machine", machine_names())
+        add_several(parser, "--planners", "planner", planner_names())
+        parser.add_argument(
+            "--quick", action="store_true",
+            help=f"{', '.join(QUICK_MODELS)} on {', '.join(QUICK_MACHINES)}, unless others are "
+            "named",
+        )  # fmt: skip
+        parser.set_defaults(machines=None)
 
+    def parts(self, options: argparse.Namespace) -> list[Part[Row]]:
+        wanted = QUICK_MODELS if options.quick else PREFERRED
+        models = chosen_names(options.models) or [name for name in wanted if name in cases()]
+        names = options.machines or (QUICK_MACHINES if options.quick else machine_names())
+        machines = [load_machine(name) for name in names]
+        return [
+            Part((model, machine.name, name), Row, partial(_measured, model, machine, name))
+            for model in models
+            for machine in machines
+            for name in options.planners
+        ]
 
-def run_study(
-    models: Sequence[str],
-    machines: Sequence[MachineDescription],
-    planners: Sequence[str],
-    steps: Steps,
-) -> list[Row]:
-    """One row a combination, in the order of models, machines, planners; a combination that does
-    not run has its error in its row."""
-    steps.expect(len(models) * len(machines) * (1 + len(planners)))
-    known, rows = cases(), []
-    for model in models:
-        proto = known[model].model()
-        for machine in machines:
-            steps.begin(f"{model}, {machine.name}: quantizing")
-            network = prepare_model(model, proto, machine, machine.default_precision)
-            steps.done()
-            for name in planners:
-                steps.begin(f"{model}, {machine.name}: {name}")
-                rows.append(_row(network, machine, name))
-                steps.done()
-    return rows
+    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[Row]:
+        return list(found.values())
 
+    def rows(self, result: list[Row]) -> Mapping[str, Sequence[Any]]:
+        return {"json": result}
 
-def _row(network: Network, machine: MachineDescription, name: str) -> Row:
-    cycles = predicted = compile_s = simulate_s = 0.0
-    wrong = moved = 0
-    chosen, precision = planner(name), machine.default_precision
-    try:
-        for region in network.regions:
-            begin = time.perf_counter()
-            program = compile_fixed(region.fixed, machine, chosen)
-            session = Session(program)
-            compiled = time.perf_counter()
-            outputs = session.run_fixed(region.inputs)
-            simulate_s += time.perf_counter() - compiled
-            compile_s += compiled - begin
-            for got, right in zip(outputs, region.expected, strict=True):
-                wrong += int(np.count_nonzero(got != right)) + abs(got.size - right.size)
-            run = session.statistics
-            assert run is not None
-            cycles += run.cycles
-            predicted += sum(entry.predicted_cycles or 0.0 for entry in program.layers)
-            moved += sum(
-                sum(layer.loaded_bytes.values()) + sum(layer.stored_bytes.values())
-                for layer in run.layers
+    def show(self, console: Console, result: list[Row]) -> None:
+        print_rows(console, result)
+
+    def check(self, result: list[Row]) -> None:
+        """Raises StudyError unless all ran to the bit."""
+        failed = sum(bool(row.error) for row in result)
+        off = sum(bool(row.bit_mismatches) for row in result)
+        if failed or off:
+            raise StudyError(
+                f"{failed} of {len(result)} combinations did not run, {off} have bits off; the "
+                "limit is 0"
             )
-    except (CodegenError, SimError) as error:
-        text = " ".join(str(error).split())
-        return Row(network.model, machine.name, name, precision, None, None, None, None,
-                   compile_s, simulate_s, f"{type(error).__name__}: {text}")  # fmt: skip
-    mhz = machine.frequency_mhz
-    return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
-               predicted / mhz, moved, compile_s, simulate_s)  # fmt: skip
+
+
+STUDY = PlannersStudy()
+
+
+def _measured(model: str, machine: MachineDescription, name: str, bench: Bench) -> Row:
+    return measure(model, machine, name)

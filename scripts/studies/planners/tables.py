@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from studies.planners.study import Row
-from tvm_npu.cli.tables import Column, make_table
+from studies.harness.tables import Sheet, print_sheets
+from studies.planners.measuring import Row
+from tvm_npu.cli.tables import Column
 
 
 def print_rows(console: Console, rows: Sequence[Row]) -> None:
@@ -22,8 +23,7 @@ def print_rows(console: Console, rows: Sequence[Row]) -> None:
             columns.append(Column(f"{model}\nus", tuple(_time(row) for row in own)))
             columns.append(Column("bits\noff", tuple(_bits(row) for row in own)))
         precision = next(row.precision for row in rows if row.machine == machine)
-        console.print(make_table(columns, console.width, f"{machine}, {precision}: simulated"))
-        console.print()
+        print_sheets(console, [Sheet(f"{machine}, {precision}: simulated", columns)])
     ran = [row for row in rows if not row.error]
     off = sum(row.bit_mismatches or 0 for row in ran)
     console.print(f"{len(ran)} of {len(rows)} combinations ran; {off} bits off in all")

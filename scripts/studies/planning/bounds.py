@@ -20,16 +20,16 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
-from studies.tso.errors import ReproductionError
-from studies.tso.measure import LayerMeasurement
+from studies.harness.errors import StudyError
+from studies.shared.simulation import LayerMeasurement
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import conv_problem
-from tvm_npu.codegen.nmp.plan.traffic import BIAS_BYTES
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 COPY = "copy"
@@ -104,7 +104,7 @@ class Work:
 
 def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Work]:
     """``layers`` as a program ``run`` them: one for each of its layers, where some of ``layers``
-    may have become one, and copies may have come or gone with that. Raises ReproductionError when
+    may have become one, and copies may have come or gone with that. Raises StudyError when
     they are not the same layers."""
     left = {layer.name: layer for layer in layers}
     found = [[left.pop(one.name)] if one.name in left else [] for one in run]
@@ -117,7 +117,7 @@ def executed(layers: Sequence[Work], run: Sequence[LayerMeasurement]) -> list[Wo
     lost = [layer.name for layer in left.values() if layer.kind != COPY]
     lost += [one.name for own, one in zip(found, run, strict=True) if not own]
     if lost:
-        raise ReproductionError(f"layer {lost[0]!r} of the graph or of its program has no partner")
+        raise StudyError(f"layer {lost[0]!r} of the graph or of its program has no partner")
     order = {layer.name: at for at, layer in enumerate(layers)}
     return [
         reduce(Work.before, sorted(own, key=lambda layer: order.get(layer.name, 0)))

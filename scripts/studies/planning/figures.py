@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 
-from studies.planning.study import LayerRow, Row
-from studies.tso.cells import Accuracy, accuracy_of
+from studies.planning.measuring import LayerRow, Row
+from studies.shared.accuracy import Accuracy, accuracy_of
 
 BASE = ("nmp-4x8", "tso")
 """Machine and planner over which speed-ups are counted."""

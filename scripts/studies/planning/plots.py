@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from studies.harness.drawing import render
 from studies.planning.bounds import Roofs
 from studies.planning.figures import (
     BASE,
@@ -21,9 +22,9 @@ from studies.planning.figures import (
     pairs_of,
     speed_ups,
 )
-from studies.planning.study import Case, Study
+from studies.planning.measuring import Case, Measured
 from studies.planning.tables import title_of
-from studies.tso.drawing import render, stack
+from studies.shared.breakdown_bars import stack
 
 COLORS = ("tab:blue", "tab:gray", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 NETWORK_COLORS = ("tab:red", "tab:green", "tab:blue", "tab:orange", "tab:purple", "tab:brown")
@@ -33,22 +34,22 @@ LEAST_GMACS = 0.05
 """Lower end of the rooflines: a layer below it would be drawn at the edge."""
 
 
-def plot(study: Study, file_format: str) -> bytes:
+def plot(measured: Measured, file_format: str) -> bytes:
     """The drawing as a file of one of `drawing.FORMATS`; equal input gives equal bytes."""
-    machines = list({case.machine.name: case for case in study.cases}.values())
-    pairs, models = pairs_of(study.rows), models_of(study.rows)
+    machines = list({case.machine.name: case for case in measured.cases}.values())
+    pairs, models = pairs_of(measured.rows), models_of(measured.rows)
     rows = [3.6, 3.8, *(2.9 for _ in machines)]
-    has_base = len(base_rows(study.rows)) > 0
+    has_base = len(base_rows(measured.rows)) > 0
 
     def draw(figure: Any) -> None:
         parts = figure.subfigures(len(rows), 1, height_ratios=rows, squeeze=False)[:, 0]
         if has_base:
-            _speed_ups(parts[0], study, pairs, models)
+            _speed_ups(parts[0], measured, pairs, models)
         else:
             parts[0].suptitle(f"No speed-ups: {' '.join(BASE)} was not measured")
-        _breakdowns(parts[1], study, pairs, models)
+        _breakdowns(parts[1], measured, pairs, models)
         for part, case in zip(parts[2:], machines, strict=True):
-            _rooflines(part, study, case, models)
+            _rooflines(part, measured, case, models)
 
     planners = len({planner for _, planner in pairs})
     width = max(8.0, 2.6 * len(models), 3.4 * planners)
@@ -73,11 +74,13 @@ def _dealt(styles: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     return dict(zip(dict.fromkeys(names), cycle(styles), strict=False))
 
 
-def _speed_ups(figure: Any, study: Study, pairs: Sequence[Pair], models: Sequence[str]) -> None:
+def _speed_ups(
+    figure: Any, measured: Measured, pairs: Sequence[Pair], models: Sequence[str]
+) -> None:
     """Groups of bars; a line over a group is what the roofline bound leaves possible, a line in
     the last group a goal."""
-    gains, means = speed_ups(study.rows), mean_speed_ups(study.rows)
-    bases, styles = base_rows(study.rows), _styles(pairs)
+    gains, means = speed_ups(measured.rows), mean_speed_ups(measured.rows)
+    bases, styles = base_rows(measured.rows), _styles(pairs)
     shown = [pair for pair in pairs if pair in means]
     models = [model for model in models if model in bases]
     axes = figure.subplots()
@@ -94,7 +97,7 @@ def _speed_ups(figure: Any, study: Study, pairs: Sequence[Pair], models: Sequenc
             x = places[-1]
             axes.plot([x - width / 2, x + width / 2], [GOALS[pair]] * 2, color="black", lw=1.5)
     least = {
-        model: min(row.bound_us for row in study.rows if row.model == model) for model in models
+        model: min(row.bound_us for row in measured.rows if row.model == model) for model in models
     }
     best = {model: bases[model].simulated_us / bound_us for model, bound_us in least.items()}
     tops = [*best.values(), geometric_mean(best.values())]
@@ -111,13 +114,15 @@ def _speed_ups(figure: Any, study: Study, pairs: Sequence[Pair], models: Sequenc
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
 
 
-def _breakdowns(figure: Any, study: Study, pairs: Sequence[Pair], models: Sequence[str]) -> None:
+def _breakdowns(
+    figure: Any, measured: Measured, pairs: Sequence[Pair], models: Sequence[str]
+) -> None:
     figure.suptitle("Simulated time by part, % of the first bar")
     machines = list(dict.fromkeys(machine for machine, _ in pairs))
     row = figure.subplots(1, len(models), sharey=True, squeeze=False)[0]
     found = {
         (one.model, (one.machine, one.planner)): parts
-        for one, parts in zip(study.rows, study.breakdowns, strict=True)
+        for one, parts in zip(measured.rows, measured.breakdowns, strict=True)
     }
     for axes, model in zip(row, models, strict=True):
         own = {pair: found[model, pair] for pair in pairs if (model, pair) in found}
@@ -131,11 +136,11 @@ def _breakdowns(figure: Any, study: Study, pairs: Sequence[Pair], models: Sequen
     figure.legend(*row[0].get_legend_handles_labels(), loc="outside right upper")
 
 
-def _rooflines(figure: Any, study: Study, case: Case, models: Sequence[str]) -> None:
+def _rooflines(figure: Any, measured: Measured, case: Case, models: Sequence[str]) -> None:
     """Every convolution and fully connected layer as simulated: MACs a second against MACs a byte
     that crossed the DRAM bus."""
     machine, ghz = case.machine.name, case.machine.frequency_mhz / 1e3
-    layers = [layer for layer in study.layers if layer.machine == machine and layer.macs]
+    layers = [layer for layer in measured.layers if layer.machine == machine and layer.macs]
     planners = list(dict.fromkeys(layer.planner for layer in layers))
     colors = _dealt(NETWORK_COLORS, models)
     figure.suptitle(f"Rooflines of {machine}: convolutions and fully connected layers, simulated")

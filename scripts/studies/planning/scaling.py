@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studies.planning.study import Case, plan_seconds, prepare_case, run_case
-from tvm_npu.cli.terminal import Steps
+from studies.planning.measuring import Case, Prepared, plan_seconds, prepare_case, run_case
 from tvm_npu.codegen.plan import planner
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -39,52 +38,48 @@ class ScalingRow:
     plan_s: float
 
 
-def run_scaling(
-    model: str,
-    planned: Sequence[str],
-    machines: Sequence[NmpMachine],
-    planners: Sequence[str],
-    sizes: Sequence[int],
-    widths: Sequence[float],
-    steps: Steps,
-) -> tuple[ScalingRow, ...]:
-    """``model`` simulated at every size and width, values checked; ``planned`` networks planned at
-    their published sizes, one by one and together. Raises ReproductionError as `run_study` does."""
-    rows: list[ScalingRow] = []
-    steps.expect(len(machines) * (len(widths) * len(sizes) + len(planned)))
-    for machine in machines:
-        for width in widths:
-            for size in sizes:
-                steps.begin(f"{model}, {machine.name}: {size}x{size}, width {width:g}")
-                case = prepare_case(model, machine, None, input_size=size, width=width)
-                rows += [_simulated(case, name, size, width) for name in planners]
-                steps.done()
-        cases = []
-        for other in planned:
-            steps.begin(f"{other}, {machine.name}: planning")
-            cases.append(prepare_case(other, machine, None))
-            rows += [_planned(other, cases[-1:], name) for name in planners]
-            steps.done()
-        if len(cases) > 1:
-            rows += [_planned(TOGETHER, cases, name) for name in planners]
-    return tuple(rows)
+@dataclass(frozen=True)
+class OnlyPlanned:
+    """A network at its published size."""
+
+    case: Case
+    rows: list[ScalingRow]
 
 
-def _simulated(case: Case, name: str, size: int, width: float) -> ScalingRow:
-    measured, plan_s = run_case(case, planner(name))
-    predicted = sum(layer.predicted_cycles for layer in measured.layers)
-    return ScalingRow(
-        case.model, size, width, case.machine.name, name, case.network.macs, len(case.asked),
-        len(case.distinct), measured.cycles, predicted, case.bound_cycles(measured), plan_s,
-    )  # fmt: skip
+def scaled(
+    model: str, machine: NmpMachine, size: int, width: float, planners: Sequence[str]
+) -> list[ScalingRow]:
+    """Simulated, values checked: a row a planner. Raises StudyError as `run_case` does."""
+    prepared = prepare_case(model, machine, input_size=size, width=width)
+    return [_simulated(prepared, name, size, width) for name in planners]
 
 
-def _planned(model: str, cases: Sequence[Case], name: str) -> ScalingRow:
+def only_planned(model: str, machine: NmpMachine, planners: Sequence[str]) -> OnlyPlanned:
+    case = prepare_case(model, machine).case
+    return OnlyPlanned(case, planned_together(model, [case], machine, planners))
+
+
+def planned_together(
+    model: str, cases: Sequence[Case], machine: NmpMachine, planners: Sequence[str]
+) -> list[ScalingRow]:
+    """The layers of all ``cases``, as ``model``: a row a planner."""
     asked = [problem for case in cases for problem in case.asked]
     distinct = tuple(dict.fromkeys(asked))
-    machine = cases[0].machine
+    macs, bound = sum(case.macs for case in cases), sum(case.bound_cycles() for case in cases)
+    return [
+        ScalingRow(
+            model, None, 1.0, machine.name, name, macs, len(asked), len(distinct), None, None,
+            bound, plan_seconds(planner(name), distinct, machine),
+        )
+        for name in planners
+    ]  # fmt: skip
+
+
+def _simulated(prepared: Prepared, name: str, size: int, width: float) -> ScalingRow:
+    measured, plan_s = run_case(prepared, planner(name))
+    case = prepared.case
+    predicted = sum(layer.predicted_cycles for layer in measured.layers)
     return ScalingRow(
-        model, None, 1.0, machine.name, name, sum(case.network.macs for case in cases),
-        len(asked), len(distinct), None, None, sum(case.bound_cycles() for case in cases),
-        plan_seconds(planner(name), distinct, machine),
+        case.model, size, width, case.machine.name, name, case.macs, len(case.asked),
+        len(case.distinct), measured.cycles, predicted, case.bound_cycles(measured), plan_s,
     )  # fmt: skip

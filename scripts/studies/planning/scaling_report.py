@@ -7,25 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
+from studies.harness.drawing import render
+from studies.harness.tables import Sheet, print_sheets
 from studies.planning.scaling import ScalingRow
 from studies.planning.tables import NONE, title_of
-from studies.tso.drawing import render
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column
 
 COLORS = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown", "tab:gray")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def print_scaling(console: Console, rows: Sequence[ScalingRow]) -> None:
-    console.print(scaling_table(rows, console.width))
-    console.print()
+    print_sheets(console, [scaling_table(rows)])
     for line in scaling_lines(rows):
         console.print(line, soft_wrap=True)
 
 
-def scaling_table(rows: Sequence[ScalingRow], width: int) -> Table:
+def scaling_table(rows: Sequence[ScalingRow]) -> Sheet:
     def count(value: float | None) -> str:
         return NONE if value is None else f"{value:,.0f}"
 
@@ -51,7 +50,7 @@ def scaling_table(rows: Sequence[ScalingRow], width: int) -> Table:
         Column("planning\nms", tuple(f"{1e3 * row.plan_s:,.1f}" for row in rows)),
         Column("ms a\nlayer", tuple(f"{_per_layer(row):,.2f}" for row in rows)),
     ]
-    return make_table(columns, width, "Scaling: input size and width; planning by distinct layers")
+    return Sheet("Scaling: input size and width; planning by distinct layers", columns)
 
 
 def _per_layer(row: ScalingRow) -> float:

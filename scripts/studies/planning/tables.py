@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
 
+from studies.harness.tables import Sheet, print_sheets
 from studies.planning.figures import (
     BASE,
     GOALS,
@@ -19,27 +19,28 @@ from studies.planning.figures import (
     pairs_of,
     speed_ups,
 )
-from studies.planning.study import Case, LayerRow, Row, Study
-from studies.tso.tso_published import TITLES
-from tvm_npu.cli.tables import Column, make_table
+from studies.planning.measuring import Case, LayerRow, Measured, Row
+from studies.shared.titles import TITLES
+from tvm_npu.cli.tables import Column
 
 NONE = "-"
 
 
-def print_study(console: Console, study: Study, no_brute_force: str | None) -> None:
-    """Everything that was measured, then what it amounts to. ``no_brute_force`` says why brute
-    force was not timed, if it was not."""
-    for table in (
-        networks_table(study.cases, console.width),
-        rows_table(study.rows, console.width),
-        times_table(study, console.width),
-        accuracy_table(study.layers, console.width),
-    ):
-        console.print(table)
-        console.print()
-    if no_brute_force is not None:
-        console.print(f"not measured: {no_brute_force}", soft_wrap=True)
-    for line in summary_lines(study):
+def print_measured(console: Console, measured: Measured) -> None:
+    """Everything that was measured, then what it amounts to."""
+    print_sheets(
+        console,
+        [
+            networks_table(measured.cases),
+            rows_table(measured.rows),
+            times_table(measured),
+            accuracy_table(measured.layers),
+        ],
+    )
+    missing = dict.fromkeys(case.no_brute_force for case in measured.cases if case.no_brute_force)
+    for reason in missing:
+        console.print(f"not measured: {reason}", soft_wrap=True)
+    for line in summary_lines(measured):
         console.print(line, soft_wrap=True)
 
 
@@ -47,7 +48,7 @@ def title_of(model: str) -> str:
     return TITLES.get(model, model)
 
 
-def networks_table(cases: Sequence[Case], width: int) -> Table:
+def networks_table(cases: Sequence[Case]) -> Sheet:
     """The work and its bound: sums over layers of MAC time, of compulsory traffic's time, and of
     the longer of the two."""
 
@@ -61,8 +62,8 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
         Column("layers", tuple(str(len(case.layers)) for case in cases)),
         Column("planned", tuple(str(len(case.asked)) for case in cases)),
         Column("distinct", tuple(str(len(case.distinct)) for case in cases)),
-        Column("MMACs", tuple(f"{case.network.macs / 1e6:,.1f}" for case in cases)),
-        Column("on the\nNPU", tuple(f"{case.network.npu_mac_share:.1%}" for case in cases)),
+        Column("MMACs", tuple(f"{case.macs / 1e6:,.1f}" for case in cases)),
+        Column("on the\nNPU", tuple(f"{case.npu_mac_share:.1%}" for case in cases)),
         Column(
             "compulsory\nMB",
             tuple(f"{sum(w.compulsory_bytes for w in case.layers) / 1e6:,.1f}" for case in cases),
@@ -72,10 +73,10 @@ def networks_table(cases: Sequence[Case], width: int) -> Table:
         Column("bound\nus", bound(Case.bound_cycles)),
     ]
     title = "Networks, batch 1; bound: layer by layer, the longer of MACs and traffic"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
-def rows_table(rows: Sequence[Row], width: int) -> Table:
+def rows_table(rows: Sequence[Row]) -> Sheet:
     gains = speed_ups(rows)
     bases = base_rows(rows)
     distances = tuple(f"{row.simulated_us / row.bound_us:.2f}" for row in rows)
@@ -98,15 +99,15 @@ def rows_table(rows: Sequence[Row], width: int) -> Table:
         Column("planning\nms", tuple(f"{1e3 * row.plan_s:,.1f}" for row in rows)),
     ]  # fmt: skip
     title = "Plans; all values equal the reference's, bit for bit"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
-def times_table(study: Study, width: int) -> Table:
+def times_table(measured: Measured) -> Sheet:
     """Planner tso against brute force, by network and machine: milliseconds, and in parentheses
     how many times what tso takes."""
-    mine = {(row.model, row.machine): row.plan_s for row in study.rows if row.planner == BASE[1]}
+    mine = {(row.model, row.machine): row.plan_s for row in measured.rows if row.planner == BASE[1]}
     cells: list[tuple[str, ...]] = []
-    for case in study.cases:
+    for case in measured.cases:
         own = mine.get((case.model, case.machine.name))
         brute = case.brute_force
         seconds = (
@@ -117,12 +118,12 @@ def times_table(study: Study, width: int) -> Table:
         cells.append((_milliseconds(own, None), *(_milliseconds(s, own) for s in seconds)))
     heads = ("tso", "edges,\nall", "edges,\ndistinct", "estimate,\nall", "estimate,\ndistinct")
     columns = [
-        Column("network", tuple(title_of(case.model) for case in study.cases), name=True),
-        Column("machine", tuple(case.machine.name for case in study.cases), prose=True),
+        Column("network", tuple(title_of(case.model) for case in measured.cases), name=True),
+        Column("machine", tuple(case.machine.name for case in measured.cases), prose=True),
         *(Column(head, tuple(cell[at] for cell in cells)) for at, head in enumerate(heads)),
     ]
     title = "Planning, one core, ms (times tso): tso on distinct layers; its space by C, two costs"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
 def _milliseconds(seconds: float | None, own: float | None) -> str:
@@ -131,7 +132,7 @@ def _milliseconds(seconds: float | None, own: float | None) -> str:
     return f"{1e3 * seconds:,.1f}" + ("" if own is None else f" ({seconds / own:.1f})")
 
 
-def accuracy_table(layers: Sequence[LayerRow], width: int) -> Table:
+def accuracy_table(layers: Sequence[LayerRow]) -> Sheet:
     """Predicted against simulated, by layer."""
     groups = list(_groups(layers))
 
@@ -149,7 +150,7 @@ def accuracy_table(layers: Sequence[LayerRow], width: int) -> Table:
         Column("Pearson", shown(_pearson, True)),
     ]
     title = "Predicted against simulated time by layer: all and planned"
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
 def _pearson(one: Accuracy) -> str:
@@ -171,9 +172,13 @@ def _both(layers: Sequence[LayerRow]) -> dict[bool, Accuracy]:
     return {key: accuracy(own) for key, own in found.items() if own}
 
 
-def summary_lines(study: Study) -> list[str]:
+def summary_lines(measured: Measured) -> list[str]:
     """What it amounts to, one statement a line."""
-    return [*_speed_up_lines(study.rows), *_time_lines(study), *_accuracy_lines(study.layers)]
+    return [
+        *_speed_up_lines(measured.rows),
+        *_time_lines(measured),
+        *_accuracy_lines(measured.layers),
+    ]
 
 
 def _speed_up_lines(rows: Sequence[Row]) -> list[str]:
@@ -193,11 +198,11 @@ def _speed_up_lines(rows: Sequence[Row]) -> list[str]:
     return lines
 
 
-def _time_lines(study: Study) -> list[str]:
-    own = {(row.model, row.machine): row.plan_s for row in study.rows if row.planner == BASE[1]}
+def _time_lines(measured: Measured) -> list[str]:
+    own = {(row.model, row.machine): row.plan_s for row in measured.rows if row.planner == BASE[1]}
     known = [
         (case.brute_force, own[case.model, case.machine.name])
-        for case in study.cases
+        for case in measured.cases
         if case.brute_force is not None and (case.model, case.machine.name) in own
     ]
     if not known:

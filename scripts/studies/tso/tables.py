@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 
-from studies.tso.cells import (
-    Cell,
-    SpeedUp,
-    accuracy_of,
-    models_of,
-    speed_ups,
-    summarize,
-)
-from studies.tso.measure import Breakdown, LayerMeasurement
-from studies.tso.networks import Network
-from studies.tso.tso_published import BURST, MACHINE, NO_BURST, TITLES, TRANSFER_SHARE
-from tvm_npu.cli.tables import Column, make_table
+from studies.harness.tables import Sheet, print_sheets
+from studies.shared.accuracy import accuracy_of
+from studies.shared.networks import NetworkFacts
+from studies.shared.simulation import Breakdown, LayerMeasurement
+from studies.shared.titles import TITLES
+from studies.tso.cells import Cell, SpeedUp, models_of, speed_ups, summarize
+from studies.tso.published import BURST, MACHINE, NO_BURST, TRANSFER_SHARE
+from tvm_npu.cli.tables import Column
 
 Breakdowns = Mapping[tuple[str, str], Breakdown]
 """By model and column head."""
@@ -26,41 +21,40 @@ Breakdowns = Mapping[tuple[str, str], Breakdown]
 
 def print_reproduction(
     console: Console,
-    networks: Sequence[Network],
+    networks: Sequence[NetworkFacts],
     cells: Sequence[Cell],
     breakdowns: Breakdowns,
     layers: Sequence[LayerMeasurement],
 ) -> None:
     """Everything that was measured, then what it amounts to."""
-    _print(console, networks_table(networks, console.width))
-    _print(console, cells_table(cells, console.width))
     gains = speed_ups(cells, BURST.head)
-    if gains:
-        _print(console, speed_ups_table(gains, console.width))
-    _print(console, breakdown_table(breakdowns, console.width))
+    print_sheets(
+        console,
+        [
+            networks_table(networks),
+            cells_table(cells),
+            *([speed_ups_table(gains)] if gains else []),
+            breakdown_table(breakdowns),
+        ],
+    )
     for line in (*summary_lines(cells), accuracy_line(layers)):
         console.print(line, soft_wrap=True)
 
 
-def _print(console: Console, table: Table) -> None:
-    console.print(table)
-    console.print()
-
-
-def networks_table(networks: Sequence[Network], width: int) -> Table:
+def networks_table(networks: Sequence[NetworkFacts]) -> Sheet:
     """What was run: times below are sums over a network's regions, each run once."""
     columns = [
         Column("network", tuple(TITLES[one.model] for one in networks), name=True),
-        Column("regions", tuple(str(len(one.regions)) for one in networks)),
+        Column("regions", tuple(str(one.regions) for one in networks)),
         Column("layers", tuple(str(one.layers) for one in networks)),
         Column("MMACs", tuple(f"{one.macs / 1e6:,.1f}" for one in networks)),
         Column("MACs\non the NPU", tuple(f"{one.npu_mac_share:.2%}" for one in networks)),
         Column("operators\non the CPU", tuple(str(one.cpu_operators) for one in networks)),
     ]
-    return make_table(columns, width, f"Networks, {MACHINE}, int16, batch 1")
+    return Sheet(f"Networks, {MACHINE}, int16, batch 1", columns)
 
 
-def cells_table(cells: Sequence[Cell], width: int) -> Table:
+def cells_table(cells: Sequence[Cell]) -> Sheet:
     """Table I: rows of paper, simulated, ratio and predicted for each model."""
     rows: tuple[tuple[str, Callable[[Cell], str]], ...] = (
         ("paper us", lambda cell: f"{cell.paper_us:,.0f}"),
@@ -68,25 +62,24 @@ def cells_table(cells: Sequence[Cell], width: int) -> Table:
         ("ratio", lambda cell: f"{cell.ratio:.2f}"),
         ("predicted us", lambda cell: f"{cell.predicted_us:,.0f}"),
     )
-    return _by_model(cells, "Table I: microseconds, ratio = simulated / paper", rows, width)
+    return _by_model(cells, "Table I: microseconds, ratio = simulated / paper", rows)
 
 
-def speed_ups_table(gains: Sequence[SpeedUp], width: int) -> Table:
+def speed_ups_table(gains: Sequence[SpeedUp]) -> Sheet:
     """Figures 8 (no burst), 12 (fixed TLE slicing) and 13 (fixed TLT schedule)."""
     rows: tuple[tuple[str, Callable[[SpeedUp], str]], ...] = (
         ("paper", lambda gain: f"{gain.paper:+.1%}"),
         ("simulated", lambda gain: f"{gain.simulated:+.1%}"),
     )
     title = "Speed-up of burst over ... (figures 8, 12, 13): time / burst time - 1"
-    return _by_model(gains, title, rows, width)
+    return _by_model(gains, title, rows)
 
 
 def _by_model(
     items: Sequence[Cell] | Sequence[SpeedUp],
     title: str,
     rows: Sequence[tuple[str, Callable[..., str]]],
-    width: int,
-) -> Table:
+) -> Sheet:
     """One column for each column of Table I, ``rows`` for each model."""
     found = {(item.model, item.column): item for item in items}
     models = models_of(items)
@@ -101,10 +94,10 @@ def _by_model(
             for _, show in rows
         ]
         columns.append(Column(head, tuple(texts)))
-    return make_table(columns, width, title)
+    return Sheet(title, columns)
 
 
-def breakdown_table(breakdowns: Breakdowns, width: int) -> Table:
+def breakdown_table(breakdowns: Breakdowns) -> Sheet:
     """Figure 9: shares of simulated time; the paper gives numbers for two bars only."""
     shown = tuple(breakdowns)
 
@@ -125,7 +118,7 @@ def breakdown_table(breakdowns: Breakdowns, width: int) -> Table:
         Column("load + store", share(lambda one: one.load_cycles + one.store_cycles)),
         Column("paper:\nload + store", paper),
     ]
-    return make_table(columns, width, "Breakdown of the simulated time (figure 9)")
+    return Sheet("Breakdown of the simulated time (figure 9)", columns)
 
 
 def summary_lines(cells: Sequence[Cell]) -> list[str]:

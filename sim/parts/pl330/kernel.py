@@ -7,17 +7,18 @@ stores, then round-robin to the channel behind the one that had the last turn: a
 deterministic and does not depend on the steps in which it is driven.
 
 A load copies its bytes when it is issued, a store when it asks for its memory; neither has an
-effect before `until`. Everything that this file needs is in it or an argument: numba's cache does
-not see changes of other files.
+effect before `until`.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from tvm_npu.sim import compiled
 
 Array = NDArray[Any]
 
@@ -104,15 +105,9 @@ class Costs(NamedTuple):
     on_chip_base: int
 
 
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
-"""Nothing here allocates. Without numba's reference counts, which every call would take for every
-array of the state, a run is three times as fast."""
-
-
-def device(function: Any) -> Any:
-    """For functions that only compiled code calls."""
-    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_OPTIONS}
-    return numba.njit(**options)(function)  # type: ignore[call-overload]
+device = partial(compiled.device, references=False)
+entry = partial(compiled.entry, references=False)
+"""Nothing here allocates."""
 
 
 @device
@@ -410,7 +405,7 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
     return event
 
 
-@numba.njit(cache=True, nogil=True, **_OPTIONS)
+@entry
 def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
     """Does all that begins before ``until``, or up to what is wanted: the signal of event
     ``wanted`` to the processor, or the end of channel -2 - ``wanted``; -1: nothing. Why it

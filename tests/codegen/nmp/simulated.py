@@ -9,7 +9,7 @@ import numpy as np
 from tvm_npu.codegen.program.format import Program, Segment
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
-from tvm_npu.sim.nmp.statistics import RunStatistics
+from tvm_npu.sim.statistics import RunStatistics
 
 ELEMENT_TYPES = {1: np.int8, 2: np.int16}
 

@@ -68,7 +68,7 @@ def test_predicted_cycles(name: str) -> None:
     errors = []
     for problem, plan in LAYERS:
         found = simulated(problem, plan, name)
-        (busy,) = found.layers[0].mac_cycles_per_core
+        (busy,) = found.layers[0].busy_cycles("mac")
         assert engine_cycles(problem, plan, core(name)) == pytest.approx(busy, rel=1e-9), plan
         errors.append(abs(predicted(problem, plan, core(name)).cycles / found.cycles - 1))
     assert np.mean(errors) < 0.02 and max(errors) < 0.05
@@ -81,8 +81,8 @@ def test_two_buffers_hide_transfers(name: str) -> None:
     problem, plan = LAYERS[1]
     two, one = simulated(problem, plan, name), simulated(problem, replace(plan, buffers=1), name)
     assert two.loaded_bytes == one.loaded_bytes and two.stored_bytes == one.stored_bytes
-    (busy,), (moving,) = two.layers[0].mac_cycles_per_core, two.layers[0].dma_cycles_per_tle
-    assert one.layers[0].mac_cycles_per_core == (busy,)
+    (busy,), moving = two.layers[0].busy_cycles("mac"), sum(two.layers[0].busy_cycles("dma"))
+    assert one.layers[0].busy_cycles("mac") == (busy,)
     assert busy < two.cycles < min(one.cycles, busy + 0.7 * moving)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
-from tvm_npu.sim.nmp.statistics import RunStatistics
+from tvm_npu.sim.statistics import RunStatistics
 
 BASE = 0x8000_0000
 DATA = BASE + 0x1_0000

@@ -32,6 +32,7 @@ from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.statistics import MovedBytes
 from tvm_npu.sim.traps import Trap
 
 TLES, TLTS = 3, 4
@@ -95,8 +96,8 @@ def test_receivers_of_loads(
         assert found._state.sem_tlt[core, SEM] == (core in expected)
     assert statistics.loaded_bytes == {"other": 64}
     elsewhere = any(core // TLTS != sender // TLTS for core in expected)
-    assert statistics.ring_bytes == ({"other": 64} if elsewhere else {})
-    assert not statistics.forwarded_bytes and not found._state.ring_queued.any()
+    assert statistics.bytes_over("ring") == ({"other": 64} if elsewhere else {})
+    assert not statistics.bytes_over("forwarded") and not found._state.ring_queued.any()
 
 
 def test_stores_have_no_receivers() -> None:
@@ -104,7 +105,7 @@ def test_stores_have_no_receivers() -> None:
     found, statistics = run(only(5, text) + EXIT, small_machine(TLES, TLTS), {DATA: VALUES})
     assert np.flatnonzero(found._state.sem_tlt[:, SEM]).tolist() == [5]
     assert not found.dram[DATA - 0x8000_0000 :][:64].any()
-    assert statistics.stored_bytes == {"other": 64} and not statistics.ring_bytes
+    assert statistics.stored_bytes == {"other": 64} and not statistics.bytes_over("ring")
 
 
 def fill_mb2(elements: int, element_bytes: int) -> str:
@@ -156,9 +157,10 @@ def test_forwarded_segments(
         assert not got[:begin].any() and not got[end:].any()
         assert found._state.sem_tlt[core, SEM] == (core in expected)
     assert statistics.loaded_bytes == {"other": 256 * element_bytes}
-    assert statistics.forwarded_bytes == ({"other": len(moved)} if len(moved) else {})
+    forwarded = statistics.bytes_over("forwarded")
+    assert forwarded == ({"other": len(moved)} if len(moved) else {})
     elsewhere = any(core // TLTS != sender // TLTS for core in expected)
-    assert statistics.ring_bytes == (statistics.forwarded_bytes if elsewhere else {})
+    assert statistics.bytes_over("ring") == (forwarded if elsewhere else {})
 
 
 @given(
@@ -193,7 +195,8 @@ def test_forwarded_boxes(
     assert np.array_equal(got.reshape(box), expected)
     assert not found._state.mb0[0, 2048 + expected.nbytes :].any()
     inside = padded_box(np.ones_like(tensor), start, box, 0).sum() * element_bytes
-    assert sum(statistics.forwarded_bytes.values()) == inside and not statistics.ring_bytes
+    assert sum(statistics.bytes_over("forwarded").values()) == inside
+    assert not statistics.bytes_over("ring")
 
 
 def test_partial_sums_forward_as_they_would_be_stored() -> None:
@@ -289,8 +292,8 @@ def test_all_parts_of_a_tile_arrive_in_the_time_of_one() -> None:
     whole = segments(4096) + transfer("nmp_mload", SEM, "mb0", DATA)
     whole = "andi t1, a0, 1\nbnez t1, end\n" + whole + "end: " + wait(SEM) + EXIT
     each = run(whole, machine, {DATA: data})[1]
-    assert shared.loaded_bytes == {"other": 4096} == shared.ring_bytes
-    assert each.loaded_bytes == {"other": 4 * 4096} and not each.ring_bytes
+    assert shared.loaded_bytes == {"other": 4096} == shared.bytes_over("ring")
+    assert each.loaded_bytes == {"other": 4 * 4096} and not each.bytes_over("ring")
     assert shared.cycles < 0.4 * each.cycles
 
 
@@ -311,10 +314,20 @@ def test_statistics_by_layer() -> None:
     found.run(0x8000_0000)
     statistics, _ = found.run(0x8000_0000)
     load, forwards = statistics.layers
-    assert load.ring_bytes == {"in": 128} == load.loaded_bytes and not load.forwarded_bytes
-    assert forwards.ring_bytes == {"in": 64} and forwards.forwarded_bytes == {"in": 128}
-    assert not forwards.loaded_bytes and forwards.bursts == 0
-    assert statistics.ring_bytes == {"in": 192} and statistics.forwarded_bytes == {"in": 128}
+    assert load.bytes_by_link == {
+        "loaded": {"in": 128}, "stored": {}, "ring": {"in": 128}, "forwarded": {},
+    }  # fmt: skip
+    assert forwards.bytes_by_link == {
+        "loaded": {}, "stored": {}, "ring": {"in": 64}, "forwarded": {"in": 128},
+    }  # fmt: skip
+    assert load.moved_bytes == 128 and forwards.moved_bytes == 0 == forwards.bursts
+    assert statistics.bytes_over("ring") == {"in": 192}
+    # both cores get all that is loaded, and each what it forwards: once to both, once to itself
+    used = load.bytes_by_memory
+    assert (used["dram"].read_bytes, used["mb0"].written_bytes) == (128, 256)
+    used = forwards.bytes_by_memory
+    assert (used["mb2"].read_bytes, used["mb0"].written_bytes) == (128, 64 * 2 + 64)
+    assert used["dram"] == used["mb1"] == used["bias"] == MovedBytes(0, 0)
 
 
 # ---- traps

@@ -364,17 +364,17 @@ def test_statistics_add_up_over_layers_and_the_rest(timing: bool) -> None:
     load, compute = statistics.layers
     assert statistics.loaded_bytes == load.loaded_bytes == {"in": 288} and not compute.loaded_bytes
     assert statistics.macs == compute.macs == 4 * 8 * 16 * 9 and load.macs == 0
-    assert compute.mac_cycles_per_core[0] == compute.mac_cycles_per_core[2] == 0
+    assert compute.busy_cycles("mac")[0] == compute.busy_cycles("mac")[2] == 0
     assert load.instructions == instructions(parts[1])
     rest = 3 * instructions("li t1, 1\nbne a0, t1, 4\n") + 3 * EXIT_CYCLES
     assert statistics.instructions == load.instructions + compute.instructions + rest
     assert load.bursts == 3 and compute.bursts == 0
     if timing:
         took = transfer_cycles(small_machine(), 3, 288)
-        assert load.wait_cycles_per_core == pytest.approx((0, took - 2 - SEMAPHORE, 0))
-        assert load.dma_cycles_per_tle == pytest.approx((took,))
-        assert compute.mac_cycles_per_core[1] == pytest.approx(4 * 8 * 18 / 0.75 + 8)
-        assert compute.wait_cycles_per_core == (0, 0, 0)
+        assert load.wait_cycles("control") == pytest.approx((0, took - 2 - SEMAPHORE, 0))
+        assert load.busy_cycles("dma") == pytest.approx((took,))
+        assert compute.busy_cycles("mac")[1] == pytest.approx(4 * 8 * 18 / 0.75 + 8)
+        assert compute.wait_cycles("control") == (0, 0, 0)
         assert load.cycles + compute.cycles + EXIT_CYCLES == pytest.approx(statistics.cycles)
 
 

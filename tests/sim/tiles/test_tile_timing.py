@@ -140,10 +140,10 @@ def test_layers_busy_and_waiting_cycles() -> None:
     assert (a.cycles, b.cycles) == (loads + 26, 26 + LOAD + 12)
     assert statistics.cycles == a.cycles + b.cycles
     assert statistics.time_us == statistics.cycles / 1020
-    assert a.mac_cycles_per_core == b.mac_cycles_per_core == (26.0,)
-    assert a.dma_cycles_per_tle == (2 * LOAD + 60,) and b.dma_cycles_per_tle == (LOAD + 12,)
-    assert a.wait_cycles_per_core == (loads - size(parts[0] + parts[1]),)
-    assert b.wait_cycles_per_core == (0.0,)
+    assert a.busy_cycles("mac") == b.busy_cycles("mac") == (26.0,)
+    assert a.busy_cycles("dma") == (2 * LOAD + 60,) and b.busy_cycles("dma") == (LOAD + 12,)
+    assert a.wait_cycles("mac") == (loads - size(parts[0] + parts[1]),)
+    assert b.wait_cycles("mac") == (0.0,)
     assert a.macs == b.macs == 5 * 3 * 4 and a.bursts == 2
     assert a.mac_utilization == 60 / (a.cycles * 8)
     assert (a.loaded_bytes, b.stored_bytes) == ({"other": 240}, {"out": 48})
@@ -265,7 +265,7 @@ def test_lists_of_live_ranges_grow() -> None:
         issued += 2
         expected += max(wait - max(free, issued), 0)
         free = max(wait, free, issued) + 1
-    assert statistics.layers[0].wait_cycles_per_core == (expected,)
+    assert statistics.layers[0].wait_cycles("mac") == (expected,)
 
 
 def test_work_a_command_does_not_grow_with_the_program() -> None:

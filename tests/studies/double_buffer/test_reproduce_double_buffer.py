@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from studies.double_buffer import report
-from studies.double_buffer.plots import plot
-from studies.double_buffer.published import NAIVE_MEMORY_SHARES, OPTIMAL_MEMORY_SHARES
-from studies.double_buffer.study import (
+from studies.double_buffer.measuring import (
+    RUNS,
     LayerRow,
-    study_layer,
+    plans_of,
+    row_of,
+    run_layer,
     tile_machine,
     without_core_time,
 )
+from studies.double_buffer.plots import plot
+from studies.double_buffer.published import NAIVE_MEMORY_SHARES, OPTIMAL_MEMORY_SHARES
+from studies.double_buffer.study import STUDY
+from studies.double_buffer.tables import lines, tables
+from studies.harness.command import main
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.direct import DirectPlan, DirectPlanner
 
@@ -28,11 +33,8 @@ SMALL = ConvProblem(
 
 @pytest.fixture(scope="module")
 def row() -> LayerRow:
-    began: list[str] = []
-    ended: list[str] = []
-    found = study_layer("conv6_1", SMALL, began.append, lambda: ended.append(""))
-    assert len(began) == len(ended) == 8
-    return found
+    assert len(RUNS) == 8
+    return row_of("conv6_1", plans_of(SMALL), {run: run_layer(SMALL, *run) for run in RUNS})
 
 
 def test_values_and_times(row: LayerRow) -> None:
@@ -44,9 +46,9 @@ def test_values_and_times(row: LayerRow) -> None:
 
 
 def test_report_and_plot(row: LayerRow) -> None:
-    first, second = report.tables([row], 160)
-    assert first.row_count == second.row_count == 1
-    text = "\n".join(report.lines([row]))
+    first, second = tables([row])
+    assert all(len(one.cells) == 1 for sheet in (first, second) for one in sheet.columns)
+    text = "\n".join(lines([row]))
     assert "Bits off: 0." in text and "paper" in text
     assert plot([row], "png").startswith(b"\x89PNG")
 
@@ -78,14 +80,12 @@ def test_working_outside_of_the_chip_takes_a_core_and_wide_elements() -> None:
 @pytest.mark.relay
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx")
-    from studies.double_buffer.__main__ import main
-
     target = tmp_path / "rows.json"
-    assert main(["--layers", "conv6", "--json", str(target)]) == 0
+    assert main(STUDY, ["--layers", "conv6", "--json", str(target)]) == 0
     (found,) = json.loads(target.read_text())
     assert found["layer"] == "conv6" and found["bit_mismatches"] == 0
     assert "conv6" in capsys.readouterr().out
-    assert main(["--json", str(tmp_path / "missing" / "rows.json")]) == 1
+    assert main(STUDY, ["--json", str(tmp_path / "missing" / "rows.json")]) == 1
     with pytest.raises(SystemExit) as stop:
-        main(["--layers", "conv9"])
+        main(STUDY, ["--layers", "conv9"])
     assert stop.value.code == 2

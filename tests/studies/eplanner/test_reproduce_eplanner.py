@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from studies.eplanner import study
-from studies.eplanner.__main__ import main
+from studies.eplanner import measuring
 from studies.eplanner.layers import Workload, tensor_bytes, workload
+from studies.eplanner.measuring import Row, Simulations, reductions, setup_machine, speed_ups
 from studies.eplanner.space import kept_space, whole_space
-from studies.eplanner.study import Row, Simulations, reductions, setup_machine, speed_ups
-from studies.eplanner.tables import average, print_study
-from studies.tso.errors import ReproductionError
+from studies.eplanner.study import STUDY
+from studies.eplanner.tables import average, print_measured
+from studies.harness.command import main
+from studies.harness.errors import StudyError
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.models.eplanner import NETWORKS
@@ -25,6 +26,13 @@ SMALL = ConvProblem(
     filters=24, channels=20, groups=1, rows=9, columns=9, in_rows=9, in_columns=9, kernel=(3, 3),
     stride=(1, 1), dilation=(1, 1), padding=(1, 1, 1, 1), element_bytes=4, accumulator_bytes=4,
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """What another test made of a network's layers."""
+    measuring.checked_workload.cache_clear()
+    measuring._kept.cache_clear()
 
 
 def row(model: str, setup: str, name: str, moved: int, time: float) -> Row:
@@ -49,8 +57,8 @@ def test_averages() -> None:
 
 def test_tables_have_paper_ours_and_ratio() -> None:
     out = io.StringIO()
-    timed = (study.Timed(100.0, 10, 101.0), study.Timed(200.0, 10, 198.0))
-    print_study(Console(file=out, width=160), study.Study(ROWS, timed))
+    timed = (measuring.Timed(100.0, 10, 101.0), measuring.Timed(200.0, 10, 198.0))
+    print_measured(Console(file=out, width=160), measuring.Measured(ROWS, timed))
     text = out.getvalue()
     assert "21.14" in text
     assert "23.33" in text
@@ -83,7 +91,7 @@ def test_a_simulation_runs_once_and_moves_what_was_predicted() -> None:
     timed = simulations.run(SMALL, plan, machine)  # type: ignore[arg-type]
     again = replace(plan, planner="another")
     assert simulations.run(SMALL, again, setup_machine("B")) is timed  # type: ignore[arg-type]
-    assert timed.moved_bytes == study.moved_bytes(plan.prediction)  # type: ignore[arg-type, union-attr]
+    assert timed.moved_bytes == measuring.moved_bytes(plan.prediction)  # type: ignore[arg-type, union-attr]
     assert timed.cycles == pytest.approx(timed.predicted_cycles, rel=0.1)
 
 
@@ -93,18 +101,18 @@ def test_wrong_values_stop_the_reproduction() -> None:
     simulations.run(SMALL, plan, machine)  # type: ignore[arg-type]
     simulations.done.clear()
     simulations._expected[SMALL] = simulations._expected[SMALL] + 1
-    with pytest.raises(ReproductionError, match="elements differ from the reference; the limit"):
+    with pytest.raises(StudyError, match="elements differ from the reference; the limit"):
         simulations.run(SMALL, plan, machine)  # type: ignore[arg-type]
 
 
 def test_the_command_writes_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = Workload("squeezenet", 26, 18, ((SMALL, 2),))
-    monkeypatch.setattr(study, "workload", lambda *_: tiny)
+    monkeypatch.setattr(measuring, "workload", lambda *_: tiny)
     file = tmp_path / "cells.json"
     options = ["--json", str(file), "--models", "squeezenet", "--setups", "A", "D"]
-    assert main(options) == 0
+    assert main(STUDY, options) == 0
     cells = json.loads(file.read_text())
-    assert len(cells) == 2 * len(study.PLANNERS)
+    assert len(cells) == 2 * len(measuring.PLANNERS)
     wanted = {"model", "setup", "planner", "offchip_bytes", "simulated_us", "plan_s", "space"}
     assert all(wanted | {"space_kept"} <= set(cell) for cell in cells)
     least = {cell["setup"]: cell["offchip_bytes"] for cell in cells
@@ -113,5 +121,5 @@ def test_the_command_writes_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_distinct_layers_must_be_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study, "workload", lambda *_: Workload("alexnet", 8, 7, ((SMALL, 1),)))
-    assert main(["--models", "alexnet", "--setups", "A"]) == 1
+    monkeypatch.setattr(measuring, "workload", lambda *_: Workload("alexnet", 8, 7, ((SMALL, 1),)))
+    assert main(STUDY, ["--models", "alexnet", "--setups", "A"]) == 1

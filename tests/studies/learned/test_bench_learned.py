@@ -11,17 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.learned import __main__ as bench
-from studies.learned import subjects
+from studies.harness.command import main
+from studies.learned import study, subjects
 from studies.learned.searches import (
     LayerSearch,
     checkpoints,
     correlations,
-    search_layer,
+    exact_cycles_of,
     search_rows,
+    tuned_layer,
 )
 from studies.learned.subjects import TUNED_LAYERS, NetworkLayers, without_shared
 from tests.codegen.nmp.plan import plan_reference as reference
+from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tune import anneal as annealing
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
@@ -37,6 +39,7 @@ LAYERS = (
     reference.conv(8, 8, (10, 10), (3, 3), groups=8),
 )
 TRIALS = 17
+SPACE = ConvSpace(SMALL, MACHINE)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,7 +52,12 @@ def short_annealing() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def search() -> LayerSearch:
-    return search_layer("small", SMALL, MACHINE, 2, TRIALS, lambda tuner, seed: None)
+    runs = {
+        (tuner, seed): tuned_layer(SMALL, MACHINE, tuner, seed, TRIALS)
+        for tuner in ("learned", "random", "annealing")
+        for seed in range(2)
+    }
+    return LayerSearch("small", exact_cycles_of("small", SMALL, MACHINE), runs)
 
 
 def test_search_rows(search: LayerSearch) -> None:
@@ -76,7 +84,7 @@ def test_trials_until_close(search: LayerSearch) -> None:
 
 
 def test_correlations(search: LayerSearch) -> None:
-    rows = correlations(search)
+    rows = correlations(search, SPACE)
     assert {row.trials for row in rows} == set(checkpoints(TRIALS)) == {8, 16}
     assert {row.seed for row in rows} == {0, 1} and "random" in {row.of for row in rows}
     for row in rows:
@@ -105,13 +113,14 @@ def small_layers(network: NetworkLayers) -> dict[str, ConvProblem]:
 def test_the_benchmark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench, "network_layers", fake_network)
-    monkeypatch.setattr(bench, "tuned_layers", small_layers)
+    monkeypatch.setattr(study, "network_layers", fake_network)
+    monkeypatch.setattr(study, "tuned_layers", small_layers)
+    monkeypatch.setattr(study, "TUNED_LAYERS", ("one", "two"))
     monkeypatch.setenv("COLUMNS", "200")  # no cell is folded
     path, drawing = tmp_path / "rows.json", tmp_path / "plot.svg"
     arguments = ["--trials", "9", "--seeds", "1", "--listed", "5", "--json", str(path)]
     arguments += ["--plot", str(drawing), "--models", "lenet", "squeezenet1.0"]
-    assert bench.main(arguments) == 0
+    assert main(study.STUDY, arguments) == 0
     out, err = capsys.readouterr()
     assert not err
     rows = json.loads(path.read_text())
@@ -126,7 +135,7 @@ def test_the_benchmark(
     assert "Rank correlation" in out and "geometric mean" in out
     assert b"learned" in drawing.read_bytes() or drawing.stat().st_size > 10_000
     again = tmp_path / "again.json"
-    assert bench.main([*arguments[:6], "--json", str(again), *arguments[-3:]]) == 0
+    assert main(study.STUDY, [*arguments[:6], "--json", str(again), *arguments[-3:]]) == 0
     assert json.loads(again.read_text()) == rows, "deterministic"
 
 
@@ -152,7 +161,7 @@ def test_layers_of_resnet50_are_told_by_their_shape() -> None:
     ],
 )
 def test_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.main(arguments) == 1
+    assert main(study.STUDY, arguments) == 1
     assert message in capsys.readouterr().err
 
 
@@ -162,7 +171,7 @@ def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
         (["--trials", "0"], "no integer of at least 1"),
     ):
         with pytest.raises(SystemExit) as stop:
-            bench.main(arguments)
+            main(study.STUDY, arguments)
         assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
@@ -170,10 +179,10 @@ def test_without_xgboost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "xgboost", None)
-    assert bench.main([]) == 1
+    assert main(study.STUDY, []) == 1
     assert "bench_learned: error: the learned cost model needs xgboost" in capsys.readouterr().err
 
 
 def test_rows_are_plain(search: LayerSearch) -> None:
-    json.dumps([asdict(row) for row in (*search_rows(search), *correlations(search))],
+    json.dumps([asdict(row) for row in (*search_rows(search), *correlations(search, SPACE))],
                allow_nan=False)  # fmt: skip

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.pipeline import __main__ as bench
+from studies.harness.command import main
+from studies.pipeline import study
 from studies.pipeline.errors import BenchError
 from studies.pipeline.rows import CutRow, OrderRow, RetuneRow, StreamRow
 from studies.pipeline.tables import misses, print_rows, wrong
@@ -47,7 +48,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         try:
-            code = bench.main([str(argument) for argument in arguments])
+            code = main(study.STUDY, [str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -119,7 +120,7 @@ def test_errors(run: Run, arguments: list[str], code: int, message: str) -> None
 
 @needs_two_cores
 def test_without_real_time_priority(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "may_steal", lambda: False)
+    monkeypatch.setattr(study, "may_steal", lambda: False)
     code, _, err = run("--frames", 0)
     assert code == 1 and "run this as root" in err
 

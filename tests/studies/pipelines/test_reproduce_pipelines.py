@@ -12,15 +12,17 @@ import pytest
 
 pytest.importorskip("onnx", reason="the relay extra is not installed")
 
+from studies.harness.command import main
+from studies.harness.errors import StudyError
 from studies.pipelines import pipe_study, shisha_study
 from studies.pipelines import rows as rows_module
-from studies.pipelines.__main__ import main
 from studies.pipelines.cases import Case, best_cut, case_of, chain_of
 from studies.pipelines.chains import onnx_chain
 from studies.pipelines.figures import faster_share, find, slower
 from studies.pipelines.published import SETTINGS, SYNTH_OPTIMA
-from studies.pipelines.rows import Row, row_of
-from studies.tso.errors import ReproductionError
+from studies.pipelines.rows import Row
+from studies.pipelines.rows import row_of as row_or_none
+from studies.pipelines.study import STUDY
 from tvm_npu.models import ModelShapeError, build, macs
 from tvm_npu.pipelines import Configuration
 from tvm_npu.pipelines.search.space import all_stages
@@ -28,12 +30,18 @@ from tvm_npu.pipelines.search.space import all_stages
 Run = Callable[..., tuple[int, str, str]]
 
 
+def row_of(case: Case, search: str, seeds: int) -> Row:
+    row = row_or_none(case, search, seeds)
+    assert row is not None
+    return row
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         try:
-            code = main([str(argument) for argument in arguments])
+            code = main(STUDY, [str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -163,7 +171,7 @@ def test_proofs_that_differ_are_an_error() -> None:
     case = Case(chain_of("synth1"), case_of("synth1", "tx2-6core-setting1").platform)
     assert case.enumeration is not None
     case.__dict__["enumeration"] = replace(case.enumeration, bottleneck_s=1e-9)
-    with pytest.raises(ReproductionError, match="synth1 on tx2-6core-setting1: dynamic"):
+    with pytest.raises(StudyError, match="synth1 on tx2-6core-setting1: dynamic"):
         _ = case.optimum
 
 

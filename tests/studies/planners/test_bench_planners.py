@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from studies.planners.__main__ import check, main
-from studies.planners.study import Row
+from studies.harness.command import main
+from studies.harness.errors import StudyError
+from studies.planners.measuring import Row
+from studies.planners.study import STUDY
 from studies.planners.tables import print_rows
-from studies.tso.errors import ReproductionError
 
 GOOD = Row("lenet", "setup-a", "exact", "int8", 0, 12.5, 12.0, 100, 0.1, 0.1)
 OFF = Row("lenet", "setup-a", "tso", "int8", 3, 13.5, 12.0, 100, 0.1, 0.1)
@@ -28,13 +29,13 @@ def test_table_shows_times_bits_and_failures() -> None:
 
 
 def test_anything_wrong_is_an_error() -> None:
-    check([GOOD])
-    with pytest.raises(ReproductionError, match="1 of 3 combinations did not run, 1 have bits off"):
-        check([GOOD, OFF, FAILED])
+    STUDY.check([GOOD])
+    with pytest.raises(StudyError, match="1 of 3 combinations did not run, 1 have bits off"):
+        STUDY.check([GOOD, OFF, FAILED])
 
 
 def test_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--models", "lenett"]) == 1
+    assert main(STUDY, ["--models", "lenett"]) == 2
     assert "unknown model 'lenett'; known: " in capsys.readouterr().err
 
 
@@ -42,5 +43,5 @@ def test_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_planners_run_to_the_bit(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     options = ["--quick", "--models", "digits_lenet", "--json", str(file)]
-    assert main([*options, "--planners", "tso", "exact", "eplanner", "naive"]) == 0
+    assert main(STUDY, [*options, "--planners", "tso", "exact", "eplanner", "naive"]) == 0
     assert file.exists()

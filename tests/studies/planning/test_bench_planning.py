@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from studies.planning import __main__ as bench
-from studies.planning import study
+from studies.harness.command import main
+from studies.planning import measuring, study
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 Run = Callable[..., tuple[int, str, str]]
@@ -27,7 +27,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         try:
-            code = bench.main([str(argument) for argument in arguments])
+            code = main(study.STUDY, [str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -98,11 +98,11 @@ def test_without_a_compiler(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_bound_does_not_depend_on_the_planner_or_the_machines_memories(tmp_path: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     smaller = load_nmp_machine(machine_file(tmp_path, name='"small"', mb0_bytes="1024"))
-    one = study.prepare_case("lenet", load_nmp_machine("nmp-4x8"), None)
-    other = study.prepare_case("lenet", smaller, None)
+    one = measuring.prepare_case("lenet", load_nmp_machine("nmp-4x8")).case
+    other = measuring.prepare_case("lenet", smaller).case
     assert one.bound_cycles() == other.bound_cycles() > 0
     assert [work.macs for work in one.layers] == [work.macs for work in other.layers]
-    assert sum(work.macs for work in one.layers) == one.network.macs
+    assert sum(work.macs for work in one.layers) == one.macs
     assert one.brute_force is None
 
 
@@ -154,8 +154,8 @@ def test_help_names_what_there_is(run: Run) -> None:
 
 def test_best_of_several() -> None:
     calls = []
-    assert study.best_seconds(lambda: calls.append(1)) >= 0
-    assert len(calls) == study.REPEATS
+    assert measuring.best_seconds(lambda: calls.append(1)) >= 0
+    assert len(calls) == measuring.REPEATS
 
 
 @pytest.mark.relay
@@ -163,8 +163,8 @@ def test_scaling_of_lenet(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     pytest.importorskip("matplotlib", reason="the plot extra is not installed")
     path, drawing = tmp_path / "rows.json", tmp_path / "rows.svg"
-    monkeypatch.setattr(bench, "SIZES", (28, 56))
-    monkeypatch.setattr(bench, "WIDTHS", (0.5, 1.0))
+    monkeypatch.setattr(study, "SIZES", (28, 56))
+    monkeypatch.setattr(study, "WIDTHS", (0.5, 1.0))
     code, out, err = run(
         "--scaling", "lenet", "--models", "lenet", "--machines", "nmp-4x8", "--planners", "tso",
         "--json", path, "--plot", drawing,

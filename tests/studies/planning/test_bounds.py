@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from studies.harness.errors import StudyError
 from studies.planning.bounds import Work, conv_bytes, executed, roofs, touched
-from studies.tso.errors import ReproductionError
-from studies.tso.measure import LayerMeasurement
+from studies.shared.simulation import LayerMeasurement
 from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
@@ -85,7 +85,7 @@ def test_copies_come_and_go_with_chains() -> None:
     ],
 )
 def test_a_program_of_other_layers_is_refused(run: list[LayerMeasurement]) -> None:
-    with pytest.raises(ReproductionError, match="has no partner"):
+    with pytest.raises(StudyError, match="has no partner"):
         executed((CONV, POOL), run)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
+from studies.harness.tables import Sheet, print_sheets
 from studies.planning import tables
 from studies.planning.figures import (
     BASE,
@@ -13,7 +14,7 @@ from studies.planning.figures import (
     mean_speed_ups,
     speed_ups,
 )
-from studies.planning.study import LayerRow, Row
+from studies.planning.measuring import LayerRow, Row
 
 NMP, DUAL = "nmp-4x8", "nmp-4x8-dual"
 
@@ -62,15 +63,15 @@ def test_accuracy() -> None:
         accuracy([])
 
 
-def text(table: object) -> str:
+def text(sheet: Sheet) -> str:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(table)
+        print_sheets(console, [sheet])
     return capture.get()
 
 
 def test_table_of_rows() -> None:
-    shown = text(tables.rows_table(ROWS, 200)).splitlines()
+    shown = text(tables.rows_table(ROWS)).splitlines()
     own = {tuple(line.split()[:3]): line.split()[3:] for line in shown[4:] if line.strip()}
     assert own["LeNet", NMP, "tso"] == ["100", "110", "4.00", "1.00", "0.0", "10.0"]
     assert own["LeNet", DUAL, "exact"] == ["25", "28", "1.00", "4.00", "0.0", "10.0"]
@@ -79,7 +80,7 @@ def test_table_of_rows() -> None:
 
 def test_table_of_accuracy_parts_planned_layers_from_all() -> None:
     layers = [layer("tso", 1.1, 1.0), layer("tso", 2.0, 1.0, macs=0), layer("exact", 1.0, 1.0)]
-    shown = text(tables.accuracy_table(layers, 200))
+    shown = text(tables.accuracy_table(layers))
     lines = [line.split() for line in shown.splitlines()]
     assert [NMP, "tso", "2", "55.0%", "-", "1", "10.0%", "-"] in lines
     assert ["all", "all", "3", "36.7%", "-", "2", "5.0%", "-"] in lines

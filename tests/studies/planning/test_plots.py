@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from studies.harness.drawing import FORMATS
 from studies.planning.bounds import roofs
+from studies.planning.measuring import LayerRow, Measured, Row
 from studies.planning.plots import plot
 from studies.planning.scaling import TOGETHER, ScalingRow
 from studies.planning.scaling_report import growth, plot_scaling, scaling_lines
-from studies.planning.study import LayerRow, Row, Study
-from studies.tso.drawing import FORMATS
-from studies.tso.measure import Breakdown
+from studies.shared.simulation import Breakdown
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
@@ -29,7 +29,9 @@ class Cased:
     top: Any
 
 
-def study(models: tuple[str, ...], machines: tuple[str, ...], planners: tuple[str, ...]) -> Study:
+def study(
+    models: tuple[str, ...], machines: tuple[str, ...], planners: tuple[str, ...]
+) -> Measured:
     keys = [(m, n, p) for m in models for n in machines for p in planners]
     rows = [
         Row(*key, 100.0 - at, 99.0, 50.0, 0.01, 0.1, 1000) for at, key in enumerate(keys)
@@ -43,7 +45,7 @@ def study(models: tuple[str, ...], machines: tuple[str, ...], planners: tuple[st
         Cased(load_nmp_machine(name), roofs(load_nmp_machine(name), 2)) for name in machines
     ]
     parts = tuple(Breakdown(40.0, 10.0, 30.0, 5.0) for _ in rows)
-    return Study(tuple(cases * len(models)), tuple(rows), parts, tuple(layers))
+    return Measured(tuple(cases * len(models)), tuple(rows), parts, tuple(layers))
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

@@ -6,9 +6,10 @@ import math
 
 import pytest
 
+from studies.shared.titles import TITLES
 from studies.tso.cells import Cell, speed_ups, summarize
+from studies.tso.published import BURST, COLUMNS, NO_BURST, published_us
 from studies.tso.tables import error_lines
-from studies.tso.tso_published import BURST, COLUMNS, NO_BURST, TITLES, published_us
 
 TABLE = (
     Cell("a", "burst", 100.0, 110.0, 99.0),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from studies.harness.drawing import FORMATS
+from studies.shared.simulation import Breakdown
+from studies.shared.titles import TITLES
 from studies.tso.cells import Cell
-from studies.tso.drawing import FORMATS
-from studies.tso.measure import Breakdown
-from studies.tso.tso_plot import plot
-from studies.tso.tso_published import COLUMNS, TITLES
+from studies.tso.plots import plot
+from studies.tso.published import COLUMNS
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
 

@@ -11,16 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from studies.tso import tso
-from studies.tso.errors import ReproductionError
-from studies.tso.measure import layer_breakdown, measure
-from studies.tso.networks import Network, prepare
+from studies.harness.command import main
+from studies.harness.errors import StudyError
+from studies.shared.networks import Network, prepare
+from studies.shared.simulation import layer_breakdown, measure
 from studies.tso.strategy import ForConvolutions
+from studies.tso.study import STUDY
 from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
+from tvm_npu.sim.statistics import UnitStatistics
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -30,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     def call(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()
         try:
-            code = tso.main([str(argument) for argument in arguments])
+            code = main(STUDY, [str(argument) for argument in arguments])
         except SystemExit as stop:
             code = int(stop.code or 0)
         captured = capsys.readouterr()
@@ -108,7 +110,7 @@ def test_one_wrong_bit_is_an_error(lenet: Network, machine: NmpMachine) -> None:
     wrong = region.expected[0].copy()
     wrong.flat[3] ^= 1
     bad = replace(lenet, regions=(replace(region, expected=(wrong,)),))
-    with pytest.raises(ReproductionError, match=r"'lenet', planner 'tso'.* in 1 of 10 elements"):
+    with pytest.raises(StudyError, match=r"'lenet', planner 'tso'.* in 1 of 10 elements"):
         measure(bad, machine, planner("tso"))
 
 
@@ -121,9 +123,10 @@ def test_overlap_counts_once(lenet: Network, machine: NmpMachine) -> None:
     assert session.statistics is not None
     entry, layer = program.layers[0], session.statistics.layers[0]
     macs = (0.0,) * 8 + (6.0, 2.0) + (0.0,) * 22
-    layer = replace(
-        layer, cycles=8.0, mac_cycles_per_core=macs, dma_cycles_per_tle=(3.0, 10.0, 0.0, 0.0)
-    )
+    moves = (3.0, 10.0, 0.0, 0.0)
+    units = [UnitStatistics("mac", "mac", cycles, 0.0) for cycles in macs]
+    units += [UnitStatistics("dma", "dma", cycles, 0.0) for cycles in moves]
+    layer = replace(layer, cycles=8.0, units=tuple(units))
     entry = replace(entry, plan={"prediction": {"load_cycles": 30.0, "store_cycles": 10.0}})
     parts = layer_breakdown(entry, layer, machine)
     assert (parts.load_cycles, parts.store_cycles) == pytest.approx((3.75, 1.25))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tvm_npu.sim.compiled import device, entry
 
 NONE = -1
 
 
-@njit(cache=True)
+@device
 def _stage_s(prefix_s, crossing_bytes, latency_s, byte_s, first, end, place, before):
     taken = prefix_s[end, place] - prefix_s[first, place]
     if before >= 0:
@@ -16,7 +17,7 @@ def _stage_s(prefix_s, crossing_bytes, latency_s, byte_s, first, end, place, bef
     return taken
 
 
-@njit(cache=True)
+@entry
 def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, twin, one_link):
     """Least bottleneck over all configurations, and how it is reached.
 
@@ -92,7 +93,7 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, 
     return whole, firsts[:count], served[:count]
 
 
-@njit(cache=True)
+@entry
 def enumerate_all(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, twin, most_stages):
     """Every configuration once, depth first. Returns the least bottleneck, edges and places of its
     first holder, the number of configurations, and the sums over all of them of the bottleneck and

@@ -1,0 +1,83 @@
+"""Networks under every planner on every machine, simulated and compared with the reference."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from studies.shared.bench_models import cases
+from studies.shared.networks import Network, prepare_model
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.codegen.plan import planner
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.errors import SimError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network on one machine under one planner, as in the JSON file. ``error``: why there is no
+    time; ``bit_mismatches`` counts elements of all regions' outputs that differ from the
+    reference's."""
+
+    model: str
+    machine: str
+    planner: str
+    precision: str
+    bit_mismatches: int | None
+    simulated_us: float | None
+    predicted_us: float | None
+    offchip_bytes: int | None
+    compile_s: float
+    simulate_s: float
+    error: str = ""
+
+
+@lru_cache(maxsize=1)
+def _model(name: str) -> Any:
+    return cases()[name].model()
+
+
+@lru_cache(maxsize=1)
+def _network(model: str, machine: MachineDescription) -> Network:
+    """Of the model and machine that are at work: networks are large."""
+    return prepare_model(model, _model(model), machine, machine.default_precision)
+
+
+def measure(model: str, machine: MachineDescription, name: str) -> Row:
+    """A combination that does not run has its error in its row."""
+    return _row(_network(model, machine), machine, name)
+
+
+def _row(network: Network, machine: MachineDescription, name: str) -> Row:
+    cycles = predicted = compile_s = simulate_s = 0.0
+    wrong = moved = 0
+    chosen, precision = planner(name), machine.default_precision
+    try:
+        for region in network.regions:
+            begin = time.perf_counter()
+            program = compile_fixed(region.fixed, machine, chosen)
+            session = Session(program)
+            compiled = time.perf_counter()
+            outputs = session.run_fixed(region.inputs)
+            simulate_s += time.perf_counter() - compiled
+            compile_s += compiled - begin
+            for got, right in zip(outputs, region.expected, strict=True):
+                wrong += int(np.count_nonzero(got != right)) + abs(got.size - right.size)
+            run = session.statistics
+            assert run is not None
+            cycles += run.cycles
+            predicted += sum(entry.predicted_cycles or 0.0 for entry in program.layers)
+            moved += sum(layer.moved_bytes for layer in run.layers)
+    except (CodegenError, SimError) as error:
+        text = " ".join(str(error).split())
+        return Row(network.model, machine.name, name, precision, None, None, None, None,
+                   compile_s, simulate_s, f"{type(error).__name__}: {text}")  # fmt: skip
+    mhz = machine.frequency_mhz
+    return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
+               predicted / mhz, moved, compile_s, simulate_s)  # fmt: skip

@@ -1,0 +1,1 @@
+"""What several studies measure with: networks, models of the benchmarks, simulations."""

@@ -1,0 +1,109 @@
+"""Machine code is made once for each function that Python calls, not for each function in it.
+
+numba optimises every function that it compiles together with all that it calls, and makes machine
+code of the result, before it links that into the caller and does the same there: a leaf of a call
+tree is optimised as often as the tree is deep. Under `late_machine_code` a function is only linked;
+it is optimised, and made machine code, when somebody asks for its address or its object code, which
+is the outermost function. Half of the time that a simulator takes to compile went there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core.codegen import JITCodeLibrary
+from numba.core.environment import lookup_environment
+
+ENVIRONMENT_PREFIX = "_ZN08NumbaEnv"
+
+
+class LateLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """A code library of numba that is optimised and made machine code on demand."""
+
+    _is_made = False
+    _is_making = False
+
+    def _optimize_final_module(self) -> None:
+        if self._is_making:
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        if self._is_making or self._is_made:
+            super()._finalize_final_module()
+        else:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+    def _set_compiled_object(self, value: Any) -> None:
+        """What comes from the cache on disk is machine code."""
+        super()._set_compiled_object(value)
+        self._is_made = True
+
+    def _make(self) -> None:
+        self._ensure_finalized()
+        if self._is_made or self._is_making:
+            return
+        self._is_making = True
+        self._optimize_final_module()
+        self._final_module.verify()
+        self._dynamic_globals.clear()
+        self._finalize_final_module()
+        self._is_making, self._is_made = False, True
+        for variable in self._final_module.global_variables:
+            if variable.name.startswith(ENVIRONMENT_PREFIX):
+                environment = lookup_environment(variable.name)
+                if environment is not None:
+                    self._codegen.set_env(variable.name, environment)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        if not self._is_made and not self._defines(name):
+            return 0
+        self._make()
+        return super().get_pointer_to_function(name)  # type: ignore[no-any-return]
+
+    def _defines(self, name: str) -> bool:
+        return any(
+            function.name == name and not function.is_declaration
+            for function in self._final_module.functions
+        )
+
+    def serialize_using_object_code(self) -> Any:
+        self._make()
+        return super().serialize_using_object_code()
+
+    def serialize_using_bitcode(self) -> Any:
+        self._make()
+        return super().serialize_using_bitcode()
+
+    @property
+    def codegen(self) -> Any:
+        return _LateCodegen(self, self._codegen)
+
+
+class _LateCodegen:
+    """A library's code generator, but environments of functions have no address before `_make`."""
+
+    def __init__(self, library: LateLibrary, codegen: Any) -> None:
+        self._library = library
+        self._codegen = codegen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._codegen, name)
+
+    def set_env(self, name: str, environment: Any) -> None:
+        if self._library._is_made:
+            self._codegen.set_env(name, environment)
+
+
+@contextmanager
+def late_machine_code(codegen: Any) -> Iterator[None]:
+    """Libraries that ``codegen`` creates inside are late. For holders of numba's compiler lock."""
+    before = codegen._library_class
+    codegen._library_class = LateLibrary
+    try:
+        yield
+    finally:
+        codegen._library_class = before

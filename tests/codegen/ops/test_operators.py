@@ -1,0 +1,233 @@
+"""Every operator's room answers the whole protocol, and nobody else knows the operators."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tvm_npu.codegen.errors import GraphError, QuantizationError
+from tvm_npu.codegen.graph import FixedLayer, Graph, Layer, Shape
+from tvm_npu.codegen.ops import (
+    OPERATORS,
+    ChannelSlice,
+    Concat,
+    Conv2d,
+    Dense,
+    Elementwise,
+    FixedChain,
+    FixedConv,
+    FixedElementwise,
+    FixedPool,
+    Pad,
+    Pool,
+    Reshape,
+    ScaleShift,
+    operator_of,
+)
+from tvm_npu.codegen.ops.operator import Placement
+from tvm_npu.codegen.ops.registry import (
+    check_shapes,
+    emitted_layers,
+    kind_of,
+    layer_macs,
+    tied_tensors,
+)
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.sim.kinds import BUILT_IN
+
+ROOT = Path(__file__).parents[3]
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape, int]] = {
+    "conv": (
+        Conv2d("l", ("x",), ("y",), ones(4, 3, 2, 3), 0 * ones(4), (2, 1), (1, 0, 1, 0), (2, 1), 2),
+        ((6, 7, 5),), (4, 4, 3), 4 * 18 * 12,
+    ),
+    "residual": (
+        Conv2d("l", ("x", "r"), ("y",), ones(4, 6, 1, 1), 0 * ones(4)),
+        ((6, 2, 3), (4, 2, 3)), (4, 2, 3), 4 * 6 * 2 * 3,
+    ),
+    "flat conv": (
+        Conv2d("l", ("x",), ("y",), ones(6, 1, 1, 1), 0 * ones(6), groups=6), ((6,),), (6,), 6,
+    ),
+    "dense": (Dense("l", ("x",), ("y",), ones(3, 5), 0 * ones(3)), ((5,),), (3,), 15),
+    "pool": (Pool("l", ("x",), ("y",), "avg", (2, 3), (2, 1)), ((2, 6, 5),), (2, 3, 3), 0),
+    "scale": (ScaleShift("l", ("x",), ("y",), ones(2), ones(2)), ((2, 3, 3),), (2, 3, 3), 0),
+    "mul": (
+        Elementwise("l", ("x", "r"), ("y",), "mul"), ((2, 3, 4), (2, 3, 4)), (2, 3, 4), 0
+    ),
+    "pad": (
+        Pad("l", ("x",), ("y",), (1, -1, 2), (0, 3, 0), (2, 2), 0.5), ((2, 4, 3),), (3, 3, 3), 0
+    ),
+    "concat": (Concat("l", ("x", "r"), ("y",)), ((2, 3, 4), (5, 3, 4)), (7, 3, 4), 0),
+    "reshape": (Reshape("l", ("x",), ("y",)), ((2, 3, 4),), (24,), 0),
+    "slice": (ChannelSlice("l", ("x",), ("y",), 1), ((4, 3, 4),), (2, 3, 4), 0),
+}  # fmt: skip
+
+
+def graph_of(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> Graph:
+    shapes = {**dict(zip(layer.inputs, inputs, strict=True)), "y": output}
+    return Graph((layer,), shapes, layer.inputs, ("y",))
+
+
+def test_the_samples_hold_every_float_layer() -> None:
+    floats = {kind for kind in OPERATORS if issubclass(kind, Layer)}
+    assert {type(layer) for layer, *_ in SAMPLES.values()} == floats
+    fixed = {operator.fixed for operator in OPERATORS.values()} - {None}
+    assert fixed == {kind for kind in OPERATORS if issubclass(kind, FixedLayer)}
+    for kind, operator in OPERATORS.items():
+        assert kind in (operator.layer, operator.fixed)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_room_answers_everything(name: str) -> None:
+    layer, inputs, output, macs = SAMPLES[name]
+    graph = graph_of(layer, inputs, output)
+    check_shapes(graph)
+    assert layer_macs(layer, graph.shapes) == macs
+    random = np.random.default_rng(8)
+    sample = {n: random.normal(size=(2, *s)).astype(np.float32)
+              for n, s in zip(layer.inputs, inputs, strict=True)}  # fmt: skip
+    floats = run_float(graph, sample)
+    for tied in tied_tensors(layer):
+        assert set(tied) <= {*layer.inputs, *layer.outputs} and len(tied) > 1
+    operator = operator_of(layer)
+    needed = emitted_layers(type(layer))
+    assert all(issubclass(kind, FixedLayer) for kind in needed)
+    assert (operator.placement is Placement.VIEW) == (not needed)
+    if operator.fixed is None:
+        with pytest.raises(QuantizationError, match="fuse the graph first"):
+            quantize(graph, calibrate(graph, [sample]), "int16")
+        return
+    fixed = quantize(graph, calibrate(graph, [sample]), "int16")
+    (made,) = fixed.layers
+    assert isinstance(made, operator.fixed) and made.source == layer.source
+    check_shapes(fixed)
+    assert layer_macs(made, fixed.shapes) == macs and kind_of(made)
+    integers = run_fixed(fixed, {n: fixed.scales[n].quantize(sample[n], 2) for n in fixed.inputs})
+    error = np.abs(fixed.scales["y"].dequantize(integers["y"]) - floats["y"])
+    assert error.max() < 2e-3 * max(1.0, np.abs(floats["y"]).max())
+    if operator.placement is Placement.VIEW:
+        (offset,) = operator.view_offsets(made, fixed.shapes)
+        flat = integers["x"].reshape(2, -1)[:, offset:]
+        np.testing.assert_array_equal(
+            flat[:, : integers["y"][0].size], integers["y"].reshape(2, -1)
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "output", "message"),
+    [
+        ("conv", ((5, 7, 5),), (4, 4, 3), "with 2 groups does not fit the input"),
+        ("conv", ((6, 7, 5),), (4, 4, 4), r"makes \[\(4, 4, 3\)\]; the graph says"),
+        ("residual", ((6, 2, 3), (4, 2, 2)), (4, 2, 3), "its residual 'r' has"),
+        ("dense", ((6,),), (3,), "does not fit the input"),
+        ("pool", ((2, 6, 5),), (2, 2, 3), "makes"),
+        ("scale", ((3, 3, 3),), (3, 3, 3), "has 3 channels"),
+        ("mul", ((2, 3, 4), (2, 3, 5)), (2, 3, 4), "the shapes must be equal"),
+        ("pad", ((2, 4, 3),), (3, 4, 5), "makes"),
+        ("concat", ((2, 3, 4), (5, 3, 3)), (7, 3, 4), "all but the channels"),
+        ("reshape", ((2, 3, 4),), (23,), "24 and 23, differ"),
+        ("slice", ((2, 3, 4),), (2, 3, 4), "channels 1 to 3 of 2"),
+    ],
+)
+def test_shapes_that_do_not_fit(
+    name: str, inputs: tuple[Shape, ...], output: Shape, message: str
+) -> None:
+    with pytest.raises(GraphError, match=message):
+        check_shapes(graph_of(SAMPLES[name][0], inputs, output))
+
+
+@pytest.mark.parametrize("name", ["conv", "dense", "pool", "mul", "pad", "reshape"])
+def test_too_many_inputs(name: str) -> None:
+    layer, inputs, output, _ = SAMPLES[name]
+    more = type(layer)(
+        **{**vars(layer), "inputs": (*layer.inputs, "p", "q"), "outputs": layer.outputs}
+    )
+    with pytest.raises(GraphError, match="'l' has . inputs; it takes"):
+        check_shapes(graph_of(more, (*inputs, output, output), output))
+
+
+def test_a_chain_means_its_two_layers() -> None:
+    random = np.random.default_rng(4)
+    limits = {"shift": 4, "low": -100, "high": 120}
+    conv = FixedConv(
+        "c", ("x",), ("v",), **limits, padding=(1, 1, 1, 1),
+        weight=random.integers(-9, 9, (5, 3, 3, 3)).astype(np.int8),
+        bias=random.integers(-99, 99, 5).astype(np.int32),
+    )  # fmt: skip
+    depthwise = FixedConv(
+        "d", ("v",), ("y",), **limits, groups=5,
+        weight=random.integers(-9, 9, (5, 1, 2, 2)).astype(np.int8), bias=np.zeros(5, np.int32),
+    )  # fmt: skip
+    pool = FixedPool("p", ("v",), ("y",), "max", (2, 2), shift=0, low=-3, high=50)
+    x = random.integers(-128, 128, (2, 3, 6, 7)).astype(np.int8)
+    for window, word in ((depthwise, "conv+conv"), (pool, "conv+max_pool")):
+        chain = FixedChain("cw", ("x",), ("y",), conv=conv, window=window)
+        room = operator_of(chain)
+        shapes = {"x": (3, 6, 7), "v": (5, 6, 7), "y": (5, 5, 6)}
+        assert list(room.shapes(chain, [shapes["x"]], [shapes["y"]])) == [shapes["y"]]
+        (between,) = operator_of(conv).run_fixed(conv, [x], [shapes["v"]], 1)
+        (apart,) = operator_of(window).run_fixed(window, [between], [shapes["y"]], 1)
+        (together,) = room.run_fixed(chain, [x], [shapes["y"]], 1)
+        np.testing.assert_array_equal(together, apart)
+        assert kind_of(chain) == word
+        assert layer_macs(chain, shapes) == layer_macs(conv, shapes) + layer_macs(window, shapes)
+
+
+def test_what_machines_must_emit() -> None:
+    assert emitted_layers(Dense) == emitted_layers(ScaleShift) == {FixedConv}
+    assert emitted_layers(Concat) == {FixedElementwise}
+    with pytest.raises(GraphError, match="int is no layer.*Conv2d, FixedConv"):
+        emitted_layers(int)  # type: ignore[arg-type]
+
+
+MAY_NAME_OPERATORS = {
+    "codegen/passes/fuse.py": "where two operators meet",
+    "codegen/layers.py": "the question that planners are asked about convolutions",
+    "tvm_npu/relay/importer.py": "a door's importer",
+    "tvm_npu/tuning/model.py": "the layers that are tuned",
+    "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
+    "tvm_npu/cli/ir_command.py": "the convolutions that execution plans are written for",
+}
+OPERATOR_NAMES = {kind.__name__ for kind in OPERATORS}
+ROOMS = ("codegen/ops/", *(f"codegen/{kind}/" for kind in BUILT_IN))
+
+
+def named_operators(text: str) -> set[str]:
+    """Classes of operators that a module imports, or reads from a module called ``ops``."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and "codegen.ops" in (node.module or ""):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node.value).endswith("ops"):
+            found.add(node.attr)
+    return found & OPERATOR_NAMES
+
+
+def test_only_rooms_and_few_others_name_operators() -> None:
+    naming = {}
+    for folder in ("codegen", "runtime", "sim", "tvm_npu"):
+        for path in (ROOT / folder).rglob("*.py"):
+            name = path.relative_to(ROOT).as_posix()
+            found = named_operators(path.read_text("utf-8"))
+            if found and not name.startswith(ROOMS):
+                naming[name] = found
+    assert not {name: found for name, found in naming.items() if name not in MAY_NAME_OPERATORS}
+    assert set(naming) == set(MAY_NAME_OPERATORS), "take modules off the list that need no longer"
+
+
+def test_naming_an_operator_is_noticed() -> None:
+    assert named_operators("from tvm_npu.codegen.ops import Conv2d, operator_of") == {"Conv2d"}
+    assert named_operators("from tvm_npu.codegen.ops.pool import Pool as P") == {"Pool"}
+    assert named_operators("from tvm_npu.codegen import ops\nx = ops.Dense") == {"Dense"}
+    assert named_operators("from tvm_npu.codegen.ops.registry import operator_of") == set()
