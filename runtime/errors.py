@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class RunError(Exception):
-    """A program cannot run on what it was given."""
+    """A program cannot run with the inputs that it was given."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 
-from tvm_npu.codegen.program.format import Image, Program, Segment
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.program.parts import WORD_BYTES, CodeRange, Image, Segment
 from tvm_npu.sim.image import CodeImage, MemoryRange, ProgramImage
-from tvm_npu.sim.machine_parts import Precision
 
 
 def program_image(program: Program, image: Image) -> ProgramImage:
@@ -18,25 +16,29 @@ def program_image(program: Program, image: Image) -> ProgramImage:
         return MemoryRange(image.addresses[segment], program.segments[segment].size_bytes)
 
     debug = program.debug
-    precision = cast(Precision, program.precision)
-    code = CodeImage(
-        words=image.code,
-        address=image.addresses[Segment.CODE],
-        entry_address=image.entry_address,
-        layer_of=debug["layer"].astype(np.int32),
-        stream_of=debug["stream"].astype(np.int8),
-        tile_registers=tuple(program.scopes[int(scope)] for scope in debug["scope"]),
-    )
+
+    def code(part: CodeRange) -> CodeImage:
+        rows = slice(part.begin // WORD_BYTES, part.end // WORD_BYTES)
+        address = image.addresses[Segment.CODE] + part.begin
+        return CodeImage(
+            words=image.code[rows],
+            address=address,
+            entry_address=address,
+            layer_of=debug["layer"][rows].astype(np.int32),
+            stream_of=debug["stream"][rows].astype(np.int8),
+            tile_registers=tuple(program.scopes[int(scope)] for scope in debug["scope"][rows]),
+        )
+
     constants = np.frombuffer(image.constants, np.uint8)
     return ProgramImage(
         name=program.name,
-        codes=(code,),
+        codes=tuple(map(code, program.images)),
         constants=range_of(Segment.CONSTANTS),
         activations=range_of(Segment.ACTIVATIONS),
         content={image.addresses[Segment.CONSTANTS]: constants},
         parameter_address=image.parameter_address,
         end_address=image.end_address,
         layer_names=tuple(layer.name for layer in program.layers),
-        layer_precisions=(precision,) * len(program.layers),
-        precision=precision,
+        layer_precisions=tuple(layer.precision for layer in program.layers),
+        precision=program.precision,
     )

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.codegen.program.format import Program, TensorSlot
+from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.kinds import load_program
@@ -18,9 +17,7 @@ from tvm_npu.sim.statistics import RunStatistics, add
 
 Array = NDArray[np.generic]
 
-STORED_TYPE: dict[int, np.dtype[np.generic]] = {
-    size: np.dtype(f"<i{size}") for size in (1, 2, 4)
-}
+STORED_TYPE: dict[int, np.dtype[np.generic]] = {size: np.dtype(f"<i{size}") for size in (1, 2, 4)}
 """By bytes of a stored element: sign-extended, little-endian."""
 
 
@@ -54,12 +51,12 @@ class Session:
 
     @property
     def statistics(self) -> RunStatistics | None:
-        """Of the last `run` (its batch summed); None before the first."""
+        """Statistics of the last `run`, summed over its batch; None before the first."""
         return self._last
 
     @property
     def total_statistics(self) -> RunStatistics | None:
-        """Of all runs so far, summed."""
+        """Statistics of all runs so far, summed; None before the first."""
         return self._total
 
     def run(self, inputs: Sequence[Array]) -> list[NDArray[np.float32]]:
@@ -67,16 +64,17 @@ class Session:
         slots = self.program.inputs
         self._check_count(inputs)
         fixed = [
-            quantize_tensor(np.asarray(array), slot.q_point, slot.element_bytes)
+            slot.scale.quantize(np.asarray(array), slot.element_bytes)
             for array, slot in zip(inputs, slots, strict=True)
         ]
         return [
-            dequantize_tensor(array, slot.q_point)
+            slot.scale.dequantize(array)
             for array, slot in zip(self.run_fixed(fixed), self.program.outputs, strict=True)
         ]
 
     def run_fixed(self, inputs: Sequence[Array]) -> list[Array]:
-        """Integers [B, *shape] at the inputs' Q-points -> integers at the outputs'.
+        """Integers [B, *shape] at the inputs' scales -> integers at the outputs'. States begin each
+        image's run as zeros.
 
         Images of a batch run one after another; statistics are summed over them. Raises RunError
         for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
@@ -98,6 +96,7 @@ class Session:
                 for array, slot in zip(arrays, self.program.inputs, strict=True):
                     stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
                     self._simulator.write(self._image.address(slot), stored)
+                self._clear_states()
                 self._account(self._simulator.run(timing=self.timing))
                 for result, slot in zip(results, self.program.outputs, strict=True):
                     result[image] = self._read(slot)
@@ -107,7 +106,9 @@ class Session:
 
     def read_intermediate(self, name: str) -> Array:
         """The last image's tensor ``name`` as it lies in DRAM now (it may have been reused)."""
-        for slot in (*self.program.inputs, *self.program.intermediates, *self.program.outputs):
+        program = self.program
+        slots = (*program.inputs, *program.intermediates, *program.outputs, *program.states)
+        for slot in slots:
             if slot.name == name:
                 return self._read(slot)
         raise RunError(f"program {self.program.name!r} has no tensor {name!r}")
@@ -117,6 +118,12 @@ class Session:
         flat = self._simulator.dram[begin : begin + slot.size_bytes]
         stored = flat.view(STORED_TYPE[slot.stored_bytes]).reshape(slot.shape)
         return stored.astype(_element_type(slot))
+
+    def _clear_states(self) -> None:
+        size_bytes = self.program.segments[Segment.STATES].size_bytes
+        if size_bytes:
+            zeros = np.zeros(size_bytes, np.uint8)
+            self._simulator.write(self._image.addresses[Segment.STATES], zeros)
 
     def _account(self, run: RunStatistics) -> None:
         self._last = run if self._last is None else add(self._last, run)

@@ -186,7 +186,9 @@ def test_program_format_is_the_codes() -> None:
     assert program.MAGIC == b"TVMNPUP\n" and "`TVMNPUP` and a newline" in text
     assert f"{program.RELOCATION.itemsize} bytes each" in text
     assert f"{program.DEBUG.itemsize} bytes an instruction" in text
-    assert [segment.value for segment in program.SEGMENTS] == ["code", "constants", "activations"]
+    assert [segment.value for segment in program.SEGMENTS] == [
+        "code", "constants", "activations", "states",
+    ]  # fmt: skip
 
 
 def test_rules_page_is_up_to_date() -> None:

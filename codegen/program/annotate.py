@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.program.parts import WORD_BYTES
 from tvm_npu.sim.isa.disassembler import disassemble_code
 from tvm_npu.sim.isa.table import Isa
 from tvm_npu.sim.kinds import machine_kind
@@ -13,9 +14,7 @@ def annotated_code(program: Program) -> str:
     """Disassembly with a comment wherever the layer, the tile's registers or the stream change.
 
     The text assembles back to the same words."""
-    return disassemble_code(
-        program.code, comments=code_comments(program), isa=program_isa(program)
-    )
+    return disassemble_code(program.code, comments=code_comments(program), isa=program_isa(program))
 
 
 def program_isa(program: Program) -> Isa:
@@ -29,9 +28,12 @@ def code_comments(program: Program) -> dict[int, str]:
     comments: dict[int, str] = {}
     layer: int | None = -1
     tile: dict[str, int] = {}
+    begins = {image.begin // WORD_BYTES: n for n, image in enumerate(program.images)}
     for index in range(len(program.code)):
         origin = program.origin(index)
         lines = []
+        if index in begins and len(begins) > 1:
+            lines.append(f"code of control unit {begins[index]}")
         if origin.layer != layer:
             layer = origin.layer
             lines.append("frame" if layer is None else _title(program, layer))

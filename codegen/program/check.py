@@ -15,11 +15,12 @@ from tvm_npu.codegen.program.parts import (
 )
 from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.kinds import machine_kind
-from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.streams import Stream
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.program.format import Program
+    from tvm_npu.sim.description import MachineDescription
 
 
 def require(condition: bool, what: str, found: object, expected: object) -> None:
@@ -28,7 +29,7 @@ def require(condition: bool, what: str, found: object, expected: object) -> None
 
 
 def check(program: Program) -> None:
-    """ProgramError when the parts of a program contradict each other."""
+    """Raises ProgramError when the parts of a program contradict each other."""
     segments = program.segments
     require(set(segments) == set(SEGMENTS), "set of segments", sorted(segments), list(SEGMENTS))
     try:
@@ -51,41 +52,87 @@ def check(program: Program) -> None:
         program.parameter_offset <= constants and program.parameter_offset % WORD_BYTES == 0,
         "offset of the parameters", program.parameter_offset, f"a multiple of 4 up to {constants}",
     )  # fmt: skip
-    precision: Precision = "int16" if program.precision == "int16" else "int8"
-    element_bytes = ELEMENT_BYTES[precision]
-    stored_bytes = machine.stored_element_bytes(precision)
-    for slot in (*program.inputs, *program.outputs, *program.intermediates):
-        end = slot.offset + slot.size_bytes
-        room = segments[slot.segment].size_bytes
-        require(end <= room, f"end of tensor {slot.name!r}", end, f"at most {room}")
-        require(
-            slot.offset % slot.stored_bytes == 0,
-            f"offset of tensor {slot.name!r}", slot.offset, f"a multiple of {slot.stored_bytes}",
-        )  # fmt: skip
-        require(
-            slot.element_bytes == element_bytes,
-            f"element size of tensor {slot.name!r}", slot.element_bytes, element_bytes,
-        )  # fmt: skip
-        require(
-            slot.stored_bytes == stored_bytes,
-            f"stored size of an element of tensor {slot.name!r}", slot.stored_bytes, stored_bytes,
-        )  # fmt: skip
-    for layer in program.layers:
-        code = (layer.code_begin, layer.code_end)
-        inside = layer.code_begin <= layer.code_end <= sizes[Segment.CODE]
-        aligned = code[0] % WORD_BYTES == code[1] % WORD_BYTES == 0
-        require(
-            inside and aligned, f"code of layer {layer.name!r}", code,
-            f"whole instructions within {sizes[Segment.CODE]} bytes",
-        )  # fmt: skip
+    _check_slots(program, machine)
+    _check_images(program, sizes[Segment.CODE])
+    _check_tables(program, constants)
     _check_records(program, sizes)
     kind = machine_kind(machine.isa)
-    fault = kind.code_fault(program.code, machine)
-    if fault is not None:
-        require(False, fault.what, fault.found, fault.expected)
+    for image in program.images:
+        words = program.code[image.begin // WORD_BYTES : image.end // WORD_BYTES]
+        fault = kind.code_fault(words, machine)
+        if fault is not None:
+            require(False, fault.what, fault.found, fault.expected)
     if not kind.holds_addresses:
         records = len(program.relocations)
         require(records == 0, f"relocations for isa {machine.isa!r}", records, 0)
+
+
+def _check_slots(program: Program, machine: MachineDescription) -> None:
+    types = {layer.precision for layer in program.layers} or {program.precision}
+    require(program.precision in types, "precision", program.precision, f"one of {sorted(types)}")
+    for slot in (*program.inputs, *program.outputs, *program.intermediates, *program.states):
+        name = f"tensor {slot.name!r}"
+        end = slot.offset + slot.size_bytes
+        room = program.segments[slot.segment].size_bytes
+        require(end <= room, f"end of {name}", end, f"at most {room}")
+        require(
+            slot.offset % slot.stored_bytes == 0,
+            f"offset of {name}", slot.offset, f"a multiple of {slot.stored_bytes}",
+        )  # fmt: skip
+        require(
+            slot.element_type in types,
+            f"element type of {name}", slot.element_type, f"one of {sorted(types)}",
+        )  # fmt: skip
+        stored_bytes = machine.stored_element_bytes(slot.element_type)
+        require(
+            slot.stored_bytes == stored_bytes,
+            f"stored size of an element of {name}", slot.stored_bytes, stored_bytes,
+        )  # fmt: skip
+        channels = slot.scale.channels
+        require(
+            channels in (None, slot.shape[0] if slot.shape else None),
+            f"number of channels in the scale of {name}", channels, slot.shape[:1],
+        )  # fmt: skip
+    for slot in program.states:
+        require(
+            slot.segment is Segment.STATES, f"segment of state {slot.name!r}", slot.segment.value,
+            Segment.STATES.value,
+        )  # fmt: skip
+
+
+def _check_images(program: Program, code_bytes: int) -> None:
+    """Images follow each other without gaps; each layer has its part of every one."""
+    position = 0
+    for number, image in enumerate(program.images):
+        whole = image.begin == position < image.end and image.end % WORD_BYTES == 0
+        require(
+            whole, f"code image {number}", (image.begin, image.end),
+            f"whole instructions from {position} on",
+        )  # fmt: skip
+        position = image.end
+    require(position == code_bytes, "end of the last code image", position, code_bytes)
+    for layer in program.layers:
+        name = f"code of layer {layer.name!r}"
+        require(len(layer.code) == len(program.images), f"number of images in the {name}",
+                len(layer.code), len(program.images))  # fmt: skip
+        for code, image in zip(layer.code, program.images, strict=True):
+            inside = image.begin <= code.begin <= code.end <= image.end
+            aligned = code.begin % WORD_BYTES == code.end % WORD_BYTES == 0
+            require(
+                inside and aligned, name, (code.begin, code.end),
+                f"whole instructions within bytes {image.begin} to {image.end}",
+            )  # fmt: skip
+
+
+def _check_tables(program: Program, constant_bytes: int) -> None:
+    for table in program.tables:
+        end = table.offset + table.size_bytes
+        name = f"lookup table {table.name!r}"
+        require(end <= constant_bytes, f"end of {name}", end, f"at most {constant_bytes}")
+        unit = ELEMENT_BYTES[table.element_type]
+        require(
+            table.offset % unit == 0, f"offset of {name}", table.offset, f"a multiple of {unit}"
+        )
 
 
 def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:

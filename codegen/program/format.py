@@ -1,4 +1,4 @@
-"""The program file: code, constants, relocations and everything that explains them.
+"""The program file, format 2: code, constants, relocations and everything that explains them.
 
 Layout: a prologue of fixed size (magic, version, sizes, the header's SHA-256), the header as
 JSON, then the binary sections in the header's order, each with its length and SHA-256. Nothing in
@@ -13,9 +13,9 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,10 +33,12 @@ from tvm_npu.codegen.program.parts import (
     SECTIONS,
     SEGMENTS,
     WORD_BYTES,
+    CodeRange,
     Count,
     Image,
     InstructionOrigin,
     LayerEntry,
+    LookupTable,
     Segment,
     SegmentSize,
     TensorSlot,
@@ -44,6 +46,7 @@ from tvm_npu.codegen.program.parts import (
 )
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_from_dict
+from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.streams import Stream
 
 
@@ -54,12 +57,14 @@ class Program:
     ``relocations`` is a RELOCATION array: the 32-bit word at ``offset`` of segment number
     ``segment`` is increased by the address of segment number ``target``. ``debug`` is a DEBUG
     array with one entry an instruction (layer -1: frame), ``scopes`` the register tables that
-    its entries name.
+    its entries name. ``images`` are the parts of ``code`` that control units run: one for all of
+    them (left out: the whole code), or one for each in their order. ``precision`` is the numeric
+    type that was asked for; tensors and layers each say theirs.
     """
 
     name: str
     machine: dict[str, Any]
-    precision: str
+    precision: Precision
     planner: str
     inputs: tuple[TensorSlot, ...]
     outputs: tuple[TensorSlot, ...]
@@ -72,6 +77,14 @@ class Program:
     constants: bytes = field(repr=False)
     relocations: NDArray[Any] = field(repr=False)
     debug: NDArray[Any] = field(repr=False)
+    images: tuple[CodeRange, ...] = ()
+    states: tuple[TensorSlot, ...] = ()
+    tables: tuple[LookupTable, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.images:
+            whole = CodeRange(0, WORD_BYTES * len(self.code))
+            object.__setattr__(self, "images", (whole,))
 
     def machine_description(self) -> MachineDescription:
         return machine_from_dict(dict(self.machine), origin=f"program {self.name}")
@@ -124,7 +137,8 @@ class Program:
             np.add.at(words[segment], records["offset"] // WORD_BYTES, added)
             if segment == Segment.CONSTANTS:
                 constants = words[segment].tobytes()
-        end = addresses[Segment.ACTIVATIONS] + self.segments[Segment.ACTIVATIONS].size_bytes
+        last = SEGMENTS[-1]
+        end = addresses[last] + self.segments[last].size_bytes
         return Image(
             addresses,
             words[Segment.CODE].astype(np.uint32),
@@ -142,27 +156,15 @@ class Program:
             "relocations": self.relocations.astype(RELOCATION).tobytes(),
             "debug": self.debug.astype(DEBUG).tobytes(),
         }
-        header = {
-            "name": self.name,
-            "machine": self.machine,
-            "precision": self.precision,
-            "planner": self.planner,
-            "inputs": [asdict(slot) for slot in self.inputs],
-            "outputs": [asdict(slot) for slot in self.outputs],
-            "intermediates": [asdict(slot) for slot in self.intermediates],
-            "segments": {s.value: asdict(size) for s, size in self.segments.items()},
-            "parameter_offset": self.parameter_offset,
-            "layers": [asdict(layer) for layer in self.layers],
-            "scopes": list(self.scopes),
-            "sections": [
-                {
-                    "name": name,
-                    "size_bytes": len(sections[name]),
-                    "sha256": hashlib.sha256(sections[name]).hexdigest(),
-                }
-                for name in SECTIONS
-            ],
-        }
+        parts = {name: getattr(self, name) for name in _Header.model_fields if name != "sections"}
+        table = tuple(
+            _Section(
+                name=name, size_bytes=len(sections[name]),
+                sha256=hashlib.sha256(sections[name]).hexdigest(),
+            )
+            for name in SECTIONS
+        )  # fmt: skip
+        header = _HEADER.dump_python(_Header.model_construct(**parts, sections=table), mode="json")
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
         digest = hashlib.sha256(text).digest()
@@ -175,18 +177,10 @@ class Program:
         header, sections = _read(bytes(data))
         relocations = np.frombuffer(sections["relocations"], RELOCATION)
         debug = np.frombuffer(sections["debug"], DEBUG)
+        parts = {name: getattr(header, name) for name in _Header.model_fields}
+        del parts["sections"]
         program = cls(
-            name=header.name,
-            machine=header.machine,
-            precision=header.precision,
-            planner=header.planner,
-            inputs=header.inputs,
-            outputs=header.outputs,
-            intermediates=header.intermediates,
-            segments=header.segments,
-            parameter_offset=header.parameter_offset,
-            layers=header.layers,
-            scopes=header.scopes,
+            **parts,
             code=np.frombuffer(sections["code"], "<u4").astype(np.uint32),
             constants=sections["constants"],
             relocations=relocations,
@@ -227,7 +221,7 @@ class _Section(_Part):
 class _Header(_Part):
     name: Text
     machine: dict[str, Any]
-    precision: Literal["int8", "int16"]
+    precision: Precision
     planner: Text
     inputs: tuple[TensorSlot, ...]
     outputs: tuple[TensorSlot, ...]
@@ -236,10 +230,22 @@ class _Header(_Part):
     parameter_offset: Count
     layers: tuple[LayerEntry, ...]
     scopes: tuple[dict[Text, Annotated[int, Field(ge=0, le=31)]], ...]
+    images: Annotated[tuple[CodeRange, ...], Field(min_length=1)]
+    states: tuple[TensorSlot, ...]
+    tables: tuple[LookupTable, ...]
     sections: tuple[_Section, ...]
 
 
 _HEADER: TypeAdapter[_Header] = TypeAdapter(_Header)
+
+
+def _check_version(version: int) -> None:
+    if version != FORMAT_VERSION:
+        old = version < FORMAT_VERSION
+        help_ = "compile the model again" if old else "it was written by a newer tvm-npu: update"
+        raise ProgramError(
+            f"program file: format version is {version}, expected {FORMAT_VERSION}; {help_}"
+        )
 
 
 def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
@@ -248,7 +254,7 @@ def _read(data: bytes) -> tuple[_Header, Mapping[str, bytes]]:
     require(start == MAGIC[: len(start)], "magic", start, MAGIC)
     require(len(data) >= PROLOGUE.size, "length", len(data), f"at least {PROLOGUE.size}")
     _, version, header_bytes, total, digest = PROLOGUE.unpack_from(data)
-    require(version == FORMAT_VERSION, "format version", version, FORMAT_VERSION)
+    _check_version(version)
     require(len(data) == total, "length", len(data), total)
     rest = len(data) - PROLOGUE.size
     most = min(rest, LARGEST_HEADER_BYTES)

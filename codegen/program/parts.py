@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from tvm_npu.codegen.graph.scale import Scale
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.streams import Stream
 
 MAGIC = b"TVMNPUP\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 PROLOGUE = struct.Struct("<8sIIQ32s")
 """Magic, format version, header bytes, total bytes, SHA-256 of the header."""
 LARGEST_HEADER_BYTES = 1 << 28
@@ -29,6 +31,8 @@ class Segment(str, Enum):
     CODE = "code"
     CONSTANTS = "constants"
     ACTIVATIONS = "activations"
+    STATES = "states"
+    """What layers keep from step to step; all zeros when a run begins."""
 
 
 SEGMENTS = tuple(Segment)
@@ -43,13 +47,14 @@ Text = Annotated[str, Field(max_length=1 << 16)]
 
 @dataclass(frozen=True)
 class TensorSlot:
-    """A tensor in memory: batch-free shape, Q-point and place. An element's numeric type has
-    ``element_bytes``; it lies, sign-extended, in ``stored_bytes`` (left out: as many)."""
+    """A tensor in memory: batch-free shape, what its integers mean, and its place. An element is
+    of ``element_type``; it lies, sign-extended, in ``stored_bytes`` (left out: as many as the type
+    has)."""
 
     name: Text
     shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
-    q_point: Annotated[int, Field(ge=-1024, le=1024)]
-    element_bytes: Literal[1, 2]
+    scale: Scale
+    element_type: Precision
     segment: Segment
     offset: Count
     stored_bytes: Literal[0, 1, 2, 4] = 0
@@ -59,8 +64,32 @@ class TensorSlot:
             object.__setattr__(self, "stored_bytes", self.element_bytes)
 
     @property
+    def element_bytes(self) -> Literal[1, 2]:
+        return ELEMENT_BYTES[self.element_type]
+
+    @property
+    def q_point(self) -> int:
+        """QuantizationError for a scale that no Q-point says."""
+        return self.scale.q_point
+
+    @property
     def size_bytes(self) -> int:
         return prod(self.shape) * self.stored_bytes
+
+
+@dataclass(frozen=True)
+class LookupTable:
+    """A function's values in the constants: ``entries`` elements, for inputs in rising order."""
+
+    name: Text
+    function: Text
+    element_type: Precision
+    entries: Annotated[int, Field(ge=1, le=1 << 24)]
+    offset: Count
+
+    @property
+    def size_bytes(self) -> int:
+        return self.entries * ELEMENT_BYTES[self.element_type]
 
 
 @dataclass(frozen=True)
@@ -70,18 +99,27 @@ class SegmentSize:
 
 
 @dataclass(frozen=True)
+class CodeRange:
+    """Bytes ``begin`` to ``end`` of the code segment."""
+
+    begin: Count
+    end: Count
+
+
+@dataclass(frozen=True)
 class LayerEntry:
-    """One row of the layer table. ``plan`` holds the fields of the plan's dataclass;
-    ``code_begin`` and ``code_end`` are byte offsets in the code."""
+    """One row of the layer table. ``precision`` is the numeric type that the layer computes with,
+    ``plan`` holds the fields of the plan's dataclass, ``code`` is the layer's part of each code
+    image."""
 
     name: Text
     kind: Text
     source: tuple[Text, ...]
+    precision: Precision
     plan: dict[str, Any] | None
     predicted_cycles: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
     macs: Count
-    code_begin: Count
-    code_end: Count
+    code: tuple[CodeRange, ...]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.passes.storage import Storage
-from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
+from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
+from tvm_npu.codegen.program.format import Program, Segment, SegmentSize, TensorSlot
 from tvm_npu.sim.description import MachineDescription
 
 Slots = tuple[TensorSlot, ...]
@@ -19,12 +19,12 @@ Slots = tuple[TensorSlot, ...]
 def tensor_slots(
     fixed: FixedGraph, storage: Storage, stored_bytes: int
 ) -> tuple[Slots, Slots, Slots]:
-    """Inputs, outputs, and the tensors between them."""
+    """Inputs, outputs, and the tensors between them (states: `state_slots`)."""
 
     def slot(name: str, tensor: str) -> TensorSlot:
         return TensorSlot(
             name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
-            fixed.q_points[_original(fixed, storage, tensor)], fixed.element_bytes,
+            fixed.scales[_original(fixed, storage, tensor)], fixed.precision,
             Segment.ACTIVATIONS, storage.offsets[tensor], stored_bytes,  # type: ignore[arg-type]
         )  # fmt: skip
 
@@ -37,9 +37,31 @@ def tensor_slots(
     )
 
 
+def state_slots(fixed: FixedGraph, storage: Storage, stored_bytes: int) -> Slots:
+    """What layers keep from step to step."""
+    return tuple(
+        TensorSlot(
+            state, tuple(fixed.shapes[state]), fixed.scales[state], fixed.precision,
+            Segment.STATES, offset, stored_bytes,  # type: ignore[arg-type]
+        )
+        for state, offset in storage.state_offsets.items()
+    )  # fmt: skip
+
+
+def segment_sizes(
+    code_bytes: int, constant_bytes: int, activation_bytes: int, state_bytes: int = 0
+) -> dict[Segment, SegmentSize]:
+    """Aligned segments; one without states takes no room at all."""
+    sizes = (code_bytes, constant_bytes, activation_bytes, state_bytes)
+    return {
+        segment: SegmentSize(size, 1 if segment is Segment.STATES and not size else ALIGNMENT_BYTES)
+        for segment, size in zip(Segment, sizes, strict=True)
+    }
+
+
 def _original(fixed: FixedGraph, storage: Storage, tensor: str) -> str:
     """The tensor of the graph that ``tensor`` is, or is a copy of."""
-    while tensor not in fixed.q_points:
+    while tensor not in fixed.scales:
         tensor = next(layer.inputs[0] for layer in storage.layers if layer.output == tensor)
     return tensor
 

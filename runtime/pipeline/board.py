@@ -11,7 +11,7 @@ SIZE_BYTES = 128
 
 
 class State(IntEnum):
-    """Of a stage's process."""
+    """What a stage's process is doing."""
 
     STARTING = 0
     IDLE = 1
@@ -46,7 +46,7 @@ class Board:
 
     @property
     def epoch(self) -> int:
-        """That runs or ran last."""
+        """The epoch that runs, or ran last."""
         return int(self._words[self._EPOCH])
 
     @property
@@ -60,12 +60,12 @@ class Board:
 
     @property
     def started(self) -> int:
-        """Frames of the epoch."""
+        """How many frames of the epoch."""
         return int(self._words[self._STARTED])
 
     @property
     def finished(self) -> int:
-        """Frames of the epoch."""
+        """How many frames of the epoch."""
         return int(self._words[self._FINISHED])
 
     @property

@@ -30,12 +30,12 @@ class Deployment:
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
-        """Of the pipeline."""
+        """What the pipeline takes or returns."""
         return self.stages[0].inputs
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
-        """Of the pipeline."""
+        """What the pipeline takes or returns."""
         return self.stages[-1].outputs
 
     def check_places(self, places: Sequence[Place]) -> None:
@@ -107,7 +107,7 @@ class Epoch:
             _send(worker, Start(self.number))
 
     def drop(self) -> None:
-        """Instead of `start`."""
+        """Ends the epoch before it has begun; instead of `start`."""
         for worker in self.workers:
             _send(worker, Drop(self.number))
         self.close()

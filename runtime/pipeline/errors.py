@@ -1,4 +1,4 @@
-"""What can go wrong with a pipeline: every message names stage, place and frame where it knows."""
+"""What can go wrong with a pipeline. Messages name the stage, place and frame if they are known."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class PlaceError(PipelineError, ValueError):
 
 
 class FrameError(PipelineError, ValueError):
-    """A frame that is not what the first stage takes. Nothing of it went in."""
+    """A frame that does not fit the first stage's inputs; it is not put in."""
 
 
 class PipelineFull(PipelineError, TimeoutError):
-    """No room for the frame in time: results are not taken as fast as frames come."""
+    """There was no room for a frame within the timeout: results are taken too slowly."""
 
 
 class PipelineEmpty(PipelineError, TimeoutError):
-    """No result in time."""
+    """No result came within the timeout."""
 
 
 class StageError(PipelineError):
@@ -40,7 +40,7 @@ class StageError(PipelineError):
 
 
 class StageDied(StageError):
-    """The stage's process ended by a signal or an exit without a word."""
+    """The stage's process was killed by a signal, or exited without an error message."""
 
 
 class StageRaised(StageError):

@@ -34,7 +34,7 @@ class Failure:
     details: str = ""
 
     def error(self, delivered: int) -> StageError:
-        """To be raised: a new exception for every caller."""
+        """A new exception about the failure, for every caller that raises it."""
         frames = f"frames 0 to {delivered - 1} were" if delivered else "no frame was"
         return self.kind(
             f"{self.what}; {frames} delivered{self.details}",

@@ -285,7 +285,7 @@ class Pipeline:
                 return self._put_count
 
     def discard(self, prepared: Epoch) -> None:
-        """Instead of `switch`."""
+        """Forgets a prepared deployment; instead of `switch`."""
         prepared.drop()
 
     def redeploy(self, deployment: Deployment) -> int:
@@ -308,12 +308,13 @@ class Pipeline:
             self._throttle.set(core, duty)
 
     def times(self, epoch: int | None = None) -> list[FrameTimes]:
-        """Of the last 200,000 results, or those of one deployment (a key of ``deployments``)."""
+        """Times of the last 200,000 results, or of those of one deployment (a key of
+        ``deployments``)."""
         return [one for one in tuple(self._times) if epoch is None or one.epoch == epoch]
 
     def statistics(self, epoch: int | None = None) -> PipelineStatistics:
-        """Of one deployment; that of the last result when none is named. Raises ValueError when
-        no frame of it has come out."""
+        """Statistics of one deployment; without ``epoch``, of the one that the last result went
+        through. Raises ValueError when no frame of it has come out."""
         if epoch is None and self._times:
             epoch = self._times[-1].epoch
         deployment = self.deployments[epoch] if epoch is not None else self.deployment

@@ -37,7 +37,7 @@ class PeerGone(Exception):
 
 
 class WouldBlock(Exception):
-    """Nothing arrived in time."""
+    """Nothing arrived before the deadline."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class Consumer:
 
 
 def wait_readable(descriptors: Sequence[int], timeout_s: float | None) -> bool:
-    """Whether one of them became readable (or closed) in time."""
+    """Whether one of the descriptors became readable (or closed) before the deadline."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
@@ -198,7 +198,7 @@ def wait_readable(descriptors: Sequence[int], timeout_s: float | None) -> bool:
 
 
 def deadline_after(timeout_s: float | None) -> float | None:
-    """On the clock of `time.monotonic`; None for never."""
+    """The deadline on the clock of `time.monotonic`; None for no deadline."""
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 

@@ -30,9 +30,9 @@ class StageStatistics:
 
 @dataclass(frozen=True)
 class PipelineStatistics:
-    """Of consecutive frames of one deployment. ``throughput`` is frames a second, from the first
-    result to the last; 0 for a single frame. ``latency_s`` by percentile (100: the largest), from
-    putting a frame in to taking its results out."""
+    """Statistics of consecutive frames of one deployment. ``throughput`` is frames a second, from
+    the first result to the last; 0 for a single frame. ``latency_s`` has, by percentile (100: the
+    largest), the seconds from putting a frame in to taking its results out."""
 
     frames: int
     throughput: float

@@ -113,7 +113,7 @@ class Throttle:
 
     @property
     def duties(self) -> Mapping[int, float]:
-        """By core."""
+        """The duty of each core."""
         return dict(self._duties)
 
     @property

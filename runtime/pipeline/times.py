@@ -13,7 +13,7 @@ _PER_STAGE = 5
 
 
 def words_for(stages: int) -> int:
-    """int64 words that a slot carries about its frame."""
+    """How many int64 words of a slot say when its frame was where."""
     return _FIRST_STAGE + _PER_STAGE * stages
 
 

@@ -31,11 +31,11 @@ def failing(run, code: int, *arguments: object) -> str:  # type: ignore[no-untyp
     [
         (("--precision", "int4"), "argument --precision: invalid choice: 'int4'"),
         (("--planner", "best"), "argument --planner: invalid choice: 'best'"),
-        (("--runs", "0"), "argument --runs: '0' is no integer of at least 1"),
-        (("--runs", "many"), "argument --runs: 'many' is no integer of at least 1"),
-        (("--seed", "-1"), "argument --seed: '-1' is no integer of at least 0"),
-        (("--percentile", "0"), "argument --percentile: '0' is no number above 0 and at most 100"),
-        (("--percentile", "nan"), "argument --percentile: 'nan' is no number above 0"),
+        (("--runs", "0"), "argument --runs: '0' is not an integer of at least 1"),
+        (("--runs", "many"), "argument --runs: 'many' is not an integer of at least 1"),
+        (("--seed", "-1"), "argument --seed: '-1' is not an integer of at least 0"),
+        (("--percentile", "0"), "argument --percentile: '0' is not a number above 0 and at most"),
+        (("--percentile", "nan"), "argument --percentile: 'nan' is not a number above 0"),
         (("--shape", "image"), "argument --shape: 'image' is not NAME=EXTENT,EXTENT"),
         (("--shape", "image=1,0,8,8"), "argument --shape: 'image=1,0,8,8' is not NAME="),
     ],
@@ -106,7 +106,7 @@ def test_unwritable_json(run, lenet: Path, tmp_path: Path, name: str, reason: st
 
 
 def test_compile_into_a_file(run, lenet: Path) -> None:
-    assert "it is no folder" in failing(run, 1, "compile", lenet, "-o", lenet)
+    assert "it is not a folder" in failing(run, 1, "compile", lenet, "-o", lenet)
 
 
 def test_elf(run, lenet: Path, tmp_path: Path) -> None:

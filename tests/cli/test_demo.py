@@ -42,4 +42,4 @@ def test_no_images_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit) as stop:
         demo.main(["--images", "0"])
     assert stop.value.code == 2
-    assert "'0' is no integer of at least 1" in capsys.readouterr().err
+    assert "'0' is not an integer of at least 1" in capsys.readouterr().err

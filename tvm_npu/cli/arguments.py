@@ -22,7 +22,7 @@ def percentile(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.0 < value <= 100.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0 and at most 100")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0 and at most 100")
     return value
 
 
@@ -32,5 +32,5 @@ def _at_least(text: str, least: int) -> int:
     except ValueError:
         value = least - 1
     if value < least:
-        raise argparse.ArgumentTypeError(f"{text!r} is no integer of at least {least}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of at least {least}")
     return value

@@ -84,14 +84,14 @@ def _npy(path: Path, inputs: Inputs) -> dict[str, Array]:
     spec = _only(inputs, ".npy")
     array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray):
-        raise CalibrationError("not a .npy file, whatever its name says")
+        raise CalibrationError("its name ends in .npy, but its content is not .npy")
     return {spec.name: _with_batch(array, spec)}
 
 
 def _npz(path: Path, inputs: Inputs) -> dict[str, Array]:
     loaded = np.load(path, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
-        raise CalibrationError("not a .npz file, whatever its name says")
+        raise CalibrationError("its name ends in .npz, but its content is not .npz")
     with loaded:
         arrays = {name: loaded[name] for name in loaded.files}
     if list(arrays) == ["arr_0"] and len(inputs) == 1:

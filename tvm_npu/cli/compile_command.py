@@ -34,14 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="DIR",
-        help="folder for the program files; made when it is not there",
+        help="folder for the program files; it is made if it does not exist",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = args.output
     if folder.exists() and not folder.is_dir():
-        raise CliError(f"cannot write into {str(folder)!r}: it is no folder")
+        raise CliError(f"cannot write into {str(folder)!r}: it is not a folder")
     rows = []
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)

@@ -31,7 +31,7 @@ _ELF = b"\x7fELF"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", type=Path, metavar="PROGRAM.npu|MODEL.so")
-    parser.add_argument("--layer", metavar="NAME", help="only this layer")
+    parser.add_argument("--layer", metavar="NAME", help="show only this layer")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -79,9 +79,10 @@ def listing(program: Program, layer: str | None = None) -> str | None:
     parts = [(0, len(image.code))]
     if layer is not None:
         parts = [
-            (entry.code_begin // WORD_BYTES, entry.code_end // WORD_BYTES)
+            (code.begin // WORD_BYTES, code.end // WORD_BYTES)
             for entry in program.layers
             if entry.name == layer
+            for code in entry.code
         ]
         if not parts:
             return None
@@ -103,7 +104,8 @@ def _heading(program: Program, addresses: dict[Segment, int]) -> str:
     ]
     for segment, address in addresses.items():
         size = program.segments[segment].size_bytes
-        lines.append(f"{segment.value:<11} {address:#010x}, {size:,} bytes")
+        if size or segment is not Segment.STATES:
+            lines.append(f"{segment.value:<11} {address:#010x}, {size:,} bytes")
     for what, slots in (("input", program.inputs), ("output", program.outputs)):
         lines += [f"{what} {_slot(slot, addresses)}" for slot in slots]
     return "".join(f"# {line}\n" for line in lines)
@@ -112,6 +114,6 @@ def _heading(program: Program, addresses: dict[Segment, int]) -> str:
 def _slot(slot: TensorSlot, addresses: dict[Segment, int]) -> str:
     shape = "x".join(map(str, slot.shape))
     return (
-        f"{slot.name}: {shape} int{8 * slot.element_bytes}, Q-point {slot.q_point}, at "
+        f"{slot.name}: {shape} {slot.element_type}, {slot.scale}, at "
         f"{addresses[slot.segment] + slot.offset:#010x}"
     )

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--budget", type=positive, default=100_000_000, metavar="N",
-        help="instructions after which the program counts as runaway (default: 100,000,000)",
+        help="stop a program that runs more instructions than this (default: 100,000,000)",
     )  # fmt: skip
 
 

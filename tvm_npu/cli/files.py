@@ -1,4 +1,4 @@
-"""Result files: whole or not there at all, and known to be writable before long work begins."""
+"""Result files: written whole or not at all, and checked for writability before long work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm_npu.cli.errors import CliError
 
 
 def check_writable(path: Path) -> None:
-    """CliError when ``path`` cannot become a file: better before the work than after it."""
+    """CliError when ``path`` cannot be written. Called before the work whose results it gets."""
     if path.is_dir():
         raise CliError(f"cannot write {str(path)!r}: it is a folder")
     parent = Path(os.path.realpath(path)).parent

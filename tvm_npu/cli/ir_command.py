@@ -42,13 +42,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.set_defaults(machine=TEXT_MACHINE)
-    parser.add_argument("--layer", metavar="NAME", help="as 'tvm-npu profile' names it")
+    parser.add_argument("--layer", metavar="NAME", help="a layer, as 'tvm-npu profile' names it")
     parser.add_argument(
         "--for", dest="text_machine", default=TEXT_MACHINE, metavar="FILE|NAME",
         help=f"with an NMP: the tile machine of the text (default: {TEXT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="write the text there (default: print it)"
+        "--out", type=Path, metavar="FILE", help="write the text to FILE (default: print it)"
     )
 
 

@@ -30,7 +30,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME|FILE")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the same as JSON")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:

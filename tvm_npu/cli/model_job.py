@@ -60,8 +60,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of calibration values that ranges keep, above 0 up to 100 (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=non_negative, default=0, metavar="N", help="of random input (default: 0)"
-    )
+        "--seed", type=non_negative, default=0, metavar="N",
+        help="seed of the random input (default: 0)",
+    )  # fmt: skip
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:

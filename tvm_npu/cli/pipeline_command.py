@@ -72,15 +72,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--frames", type=positive, default=100, metavar="N",
-        help="frames measured with what the search found (default: 100)",
+        help="frames to measure with the configuration that the search found (default: 100)",
     )  # fmt: skip
     parser.add_argument(
         "--budget", type=positive, metavar="N",
-        help="at most so many trials (default: the search's own rule ends it)",
+        help="most trials of the search (default: the search ends by its own rule)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", type=non_negative, default=0, metavar="N",
-        help="of the search and of random input (default: 0)",
+        help="seed of the search and of the random input (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--input", type=Path, metavar="DIR|NPZ",
@@ -100,10 +100,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=positive, default=int(TIMEOUT_S), metavar="SECONDS",
         help=f"longest time of a stage for one frame (default: {TIMEOUT_S:g})",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE",
-        help="write what each stage did when, for chrome://tracing or ui.perfetto.dev",
+        help="write what each stage did and when, for chrome://tracing or ui.perfetto.dev",
     )  # fmt: skip
 
 

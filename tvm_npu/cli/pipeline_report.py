@@ -17,7 +17,7 @@ from tvm_npu.pipelines.stream import StreamReport
 def print_report(
     chain: LayerChain, platform: Platform, search: str, report: StreamReport, terminal: Terminal
 ) -> None:
-    """A measured stream."""
+    """Prints what a measured stream cost."""
     statistics = report.statistics
     measured = (
         ("busy\nms", tuple(f"{one.busy_s * 1e3:.2f}" for one in statistics.stages)),
@@ -50,7 +50,7 @@ def print_report(
 def print_simulated(
     chain: LayerChain, platform: Platform, result: SearchResult, terminal: Terminal
 ) -> None:
-    """A search on simulated places."""
+    """Prints what a search found on simulated places."""
     times = result.best.times
     simulated = (
         ("simulated\nms", tuple(f"{seconds * 1e3:.3f}" for seconds in times.seconds)),

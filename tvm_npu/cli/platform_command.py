@@ -36,10 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     plain: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter}
     listed = actions.add_parser("list", help="the platforms that come with the package", **plain)
-    listed.add_argument("--json", type=Path, metavar="FILE", help="write the same there, too")
+    listed.add_argument("--json", type=Path, metavar="FILE", help="write the same as JSON")
     shown = actions.add_parser("show", help="the places of one platform", **plain)
     shown.add_argument("name", metavar="NAME|FILE")
-    shown.add_argument("--json", type=Path, metavar="FILE", help="write the same there, too")
+    shown.add_argument("--json", type=Path, metavar="FILE", help="write the same as JSON")
     detected = actions.add_parser(
         "detect",
         help="the clusters of this machine",

@@ -45,13 +45,13 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     parser.add_argument(
-        "--runs", type=positive, default=1, metavar="N", help="inferences (default: 1)"
+        "--runs", type=positive, default=1, metavar="N", help="number of inferences (default: 1)"
     )
     parser.add_argument(
         "--no-timing", dest="timing", action="store_false",
-        help="values, MACs and bytes only: faster, no cycles",
+        help="faster: count values, MACs and bytes, but no cycles",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:

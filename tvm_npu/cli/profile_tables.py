@@ -160,7 +160,7 @@ def _print_split(profile: Profile, console: Console) -> None:
 
 
 def print_refusals(refusals: Sequence[Refusal], console: Console) -> None:
-    """Why operators stay on the CPU: by rule, then by operator and what was found."""
+    """Prints why operators stay on the CPU, grouped by rule, operator and what was found."""
     rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
     for item in refusals:
         found = rules.setdefault((item.rule, item.limit), {})

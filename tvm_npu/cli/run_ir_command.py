@@ -43,11 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: the one whose widths are the text's",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=non_negative, default=0, metavar="N", help="of random values (default: 0)"
-    )
+        "--seed", type=non_negative, default=0, metavar="N",
+        help="seed of the random values (default: 0)",
+    )  # fmt: skip
     parser.add_argument(
-        "--program", type=Path, metavar="FILE", help="write the program there, for 'tvm-npu disasm'"
-    )
+        "--program", type=Path, metavar="FILE",
+        help="write the program to FILE, for 'tvm-npu disasm'",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -66,7 +68,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     try:
         text = read_bytes(args.file, "execution plan").decode()
     except UnicodeDecodeError as error:
-        raise CliError(f"{str(args.file)!r} is no text: {error}") from error
+        raise CliError(f"{str(args.file)!r} is not text: {error}") from error
     with terminal.steps() as steps:
         steps.begin("reading the execution plan")
         try:

@@ -1,4 +1,4 @@
-"""``tvm-npu tune``: tries plans of a model's layers on the simulator and keeps what they take."""
+"""``tvm-npu tune``: tries plans of a model's layers on the simulator and logs their cycles."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_question_arguments(parser)
     parser.add_argument(
         "--log", type=Path, required=True, metavar="FILE",
-        help="the tuning log (JSON lines), which is made, resumed or added to",
+        help="the tuning log (JSON lines); a log that exists is continued",
     )  # fmt: skip
     parser.add_argument(
         "--trials", type=positive, default=DEFAULT_TRIALS, metavar="N",
-        help=f"of each layer, those in the log included (default: {DEFAULT_TRIALS})",
+        help=f"trials of each layer; trials in the log count (default: {DEFAULT_TRIALS})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=non_negative, default=0, metavar="N", help="of the tuner (default: 0)"
+        "--seed", type=non_negative, default=0, metavar="N", help="seed of the tuner (default: 0)"
     )
     parser.add_argument(
         "--tuner", choices=tuner_names(), default="learned", help="see below (default: learned)"
     )
     parser.add_argument(
         "--warm", action="store_true",
-        help="begin with the analytic planners' plans instead of random ones",
+        help="begin with the plans of analytic planners, not with random plans",
     )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         graphs = job.partitioned.fixed_graphs().values()
         found = questions(graphs, machine)  # type: ignore[arg-type]
         if not found:
-            raise CliError(f"no layer of {str(args.model)!r} is planned: there is nothing to tune")
+            raise CliError(f"no layer of {str(args.model)!r} needs a plan; nothing to tune")
         run = Run(args.tuner, args.warm, args.seed)
         steps.expect(2 + len(found) * args.trials)
         for number, question in enumerate(found, 1):

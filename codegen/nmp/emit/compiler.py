@@ -45,12 +45,19 @@ from tvm_npu.codegen.program.format import (
     RELOCATION,
     SEGMENTS,
     WORD_BYTES,
+    CodeRange,
     LayerEntry,
     Program,
     Segment,
-    SegmentSize,
 )
-from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
+from tvm_npu.codegen.program.tables import (
+    check_capacity,
+    choices,
+    plain,
+    segment_sizes,
+    state_slots,
+    tensor_slots,
+)
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 MOST_LINE_WORDS = 511
@@ -178,8 +185,8 @@ def assemble(fixed: FixedGraph, machine: NmpMachine, generated: Generated) -> Pr
         macs = one.problem.all_macs if isinstance(one.problem, ConvProblem) else 0
         entries.append(
             LayerEntry(
-                one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),
-                one.predicted_cycles, macs, begin, end,
+                one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
+                plain(one.plan), one.predicted_cycles, macs, (CodeRange(begin, end),),
             )
         )  # fmt: skip
 
@@ -192,11 +199,9 @@ def assemble(fixed: FixedGraph, machine: NmpMachine, generated: Generated) -> Pr
         inputs=inputs,
         outputs=outputs,
         intermediates=rest,
-        segments={
-            Segment.CODE: SegmentSize(WORD_BYTES * len(lowered.words), ALIGNMENT_BYTES),
-            Segment.CONSTANTS: SegmentSize(len(constants), ALIGNMENT_BYTES),
-            Segment.ACTIVATIONS: SegmentSize(storage.size_bytes, ALIGNMENT_BYTES),
-        },
+        segments=segment_sizes(
+            WORD_BYTES * len(lowered.words), len(constants), storage.size_bytes, storage.state_bytes
+        ),
         parameter_offset=parameter_offset,
         layers=tuple(entries),
         scopes=tuple(dict(scope) for scope in lowered.scopes),
@@ -204,6 +209,7 @@ def assemble(fixed: FixedGraph, machine: NmpMachine, generated: Generated) -> Pr
         constants=constants,
         relocations=relocations,
         debug=np.array(list(lowered.debug), DEBUG),
+        states=state_slots(fixed, storage, fixed.element_bytes),
     )
     check_capacity(program, machine)
     return program

@@ -17,12 +17,18 @@ from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import (
     RELOCATION,
+    CodeRange,
     LayerEntry,
     Program,
-    Segment,
-    SegmentSize,
 )
-from tvm_npu.codegen.program.tables import check_capacity, choices, plain, tensor_slots
+from tvm_npu.codegen.program.tables import (
+    check_capacity,
+    choices,
+    plain,
+    segment_sizes,
+    state_slots,
+    tensor_slots,
+)
 from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
@@ -134,8 +140,9 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
         emitter.emit(generated.commands(index))
         entries.append(
             LayerEntry(
-                one.layer.name, kind_of(one.layer), one.layer.source, plain(one.plan),
-                one.predicted_cycles, one.macs, begin, emitter.code.position,
+                one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
+                plain(one.plan), one.predicted_cycles, one.macs,
+                (CodeRange(begin, emitter.code.position),),
             )
         )  # fmt: skip
     emitter.finish()
@@ -151,11 +158,12 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
         inputs=inputs,
         outputs=outputs,
         intermediates=rest,
-        segments={
-            Segment.CODE: SegmentSize(code.nbytes, ALIGNMENT_BYTES),
-            Segment.CONSTANTS: SegmentSize(len(constants.data), ALIGNMENT_BYTES),
-            Segment.ACTIVATIONS: SegmentSize(generated.activation_bytes, ALIGNMENT_BYTES),
-        },
+        segments=segment_sizes(
+            code.nbytes,
+            len(constants.data),
+            generated.activation_bytes,
+            generated.storage.state_bytes,
+        ),
         parameter_offset=0,
         layers=tuple(entries),
         scopes=({},),
@@ -163,6 +171,7 @@ def assemble(fixed: FixedGraph, machine: TileMachine, generated: Generated) -> P
         constants=bytes(constants.data),
         relocations=np.array([], RELOCATION),
         debug=emitter.code.debug(),
+        states=state_slots(fixed, generated.storage, stored_bytes),
     )
     check_capacity(program, machine)
     return program

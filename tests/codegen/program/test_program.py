@@ -126,8 +126,11 @@ def test_foreign_and_newer_files_are_named() -> None:
     with pytest.raises(ProgramError, match="magic is b'PK"):
         Program.from_bytes(b"PK\3\4" + DATA[4:])
     newer = rebuilt(lambda header: None, FORMAT_VERSION + 1)
-    with pytest.raises(ProgramError, match=f"version is {FORMAT_VERSION + 1}, expected"):
+    with pytest.raises(ProgramError, match="version is 3, expected 2; it was written by a newer"):
         Program.from_bytes(newer)
+    older = rebuilt(lambda header: None, 1)
+    with pytest.raises(ProgramError, match="version is 1, expected 2; compile the model again"):
+        Program.from_bytes(older)
 
 
 def test_huge_header_length_allocates_nothing() -> None:
@@ -149,12 +152,24 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
+SLOT: dict[str, Any] = {
+    "name": "h", "shape": [4], "scale": {"shifts": [8], "multipliers": [1], "zero_points": [0]},
+    "element_type": "int16", "segment": "states", "offset": 16, "stored_bytes": 2,
+}  # fmt: skip
+TABLE: dict[str, Any] = {
+    "name": "sigmoid", "function": "1 / (1 + exp(-x))", "element_type": "int16",
+    "entries": 1 << 20, "offset": 0,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("edit", "named"),
     [
         (_set("unknown", 1), "unknown"),
         (_set("precision", "int4"), "precision"),
-        (_set("precision", "int8"), "element size of tensor 'x' is 2, expected 1"),
+        (_set("precision", "int8"), "precision is int8, expected one of .'int16'"),
+        (_set("inputs", 0, "element_type", "int8"), "element type of tensor 'x' is int8"),
+        (_set("layers", 1, "precision", "int4"), "precision"),
         (_set("machine", "cores", "tles", 0), "cores.tles"),
         (_set("machine", {}), "cores"),
         (_set("segments", "activations", "size_bytes", 1 << 40), "memory of all segments"),
@@ -167,11 +182,21 @@ def _set(*path: Any) -> Callable[[dict[str, Any]], None]:
         (_set("inputs", 0, "offset", 1), "offset of tensor 'x' is 1"),
         (_set("inputs", 0, "shape", [0, 3]), "shape"),
         (_set("inputs", 0, "shape", [1 << 32, 1 << 32]), "end of tensor 'x'"),
-        (_set("inputs", 0, "q_point", 1.5), "q_point"),
+        (_set("inputs", 0, "scale", "shifts", [1.5]), "shifts"),
+        (_set("inputs", 0, "scale", "multipliers", [4]), "multiplier 4 of a scale is not odd"),
+        (_set("inputs", 0, "scale", "shifts", [1, 2]), "channels in the scale of tensor 'x' is 2"),
+        (_set("images", []), "images"),
+        (_set("images", 0, "begin", 4), "code image 0 is .4, "),
+        (_set("images", 0, "end", 8), "end of the last code image is 8"),
+        (_set("layers", 0, "code", []), "number of images in the code of layer 'conv' is 0"),
+        (_set("states", [SLOT]), "end of tensor 'h' is 24, expected at most 0"),
+        (_set("states", [{**SLOT, "segment": "activations"}]), "segment of state 'h' is activ"),
+        (_set("tables", [TABLE]), "end of lookup table 'sigmoid'"),
+        (_set("tables", [{**TABLE, "offset": 1, "entries": 2}]), "offset of lookup table"),
         (_set("inputs", 0, "segment", "stack"), "segment"),
         (_set("parameter_offset", 1 << 30), "offset of the parameters"),
-        (_set("layers", 0, "code_end", 1 << 20), "code of layer 'conv'"),
-        (_set("layers", 0, "code_begin", 2), "code of layer 'conv'"),
+        (_set("layers", 0, "code", 0, "end", 1 << 20), "code of layer 'conv'"),
+        (_set("layers", 0, "code", 0, "begin", 2), "code of layer 'conv'"),
         (_set("layers", []), "layers in the debug map"),
         (_set("scopes", []), "a scope in the debug map"),
         (_set("scopes", 0, {"row": 32}), "scopes"),
@@ -190,7 +215,7 @@ def test_relocation_outside_its_segment() -> None:
     for column, value, named in (
         ("offset", len(PROGRAM.constants), "offset of a relocation in constants"),
         ("offset", 2, "misaligned"),
-        ("target", 3, "target of a relocation"),
+        ("target", 4, "target of a relocation"),
         ("segment", 2, "offset of a relocation in activations"),
     ):
         altered = relocations.copy()
@@ -284,7 +309,7 @@ def test_segments_are_aligned_and_disjoint() -> None:
 def test_debug_map_names_layer_stream_and_tile() -> None:
     streams = set()
     for number, layer in enumerate(PROGRAM.layers):
-        rows = range(layer.code_begin // 4, layer.code_end // 4)
+        rows = range(layer.code[0].begin // 4, layer.code[0].end // 4)
         assert {PROGRAM.origin(row).layer for row in rows} == {number}
         streams |= {(layer.name, PROGRAM.origin(row).stream) for row in rows}
     assert PROGRAM.origin(0).layer is None
