@@ -15,8 +15,8 @@ from tvm_npu.codegen.errors import ConfigurationError
 from tvm_npu.errors import CutError
 from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.cut_points import bits, cut_points
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.cut_points import bits, cut_points
 from tvm_npu.relay.kernel_graph import Kernel, KernelGraph, Value, kernel_graph
 from tvm_npu.relay.stage_modules import StageModule, stage_module
 from tvm_npu.runtime.pipeline.artifact import TensorSpec

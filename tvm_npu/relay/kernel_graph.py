@@ -18,11 +18,12 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_npu.door.work import Work, call_work, total
 from tvm_npu.errors import CutError
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.calibrate import is_region
-from tvm_npu.relay.importer import SOURCES_ATTR
-from tvm_npu.relay.layer_work import Work, call_work, total
+from tvm_npu.relay.dataflow import typed_call
+from tvm_npu.relay.extract import SOURCES_ATTR
+from tvm_npu.relay.run_regions import is_region
 
 Expr = Any
 Key = TypeVar("Key")
@@ -158,7 +159,7 @@ def _kernel(
     return Kernel(
         call=call,
         reads=reads,
-        work=total(call_work(e) for e in inside),
+        work=total(call_work(typed_call(e)) for e in inside),
         parameter_bytes=sum(constant.data.numpy().nbytes for constant in constants),
         operators=tuple(of.op_name(e) for e in inside),
         source=source,
@@ -173,11 +174,11 @@ def _sources(
     in which operators are found from the output on: if works agree one by one, so do names."""
     known = []
     for expr in of.post_order(before.body):
-        if isinstance(expr, relay.Call) and (work := call_work(expr)).weight:
+        if isinstance(expr, relay.Call) and (work := call_work(typed_call(expr))).weight:
             known.append((work, of.source_of(expr)))
     found = []
     for frame, expr in _inlined_post_order(after.body):
-        if isinstance(expr, relay.Call) and (work := call_work(expr)).weight:
+        if isinstance(expr, relay.Call) and (work := call_work(typed_call(expr))).weight:
             found.append((work, index[expr if frame is None else frame]))
     if [work for work, _ in known] != [work for work, _ in found]:
         return {}

@@ -15,8 +15,8 @@ import tvm
 from tvm import relay
 
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.calibrate import is_region
 from tvm_npu.relay.codegen import compile_region
+from tvm_npu.relay.run_regions import is_region
 
 COMPILER = "tvm_npu_stage"
 OBJECT_ATTR = "tvm_npu_stage.object"

@@ -10,8 +10,8 @@ import tvm
 from tvm import relay
 
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.calibrate import is_region
 from tvm_npu.relay.kernel_graph import KernelGraph, Value
+from tvm_npu.relay.run_regions import is_region
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
 
 Expr = Any
