@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tvm_npu.door.rule_table import rule_table
+from tvm_npu.door.rule_table import (
+    CONTROL_FLOW,
+    MACHINE_LACKS,
+    NOTHING_TO_COMPUTE,
+    TUPLE_IS_PICKED,
+    rule_table,
+)
 
 _INTRODUCTION = """\
 # What the NPU takes
@@ -19,6 +25,8 @@ Operators have neutral names here; Relay's `nn.conv2d`, for example, is `conv2d`
 
 """
 
+_ELSEWHERE = "What the neighbours of an operator decide, and the machine:\n"
+
 
 def rules_document() -> str:
     """Markdown: one row an operator."""
@@ -26,7 +34,13 @@ def rules_document() -> str:
     for operator, rules in rule_table():
         shown = operator if operator == "every operator" else f"`{operator}`"
         lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
-    return _INTRODUCTION + "\n".join(lines) + "\n"
+    return _INTRODUCTION + "\n".join([*lines, "", _ELSEWHERE, *_elsewhere()]) + "\n"
+
+
+def _elsewhere() -> list[str]:
+    return [
+        f"- {text}" for text in (CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, MACHINE_LACKS)
+    ]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tvm_npu.pipelines.platform import Platform
     from tvm_npu.pipelines.stream import Frame
     from tvm_npu.runtime.pipeline import Deployment, TensorSpec
+    from tvm_npu.runtime.pipeline.artifact import StageArtifact
 
 Module = Any
 """An IRModule of the door's TVM."""
@@ -56,10 +57,32 @@ class Cut(Protocol):
 
 
 class StageTarget(Protocol):
-    """What a stage is compiled for: TVM's target as text."""
+    """What a stage is compiled for: TVM's target as text, and the threads it will run with."""
 
     @property
     def target(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
+
+
+class StageCompiler(Protocol):
+    """Compiles stages of one model, each once."""
+
+    def stages(
+        self, configuration: Configuration, targets: tuple[Any, ...]
+    ) -> tuple[StageArtifact, ...]:
+        """The stages of a configuration on places that have ``targets`` (each a StageTarget).
+        Raises ConfigurationError when it does not fit the chain or names other places."""
+        ...
+
+    def serial(self, target: Any) -> StageArtifact:
+        """The whole model as one stage for a StageTarget."""
+        ...
+
+    def close(self) -> None:
+        """Removes temporary files."""
+        ...
 
 
 class PlacedStages(Protocol):
@@ -158,6 +181,14 @@ class Door(Protocol[F]):
 
     def common_target(self, platform: Platform) -> str:
         """The target whose layouts stages for all places of ``platform`` share."""
+        ...
+
+    def host_target(self) -> StageTarget:
+        """This machine's own processor, one thread."""
+        ...
+
+    def stage_compiler(self, model: Any, folder: Path) -> StageCompiler:
+        """For stages of what `cut` made, on targets that the caller names."""
         ...
 
     def placed_stages(self, model: Any, platform: Platform, folder: Path) -> PlacedStages:

@@ -26,6 +26,7 @@ from tvm_npu.relay.run_regions import input_specs, is_region, run_regions
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.platform import Platform
+    from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler
     from tvm_npu.relay.cut import CutModel
     from tvm_npu.relay.placed_stages import PlacedStages
 
@@ -115,6 +116,16 @@ class RelayDoor:
         from tvm_npu.relay.compile_stages import common_target, place_targets
 
         return common_target(place_targets(platform))
+
+    def host_target(self) -> CpuTarget:
+        from tvm_npu.relay.compile_stages import CpuTarget, host_mcpu
+
+        return CpuTarget(f"llvm -mcpu={host_mcpu()}", 1)
+
+    def stage_compiler(self, model: CutModel, folder: Path) -> StageCompiler:
+        from tvm_npu.relay.compile_stages import StageCompiler
+
+        return StageCompiler(model, folder)
 
     def placed_stages(self, model: CutModel, platform: Platform, folder: Path) -> PlacedStages:
         from tvm_npu.relay.placed_stages import PlacedStages
