@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.snowflake.checks import GO, STOP, spend, trap, within
+from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
 from tvm_npu.sim.snowflake.hazards import (
     check_transfer,
     check_vector,
@@ -43,6 +45,7 @@ from tvm_npu.sim.snowflake.state import (
     STORE,
     VECTOR,
     WAITING,
+    Array,
     Costs,
     State,
 )
@@ -64,43 +67,61 @@ _ALL, _CLUSTERS, _END = int(Wait.ALL), int(Wait.CLUSTERS), int(Wait.END)
 _ILLEGAL = int(SnowflakeTrapCode.ILLEGAL_INSTRUCTION)
 _BRANCH_IN_SLOT = int(SnowflakeTrapCode.BRANCH_IN_SLOT)
 _OP_WHAT = int(TrapOperand.WHAT)
-_INSTRUCTION_WORK = 64
-"""What an instruction counts in the budget; a product counts 1."""
+_RUNAWAY = int(SnowflakeTrapCode.RUNAWAY)
 
 
 @device
 def run_core(s: State, m: Costs, c: int) -> int:
     """Issues instructions until the core waits or ends."""
-    core, clock = s.core[c], s.clock[c]
+    # Taking an array out of the state costs as much as several instructions: once is enough.
+    core, clock, registers, ready = s.core[c], s.clock[c], s.registers[c], s.ready[c]
+    decoded, layer_of, executed = s.decoded, s.layer_of, s.executed
+    bank_row, bank_loads, counts = s.bank_row[c], s.bank_loads[c], s.counts[c]
+    issued, waited = s.layer_instructions[:, c], s.layer_wait[:, c]
     while core[CORE.STATUS] == RUNNING:
         place = core[CORE.PC]
-        bank = place // BANK_INSTRUCTIONS
-        if s.bank_loads[c, bank] > 0:
-            _wait(s, c, FETCHING)
+        bank, offset = place // BANK_INSTRUCTIONS, place % BANK_INSTRUCTIONS
+        if bank_loads[bank] > 0:
+            _wait(core, clock, FETCHING)
             return GO
-        offset = place % BANK_INSTRUCTIONS
-        row = s.bank_row[c, bank, 0] + offset
-        if offset >= s.bank_row[c, bank, 1] or s.decoded[row, 0] < 0:
-            missing = offset >= s.bank_row[c, bank, 1]
+        row = bank_row[bank, 0] + offset
+        if offset >= bank_row[bank, 1] or decoded[row, 0] < 0:
+            missing = offset >= bank_row[bank, 1]
             return trap(s, c, -1 if missing else row, _ILLEGAL, place, 0, 0)
-        if spend(s, c, row, _INSTRUCTION_WORK) == STOP:
-            return STOP
-        core[CORE.ROW] = row
-        op = s.decoded[row, 0]
-        unit = _unit_of(op)
+        executed[0] += 1
+        if executed[0] > executed[1]:
+            return trap(s, c, row, _RUNAWAY, executed[1], 0, 0)
+        d = decoded[row]
+        op, unit = d[0], _unit_of(d[0])
         if unit >= 0:
-            if s.counts[c, unit, ISSUED] - s.counts[c, unit, DONE] >= _depth(m, unit):
+            if counts[unit, ISSUED] - counts[unit, DONE] >= _depth(m, unit):
                 core[CORE.UNIT] = unit
-                _wait(s, c, QUEUE_FULL)
+                _wait(core, clock, QUEUE_FULL)
                 return GO
             if unit != VECTOR and not has_room(s, m, c):
                 return GROW
-        now = _operands_ready(s, c, row, op)
+        core[CORE.ROW] = row
+        now = _operands_ready(d, ready, clock, op)
+        layer = layer_of[row]
+        waited[layer] += now - clock[CLOCK.ISSUE]
+        issued[layer] += 1
         clock[CLOCK.ISSUE] = now + 1.0
-        s.layer_instructions[s.layer_of[row]] += 1
-        if _execute(s, m, c, row, op, now) == STOP:
+        if unit >= 0:
+            outcome = _issue(s, m, c, unit, row, now)
+        elif op == SYNC:
+            outcome = _sync(s, c, row)
+        elif op == BLE or op == BEQ:
+            outcome = _branch(s, c, row, d, registers, core)
+        else:
+            outcome = GO
+            _scalar(d, registers, ready, clock, now + 1.0 + m.raw)
+        if outcome == STOP:
             return STOP
-        _step(s, c)
+        core[CORE.PC] = (core[CORE.PC] + 1) % _PLACES
+        if core[CORE.SLOTS] > 0:
+            core[CORE.SLOTS] -= 1
+            if core[CORE.SLOTS] == 0:
+                core[CORE.PC] = core[CORE.TARGET]
     return GO
 
 
@@ -121,40 +142,26 @@ def _depth(m: Costs, unit: int) -> int:
 
 
 @device
-def _wait(s: State, c: int, status: int) -> None:
-    s.core[c, CORE.STATUS] = status
-    s.clock[c, CLOCK.WAIT_BEGIN] = s.clock[c, CLOCK.ISSUE]
+def _wait(core: Array, clock: Array, status: int) -> None:
+    core[CORE.STATUS] = status
+    clock[CLOCK.WAIT_BEGIN] = clock[CLOCK.ISSUE]
 
 
 @device
-def _step(s: State, c: int) -> None:
-    """To the next instruction, or behind the last delay slot to the branch's target."""
-    core = s.core[c]
-    core[CORE.PC] = (core[CORE.PC] + 1) % _PLACES
-    if core[CORE.SLOTS] > 0:
-        core[CORE.SLOTS] -= 1
-        if core[CORE.SLOTS] == 0:
-            core[CORE.PC] = core[CORE.TARGET]
-
-
-@device
-def _operands_ready(s: State, c: int, row: int, op: int) -> float:
+def _operands_ready(d: Array, ready: Array, clock: Array, op: int) -> float:
     """When the instruction issues: a register that was just written stalls it."""
-    d, ready = s.decoded[row], s.ready[c]
-    now = s.clock[c, CLOCK.ISSUE]
-    begin = now
+    now = clock[CLOCK.ISSUE]
     if op != MOVI and op != SYNC:
         now = max(now, ready[d[_RS1]])
         if op != MOV and op != ADDI and op != VMOV:
             now = max(now, ready[d[_RS2]])
         if op == LD or op == TMOV:
             now = max(now, ready[d[_RS3]])
-    if s.clock[c, CLOCK.SPECIAL] > now:
+    if clock[CLOCK.SPECIAL] > now:
         mask = _specials_read(op, d[_MODE], d[_FINISH])
         for register in range(SCALARS, REGISTERS):
             if mask >> register & 1:
                 now = max(now, ready[register])
-    s.layer_wait[s.layer_of[row], c] += now - begin
     return now
 
 
@@ -174,32 +181,24 @@ def _specials_read(op: int, mode: int, finish: int) -> int:
 
 
 @device
-def _execute(s: State, m: Costs, c: int, row: int, op: int, now: float) -> int:
-    if op == MAC or op == MAX or op == VMOV:
-        know(s, c, VECTOR, m.vector_depth - 1)
+def _issue(s: State, m: Costs, c: int, unit: int, row: int, now: float) -> int:
+    """To a unit whose queue has a place: one that is full says what is complete."""
+    know(s, c, unit, _depth(m, unit) - 1)
+    if unit == VECTOR:
         if issue_vector(s, m, c, row, now) == STOP:
             return STOP
         return check_vector(s, m, c)
-    if op == LD or op == TMOV:
-        unit = LOAD if op == LD else STORE
-        know(s, c, unit, _depth(m, unit) - 1)
-        if issue_transfer(s, m, c, unit, row, now) == STOP:
-            return STOP
-        if m.clusters > 1:
-            log_transfer(s, c, unit)
-        return check_transfer(s, m, c, unit)
-    if op == SYNC:
-        return _sync(s, c, row)
-    if op == BLE or op == BEQ:
-        return _branch(s, c, row, op)
-    _scalar(s, m, c, row, op, now)
-    return GO
+    if issue_transfer(s, m, c, unit, row, now) == STOP:
+        return STOP
+    if m.clusters > 1:
+        log_transfer(s, c, unit)
+    return check_transfer(s, m, c, unit)
 
 
 @device
-def _scalar(s: State, m: Costs, c: int, row: int, op: int, now: float) -> None:
-    d, registers = s.decoded[row], s.registers[c]
-    a, b, imm = registers[d[_RS1]], registers[d[_RS2]], d[_IMM]
+def _scalar(d: Array, registers: Array, ready: Array, clock: Array, there: float) -> None:
+    """The register that it writes can be read without a wait at time ``there``."""
+    op, a, b, imm = d[0], registers[d[_RS1]], registers[d[_RS2]], np.int64(d[_IMM])
     value = a
     if op == MOVI:
         value = imm
@@ -213,18 +212,17 @@ def _scalar(s: State, m: Costs, c: int, row: int, op: int, now: float) -> None:
         value = a * b
     destination = d[_RD]
     registers[destination] = ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
-    s.ready[c, destination] = now + 1.0 + m.raw
+    ready[destination] = there
     if destination >= SCALARS:
-        s.clock[c, CLOCK.SPECIAL] = now + 1.0 + m.raw
+        clock[CLOCK.SPECIAL] = there
 
 
 @device
-def _branch(s: State, c: int, row: int, op: int) -> int:
-    d, registers, core = s.decoded[row], s.registers[c], s.core[c]
+def _branch(s: State, c: int, row: int, d: Array, registers: Array, core: Array) -> int:
     if core[CORE.SLOTS] > 0:
         return trap(s, c, row, _BRANCH_IN_SLOT, 0, 0, 0)
     a, b = registers[d[_RS1]], registers[d[_RS2]]
-    taken = a == b or (op == BLE and a < b)
+    taken = a == b or (d[0] == BLE and a < b)
     distance = d[_IMM] // 4 if taken else 1 + DELAY_SLOTS
     core[CORE.TARGET] = (core[CORE.PC] + distance) % _PLACES
     core[CORE.SLOTS] = DELAY_SLOTS + 1
@@ -245,7 +243,7 @@ def _sync(s: State, c: int, row: int) -> int:
         s.core[c, CORE.UNIT] = what
         pending = 0
     s.core[c, CORE.PENDING] = pending
-    _wait(s, c, WAITING)
+    _wait(s.core[c], s.clock[c], WAITING)
     resume(s, c, VECTOR, 0.0)
     return GO
 
@@ -278,6 +276,7 @@ def resume(s: State, c: int, unit: int, now: float) -> None:
         if core[CORE.UNIT] == _CLUSTERS or core[CORE.UNIT] == _END:
             s.clock[c, CLOCK.ISSUE] = max(s.clock[c, CLOCK.ISSUE], now)
             core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == _CLUSTERS else ENDED
+            _until(s, c)
             return
     else:
         return
@@ -286,9 +285,18 @@ def resume(s: State, c: int, unit: int, now: float) -> None:
 
 @device
 def go_on(s: State, c: int, now: float) -> None:
+    """The core issues its next instruction no earlier than ``now``."""
     clock = s.clock[c]
     clock[CLOCK.ISSUE] = max(clock[CLOCK.ISSUE], now)
     s.core[c, CORE.STATUS] = RUNNING
+    s.layer_wait[s.layer_of[s.core[c, CORE.ROW]], c] += (
+        clock[CLOCK.ISSUE] - clock[CLOCK.WAIT_BEGIN]
+    )
+    _until(s, c)
+
+
+@device
+def _until(s: State, c: int) -> None:
+    """The layer of the last instruction lasts until now."""
     layer = s.layer_of[s.core[c, CORE.ROW]]
-    s.layer_wait[layer, c] += clock[CLOCK.ISSUE] - clock[CLOCK.WAIT_BEGIN]
-    s.layer_end[layer] = max(s.layer_end[layer], clock[CLOCK.ISSUE])
+    s.layer_end[layer] = max(s.layer_end[layer], s.clock[c, CLOCK.ISSUE])

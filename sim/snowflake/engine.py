@@ -6,13 +6,11 @@ issued comes behind the earliest event.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_npu.sim import compiled
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled import borrowed, device, entry
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap
 from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
 from tvm_npu.sim.snowflake.hazards import check_clusters
@@ -25,6 +23,7 @@ from tvm_npu.sim.snowflake.state import (
     ENDED,
     ISSUED,
     LOAD,
+    MOVED,
     QUEUE,
     RUNNING,
     STARTED,
@@ -34,24 +33,21 @@ from tvm_npu.sim.snowflake.state import (
     SharedState,
     State,
 )
-from tvm_npu.sim.snowflake.transfers import NOBODY, complete_transfer, next_service, serve
+from tvm_npu.sim.snowflake.transfers import NOBODY, move_words, next_service, serve
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode
 from tvm_npu.sim.snowflake.vector import complete_vector, start_vector
 
 FINISHED, TRAPPED, FULL = 0, 1, 2
 """What `run_device` returns; FULL: the log of transfers has to grow."""
 
-_START, _COMPLETE, _SERVE, _MOVE = range(4)
+_START, _COMPLETE, _SERVE, _MOVE, _DONE = range(5)
 _NO_PARTNER = int(SnowflakeTrapCode.NO_PARTNER)
 
-_FOLDER = Path(__file__).resolve().parent
-_SOURCES = (*_FOLDER.glob("*.py"), *(_FOLDER.parent / "isa").glob("*.py"), Path(compiled.__file__))
 
-
-@entry(_SOURCES)
+@entry
 def run_device(state: Any, m: Any) -> int:
     """Runs all clusters of a device to their ends."""
-    s = SharedState(*state)
+    s = SharedState(*borrowed(state))
     if s.work[0] == 0:
         _begin(s, m)
     while True:
@@ -86,11 +82,16 @@ def _next_event(s: State, m: Costs) -> int:
     time, kind, c, unit = np.inf, _SERVE, NOBODY, LOAD
     for k in range(m.clusters):
         for way in (LOAD, STORE):
-            number = s.counts[k, way, DONE]
+            number = s.counts[k, way, MOVED]
             if number < s.counts[k, way, STARTED]:
-                done = s.transfer_time[k, way - LOAD, number % QUEUE, 1]
+                moves = s.transfer_time[k, way - LOAD, number % QUEUE, 1]
+                if moves < time:
+                    time, kind, c, unit = moves, _MOVE, k, way
+            number = s.counts[k, way, DONE]
+            if number < s.counts[k, way, MOVED]:
+                done = s.transfer_time[k, way - LOAD, number % QUEUE, 2]
                 if done < time:
-                    time, kind, c, unit = done, _MOVE, k, way
+                    time, kind, c, unit = done, _DONE, k, way
         number = s.counts[k, VECTOR, DONE]
         if number < s.counts[k, VECTOR, STARTED]:
             done = s.vector_time[k, number % QUEUE, 1]
@@ -110,11 +111,12 @@ def _next_event(s: State, m: Costs) -> int:
         outcome = start_vector(s, m, c, s.counts[c, VECTOR, STARTED])
         s.counts[c, VECTOR, STARTED] += 1
         return outcome
+    if kind == _MOVE:
+        move_words(s, m, c, unit)
+        return GO
     if kind == _COMPLETE:
         complete_vector(s, m, c, s.counts[c, VECTOR, DONE])
-        s.counts[c, VECTOR, DONE] += 1
-    else:
-        complete_transfer(s, m, c, unit)
+    s.counts[c, unit, DONE] += 1
     resume(s, c, unit, time)
     return GO
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake import engine
@@ -36,16 +37,17 @@ from tvm_npu.sim.snowflake.traps import (
     DETAIL_FORMATS,
     MEMORY_NAMES,
     OPERAND_NAMES,
-    SnowflakeTrap,
     SnowflakeTrapCode,
     TrapMemory,
     TrapOperand,
     TrapSlot,
 )
 from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.traps import Place, Trap
 
-DEFAULT_BUDGET = 1 << 38
-"""Units of work of a run: a product or a moved word is 1, an instruction 64."""
+MOST_INSTRUCTIONS = 1 << 32
+MOST_WORK = 1 << 38
+"""Products and moved words of a run, at most."""
 
 _SPECIALS_SHOWN = {
     "mac": READ_BY_FINISH | READ_BY_STREAM, "max": READ_BY_STREAM, "vmov": READ_BY_VMOV,
@@ -60,20 +62,6 @@ class Segment:
     address: int
     size_bytes: int
     writable: bool
-
-
-@dataclass(frozen=True)
-class Place:
-    """An instruction of a program."""
-
-    cluster: int
-    row: int
-    instruction: str
-    layer: str
-
-    def __str__(self) -> str:
-        layer = f" in layer {self.layer!r}" if self.layer else ""
-        return f"cluster {self.cluster}, instruction {self.row} ({self.instruction}){layer}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +91,8 @@ class SnowflakeSimulator:
 
     ``code`` has the instruction words of each cluster. ``segments`` lie in the ``memory_bytes``
     from ``machine.dram.base_address`` on; instructions see addresses without that base.
-    ``layer_of`` gives each word's layer (-1: none), cluster by cluster.
+    ``layer_of`` gives each word's layer (-1: none), cluster by cluster. More than ``budget``
+    instructions or ``most_work`` products and moved words in a run trap.
     """
 
     def __init__(
@@ -115,6 +104,8 @@ class SnowflakeSimulator:
         *,
         layer_names: Sequence[str] = (),
         layer_of: Sequence[NDArray[np.int32]] | None = None,
+        budget: int = MOST_INSTRUCTIONS,
+        most_work: int = MOST_WORK,
     ) -> None:
         if len(code) != machine.clusters.count:
             raise SimError(
@@ -122,6 +113,7 @@ class SnowflakeSimulator:
             )
         self.machine = machine
         self.layer_names = tuple(layer_names)
+        self._limits = budget, most_work
         self._lock = threading.Lock()
         self._memory_bytes = memory_bytes
         self._words = tuple(np.ascontiguousarray(words, np.uint32) for words in code)
@@ -150,12 +142,8 @@ class SnowflakeSimulator:
         return layers
 
     def _places(self, segments: Sequence[Segment]) -> NDArray[np.int64]:
+        check_room(self.machine, self._memory_bytes)
         dram = self.machine.dram
-        if not 0 <= self._memory_bytes <= dram.capacity_bytes:
-            raise SimError(
-                f"the image needs {self._memory_bytes} bytes of DRAM; {self.machine.name} has "
-                f"{dram.capacity_bytes}"
-            )
         places = np.zeros((len(segments), 3), np.int64)
         for place, segment in zip(places, segments, strict=True):
             begin = segment.address - dram.base_address
@@ -175,23 +163,16 @@ class SnowflakeSimulator:
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into memory, to an absolute address."""
-        offset = address - self.machine.dram.base_address
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if offset < 0 or offset + flat.size > self._memory_bytes:
-            raise SimError(
-                f"{flat.size} bytes at {address:#x} do not lie in the image's "
-                f"{self._memory_bytes} bytes of DRAM"
-            )
-        self._state.memory[offset : offset + flat.size] = flat
+        write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True, budget: int = DEFAULT_BUDGET) -> RunStatistics:
-        """Executes the program. Raises SnowflakeTrap; the simulator can be used again after one.
+    def run(self, *, timing: bool = True) -> RunStatistics:
+        """Executes the program. Raises Trap; the simulator can be used again after one.
 
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
         with self._lock:
-            reset_for_run(self._state, self.machine, budget)
+            reset_for_run(self._state, self.machine, *self._limits)
             costs = make_costs(self.machine, strict=not timing)
             while (outcome := engine.run_device(self._state, costs)) == engine.FULL:
                 self._state = grown(self._state)
@@ -224,25 +205,28 @@ class SnowflakeSimulator:
         return profile(self._state, self.layer_names)
 
     def _place(self, cluster: int, row: int) -> Place:
-        local = row - int(self._begins[cluster])
+        """Where row ``row`` of all code stands; -1: nowhere in it."""
+        unit = f"cluster {cluster}"
+        if row < 0:
+            return Place(unit)
+        index = row - int(self._begins[cluster])
         number = int(self._state.layer_of[row])
         return Place(
-            cluster,
-            local,
-            disassemble(int(self._words[cluster][local]), SNOWFLAKE_ISA),
-            self.layer_names[number] if number < len(self.layer_names) else "",
+            unit,
+            f"instruction {index}",
+            index,
+            instruction=disassemble(int(self._words[cluster][index]), SNOWFLAKE_ISA),
+            layer=self.layer_names[number] if number < len(self.layer_names) else "",
         )
 
-    def _trap(self) -> SnowflakeTrap:
+    def _trap(self) -> Trap:
         record = self._state.trap.tolist()
         code, cluster = SnowflakeTrapCode(record[TrapSlot.CODE]), record[TrapSlot.CLUSTER]
         row = record[TrapSlot.ROW]
-        place = self._place(cluster, row) if row >= 0 else Place(cluster, -1, "", "")
-        text = "the bank holds none there"
+        place = self._place(cluster, row)
+        text = "the bank holds none there" if row < 0 else place.instruction
         if code is SnowflakeTrapCode.HAZARD:
             text = str(self.hazards[-1])
-        elif row >= 0:
-            text = place.instruction
         detail = DETAIL_FORMATS[code].format(
             a=record[TrapSlot.A],
             b=record[TrapSlot.B],
@@ -252,9 +236,7 @@ class SnowflakeSimulator:
             text=text,
         )
         registers = self._registers(cluster, row) if row >= 0 else {}
-        return SnowflakeTrap(
-            code, cluster, place.row, detail, place.instruction, place.layer, registers
-        )
+        return Trap(code, replace(place, registers=registers), detail)
 
     def _registers(self, cluster: int, row: int) -> dict[str, int]:
         """The registers that an instruction reads, as they are now."""

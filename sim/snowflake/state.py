@@ -37,8 +37,9 @@ QUEUE = 64
 VECTOR, LOAD, STORE = 0, 1, 2
 """Units of a cluster."""
 
-ISSUED, STARTED, DONE, KNOWN = range(4)
-"""Counts of a unit's operations. KNOWN: those that the program can know to be complete."""
+ISSUED, STARTED, MOVED, DONE, KNOWN = range(5)
+"""Counts of a unit's operations. MOVED: transfers whose words have been moved; KNOWN: those that
+the program can know to be complete."""
 
 RUNNING, QUEUE_FULL, WAITING, FETCHING, BARRIER, ENDED = range(6)
 """What a core does. QUEUE_FULL: waits for a place in the queue of unit UNIT; WAITING: a sync."""
@@ -183,7 +184,7 @@ class State(NamedTuple):
     ready: Array  # float64 [C, 64]: when a register can be read
     core: Array  # int64 [C, len(CORE)]
     clock: Array  # float64 [C, len(CLOCK)]
-    counts: Array  # int64 [C, 3, 4]
+    counts: Array  # int64 [C, 3, 5]
     memory: Array  # uint8 [bytes]
     memory_half: Array  # the same as int16
     segments: Array  # int64 [S, 3]: begin, end, writable
@@ -196,19 +197,21 @@ class State(NamedTuple):
     vector: Array  # int64 [C, QUEUE, len(V)]
     vector_time: Array  # float64 [C, QUEUE, 2]: start, completion
     transfer: Array  # int64 [C, 2, QUEUE, len(T)]: loads, stores
-    transfer_time: Array  # float64 [C, 2, QUEUE, 2]: request, completion
+    transfer_time: Array  # float64 [C, 2, QUEUE, 3]: request, words move, completion
     device: Array  # float64 [1]: when the memory is free
     work: Array  # int64 [2]: done, allowed
+    executed: Array  # int64 [2]: instructions, allowed
     trap: Array  # int64 [TrapSlot.COLUMNS]
     hazards: Array  # int64 [MOST_HAZARDS, len(H)]
     hazard_count: Array  # int64 [1]
     log: Array  # int64 [C, 2, LOG, 5]: row, MEMORY, WORDS, RUNS, MEMORY_STEP since the barrier
     log_count: Array  # int64 [C, 2]
     layer_macs: Array  # int64 [L]
-    layer_instructions: Array  # int64 [L]
+    layer_instructions: Array  # int64 [L, C]
     layer_busy: Array  # float64 [L, C, 3]: cycles of each unit
     layer_wait: Array  # float64 [L, C]: cycles that the core waits
-    layer_bytes: Array  # int64 [L, streams, 2]: loaded, stored
+    layer_bytes: Array  # int64 [L, 2, streams]: loaded, stored
+    layer_memory: Array  # int64 [L, 2, 2]: bytes of MBufs, WBufs that transfers read, wrote
     layer_units: Array  # int64 [L, 2]: 64-byte units of memory, loaded and stored
     layer_transfers: Array  # int64 [L, 2]
     layer_traces: Array  # int64 [L, modes, 2]: mac instructions and their lengths
@@ -296,7 +299,7 @@ def make_state(
         ready=np.zeros((clusters, REGISTERS)),
         core=np.zeros((clusters, len(CORE)), np.int64),
         clock=np.zeros((clusters, len(CLOCK))),
-        counts=np.zeros((clusters, 3, 4), np.int64),
+        counts=np.zeros((clusters, 3, 5), np.int64),
         memory=memory,
         memory_half=memory.view(np.int16),
         segments=segments,
@@ -309,19 +312,21 @@ def make_state(
         vector=np.zeros((clusters, QUEUE, len(V)), np.int64),
         vector_time=np.zeros((clusters, QUEUE, 2)),
         transfer=np.zeros((clusters, 2, QUEUE, len(T)), np.int64),
-        transfer_time=np.zeros((clusters, 2, QUEUE, 2)),
+        transfer_time=np.zeros((clusters, 2, QUEUE, 3)),
         device=np.zeros(1),
         work=np.zeros(2, np.int64),
+        executed=np.zeros(2, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         hazards=np.zeros((MOST_HAZARDS, len(H)), np.int64),
         hazard_count=np.zeros(1, np.int64),
         log=np.zeros((clusters, 2, LOG if clusters > 1 else 1, 5), np.int64),
         log_count=np.zeros((clusters, 2), np.int64),
         layer_macs=np.zeros(rows, np.int64),
-        layer_instructions=np.zeros(rows, np.int64),
+        layer_instructions=np.zeros((rows, clusters), np.int64),
         layer_busy=np.zeros((rows, clusters, 3)),
         layer_wait=np.zeros((rows, clusters)),
-        layer_bytes=np.zeros((rows, len(SnowflakeStream), 2), np.int64),
+        layer_bytes=np.zeros((rows, 2, len(SnowflakeStream)), np.int64),
+        layer_memory=np.zeros((rows, 2, 2), np.int64),
         layer_units=np.zeros((rows, 2), np.int64),
         layer_transfers=np.zeros((rows, 2), np.int64),
         layer_traces=np.zeros((rows, len(MacMode), 2), np.int64),
@@ -336,14 +341,17 @@ KEPT = frozenset({
 """Arrays that a new run does not set to zero."""
 
 
-def reset_for_run(state: State, machine: SnowflakeMachine, budget: int) -> None:
-    """Back to the moment before the first instruction; memory stays as it is."""
+def reset_for_run(
+    state: State, machine: SnowflakeMachine, instructions: int, work: int
+) -> None:
+    """Back to the moment before the first instruction; memory stays as it is. ``instructions`` and
+    ``work`` are what a run may do."""
     for name, array in state._asdict().items():
         if name not in KEPT:
             array[...] = 0
     state.mbuf[...] = UNDEFINED
     state.wbuf[...] = UNDEFINED
-    state.work[1] = budget
+    state.executed[1], state.work[1] = instructions, work
     everywhere = (1 << machine.clusters.cus) - 1
     for special, value in {
         Special.OUTPUTS: VMACS * LANES, Special.TARGET: 1, Special.CUS: everywhere,

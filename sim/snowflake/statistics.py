@@ -1,7 +1,6 @@
 """What a run of a Snowflake device cost, read out of its state.
 
-A cluster counts as one core and one TLE; ``bursts`` are 64-byte units of memory. Efficiencies are
-against the MACs of a device.
+``bursts`` are 64-byte units of memory, whole ones.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, MacMode
+from tvm_npu.sim import statistics
+from tvm_npu.sim.snowflake.isa import WORD_BYTES, MacMode
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
-from tvm_npu.sim.snowflake.state import LOAD, STORE, VECTOR, State
-from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, by_stream
+from tvm_npu.sim.snowflake.state import State
+from tvm_npu.sim.statistics import Counts, RunStatistics, layer_words
 
 
 @dataclass(frozen=True)
@@ -52,58 +52,23 @@ def profile(state: State, layer_names: tuple[str, ...]) -> tuple[TraceProfile, .
 def collect(
     state: State, machine: SnowflakeMachine, layer_names: tuple[str, ...], timing: bool
 ) -> RunStatistics:
-    """Statistics of the run that just ended in ``state``; without ``timing`` no cycles."""
-    peak = machine.core_count * machine.macs_per_cycle(2)
+    """Statistics of the run that just ended in ``state``; without ``timing`` no cycles. A core
+    waits for registers, full queues, instructions and what `sync` says."""
     factor = 1.0 if timing else 0.0
-
-    def utilization(macs: int, cycles: float) -> float:
-        return macs / (cycles * peak) if cycles > 0 else 0.0
-
-    layers = []
-    previous_end = 0.0
-    for index, name in enumerate(layer_names):
-        end = max(previous_end, factor * float(state.layer_end[index]))
-        macs = int(state.layer_macs[index])
-        busy = factor * state.layer_busy[index]
-        layers.append(
-            LayerStatistics(
-                name=name,
-                cycles=end - previous_end,
-                macs=macs,
-                mac_utilization=utilization(macs, end - previous_end),
-                loaded_bytes=by_stream(state.layer_bytes[index, :, 0]),
-                stored_bytes=by_stream(state.layer_bytes[index, :, 1]),
-                ring_bytes={},
-                forwarded_bytes={},
-                bursts=int(state.layer_units[index].sum()),
-                mac_cycles_per_core=tuple(busy[:, VECTOR].tolist()),
-                wait_cycles_per_core=tuple((factor * state.layer_wait[index]).tolist()),
-                dma_cycles_per_tle=tuple((busy[:, LOAD] + busy[:, STORE]).tolist()),
-                instructions=int(state.layer_instructions[index]),
-                code_bytes=4 * int(np.count_nonzero(state.layer_of == index)),
-            )
-        )
-        previous_end = end
-    cycles = factor * float(state.layer_end.max())
-    macs = int(state.layer_macs.sum())
-    return RunStatistics(
-        machine=machine.name,
-        runs=1,
-        cycles=cycles,
-        time_us=cycles / machine.frequency_mhz,
-        macs=macs,
-        mac_utilization=utilization(macs, cycles),
-        loaded_bytes=by_stream(state.layer_bytes[:, :, 0].sum(axis=0)),
-        stored_bytes=by_stream(state.layer_bytes[:, :, 1].sum(axis=0)),
-        ring_bytes={},
-        forwarded_bytes={},
-        instructions=int(state.layer_instructions.sum()),
-        instruction_cache_misses=0,
-        code_bytes=4 * len(state.decoded),
-        layers=tuple(layers),
+    busy = state.layer_busy
+    issued = state.layer_instructions.astype(np.float64)
+    waits = np.zeros((len(busy), 4, busy.shape[1]))
+    waits[:, 0] = state.layer_wait
+    counts = Counts(
+        busy_cycles=factor * np.hstack((issued, *(busy[:, :, unit] for unit in range(3)))),
+        wait_cycles=factor * waits.reshape(len(busy), -1),
+        link_bytes=state.layer_bytes,
+        memory_bytes=state.layer_memory,
+        macs=state.layer_macs,
+        bursts=state.layer_units.sum(axis=1),
+        instructions=state.layer_instructions.sum(axis=1),
+        words=layer_words(state.layer_of, len(layer_names)),
+        end_cycles=factor * state.layer_end,
+        cycles=factor * float(state.layer_end.max()),
     )
-
-
-def moved_bytes(found: TraceProfile) -> int:
-    """What the memory moved for a layer, whole units."""
-    return MEMORY_UNIT_BYTES * (found.load_units + found.store_units)
+    return statistics.collect(counts, machine, layer_names, WORD_BYTES)

@@ -22,9 +22,9 @@ from tvm_npu.sim.snowflake.registers import S
 from tvm_npu.sim.snowflake.state import (
     CLOCK,
     CORE,
-    DONE,
     ISSUED,
     LOAD,
+    MOVED,
     QUEUE,
     STARTED,
     STORE,
@@ -103,11 +103,24 @@ def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) 
 @device
 def _count(s: State, c: int, unit: int, r: Array) -> None:
     layer, way = s.layer_of[r[T.ROW]], unit - LOAD
+    size = WORD_BYTES * r[T.WORDS] * r[T.RUNS]
     s.layer_transfers[layer, way] += 1
+    if r[T.BUFFER] != ICACHE:
+        receivers = _bits(r[T.CUS]) * (_bits(r[T.VMACS]) if r[T.BUFFER] == WBUF else 1)
+        s.layer_memory[layer, r[T.BUFFER], 1 if unit == LOAD else 0] += size * receivers
     if r[T.SHARED] and c > 0:
         return  # read once, for all clusters
-    s.layer_bytes[layer, r[T.STREAM], way] += WORD_BYTES * r[T.WORDS] * r[T.RUNS]
+    s.layer_bytes[layer, way, r[T.STREAM]] += size
     s.layer_units[layer, way] += r[T.UNITS]
+
+
+@device
+def _bits(mask: int) -> int:
+    count = 0
+    while mask:
+        count += mask & 1
+        mask >>= 1
+    return count
 
 
 @device
@@ -245,8 +258,10 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
             if not same or r[T.MEMORY_STEP] != first[T.MEMORY_STEP]:
                 return trap(s, other, r[T.ROW], _SHARED_DIFFERS, c, 0, 0)
         s.clock[other, CLOCK.L_FREE if unit == LOAD else CLOCK.S_FREE] = end
+        # A store takes its words at the end of its turn, a load brings them when it is complete.
         done = end + (m.load_latency if unit == LOAD else m.store_latency)
-        s.transfer_time[other, unit - LOAD, slot, 1] = done
+        s.transfer_time[other, unit - LOAD, slot, 1] = done if unit == LOAD else end
+        s.transfer_time[other, unit - LOAD, slot, 2] = done
         s.counts[other, unit, STARTED] += 1
         layer = s.layer_of[r[T.ROW]]
         s.layer_busy[layer, other, unit] += end - begin
@@ -255,11 +270,11 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
 
 
 @device
-def complete_transfer(s: State, m: Costs, c: int, unit: int) -> None:
-    """Moves the words."""
-    number = s.counts[c, unit, DONE]
+def move_words(s: State, m: Costs, c: int, unit: int) -> None:
+    """What the next transfer of a unit does."""
+    number = s.counts[c, unit, MOVED]
     r = s.transfer[c, unit - LOAD, number % QUEUE]
-    s.counts[c, unit, DONE] += 1
+    s.counts[c, unit, MOVED] += 1
     if r[T.BUFFER] == ICACHE:
         bank = r[T.PLACE] // BANK_INSTRUCTIONS
         s.bank_row[c, bank, 0] = s.code_place[c, 0] + r[T.MEMORY] // _INSTRUCTION_BYTES

@@ -1,12 +1,9 @@
-"""Why a Snowflake machine stops against its program's will: codes in compiled code, errors
-outside."""
+"""Why a Snowflake machine stops against its program's will: codes, and the texts that belong to
+them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
-
-from tvm_npu.sim.errors import SimError
 
 
 class SnowflakeTrapCode(IntEnum):
@@ -24,6 +21,7 @@ class SnowflakeTrapCode(IntEnum):
     SHARED_DIFFERS = 11
     BUDGET = 12
     HAZARD = 13
+    RUNAWAY = 14
 
 
 DETAIL_FORMATS: dict[SnowflakeTrapCode, str] = {
@@ -49,7 +47,10 @@ DETAIL_FORMATS: dict[SnowflakeTrapCode, str] = {
     SnowflakeTrapCode.SHARED_DIFFERS: (
         "is a shared load that differs from the one that cluster {a} has come to"
     ),
-    SnowflakeTrapCode.BUDGET: "the run's budget of {a} units of work is spent",
+    SnowflakeTrapCode.BUDGET: (
+        "more than {a} products and moved words in a run; no layer needs as many"
+    ),
+    SnowflakeTrapCode.RUNAWAY: "more than {a} instructions in a run",
     SnowflakeTrapCode.HAZARD: "{text}",
 }
 
@@ -106,34 +107,3 @@ OPERAND_NAMES = {
     TrapOperand.PENDING: "pending", TrapOperand.STREAM: "stream",
     TrapOperand.CODE_BYTE: "memory (bytes of code)",
 }  # fmt: skip
-
-
-@dataclass
-class SnowflakeTrap(SimError):
-    """A stop with its place: code, cluster, index of the instruction in the cluster's code (-1:
-    none), its text, its layer and the registers that it reads."""
-
-    code: SnowflakeTrapCode
-    cluster: int
-    row: int
-    detail: str
-    instruction: str = ""
-    layer: str = ""
-    registers: dict[str, int] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        place = f"cluster {self.cluster}"
-        if self.row >= 0:
-            place += f", instruction {self.row}"
-        if self.instruction:
-            place += f" ({self.instruction})"
-        if self.layer:
-            place += f" in layer {self.layer!r}"
-        text = f"{place}: {self.detail}"
-        if self.registers:
-            values = ", ".join(f"{name} {value}" for name, value in self.registers.items())
-            text += f" [{values}]"
-        return text
-
-    def __hash__(self) -> int:
-        return id(self)

@@ -69,13 +69,25 @@ def complete_vector(s: State, m: Costs, c: int, number: int) -> None:
     words = r[V.WRITE_END] - r[V.WRITE]
     if words == 0:
         return
-    shared = r[V.KIND] != MAX and r[V.MODE] == COOP
+    out = r[V.WRITE]
+    if r[V.KIND] != MAX and r[V.MODE] == COOP:
+        each = VMACS * (words // r[V.OUTPUTS])  # words of a CU's results
+        for u in range(m.cus):
+            if r[V.CUS] >> u & 1:
+                begin, end = each * u, min(each * (u + 1), words)
+                for target in range(m.cus):
+                    if r[V.WRITE_MASK] >> target & 1:
+                        _copy(s.staged[c, slot, 0], s.mbuf[c * m.cus + target], out, begin, end)
+        return
     for u in range(m.cus):
         if r[V.WRITE_MASK] >> u & 1:
-            source = s.staged[c, slot, 0 if shared else u]
-            target = s.mbuf[c * m.cus + u]
-            for i in range(words):
-                target[r[V.WRITE] + i] = source[i]
+            _copy(s.staged[c, slot, u], s.mbuf[c * m.cus + u], out, 0, words)
+
+
+@device
+def _copy(source: Array, target: Array, out: int, begin: int, end: int) -> None:
+    for i in range(begin, end):
+        target[out + i] = source[i]
 
 
 @device
