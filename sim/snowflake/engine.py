@@ -47,7 +47,7 @@ _NO_PARTNER = int(SnowflakeTrapCode.NO_PARTNER)
 @entry
 def run_device(state: Any, m: Any) -> int:
     """Runs all clusters of a device to their ends."""
-    s = SharedState(*borrowed(state))
+    s = SharedState(*borrowed(state))  # type: ignore[call-arg]
     if s.work[0] == 0:
         _begin(s, m)
     while True:
