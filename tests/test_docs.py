@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from tvm_npu.codegen.program import format as program
+from tvm_npu.door.document import rules_document
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -191,9 +192,6 @@ def test_program_format_is_the_codes() -> None:
 
 
 def test_rules_page_is_up_to_date() -> None:
-    pytest.importorskip("tvm", reason="the relay extra is not installed")
-    from tvm_npu.relay.document import rules_document
-
     assert read("docs/rules.md") == rules_document(), (
-        "run: python -m tvm_npu.relay.document docs/rules.md"
+        "run: python -m tvm_npu.door.document docs/rules.md"
     )

@@ -52,8 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(chosen: argparse.Namespace) -> None:
+    from tvm_npu.door.models import build_onnx
     from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
-    from tvm_npu.relay.onnx_models import build_onnx
     from tvm_npu.runtime import last_session
 
     console = Console()

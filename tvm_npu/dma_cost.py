@@ -21,7 +21,7 @@ from tvm_npu.codegen.tiles.pl330 import (
     address_jumps,
     build_transfer,
 )
-from tvm_npu.sim.parts.pl330 import DmacTiming, LinearCost, Transfer, fit, run_program
+from tvm_npu.sim.parts.pl330 import DmacTiming, LinearCost, TimedTransfer, fit, run_program
 
 TENSORS = ((64, 96, 128), (256, 48, 64), (512, 12, 16))
 """[channels, rows, columns] of the sampled feature maps: FlowNetS's sizes."""
@@ -42,7 +42,7 @@ def measure_linear_cost(
 
 def sample_transfers(
     timing: DmacTiming, element_bytes: int = 4, direction: Direction = "load"
-) -> list[Transfer]:
+) -> list[TimedTransfer]:
     """Simulated transfers of boxes that start in the middle of their tensors."""
     limits = TransferLimits(timing.bus_bytes, timing.program_bytes)
     on_chip = np.zeros(LARGEST_TILE, np.uint8)
@@ -57,7 +57,7 @@ def sample_transfers(
             cycles, _ = run_program(
                 program, timing, ddr, on_chip, ddr_base=DDR, on_chip_base=ON_CHIP
             )
-            found.append(Transfer(address_jumps(tensor, box), box.elements, cycles))
+            found.append(TimedTransfer(address_jumps(tensor, box), box.elements, cycles))
     return found
 
 

@@ -7,6 +7,10 @@ class NpuError(Exception):
     """Base of everything that the doors raise on purpose."""
 
 
+class DoorError(NpuError, ImportError):
+    """No TVM is installed that the project has a door to."""
+
+
 class TargetError(NpuError, ValueError):
     """A target, machine or option that does not exist or contradicts itself."""
 

@@ -80,6 +80,15 @@ def options_from_target(target: Any, **overrides: Any) -> NpuOptions:
     return make_options(machine, **chosen)
 
 
+def build_target(target: Any) -> Any:
+    """What TVM's build gets for what `options_from_target` takes: tags and Targets as they are; a
+    machine alone, or no target, says nothing about the CPU."""
+    if isinstance(target, str) and target.startswith(TAG_PREFIX):
+        return target
+    plain = target is None or isinstance(target, str | Path | MachineDescription)
+    return "llvm" if plain else target
+
+
 def _read_target(target: Any) -> tuple[str, dict[str, Any]]:
     import tvm
 

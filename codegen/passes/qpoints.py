@@ -124,6 +124,11 @@ def _given(graph: Graph, classes: _Classes) -> dict[str, int]:
     found: dict[str, int] = {}
     named: dict[str, str] = {}
     for tensor, scale in graph.scales.items():
+        if not scale.is_q_point:
+            raise QuantizationError(
+                f"tensor {tensor!r} has a {scale}; the operators compute with Q-points only, on "
+                "every machine"
+            )
         root = classes.find(tensor)
         if found.setdefault(root, scale.q_point) != scale.q_point:
             raise QuantizationError(

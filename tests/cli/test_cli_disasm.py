@@ -77,7 +77,7 @@ def test_programs_are_found_in_libraries(run, lenet_program: Path, tmp_path: Pat
 def test_a_library_that_tvm_wrote(run, lenet, digits_npz, lenet_program, tmp_path: Path) -> None:
     import onnx
 
-    from tvm_npu.relay.onnx_models import build_onnx
+    from tvm_npu.door import build_onnx
 
     built = build_onnx(onnx.load(lenet), calibration=str(digits_npz))
     library = tmp_path / "lenet.so"

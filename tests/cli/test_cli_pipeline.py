@@ -108,7 +108,8 @@ def test_files_and_names(run, lenet: Path, here: Path, tmp_path: Path) -> None: 
     assert "--platform" in message(2, lenet)
     assert "invalid choice: 'best'" in message(2, lenet, "--platform", here, "--search", "best")
     assert "'shisha-h6'" in message(2, lenet, "--platform", here, "--search", "best")
-    assert "'0' is not an integer of at least 1" in message(2, lenet, "--platform", here, "--frames", 0)
+    text = message(2, lenet, "--platform", here, "--frames", 0)
+    assert "'0' is not an integer of at least 1" in text
     text = message(1, lenet, "--platform", "tx3")
     assert text.startswith("unknown platform 'tx3': neither a file nor one of shisha-c1")
     missing = platform_file(tmp_path, CORES[0], 4095)

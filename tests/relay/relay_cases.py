@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")
@@ -15,10 +16,11 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_npu.codegen.reference import run_float
-from tvm_npu.relay.importer import import_region
-from tvm_npu.relay.normalize import normalize
-from tvm_npu.relay.partition import Split, split_main
-from tvm_npu.relay.rules import Context
+from tvm_npu.door.partition import partition
+from tvm_npu.door.rules import Context
+from tvm_npu.relay import import_region
+from tvm_npu.relay.door import DOOR
+from tvm_npu.report import Refusal, RegionReport
 from tvm_npu.sim.machine_file import load_machine
 
 Array = NDArray[Any]
@@ -41,9 +43,28 @@ def module(body: Any) -> tvm.IRModule:
     return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
 
 
-def split(mod: tvm.IRModule, machine: str = "nmp-4x8", element_bytes: int = 2) -> Split:
+@dataclass(frozen=True)
+class Split:
+    """A partitioned module without options or ranges, and what the report says about it."""
+
+    mod: tvm.IRModule
+    regions: tuple[RegionReport, ...]
+    refusals: tuple[Refusal, ...]
+    total_macs: int
+
+
+def split(
+    mod: tvm.IRModule,
+    machine: str = "nmp-4x8",
+    element_bytes: int = 2,
+    params: Mapping[str, Any] | None = None,
+) -> Split:
     context = Context(load_machine(machine), "int16" if element_bytes == 2 else "int8")
-    return split_main(normalize(mod, None), context)
+    normal = DOOR.normalize(mod, params)
+    flow = DOOR.dataflow(normal)
+    found = partition(flow, context)
+    regions = tuple(region.report() for region in found.regions)
+    return Split(DOOR.extract(normal, flow, found), regions, found.refusals, found.total_macs)
 
 
 def stock(

@@ -26,9 +26,10 @@ from tvm_npu.codegen.passes.fuse import fuse  # noqa: E402
 from tvm_npu.codegen.passes.quantize import Ranges, quantize  # noqa: E402
 from tvm_npu.codegen.program.format import Program  # noqa: E402
 from tvm_npu.codegen.reference import run_fixed  # noqa: E402
+from tvm_npu.door.region import OPTIONS, RANGES  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
 from tvm_npu.relay import import_region, partition_for_npu, region_functions  # noqa: E402
-from tvm_npu.relay.codegen import OPTIONS_ATTR, RANGES_ATTR, compile_region  # noqa: E402
+from tvm_npu.relay.codegen import compile_region  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -77,7 +78,7 @@ def test_region_equals_the_fixed_reference_to_the_bit(precision: str) -> None:
     calibration = randoms(1, 2, 3, 12, 12)
     mod = partition_for_npu(small_cnn(batch=2), calibration=calibration, precision=precision)
     (symbol, function), *_ = region_functions(mod).items()
-    ranges = Ranges.from_json(str(function.attrs[RANGES_ATTR]))
+    ranges = Ranges.from_json(str(function.attrs[RANGES]))
     fixed = quantize(fuse(import_region(function)), ranges, precision)
     x = randoms(5, 2, 3, 12, 12)
     name, size = fixed.inputs[0], fixed.element_bytes
@@ -208,10 +209,10 @@ def test_program_with_another_digest_is_refused() -> None:
 
 def test_region_without_ranges_is_an_error(partitioned: Any) -> None:
     function = partitioned["tvmgen_default_npu_main_0"]
-    bare = function.without_attr(RANGES_ATTR)
+    bare = function.without_attr(RANGES)
     with pytest.raises(ImportRegionError, match="'npu.ranges': it was not made by partition"):
         compile_region(bare)
-    assert OPTIONS_ATTR in function.attrs
+    assert OPTIONS in function.attrs
 
 
 def test_same_module_gives_the_same_program(partitioned: Any) -> None:

@@ -15,9 +15,9 @@ from tvm import relay  # noqa: E402
 from tests.relay.relay_cases import const, module, randoms, small_cnn, var  # noqa: E402
 from tvm_npu.calibration import InputSpec, samples_from, synthetic  # noqa: E402
 from tvm_npu.codegen.passes.quantize import Ranges  # noqa: E402
+from tvm_npu.door.region import RANGES  # noqa: E402
 from tvm_npu.errors import CalibrationError, SyntheticCalibrationWarning  # noqa: E402
 from tvm_npu.relay import partition_for_npu, region_functions  # noqa: E402
-from tvm_npu.relay.codegen import RANGES_ATTR  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -28,7 +28,7 @@ TWO = (*ONE, InputSpec("n", (2,), "int32"))
 
 def ranges_of(mod: Any) -> dict[str, Ranges]:
     return {
-        name: Ranges.from_json(str(function.attrs[RANGES_ATTR]))
+        name: Ranges.from_json(str(function.attrs[RANGES]))
         for name, function in region_functions(mod).items()
     }
 

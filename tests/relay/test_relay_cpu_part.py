@@ -15,7 +15,7 @@ from tvm.contrib import graph_executor
 
 import tvm_npu.runtime as npu_runtime
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
-from tvm_npu.relay.onnx_models import build_onnx
+from tvm_npu.door import build_onnx
 
 pytestmark = pytest.mark.relay
 

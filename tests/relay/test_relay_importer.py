@@ -14,7 +14,7 @@ from tvm import relay  # noqa: E402
 from tests.relay.relay_cases import const, float_region, module, randoms, split, stock, var  # noqa: E402
 from tvm_npu.codegen.ops import Conv2d, Pool, ScaleShift  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
-from tvm_npu.relay.importer import import_region  # noqa: E402
+from tvm_npu.relay import import_region  # noqa: E402
 
 pytestmark = pytest.mark.relay
 

@@ -8,8 +8,8 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 pytest.importorskip("onnx")
 from tests.relay.relay_cases import split  # noqa: E402
 from tvm_npu.models.light import build_light  # noqa: E402
+from tvm_npu.relay import import_region  # noqa: E402
 from tvm_npu.relay.frontend import from_onnx  # noqa: E402
-from tvm_npu.relay.importer import import_region  # noqa: E402
 
 pytestmark = pytest.mark.relay
 

@@ -14,13 +14,8 @@ from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, module, randoms, small_cnn, split, stock, var  # noqa: E402
 from tvm_npu.errors import NothingOffloadedWarning, PartitionError, TargetError  # noqa: E402
-from tvm_npu.relay import explain, partition_for_npu, region_functions  # noqa: E402
-from tvm_npu.relay.importer import import_region  # noqa: E402
-from tvm_npu.relay.normalize import normalize  # noqa: E402
-from tvm_npu.relay.partition import split_main  # noqa: E402
-from tvm_npu.relay.rules import Context  # noqa: E402
+from tvm_npu.relay import explain, import_region, partition_for_npu, region_functions  # noqa: E402
 from tvm_npu.report import PartitionReport  # noqa: E402
-from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 pytestmark = pytest.mark.relay
 
@@ -151,8 +146,7 @@ def test_dynamic_slices_become_static() -> None:
     y = relay.op.dyn._make.strided_slice(x, begin, whole, step, "end")
     mod = module(relay.nn.max_pool2d(y, (1, 1)))
     params = {"end": np.full(4, 2**63 - 1, np.int64)}
-    context = Context(load_nmp_machine("nmp-4x8"), "int16")
-    found = split_main(normalize(mod, params), context)
+    found = split(mod, params=params)
     assert not found.refusals and found.regions[0].outputs == ((1, 4, 4, 4),)
 
 

@@ -12,8 +12,6 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, module, randoms, split, var  # noqa: E402
-from tvm_npu.relay import rule_table, rules  # noqa: E402
-from tvm_npu.relay.importer import _HANDLERS  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -280,12 +278,3 @@ def test_limits_come_from_the_machine_and_the_precision() -> None:
     mod = module(conv(x(1, 4, 80, 80), size=65))
     assert split(mod, element_bytes=2).regions == ()
     assert len(split(mod, element_bytes=1).regions) == 1
-
-
-def test_each_rule_has_a_text_and_each_operator_an_importer() -> None:
-    assert set(rules.RULES) == set(_HANDLERS)
-    assert rules.LAYOUT_ONLY < set(rules.RULES) and rules.WEIGHTED < set(rules.RULES)
-    table = dict(rule_table())
-    assert set(table) == {"every operator", *rules.RULES}
-    assert all(text.endswith(".") for texts in table.values() for text in texts)
-    assert all(len(set(texts)) == len(texts) for texts in table.values())

@@ -48,6 +48,7 @@ def test_one_image_when_nothing_is_said() -> None:
     image = program_image(PROGRAM, PROGRAM.image(0x8000_0000))
     assert image.code.address == image.code.entry_address
     np.testing.assert_array_equal(image.code.words, PROGRAM.code)
+    assert PROGRAM.segments[Segment.STATES] == SegmentSize(0, 1)  # moves nothing behind it
     assert image.layer_precisions == ("int16", "int16") and image.precision == "int16"
 
 
@@ -68,9 +69,9 @@ def test_an_image_for_each_control_unit() -> None:
 def test_images_of_a_layer_lie_in_their_own() -> None:
     program = twice()
     conv, pool = program.layers
-    crossed = replace(conv, code=conv.code[::-1])
-    with pytest.raises(ProgramError, match="code of layer 'conv' is"):
-        replace(program, layers=(crossed, pool)).to_bytes()
+    for parts in ((conv.code[1], conv.code[1]), (conv.code[0], conv.code[0])):
+        with pytest.raises(ProgramError, match="code of layer 'conv' is"):
+            replace(program, layers=(replace(conv, code=parts), pool)).to_bytes()
 
 
 def test_a_layer_of_another_precision_reaches_the_machine() -> None:

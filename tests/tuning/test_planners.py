@@ -196,7 +196,9 @@ def test_a_changed_log_is_read_again(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(log.read_bytes())
     before = planned("learned", LAYER, path)
-    altered(log, path, 3, cycles=1.0, error=None)
+    trials = [json.loads(line) for line in log.read_text().splitlines()]
+    cycles = [one["cycles"] or 0.0 for one in trials]
+    altered(log, path, 1 + cycles.index(max(cycles)), cycles=1.0, error=None)
     after = planned("learned", LAYER, path)
     assert after.prediction is not None and after.prediction.cycles == 1.0
     assert bare(after) != bare(before)

@@ -22,7 +22,7 @@ from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 if TYPE_CHECKING:
-    from tvm_npu.relay.onnx_steps import PartitionedModel
+    from tvm_npu.door.models import PartitionedModel
 
 PARTITION_STEPS = 2
 """Steps of progress in `load_and_partition`."""
@@ -108,7 +108,7 @@ def load_and_partition(
     for note in notes:
         terminal.note(note)
     steps.begin("importing the model into TVM")
-    from tvm_npu.relay.onnx_steps import import_onnx
+    from tvm_npu.door.models import import_onnx
 
     imported = import_onnx(model, known)
     del model

@@ -32,7 +32,7 @@ from tvm_npu.pipelines.search import run_search, search_names
 from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 
 if TYPE_CHECKING:
-    from tvm_npu.relay.cut import CutModel
+    from tvm_npu.door.protocol import Cut
 
 SUMMARY = "run a model as a pipeline over unequal CPU clusters"
 DESCRIPTION = """\
@@ -111,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 class _Job:
     """``samples`` are what flows; ``inputs`` says whether they are random."""
 
-    model: CutModel
+    model: Cut
     platform: Platform
     samples: Sequence[Sample]
 
@@ -158,8 +158,7 @@ def _prepare(
     for note in notes:
         terminal.note(note)
     steps.begin("importing the model into TVM")
-    from tvm_npu.relay.cut_steps import cut_imported
-    from tvm_npu.relay.onnx_steps import import_onnx
+    from tvm_npu.door.models import import_onnx
 
     imported = import_onnx(onnx_model, known)
     del onnx_model
@@ -170,7 +169,7 @@ def _prepare(
         if not samples:
             raise CliError(f"{str(args.input)!r} holds no frame")
     steps.begin("optimising and cutting the model")
-    model = cut_imported(imported, platform, args.model.stem, npu, samples)
+    model = imported.cut(platform, args.model.stem, npu, samples)
     return _Job(model, platform, samples)
 
 
@@ -194,11 +193,11 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
     with tempfile.TemporaryDirectory(prefix="tvm-npu-pipeline-") as folder:
         with terminal.steps() as steps:
             job = _prepare(args, platform, terminal, steps)
-            from tvm_npu.relay.cut_steps import PlacedStages
+            from tvm_npu.door.find import door
 
-            stages = PlacedStages(job.model, platform, Path(folder))
+            stages = door().placed_stages(job.model, platform, Path(folder))
             steps.begin(f"compiling {len(job.model)} layers")
-            stages.compile_kernels()
+            stages.compile_primitives()
             fastest = platform.speed_order[0]
             steps.begin("running the serial model")
             references = stages.references(job.samples, fastest)

@@ -78,11 +78,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     tuned: list[TunedLayer] = []
     with LogWriter(args.log) as log, terminal.steps() as steps:
         job = load_and_partition(asked, terminal, steps, needs_values=False)
-        from tvm_npu.relay import region_fixed_graphs
-
         machine = job.options.machine
         steps.begin("collecting layers")
-        graphs = region_fixed_graphs(job.partitioned.mod).values()
+        graphs = job.partitioned.fixed_graphs().values()
         found = questions(graphs, machine)  # type: ignore[arg-type]
         if not found:
             raise CliError(f"no layer of {str(args.model)!r} needs a plan; nothing to tune")

@@ -33,16 +33,15 @@ class NetworkLayers:
 
 def network_layers(model: str, machine: NmpMachine) -> NetworkLayers:
     """Raises StudyError for a network of which nothing is planned, and what
-    `tvm_npu.relay` raises."""
-    from tvm_npu.relay import region_fixed_graphs
-    from tvm_npu.relay.onnx_steps import import_onnx
+    `tvm_npu.door` raises."""
+    from tvm_npu.door.models import import_onnx
 
     options = make_options(machine)
     imported = import_onnx(models.build(model), {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntheticCalibrationWarning)
         partitioned = imported.partition(options, None)
-    found = questions(region_fixed_graphs(partitioned.mod).values(), machine)
+    found = questions(partitioned.fixed_graphs().values(), machine)
     alone = tuple(one for one in found if one.problem.window is None)
     if not alone:
         raise StudyError(f"model {model!r}: no layer is planned on {machine.name!r}")

@@ -16,9 +16,8 @@ import tvm_npu.runtime as npu_runtime
 from studies.shared.bench_models import Case, Inputs, cases, image_input
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
-from tvm_npu.relay import region_fixed_graphs
-from tvm_npu.relay.onnx_models import BuiltModel, build_onnx
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_from_dict
 
@@ -65,7 +64,7 @@ def measure_npu(
     sessions = npu_runtime.sessions()
     simulate_s, cycles = _one_inference(sessions, built, input_name, inputs.images[:1])
     mismatches = _mismatches(
-        region_fixed_graphs(built.partitioned), sessions, built, input_name, inputs.images
+        built.partitioned.fixed_graphs(), sessions, built, input_name, inputs.images
     )
     for session in sessions.values():
         session.timing = len(inputs.images) == 1

@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.pipeline.stock import finish_stock, start_stock
+from tvm_npu.door import door, import_onnx
+from tvm_npu.door.protocol import StageCompiler, StageTarget
 from tvm_npu.models import build
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
-from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, host_mcpu
-from tvm_npu.relay.cut import cut_model
-from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.runtime.pipeline import Deployment, Place, TensorSpec
 
 Frame = dict[str, NDArray[np.generic]]
@@ -32,7 +31,7 @@ class Network:
     name: str
     chain: LayerChain
     compiler: StageCompiler
-    target: CpuTarget
+    target: StageTarget
     stock: Path | None
     frames: tuple[Frame, ...]
 
@@ -58,13 +57,13 @@ class Network:
 
 def make_network(name: str, folder: Path, *, with_stock: bool = True) -> Network:
     """Imports and cuts a model of `tvm_npu.models`; libraries go to ``folder``."""
-    target = CpuTarget(f"llvm -mcpu={host_mcpu()}", 1)
+    target = door().host_target()
     stock = folder / f"{name}-stock.so" if with_stock else None
     compiling = None if stock is None else start_stock(name, target.target, stock)
     try:
-        mod, params = from_onnx(build(name))
-        cut = cut_model(mod, params, target=target.target)
-        compiler = StageCompiler(cut, folder / name)
+        model = import_onnx(build(name), {})
+        cut = model.door.cut(model.mod, model.params, target=target.target, name=name)
+        compiler = model.door.stage_compiler(cut, folder / name)
         inputs = compiler.serial(target).inputs
         if compiling is not None:
             finish_stock(compiling, name)

@@ -32,8 +32,8 @@ def finish_stock(process: subprocess.Popen[bytes], model: str) -> None:
 
 
 def main(model: str, target: str, path: str) -> None:
+    from tvm_npu.door.models import build_stock
     from tvm_npu.models import build
-    from tvm_npu.relay.onnx_models import build_stock
 
     logging.getLogger("autotvm").setLevel(logging.ERROR)
     build_stock(build(model), target).export_library(path)

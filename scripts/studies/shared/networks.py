@@ -104,7 +104,7 @@ def prepare(
 
     Calibration data and the sample are random (standard normal, ``seed``): no strategy's time
     depends on values. Raises StudyError when nothing runs on the NPU, and what
-    `tvm_npu.relay` raises.
+    `tvm_npu.door` raises.
     """
     built = models.build(model, seed=seed, input_size=input_size, width=width)
     return prepare_model(model, built, machine, precision, seed)
@@ -114,8 +114,7 @@ def prepare_model(
     model: str, proto: Any, machine: MachineDescription, precision: Precision, seed: int = 0
 ) -> Network:
     """`prepare` for an ONNX model (``proto``) called ``model``."""
-    from tvm_npu.relay import region_fixed_graphs
-    from tvm_npu.relay.onnx_steps import import_onnx
+    from tvm_npu.door.models import import_onnx
 
     options = make_options(machine, precision=precision, seed=seed)
     imported = import_onnx(proto, {})
@@ -123,7 +122,7 @@ def prepare_model(
         warnings.simplefilter("ignore", SyntheticCalibrationWarning)
         partitioned = imported.partition(options, None)
     report = partitioned.report
-    graphs = region_fixed_graphs(partitioned.mod)
+    graphs = partitioned.fixed_graphs()
     recorders = {symbol: _Recorder(graphs[symbol]) for symbol in partitioned.symbols}
     partitioned.run_regions(recorders, synthetic(imported.inputs, seed + 1, count=1))
     regions = tuple(one.region for one in recorders.values() if one.region is not None)

@@ -25,7 +25,7 @@ from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrapCode
 
 if TYPE_CHECKING:
     from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
-    from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, Transfer, fit
+    from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, TimedTransfer, fit
 
 __all__ = [
     "ZYNQ_7020_DMAC",
@@ -35,7 +35,7 @@ __all__ = [
     "DmacTiming",
     "DmacTrapCode",
     "LinearCost",
-    "Transfer",
+    "TimedTransfer",
     "fit",
     "run_program",
 ]

@@ -12,7 +12,7 @@ from tvm_npu.sim.parts.pl330.traps import DmacError
 
 
 @dataclass(frozen=True)
-class Transfer:
+class TimedTransfer:
     """One measurement: `jumps` (s) breaks in the addresses, `elements` (n) moved, `cycles` (T)."""
 
     jumps: int
@@ -32,7 +32,7 @@ class LinearCost:
         return self.start_cycles + jumps * self.jump_cycles + elements * self.element_cycles
 
 
-def fit(transfers: Sequence[Transfer]) -> LinearCost:
+def fit(transfers: Sequence[TimedTransfer]) -> LinearCost:
     """The constants, none below 0, with the least squares of relative errors.
 
     Raises DmacError for fewer than three transfers or one that took no time.

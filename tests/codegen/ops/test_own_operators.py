@@ -217,6 +217,11 @@ class TestScalesOfTheModel:
         with pytest.raises(QuantizationError, match="tensor 'q'.*no zero point"):
             quantize(graph, ranges, "int8", Requantization(31))
 
+    def test_operators_compute_with_q_points(self) -> None:
+        graph = self.graph(q=Scale.from_real([0.75]))
+        with pytest.raises(QuantizationError, match="tensor 'q' has a .*3, shift 2; the operators"):
+            quantize(graph, Ranges.from_bounds({"x": (-1.0, 1.0)}), "int8", Requantization(31))
+
     def test_a_scale_of_no_tensor(self) -> None:
         with pytest.raises(GraphError, match="'nobody' has a scale and no shape"):
             self.graph(nobody=Scale.from_q_point(3))

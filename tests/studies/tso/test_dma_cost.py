@@ -7,19 +7,19 @@ import pytest
 
 from tvm_npu.codegen.tiles.pl330 import Box, Direction, Tensor3d, address_jumps, build_transfer
 from tvm_npu.dma_cost import DDR, ON_CHIP, measure_linear_cost, sample_transfers
-from tvm_npu.sim.parts.pl330 import ZYNQ_7020_DMAC, DmacError, Transfer, fit, run_program
+from tvm_npu.sim.parts.pl330 import ZYNQ_7020_DMAC, DmacError, TimedTransfer, fit, run_program
 
 
 def divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
-def random_transfers(count: int, direction: Direction) -> list[tuple[Transfer, int]]:
+def random_transfers(count: int, direction: Direction) -> list[tuple[TimedTransfer, int]]:
     """Tiles as the double-buffer planner makes them (divisors of a map, at most 128 KB, rows of at
     least 8 elements), and the paper's number of jumps for each: one a row."""
     rng = np.random.default_rng(5)
     on_chip = np.zeros(1 << 17, np.uint8)
-    found: list[tuple[Transfer, int]] = []
+    found: list[tuple[TimedTransfer, int]] = []
     while len(found) < count:
         sizes = [
             int(rng.choice(choices))
@@ -36,7 +36,7 @@ def random_transfers(count: int, direction: Direction) -> list[tuple[Transfer, i
         cycles, _ = run_program(
             program, ZYNQ_7020_DMAC, ddr, on_chip, ddr_base=DDR, on_chip_base=ON_CHIP
         )
-        transfer = Transfer(address_jumps(tensor, box), elements, cycles)
+        transfer = TimedTransfer(address_jumps(tensor, box), elements, cycles)
         found.append((transfer, counts[0] * counts[1]))
     return found
 
@@ -65,12 +65,12 @@ def test_rows_that_follow_each_other_are_no_jumps() -> None:
     """Equation 2's one jump a row against the breaks that there are."""
     pairs = random_transfers(150, "load")
 
-    def mean_error(transfers: list[Transfer]) -> float:
+    def mean_error(transfers: list[TimedTransfer]) -> float:
         cost = fit(transfers)
         errors = [abs(cost.cycles(t.jumps, t.elements) / t.cycles - 1) for t in transfers]
         return float(np.mean(errors))
 
-    rows = [Transfer(jumps, t.elements, t.cycles) for t, jumps in pairs]
+    rows = [TimedTransfer(jumps, t.elements, t.cycles) for t, jumps in pairs]
     assert mean_error(rows) > 3 * mean_error([t for t, _ in pairs])
 
 
@@ -78,7 +78,7 @@ def test_sample_and_fit() -> None:
     sample = sample_transfers(ZYNQ_7020_DMAC, 2)
     assert len(sample) > 40
     assert {t.jumps for t in sample} > {1, 3, 12, 48, 192}
-    exact = [Transfer(s, n, 100 + 7 * s + 0.5 * n) for s, n in ((1, 10), (5, 10), (3, 900))]
+    exact = [TimedTransfer(s, n, 100 + 7 * s + 0.5 * n) for s, n in ((1, 10), (5, 10), (3, 900))]
     cost = fit(exact)
     assert (cost.start_cycles, cost.jump_cycles, cost.element_cycles) == pytest.approx(
         (100, 7, 0.5)
@@ -86,4 +86,4 @@ def test_sample_and_fit() -> None:
     with pytest.raises(DmacError, match="2 transfers to fit three constants"):
         fit(exact[:2])
     with pytest.raises(DmacError, match="a transfer of 0 cycles"):
-        fit([*exact, Transfer(1, 1, 0.0)])
+        fit([*exact, TimedTransfer(1, 1, 0.0)])

@@ -9,7 +9,7 @@ import numpy as np
 from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform
-from tvm_npu.pipelines.search import kernels
+from tvm_npu.pipelines.search import bottleneck
 from tvm_npu.pipelines.search.session import Session, Trial
 from tvm_npu.pipelines.search.space import twins
 from tvm_npu.pipelines.times import TimeTable, simulated_table
@@ -34,7 +34,7 @@ class Enumeration:
 def exact_configuration(table: TimeTable, platform: Platform) -> tuple[Configuration, float]:
     """A configuration with the least bottleneck of all, and that in seconds: dynamic programming
     over (layers done, places used, last place)."""
-    value, firsts, places = kernels.shortest_bottleneck(
+    value, firsts, places = bottleneck.shortest_bottleneck(
         *_arrays(table), *_rules(platform), table.one_link
     )
     if not np.isfinite(value):
@@ -47,7 +47,7 @@ def exact_configuration(table: TimeTable, platform: Platform) -> tuple[Configura
 def enumerate_space(table: TimeTable, platform: Platform) -> Enumeration:
     """Every configuration of the space, `space_size` of them, one by one."""
     most = min(table.layer_count, platform.most_stages)
-    value, ends, places, count, bottlenecks, totals = kernels.enumerate_all(
+    value, ends, places, count, bottlenecks, totals = bottleneck.enumerate_all(
         *_arrays(table), *_rules(platform), most
     )
     stages = tuple(int(b - a) for a, b in zip(ends, ends[1:], strict=False))

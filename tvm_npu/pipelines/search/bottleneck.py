@@ -1,4 +1,4 @@
-"""Numba kernels over a time table: dynamic programming and complete enumeration."""
+"""Compiled searches over a time table: dynamic programming and complete enumeration."""
 
 from __future__ import annotations
 

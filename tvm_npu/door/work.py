@@ -1,4 +1,5 @@
-"""The work of operators as Pipe-Search counts it, before and behind TVM's layout changes.
+"""The work of operator calls: multiply-accumulates, and weights as Pipe-Search counts them, before
+and behind TVM's layout changes.
 
 "An online guided tuning approach to run CNN pipelines on edge devices", Equation 1: a convolution
 weighs H*W*C*R*S*K (H, W, C of its input, R x S kernel, K filters; the stride does not count), and
@@ -9,22 +10,20 @@ weighs H*W*C*F. A pool weighs its input's elements. Everything else weighs nothi
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
-from tvm import relay
+from tvm_npu.door.dataflow import OpCall, TensorShape
 
-from tvm_npu.relay import operands as of
-
-DENSE = frozenset({"nn.dense", "nn.contrib_dense_pack", "nn.matmul", "nn.batch_matmul"})
+DENSE = frozenset({"dense", "contrib_dense_pack", "matmul", "batch_matmul"})
 CONVOLUTIONS = frozenset(
     {
-        "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.conv1d_transpose", "nn.conv2d_transpose",
-        "nn.conv3d_transpose", "nn.deformable_conv2d", "nn.contrib_conv2d_NCHWc",
-        "nn.contrib_depthwise_conv2d_NCHWc", "nn.contrib_conv2d_gemm_without_weight_transform",
-        "nn.contrib_conv2d_winograd_without_weight_transform",
-        "nn.contrib_conv3d_winograd_without_weight_transform",
+        "conv1d", "conv2d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose",
+        "deformable_conv2d", "contrib_conv2d_NCHWc", "contrib_depthwise_conv2d_NCHWc",
+        "contrib_conv2d_gemm_without_weight_transform",
+        "contrib_conv2d_winograd_without_weight_transform",
+        "contrib_conv3d_winograd_without_weight_transform",
     }
 )  # fmt: skip
 REDUCTIONS = frozenset({"mean", "sum", "max", "min"})
@@ -43,24 +42,22 @@ class Work:
 NONE = Work("", 0.0, 0)
 
 
-def call_work(call: relay.Call) -> Work:
+def call_work(call: OpCall) -> Work:
     """The work of one operator's call; all zero for operators that the paper does not weigh and
     for unknown shapes."""
-    name = of.op_name(call)
-    kind = _kind(name)
-    if not kind or not of.is_tensor(call) or not of.is_tensor(call.args[0]):
+    kind = _kind(call.name)
+    if not kind or call.returns_tuple or not call.operands or call.operands[0].is_tuple:
         return NONE
-    data = of.static_shape(call.args[0].checked_type)
-    out = of.static_shape(call.checked_type)
+    data, out = call.operands[0].type.static_shape, call.types[0].static_shape
     if data is None or out is None or not prod(data) or not prod(out):
         return NONE
     if kind == "pool":
         return Work(kind, float(prod(data)), 0)
     if kind == "dense":
-        transposed = bool(getattr(call.attrs, "transpose_a", False))
+        transposed = call.attributes.get("transpose_a", False)
         macs = prod(out) * data[-2 if transposed else -1]
         return Work(kind, float(macs), macs)
-    return _convolution(call, name, data, out)
+    return _convolution(call, data, out)
 
 
 def _kind(name: str) -> str:
@@ -71,17 +68,17 @@ def _kind(name: str) -> str:
     return "pool" if "_pool" in name or name in REDUCTIONS else ""
 
 
-def _convolution(call: relay.Call, name: str, data: of.TensorShape, out: of.TensorShape) -> Work:
-    attrs = call.attrs
-    layout = _axes(str(attrs.data_layout))
-    out_layout = _axes(str(getattr(attrs, "out_layout", "")) or str(attrs.data_layout))
-    kernel = of.integers(attrs.kernel_size) or _kernel_extents(call)
-    groups = int(attrs.groups)
+def _convolution(call: OpCall, data: TensorShape, out: TensorShape) -> Work:
+    attributes = call.attributes
+    layout = _axes(attributes["data_layout"])
+    out_layout = _axes(attributes["out_layout"]) or layout
+    kernel = attributes["kernel_size"] or _kernel_extents(call)
+    groups = attributes["groups"]
     in_channels = _channels(layout, data)
     out_channels = _channels(out_layout, out)
     taps = prod(kernel)
     weight = prod(data) * taps * out_channels / groups
-    if "transpose" in name:
+    if "transpose" in call.name:
         macs = prod(data) * taps * out_channels // groups
     else:
         macs = prod(out) * taps * in_channels // groups
@@ -93,17 +90,17 @@ def _axes(layout: str) -> list[str]:
     return re.findall(r"[A-Z]|\d+[a-z]", layout)
 
 
-def _channels(axes: list[str], shape: of.TensorShape) -> int:
+def _channels(axes: list[str], shape: TensorShape) -> int:
     return prod(n for axis, n in zip(axes, shape, strict=True) if axis[-1] in "Cc")
 
 
-def _kernel_extents(call: relay.Call) -> tuple[int, ...]:
-    axes = _axes(str(call.attrs.kernel_layout))
-    shape = of.shape_of(call.args[1])
+def _kernel_extents(call: OpCall) -> tuple[int, ...]:
+    axes = _axes(call.attributes["kernel_layout"])
+    shape = call.operands[1].shape
     return tuple(n for axis, n in zip(axes, shape, strict=True) if axis[-1] not in "OIoi")
 
 
-def total(works: Any) -> Work:
+def total(works: Iterable[Work]) -> Work:
     """The sum; its kind is that of the heaviest."""
     works = list(works)
     heaviest = max(works, key=lambda work: work.weight, default=NONE)

@@ -1,16 +1,16 @@
-"""Ranges for every region of a partitioned module from samples of the whole model's inputs.
+"""Running a partitioned module on samples, its regions by whatever the caller wants.
 
-A region that reads only model inputs runs as a float graph by itself. When CPU operators or
-other regions come before, the module is built once with every region replaced by a call back
-into Python that runs the float graph and notes the ranges: only the CPU operators are compiled.
+Regions that read only model inputs are handed those at once. When CPU operators or other regions
+come before, the module is built once with every region replaced by a call back into Python: only
+the CPU operators are compiled.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tvm
@@ -18,46 +18,10 @@ from tvm import relay
 from tvm.contrib import graph_executor
 
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.passes.calibrate import TensorRange, observe
-from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import Ranges
-from tvm_npu.codegen.reference import stream_float
+from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.errors import CalibrationError
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
-from tvm_npu.relay.importer import import_region
-
-
-class RegionRunner(Protocol):
-    """Computes a region in `run_regions`."""
-
-    def run(self, arrays: list[Any], /) -> Sequence[Any]:
-        """float32 inputs [B, *shape] in the region's order -> its outputs."""
-        ...
-
-
-class _Observer:
-    """Ranges of one region, widened with every sample."""
-
-    def __init__(self, graph: Graph, percentile: float | None) -> None:
-        self.graph = graph
-        self.percentile = percentile
-        self.ranges: dict[str, TensorRange] = {}
-
-    def run(self, arrays: list[Any]) -> list[Any]:
-        """Outputs of the float graph for one sample of its inputs."""
-        feed = dict(zip(self.graph.inputs, arrays, strict=True))
-        outputs: dict[str, Any] = {}
-        with np.errstate(over="ignore", invalid="ignore"):
-            for tensor, values in stream_float(self.graph, feed):
-                entry = observe(values, tensor, self.percentile)
-                known = self.ranges.get(tensor)
-                self.ranges[tensor] = entry if known is None else known.merge(entry)
-                if tensor in self.graph.outputs:
-                    outputs[tensor] = values
-        return [outputs[tensor] for tensor in self.graph.outputs]
-
 
 _runs: dict[str, Mapping[str, RegionRunner]] = {}
 _numbers = itertools.count()
@@ -83,20 +47,6 @@ def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
             )
         specs.append(InputSpec(var.name_hint, shape, str(var.checked_type.dtype)))
     return tuple(specs)
-
-
-def region_ranges(
-    mod: tvm.IRModule, samples: Iterable[Sample], percentile: float | None
-) -> dict[str, Ranges]:
-    """Ranges by region symbol. Raises CalibrationError or codegen's QuantizationError."""
-    calls = region_calls(mod)
-    observers = {
-        symbol: _Observer(fuse(import_region(mod[symbol], symbol)), percentile) for symbol in calls
-    }
-    run_regions(mod, observers, samples)
-    if any(not observer.ranges for observer in observers.values()):
-        raise CalibrationError("calibration has no samples; at least 1 is needed")
-    return {symbol: Ranges(observer.ranges) for symbol, observer in observers.items()}
 
 
 def run_regions(

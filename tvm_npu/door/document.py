@@ -1,22 +1,31 @@
-"""The table of rules as a page: `python -m tvm_npu.relay.document docs/rules.md`."""
+"""The table of rules as a page: `python -m tvm_npu.door.document docs/rules.md`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from tvm_npu.relay.rules import rule_table
+from tvm_npu.door.rule_table import (
+    CONTROL_FLOW,
+    MACHINE_LACKS,
+    NOTHING_TO_COMPUTE,
+    TUPLE_IS_PICKED,
+    rule_table,
+)
 
 _INTRODUCTION = """\
 # What the NPU takes
 
-Made by `python -m tvm_npu.relay.document` from the docstrings of `tvm_npu/relay/rules.py`; they are
+Made by `python -m tvm_npu.door.document` from the docstrings of `tvm_npu/door/rules.py`; they are
 also what a user reads when a rule refuses an operator.
 
 An operator that is listed here and keeps its rules runs on the NPU; everything else stays on the
 CPU, and `explain(mod)` says for each which rule kept it there, what was found and what is allowed.
+Operators have neutral names here; Relay's `nn.conv2d`, for example, is `conv2d`.
 
 """
+
+_ELSEWHERE = "What the neighbours of an operator decide, and the machine:\n"
 
 
 def rules_document() -> str:
@@ -25,7 +34,13 @@ def rules_document() -> str:
     for operator, rules in rule_table():
         shown = operator if operator == "every operator" else f"`{operator}`"
         lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
-    return _INTRODUCTION + "\n".join(lines) + "\n"
+    return _INTRODUCTION + "\n".join([*lines, "", _ELSEWHERE, *_elsewhere()]) + "\n"
+
+
+def _elsewhere() -> list[str]:
+    return [
+        f"- {text}" for text in (CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, MACHINE_LACKS)
+    ]
 
 
 if __name__ == "__main__":

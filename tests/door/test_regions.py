@@ -8,10 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytest.importorskip("tvm.relay", exc_type=ImportError)
-from tvm_npu.relay.regions import execution_order, merge_regions  # noqa: E402
-
-pytestmark = pytest.mark.relay
+from tvm_npu.door.regions import execution_order, merge_regions
 
 
 @st.composite

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_npu.relay.cut_points import Cut, bits, cut_points
+from tvm_npu.pipelines.cut_points import Cut, bits, cut_points
 
 
 def cuts(

@@ -1,41 +1,20 @@
-"""From an imported model to stages on places, for programs that hold no TVM IR."""
+"""Stages of a cut model on the places of a platform, for programs that hold no TVM IR."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from tvm_npu.calibration import Sample
-from tvm_npu.options import NpuOptions
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.stream import Frame
-from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, common_target, place_targets
-from tvm_npu.relay.cut import CutModel, as_frame, cut_model
-from tvm_npu.relay.onnx_steps import ImportedModel
+from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, place_targets
+from tvm_npu.relay.cut import CutModel, as_frame
 from tvm_npu.runtime.pipeline import Deployment
 from tvm_npu.runtime.pipeline.stage import load_stage
-
-
-def cut_imported(
-    imported: ImportedModel,
-    platform: Platform,
-    name: str,
-    npu: NpuOptions | None = None,
-    calibration: Iterable[Sample] | None = None,
-) -> CutModel:
-    """The model as a chain for the places of ``platform``; with ``npu`` partitioned before.
-
-    A simulated platform's chain is that of TVM's plain CPU target. Raises CutError, and with
-    ``npu`` what `partition_for_npu` raises.
-    """
-    target = "llvm" if platform.simulated else common_target(place_targets(platform))
-    if npu is None:
-        return cut_model(imported.mod, imported.params, target=target, name=name)
-    partitioned = imported.partition(npu, calibration)
-    return cut_model(partitioned.mod, target=target, name=name)
 
 
 class PlacedStages:
@@ -50,7 +29,7 @@ class PlacedStages:
         self.compiling = False
         """Whether a thread is in `deploy`."""
 
-    def compile_kernels(self) -> None:
+    def compile_primitives(self) -> None:
         """Every layer for every kind of place, so that any configuration is a matter of linking."""
         for target in dict.fromkeys(one.target for one in self.targets):
             self._compiler.serial(CpuTarget(target))

@@ -1,0 +1,135 @@
+"""Rules on hand-built calls: what is found, what is allowed; the table; the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.door.flows import call, const, conv, flow, of, randoms, split, x
+from tvm_npu.door.dataflow import Dataflow, Input, OpCall, TensorType, Value, constant
+from tvm_npu.door.layers import HANDLERS
+from tvm_npu.door.operators import ATTRIBUTES
+from tvm_npu.door.rule_table import LAYOUT_ONLY, RULES, WEIGHTED, rule_table
+
+F = (1, 4, 8, 8)
+WEIGHT = (4, 4, 3, 3)
+
+
+def spoiled() -> np.ndarray:  # type: ignore[type-arg]
+    values = randoms(0, *WEIGHT)
+    values[1, 2, 0, 0], values[0, 0, 0, 0] = np.nan, np.inf
+    return values
+
+
+CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
+    "unknown": (lambda: of("tanh", x(*F), to=F), "instructions for", "my.tanh", "the table"),
+    "open": (
+        lambda: of("relu", x("n", 4, 8, 8), to=("n", 4, 8, 8)),
+        "static shape", "Tensor[(n, 4, 8, 8), float32]", "no unknown",
+    ),
+    "double": (lambda: of("relu", x(*F, dtype="float64"), to=F), "float32", "float64", "float32"),
+    "wide": (
+        lambda: of("relu", x(1, 1, 1, 70000), to=(1, 1, 1, 70000)),
+        "at most 65535", "70000", "at most 65535",
+    ),
+    "nan": (
+        lambda: of("conv2d", x(*F), constant(spoiled()), to=(1, 4, 6, 6)),
+        "neither NaN", "2 of 144 values of (4, 4, 3, 3)", "0 values",
+    ),
+    "weight from outside": (
+        lambda: of("conv2d", x(*F), x(*WEIGHT, name="w"), to=(1, 4, 6, 6)),
+        "is a constant", "operand 1 (w) is only known at run time", "a constant",
+    ),
+    "layout": (
+        lambda: of("conv2d", x(*F), const(*WEIGHT), to=(1, 4, 6, 6), kernel_layout="HWIO"),
+        "Layouts are NCHW", "weight layout HWIO", "OIHW",
+    ),
+    "window": (
+        lambda: conv(x(1, 4, 80, 80), 4, 65),
+        "fits its memory", "window 65x65 = 8450 bytes", "8192 bytes of MB0",
+    ),
+    "mean": (
+        lambda: of("mean", x(*F), to=(1, 1, 8, 8), axis=-3),
+        "rows and columns", "axes [1] of rank 4", "(2, 3)",
+    ),
+    "concatenation": (
+        lambda: of("concatenate", x(*F), const(*F), to=(1, 8, 8, 8), axis=1),
+        "run-time tensors", "field 1 is a constant", "a run-time tensor",
+    ),
+    "tuple": (
+        lambda: of(
+            "concatenate", Input((TensorType(F),), is_tuple=True), to=F, axis=1
+        ),
+        "run-time tensors", "a tuple from elsewhere", "a tuple of tensors",
+    ),
+    "slice": (
+        lambda: of(
+            "strided_slice", x(*F), to=(1, 2, 8, 8), begin=[0], end=[4], strides=[2], axes=[-3]
+        ),
+        "contiguous", "step 2 over the channels", "1",
+    ),
+    "slope": (lambda: of("leaky_relu", x(*F), to=F, alpha=1.5), "leaky", "slope 1.5", "0 to 1"),
+    "control flow": (
+        lambda: OpCall("", (), (TensorType(F),), spelling="If", is_call=False).result(),
+        "control flow", "If", "operator calls",
+    ),
+    "function": (
+        lambda: OpCall("", (x(*F),), (TensorType(F),)).result(),
+        "instructions for", "a function", "the table",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refusal(case: str) -> None:
+    make, rule, value, limit = CASES[case]
+    found = split(make())
+    assert found.regions == ()
+    (refusal,) = found.refusals
+    assert rule in refusal.rule and value in refusal.value and limit in refusal.limit, refusal
+
+
+def test_limits_come_from_the_machine_and_the_precision() -> None:
+    assert split(conv(x(1, 4, 80, 80), 4, 65)).regions == ()
+    assert len(split(conv(x(1, 4, 80, 80), 4, 65), precision="int8").regions) == 1
+
+
+def test_attributes_of_open_shapes_are_not_looked_at() -> None:
+    def never(name: str) -> object:
+        raise AssertionError(f"attribute {name} was read")
+
+    operand = x(1, "n", 8, 8)
+    made = OpCall("conv2d", (operand, const(*WEIGHT)), operand.types, raw_attribute=never)
+    (refusal,) = split(made.result()).refusals
+    assert refusal.value == "Tensor[(1, n, 8, 8), float32]"
+
+
+def test_a_tuple_is_taken_apart_at_once() -> None:
+    parts = call("split", conv(x(*F), 4), to=[(1, 2, 8, 8)] * 2, axis=1, indices_or_sections=2)
+    assert split(parts.result(0), parts.result(1)).refusals == ()
+    (refusal,) = split(parts.result()).refusals
+    assert (refusal.operator, refusal.value) == ("my.split", "a tuple as it is")
+
+
+def test_running_statistics_are_not_the_npu_s() -> None:
+    ones = constant(np.ones(4, np.float32))
+    made = call("batch_norm", x(*F), ones, ones, ones, ones, to=[F, (4,), (4,)])
+    assert split(made.result(0)).refusals == ()
+    (refusal,) = split(made.result(0), made.result(2)).refusals
+    assert refusal.value == "running statistics"
+
+
+def test_each_operator_has_rules_an_importer_and_attributes() -> None:
+    assert set(RULES) == set(HANDLERS) <= set(ATTRIBUTES)
+    assert LAYOUT_ONLY < set(RULES) and WEIGHTED < set(RULES)
+    table = dict(rule_table())
+    assert set(table) == {"every operator", *RULES}
+    assert all(text.endswith(".") for texts in table.values() for text in texts)
+    assert all(len(set(texts)) == len(texts) for texts in table.values())
+
+
+def test_nothing_is_refused_where_nothing_is_called() -> None:
+    assert split(x(*F)).pieces == () and flow(x(*F)).calls == ()
+    assert Dataflow((), ()).constants == ()

@@ -1,0 +1,34 @@
+"""Which door is installed: looks at the folders of the installed TVM and imports nothing of it."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.door.protocol import Door
+from tvm_npu.errors import DoorError
+
+DOORS = {"relay": "tvm_npu.relay.door:DOOR"}
+"""Folder of TVM that a door needs -> the door; the first that is found counts."""
+
+
+@lru_cache(maxsize=1)
+def door() -> Door[Any]:
+    """The door of the installed TVM. DoorError when there is none that the project knows."""
+    found = find_spec("tvm")
+    if found is None:
+        raise DoorError("this needs tvm: in the checkout, pip install '.[relay]'")
+    folders = [Path(folder) for folder in found.submodule_search_locations or ()]
+    for name, place in DOORS.items():
+        if any((folder / name).is_dir() for folder in folders):
+            module, _, attribute = place.partition(":")
+            known: Door[Any] = getattr(importlib.import_module(module), attribute)
+            return known
+    where = ", ".join(map(str, folders)) or "an unknown place"
+    raise DoorError(
+        f"the installed TVM (in {where}) has none of {', '.join(DOORS)}: in the checkout, "
+        "pip install '.[relay]'"
+    )

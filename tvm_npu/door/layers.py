@@ -1,0 +1,249 @@
+"""Operator calls as layers of the NPU graph: one small function for each operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tvm_npu.codegen import graph as g
+from tvm_npu.codegen import ops
+from tvm_npu.door import geometry
+from tvm_npu.door.dataflow import Array, Constant, OpCall, TensorShape, Value
+from tvm_npu.door.graph_builder import GraphBuilder
+from tvm_npu.errors import ImportRegionError
+
+
+def _constant(value: Value) -> Array:
+    if not isinstance(value, Constant):
+        raise ImportRegionError(f"expected a constant, found a {type(value).__name__.lower()}")
+    return value.array
+
+
+def _per_channel(value: Value, shape: TensorShape) -> g.FloatArray:
+    constant = _constant(value)
+    vector = geometry.channel_vector(constant, shape)
+    if vector is None:
+        raise ImportRegionError(f"constant {constant.shape} on {shape} is not per channel")
+    return vector
+
+
+def _conv2d(b: GraphBuilder, call: OpCall) -> None:
+    weight = np.ascontiguousarray(_constant(call.operands[1]), dtype=np.float32)
+    b.layers.append(
+        ops.Conv2d(
+            **b.common(call),
+            weight=weight,
+            bias=np.zeros(weight.shape[0], np.float32),
+            stride=call.attributes["strides"],
+            padding=call.attributes["padding"],
+            dilation=call.attributes["dilation"],
+            groups=call.attributes["groups"],
+        )
+    )
+
+
+def _dense(b: GraphBuilder, call: OpCall) -> None:
+    weight = _constant(call.operands[1])
+    if call.name == "matmul" and not call.attributes["transpose_b"]:
+        weight = weight.T
+    weight = np.ascontiguousarray(weight, dtype=np.float32)
+    bias = np.zeros(weight.shape[0], np.float32)
+    b.layers.append(ops.Dense(**b.common(call), weight=weight, bias=bias))
+
+
+def _scale_shift(
+    b: GraphBuilder, call: OpCall, tensor: str, scale: g.FloatArray, bias: g.FloatArray
+) -> None:
+    b.layers.append(ops.ScaleShift(**b.common(call, tensor), scale=scale, bias=bias))
+
+
+def _bias_add(b: GraphBuilder, call: OpCall) -> None:
+    bias = np.asarray(_constant(call.operands[1]), np.float32)
+    _scale_shift(b, call, b.input(call), np.ones_like(bias), bias)
+
+
+def _batch_norm(b: GraphBuilder, call: OpCall) -> None:
+    gamma, beta, mean, variance = (_constant(arg).astype(np.float64) for arg in call.operands[1:])
+    scale = 1.0 / np.sqrt(variance + call.attributes["epsilon"])
+    if call.attributes["scale"]:
+        scale = scale * gamma
+    bias = -mean * scale
+    if call.attributes["center"]:
+        bias = bias + beta
+    common = b.common(call, b.input(call), shape=call.operands[0].shape[1:])
+    b.layers.append(
+        ops.ScaleShift(**common, scale=scale.astype(np.float32), bias=bias.astype(np.float32))
+    )
+    b.tensors[call.result(0)] = common["outputs"][0]
+
+
+def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
+    """add and multiply of two tensors; add, multiply, subtract, divide with a constant."""
+    name, shape = call.name, call.shape
+    left, right = (isinstance(arg, Constant) for arg in call.operands)
+    if not left and not right:
+        common = b.common(call, b.input(call, 0), b.input(call, 1))
+        b.layers.append(ops.Elementwise(**common, op="add" if name == "add" else "mul"))
+        return
+    tensor = b.input(call, 1 if left else 0)
+    value = _per_channel(call.operands[0 if left else 1], shape)
+    one, zero = np.ones_like(value), np.zeros_like(value)
+    if name == "add":
+        _scale_shift(b, call, tensor, one, value)
+    elif name == "subtract":
+        _scale_shift(b, call, tensor, -one if left else one, value if left else -value)
+    elif name == "multiply":
+        _scale_shift(b, call, tensor, value, zero)
+    else:
+        _scale_shift(b, call, tensor, one / value, zero)
+
+
+def _negative(b: GraphBuilder, call: OpCall) -> None:
+    channels = call.shape[1]
+    scale = np.full(channels, -1, np.float32)
+    _scale_shift(b, call, b.input(call), scale, np.zeros_like(scale))
+
+
+def _activation(b: GraphBuilder, call: OpCall, tensor: str, clip: g.Clip) -> None:
+    b.layers.append(ops.Elementwise(**b.common(call, tensor), op="copy", activation=clip))
+
+
+def _relu(b: GraphBuilder, call: OpCall) -> None:
+    _activation(b, call, b.input(call), g.RELU)
+
+
+def _leaky_relu(b: GraphBuilder, call: OpCall) -> None:
+    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a from 0 to 1"""
+    slope, tensor, shape = call.attributes["alpha"], b.input(call), call.shape[1:]
+
+    def scaled(scale: float) -> str:
+        common = b.common(call, tensor, shape=shape)
+        values = np.full(shape[0], scale, np.float32)
+        b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
+        return str(common["outputs"][0])
+
+    steep = scaled(1.0 - slope)
+    _activation(b, call, steep, g.RELU)
+    positive = b.tensors[call.result()]
+    common = b.common(call, scaled(slope), positive)
+    b.layers.append(ops.Elementwise(**common, op="add"))
+
+
+def _clip(b: GraphBuilder, call: OpCall) -> None:
+    bounds = g.Clip(call.attributes["a_min"], call.attributes["a_max"])
+    _activation(b, call, b.input(call), bounds)
+
+
+def _bound(b: GraphBuilder, call: OpCall) -> None:
+    left = isinstance(call.operands[0], Constant)
+    value = float(_constant(call.operands[0 if left else 1]).flat[0])
+    clip = g.Clip(low=value) if call.name == "maximum" else g.Clip(high=value)
+    _activation(b, call, b.input(call, 1 if left else 0), clip)
+
+
+def _pool(b: GraphBuilder, call: OpCall) -> None:
+    """All pooling operators. A counted average divides by the whole kernel in TVM, also where
+    ceil_mode lets a window run over the end, so there all padding is counted."""
+    name = call.name
+    kernel, stride, padding = geometry.pool_windows(call)
+    counted = name == "avg_pool2d" and call.attributes["count_include_pad"]
+    common = b.common(call, shape=(call.shape[1], *_pooled(call)))
+    b.layers.append(
+        ops.Pool(
+            **common,
+            kind="max" if "max" in name else "avg",
+            kernel=kernel,
+            stride=stride,
+            padding=padding,
+            count_include_pad=counted,
+            counted_padding=padding if counted else (0, 0, 0, 0),
+        )
+    )
+    if len(call.shape) == 2:
+        _layout(b, call, common["outputs"][0])
+
+
+def _pooled(call: OpCall) -> tuple[int, int]:
+    """Rows and columns of a pooling result; a mean may have dropped its 1x1."""
+    shape = call.shape
+    return (shape[2], shape[3]) if len(shape) == 4 else (1, 1)
+
+
+def _layout(b: GraphBuilder, call: OpCall, tensor: str) -> None:
+    b.layers.append(ops.Reshape(**b.common(call, tensor)))
+
+
+def _reshape(b: GraphBuilder, call: OpCall) -> None:
+    _layout(b, call, b.input(call))
+
+
+def _concatenate(b: GraphBuilder, call: OpCall) -> None:
+    tensors = [b.tensors[field] for field in call.operands]
+    b.layers.append(ops.Concat(**b.common(call, *tensors)))
+
+
+def _split(b: GraphBuilder, call: OpCall) -> None:
+    for position, begin in enumerate(geometry.split_begins(call)):
+        part = call.result(position)
+        common = b.common(call, b.input(call), shape=part.shape[1:])
+        b.layers.append(ops.ChannelSlice(**common, begin=begin))
+        b.tensors[part] = common["outputs"][0]
+
+
+def _pad(b: GraphBuilder, call: OpCall) -> None:
+    amounts = call.attributes["pad_width"][1:]
+    before, after = ((amounts[0][k], amounts[1][k], amounts[2][k]) for k in (0, 1))
+    value = float(_constant(call.operands[1]).flat[0])
+    b.layers.append(ops.Pad(**b.common(call), before=before, after=after, value=value))
+
+
+def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
+    shape = call.operands[0].shape[1:]
+    channels, rows, columns = geometry.slice_bounds(call)[1:]
+    if rows == (0, shape[1], 1) and columns == (0, shape[2], 1):
+        b.layers.append(ops.ChannelSlice(**b.common(call), begin=channels[0]))
+        return
+    b.layers.append(
+        ops.Pad(
+            **b.common(call),
+            before=(-channels[0], -rows[0], -columns[0]),
+            after=(channels[1] - shape[0], rows[1] - shape[1], columns[1] - shape[2]),
+            stride=(rows[2], columns[2]),
+        )
+    )
+
+
+HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
+    "conv2d": _conv2d,
+    "dense": _dense,
+    "matmul": _dense,
+    "bias_add": _bias_add,
+    "batch_norm": _batch_norm,
+    "relu": _relu,
+    "leaky_relu": _leaky_relu,
+    "clip": _clip,
+    "maximum": _bound,
+    "minimum": _bound,
+    "max_pool2d": _pool,
+    "avg_pool2d": _pool,
+    "global_max_pool2d": _pool,
+    "global_avg_pool2d": _pool,
+    "adaptive_avg_pool2d": _pool,
+    "adaptive_max_pool2d": _pool,
+    "mean": _pool,
+    "add": _arithmetic,
+    "multiply": _arithmetic,
+    "subtract": _arithmetic,
+    "divide": _arithmetic,
+    "negative": _negative,
+    "concatenate": _concatenate,
+    "split": _split,
+    "batch_flatten": _reshape,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "expand_dims": _reshape,
+    "pad": _pad,
+    "strided_slice": _strided_slice,
+}
+"""operator -> what appends its layers."""

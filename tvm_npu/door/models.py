@@ -1,0 +1,172 @@
+"""From an ONNX model to region programs or to something that runs, for programs that hold no IR."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.find import door
+from tvm_npu.door.offload import fixed_graphs, offload, report_of
+from tvm_npu.door.protocol import Cut, Door, Executable, Module
+from tvm_npu.errors import PartitionError
+from tvm_npu.options import NpuOptions
+from tvm_npu.report import PartitionReport
+from tvm_npu.targets import build_target, options_from_target
+
+if TYPE_CHECKING:
+    from tvm_npu.pipelines.platform import Platform
+
+
+@dataclass(frozen=True)
+class PartitionedModel:
+    """A model whose regions have ranges; ``report`` says what runs where."""
+
+    door: Door[Any]
+    mod: Module
+    report: PartitionReport
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Of the regions, in execution order."""
+        return tuple(region.symbol for region in self.report.regions)
+
+    def program(self, symbol: str) -> bytes:
+        """One region compiled to a Program file; raises what `compile_graph` raises."""
+        return self.door.region(self.mod, symbol).program()
+
+    def fixed_graph(self, symbol: str) -> FixedGraph:
+        """The fixed-point graph of one region; raises what `program` raises."""
+        return self.door.region(self.mod, symbol).fixed_graph()
+
+    def fixed_graphs(self) -> dict[str, FixedGraph]:
+        """The fixed-point graphs of all regions by symbol."""
+        return fixed_graphs(self.door, self.mod)
+
+    def run_regions(self, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]) -> None:
+        """Runs every region by its runner, once a sample; operators before it run on the CPU."""
+        self.door.run_regions(self.mod, runners, samples)
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A model as the door's TVM reads it, its parameters bound later."""
+
+    door: Door[Any]
+    mod: Module
+    params: Mapping[str, Any]
+    inputs: tuple[InputSpec, ...]
+
+    def partition(
+        self, options: NpuOptions, calibration: Iterable[Sample] | None
+    ) -> PartitionedModel:
+        """As `partition_for_npu`, with the same warnings and errors."""
+        mod = offload(self.door, self.mod, self.params, options, calibration)
+        return PartitionedModel(self.door, mod, report_of(self.door, mod))
+
+    def cut(
+        self,
+        platform: Platform,
+        name: str,
+        npu: NpuOptions | None = None,
+        calibration: Iterable[Sample] | None = None,
+    ) -> Cut:
+        """The model as a chain for the places of ``platform``; with ``npu`` partitioned before.
+
+        A simulated platform's chain is that of TVM's plain CPU target. Raises CutError, and with
+        ``npu`` what `partition_for_npu` raises.
+        """
+        target = "llvm" if platform.simulated else self.door.common_target(platform)
+        if npu is None:
+            return self.door.cut(self.mod, self.params, target=target, name=name)
+        partitioned = self.partition(npu, calibration)
+        return self.door.cut(partitioned.mod, None, target=target, name=name)
+
+
+def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedModel:
+    """An onnx.ModelProto as the installed door reads it; ``shapes`` by input name, batch in front.
+
+    Raises PartitionError for what TVM's frontend cannot read.
+    """
+    found = door()
+    try:
+        mod, params = found.read_onnx(model, dict(shapes))
+    except PartitionError:
+        raise
+    except Exception as error:  # the frontend raises whatever its handlers run into
+        raise PartitionError(f"TVM cannot import the model: {_reason(error)}") from error
+    return ImportedModel(found, mod, params, found.inputs(mod))
+
+
+def _reason(error: Exception) -> str:
+    """The one line of an error of TVM's that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1] if lines else 'no further word'}"
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A compiled model. ``partitioned`` is the model with its regions and ``report`` says what runs
+    where; both None when the whole model was built for the CPU. ``compile_s`` is the time from the
+    imported module to the library, in seconds."""
+
+    executable: Executable
+    report: PartitionReport | None
+    partitioned: PartitionedModel | None
+    compile_s: float
+
+    @property
+    def library(self) -> Any:
+        """TVM's, for `export_library`."""
+        return self.executable.library
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """All outputs for inputs by name."""
+        return self.executable.run(inputs)
+
+
+def build_onnx(
+    model: Any,
+    target: Any = "npu/nmp-4x8",
+    calibration: Any = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    opt_level: int = 3,
+    **options: Any,
+) -> BuiltModel:
+    """Imports, partitions and builds an onnx.ModelProto.
+
+    ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; without a target
+    the model stays as it is, float32 on the CPU. ``shapes`` sets inputs' shapes that the model
+    leaves open.
+    """
+    found = door()
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    mod, params = found.read_onnx(model, given or None)
+    begin = time.perf_counter()
+    partitioned = None
+    if target is not None:
+        chosen = options_from_target(target, **options)
+        mod = offload(found, mod, params, chosen, calibration)
+        partitioned = PartitionedModel(found, mod, report_of(found, mod))
+        params = {}
+    executable = found.build(mod, params, build_target(target), opt_level)
+    compile_s = time.perf_counter() - begin
+    report = None if partitioned is None else partitioned.report
+    return BuiltModel(executable, report, partitioned, compile_s)
+
+
+def build_stock(
+    model: Any, target: str = "llvm", shapes: Mapping[str, Sequence[int]] | None = None
+) -> Any:
+    """The library that stock TVM makes of an onnx.ModelProto for a CPU, all optimisations on."""
+    found = door()
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    mod, params = found.read_onnx(model, given or None)
+    return found.build(mod, params, target, 3).library

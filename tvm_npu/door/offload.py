@@ -1,0 +1,97 @@
+"""`partition_for_npu` of every door: normalize, partition, take regions out, calibrate."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.door.calibrate import region_ranges
+from tvm_npu.door.partition import partition
+from tvm_npu.door.protocol import Door, Module
+from tvm_npu.door.region import OPTIONS, RANGES, REPORT
+from tvm_npu.door.rules import Context
+from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
+from tvm_npu.options import NpuOptions
+from tvm_npu.report import PartitionReport
+
+CALLERS = 3
+"""Frames from a warning here to who called the door's `partition_for_npu`."""
+
+
+def offload(
+    door: Door[Any],
+    mod: Module,
+    params: Mapping[str, Any] | None,
+    options: NpuOptions,
+    calibration: Any,
+    mod_name: str = "default",
+) -> Module:
+    """``mod`` with its NPU regions as functions that carry options and ranges.
+
+    Raises PartitionError, CalibrationError, or codegen's QuantizationError; warns with
+    NothingOffloadedWarning and SyntheticCalibrationWarning.
+    """
+    normal = door.normalize(mod, params)
+    flow = door.dataflow(normal)
+    split = partition(flow, Context(options.machine, options.precision), mod_name)
+    report = PartitionReport(
+        machine=options.machine.name,
+        precision=options.precision,
+        planner=options.planner,
+        regions=tuple(region.report() for region in split.regions),
+        refusals=split.refusals,
+        total_macs=split.total_macs,
+    )
+    result = door.extract(normal, flow, split)
+    if split.regions:
+        samples = _samples(calibration, door.inputs(result), options.seed)
+        graphs = {
+            region.symbol: door.region(result, region.symbol).graph() for region in split.regions
+        }
+        ranges = region_ranges(
+            graphs, lambda runners: door.run_regions(result, runners, samples), options.percentile
+        )
+        for symbol, found in ranges.items():
+            marks = {OPTIONS: options.to_json(), RANGES: found.to_json()}
+            result = door.with_marks(result, marks, symbol)
+    else:
+        first = f"; first: {split.refusals[0]}" if split.refusals else ""
+        warnings.warn(
+            f"no operator runs on the NPU ({len(split.refusals)} stay on the CPU){first}",
+            NothingOffloadedWarning,
+            stacklevel=CALLERS,
+        )
+    return door.with_marks(result, {REPORT: report.to_json()})
+
+
+def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int) -> Iterator[Sample]:
+    if data is not None:
+        return samples_from(data, inputs)
+    warnings.warn(
+        "no calibration data: ranges come from random input "
+        f"(standard normal, seed {seed}); give calibration= for real accuracy",
+        SyntheticCalibrationWarning,
+        stacklevel=CALLERS + 1,
+    )
+    return synthetic(inputs, seed)
+
+
+def report_of(door: Door[Any], mod: Module) -> PartitionReport:
+    """The report that `offload` left in ``mod``; ValueError for another module."""
+    marks = door.marks(mod)
+    if REPORT not in marks:
+        raise ValueError(f"the module has no attribute {REPORT!r}: it was not partitioned")
+    return PartitionReport.from_json(marks[REPORT])
+
+
+def fixed_graphs(door: Door[Any], mod: Module) -> dict[str, FixedGraph]:
+    """Every region of a partitioned module as the fixed-point graph that its program computes."""
+    return {symbol: door.region(mod, symbol).fixed_graph() for symbol in door.regions(mod)}
+
+
+def programs(door: Door[Any], mod: Module) -> dict[str, bytes]:
+    """Every region compiled to a Program file, without building the rest of the module."""
+    return {symbol: door.region(mod, symbol).program() for symbol in door.regions(mod)}

@@ -1,0 +1,182 @@
+"""Which calls of a model form regions for the NPU, and what keeps the others on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.door.backend import LayerTypes, all_layers, machine_layers, needed_layers
+from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
+from tvm_npu.door.importer import build_graph
+from tvm_npu.door.regions import execution_order, merge_regions
+from tvm_npu.door.rule_table import (
+    LAYOUT_ONLY,
+    MACHINE_LACKS,
+    NOTHING_TO_COMPUTE,
+    TUPLE_IS_PICKED,
+    check,
+    refusal,
+)
+from tvm_npu.door.rules import Context, Violation
+from tvm_npu.door.work import call_work
+from tvm_npu.report import Refusal, RegionReport
+
+
+@dataclass(frozen=True)
+class Region:
+    """Calls that become one program. ``inputs`` are read in this order, made outside and no
+    constants; ``outputs`` are read outside or results of the model."""
+
+    symbol: str
+    calls: tuple[OpCall, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Result, ...]
+
+    @property
+    def flow(self) -> Dataflow:
+        """The region alone."""
+        return Dataflow(self.inputs, self.outputs, len(self.outputs) > 1)
+
+    def report(self) -> RegionReport:
+        return RegionReport(
+            symbol=self.symbol,
+            operators=tuple((call.source, call.spelling) for call in self.calls),
+            inputs=tuple(value.shape for value in self.inputs),
+            outputs=tuple(value.shape for value in self.outputs),
+            macs=sum(call_work(call).macs for call in self.calls),
+        )
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The split of one model. ``pieces`` are all calls in an order in which they can run: regions
+    in one piece, the others one by one."""
+
+    pieces: tuple[Region | OpCall, ...]
+    refusals: tuple[Refusal, ...]
+    total_macs: int
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return tuple(piece for piece in self.pieces if isinstance(piece, Region))
+
+
+def partition(flow: Dataflow, context: Context, mod_name: str = "default") -> Partition:
+    """The largest regions whose operators keep the rules of ``context``; ``mod_name`` goes into
+    their symbols."""
+    refused = _broken_rules(flow, context)
+    groups = _merged(flow, refused)
+    while lacking := _lacking(flow, groups, context):
+        refused.update(lacking)
+        groups = _merged(flow, refused)
+    kept = []
+    for group in groups:
+        if all(flow.calls[number].name in LAYOUT_ONLY for number in group):
+            found = f"a region of {len(group)} layout or activation operators"
+            idle = Violation(found, "at least one that computes")
+            for number in group:
+                refused[number] = refusal(flow.calls[number], NOTHING_TO_COMPUTE, idle)
+        else:
+            kept.append(group)
+    return Partition(
+        pieces=tuple(_pieces(flow, kept, mod_name)),
+        refusals=tuple(refused[number] for number in sorted(refused)),
+        total_macs=sum(call_work(call).macs for call in flow.calls),
+    )
+
+
+def _broken_rules(flow: Dataflow, context: Context) -> dict[int, Refusal]:
+    """By the number of the call."""
+    read_whole, statistics_read = set(), set()
+    for _, value in flow.uses():
+        if isinstance(value, Result):
+            if value.is_tuple and not value.path:
+                read_whole.add(value.call)
+            elif value.call.name == "batch_norm" and value.path[:1] > (0,):
+                statistics_read.add(value.call)
+    refused = {}
+    for number, call in enumerate(flow.calls):
+        found = check(call, context)
+        if found is None and call in read_whole:
+            whole = Violation("a tuple as it is", "single results")
+            found = refusal(call, TUPLE_IS_PICKED, whole)
+        if found is None and call in statistics_read:
+            found = refusal(call, TUPLE_IS_PICKED, Violation("running statistics", "result 0"))
+        if found is not None:
+            refused[number] = found
+    return refused
+
+
+def _merged(flow: Dataflow, refused: dict[int, Refusal]) -> tuple[tuple[int, ...], ...]:
+    return merge_regions(flow.reads, [number not in refused for number in range(len(flow.calls))])
+
+
+def _lacking(
+    flow: Dataflow, groups: Sequence[Sequence[int]], context: Context
+) -> dict[int, Refusal]:
+    """Operators of regions that would end as a layer for which the machine has no code, by the
+    number of the call.
+
+    Whether an operator becomes a layer of its own hangs on its neighbours (an activation behind a
+    convolution is part of it), so regions are asked, not operators.
+    """
+    known = machine_layers(context.machine)
+    if all_layers() <= known:
+        return {}
+    found = {}
+    limit = f"{_called(known)} on {context.machine.name}"
+    for group in groups:
+        graph, builder = build_graph(_region(flow, group, "").flow, "region")
+        for layer in fuse(graph).layers:
+            lacking = needed_layers(type(layer)) - known
+            if lacking:
+                call = builder.calls[layer.name]
+                lacks = Violation(_called(lacking), limit)
+                found[flow.number_of[call]] = refusal(call, MACHINE_LACKS, lacks)
+    return found
+
+
+def _called(layers: LayerTypes) -> str:
+    """``FixedConv, FixedPool`` -> ``conv, pool``."""
+    names = sorted(layer.__name__.removeprefix("Fixed").lower() for layer in layers)
+    return ", ".join(names) or "none"
+
+
+def _pieces(
+    flow: Dataflow, groups: Sequence[Sequence[int]], mod_name: str
+) -> Iterator[Region | OpCall]:
+    by_first = {group[0]: group for group in groups}
+    count = 0
+    for piece in execution_order(flow.reads, by_first.values()):
+        if piece[0] in by_first:
+            yield _region(flow, piece, region_symbol(mod_name, count))
+            count += 1
+        else:
+            yield flow.calls[piece[0]]
+
+
+def region_symbol(mod_name: str, number: int) -> str:
+    """The global symbol of a region."""
+    return f"tvmgen_{mod_name.replace('-', '_')}_npu_main_{number}"
+
+
+def _region(flow: Dataflow, group: Sequence[int], symbol: str) -> Region:
+    calls = tuple(flow.calls[number] for number in group)
+    inside = set(calls)
+
+    def made_inside(value: Value) -> bool:
+        return isinstance(value, Result) and value.call in inside
+
+    inputs = dict.fromkeys(
+        value
+        for call in calls
+        for value in call.operands
+        if not isinstance(value, Constant) and not made_inside(value)
+    )
+    outputs = dict.fromkeys(
+        value
+        for reader, value in flow.uses()
+        if isinstance(value, Result) and value.call in inside and reader not in inside
+    )
+    return Region(symbol, calls, tuple(inputs), tuple(outputs))

@@ -1,0 +1,196 @@
+"""What a door (one TVM front end) does for the project; everything else of it is neutral.
+
+A door reads models, shows them as a `Dataflow`, takes regions out of them and builds what is left.
+Its modules are TVM's: nobody else looks into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.dataflow import Dataflow
+from tvm_npu.door.partition import Partition
+from tvm_npu.door.region import MarkedRegion
+
+if TYPE_CHECKING:
+    from tvm_npu.pipelines.chain import LayerChain
+    from tvm_npu.pipelines.configuration import Configuration
+    from tvm_npu.pipelines.platform import Platform
+    from tvm_npu.pipelines.stream import Frame
+    from tvm_npu.runtime.pipeline import Deployment, TensorSpec
+    from tvm_npu.runtime.pipeline.artifact import StageArtifact
+
+Module = Any
+"""An IRModule of the door's TVM."""
+F = TypeVar("F", bound=Dataflow)
+
+
+class Executable(Protocol):
+    """A compiled model."""
+
+    @property
+    def library(self) -> Any:
+        """TVM's, for `export_library`."""
+        ...
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """All outputs for inputs by name."""
+        ...
+
+
+class Cut(Protocol):
+    """A model as a chain of layers that can be cut into stages."""
+
+    @property
+    def chain(self) -> LayerChain: ...
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]: ...
+
+    def __len__(self) -> int: ...
+
+
+class StageTarget(Protocol):
+    """What a stage is compiled for: TVM's target as text, and the threads it will run with."""
+
+    @property
+    def target(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
+
+
+class StageCompiler(Protocol):
+    """Compiles stages of one model, each once."""
+
+    def stages(
+        self, configuration: Configuration, targets: tuple[Any, ...]
+    ) -> tuple[StageArtifact, ...]:
+        """The stages of a configuration on places that have ``targets`` (each a StageTarget).
+        Raises ConfigurationError when it does not fit the chain or names other places."""
+        ...
+
+    def serial(self, target: Any) -> StageArtifact:
+        """The whole model as one stage for a StageTarget."""
+        ...
+
+    def close(self) -> None:
+        """Removes temporary files."""
+        ...
+
+
+class PlacedStages(Protocol):
+    """Deployments of one model on the places of one platform; ``deployed`` counts configurations
+    asked for, ``compiling`` says whether a thread is in `deploy`."""
+
+    deployed: int
+    compiling: bool
+
+    @property
+    def targets(self) -> Sequence[StageTarget]:
+        """By place."""
+        ...
+
+    def compile_primitives(self) -> None:
+        """Compiles every layer for every kind of place."""
+        ...
+
+    def deploy(self, configuration: Configuration) -> Deployment:
+        """Raises ConfigurationError when it fits neither the model nor the places."""
+        ...
+
+    def serial(self, place: int) -> Configuration:
+        """The whole model on one place."""
+        ...
+
+    def references(self, samples: Sequence[Sample], place: int) -> list[Frame]:
+        """What the whole model, compiled for ``place``, makes of each sample."""
+        ...
+
+
+class Door(Protocol[F]):
+    """One front end. ``F`` is its dataflow, which may know more than others see."""
+
+    name: str
+
+    def read_onnx(
+        self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+    ) -> tuple[Module, Mapping[str, Any]]:
+        """(module with checked types, parameters) of an onnx.ModelProto; ``shapes`` by input name.
+        Raises PartitionError for a model that this TVM would misread, else what TVM raises."""
+        ...
+
+    def inputs(self, mod: Module) -> tuple[InputSpec, ...]:
+        """The model's inputs. Raises CalibrationError for one without a static shape."""
+        ...
+
+    def normalize(self, mod: Module, params: Mapping[str, Any] | None) -> Module:
+        """A copy in which parameters are constants and operators are spelled as rules know them.
+        Raises PartitionError for a module that cannot be partitioned at all."""
+        ...
+
+    def dataflow(self, mod: Module) -> F:
+        """The main function of a normalized module."""
+        ...
+
+    def extract(self, mod: Module, flow: F, partition: Partition) -> Module:
+        """``mod`` with the regions of ``partition`` as functions that the build compiles for the
+        NPU; ``flow`` is the dataflow that was partitioned."""
+        ...
+
+    def regions(self, mod: Module) -> tuple[str, ...]:
+        """Symbols of a partitioned module's regions, sorted."""
+        ...
+
+    def region(self, mod: Module, symbol: str) -> MarkedRegion:
+        """One of them, with its marks."""
+        ...
+
+    def with_marks(
+        self, mod: Module, marks: Mapping[str, str], symbol: str | None = None
+    ) -> Module:
+        """``mod`` with texts attached to a region, or to the module."""
+        ...
+
+    def marks(self, mod: Module) -> Mapping[str, str]:
+        """The texts attached to the module."""
+        ...
+
+    def run_regions(
+        self, mod: Module, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
+    ) -> None:
+        """Hands every region's inputs to its runner (by symbol), once for each sample; what comes
+        before a region runs on the CPU."""
+        ...
+
+    def build(
+        self, mod: Module, params: Mapping[str, Any], target: Any, opt_level: int
+    ) -> Executable:
+        """Compiles a module, partitioned or not, for a TVM target."""
+        ...
+
+    def cut(self, mod: Module, params: Mapping[str, Any] | None, *, target: str, name: str) -> Cut:
+        """A module, partitioned or not, as a chain for pipelines. Raises CutError."""
+        ...
+
+    def common_target(self, platform: Platform) -> str:
+        """The target whose layouts stages for all places of ``platform`` share."""
+        ...
+
+    def host_target(self) -> StageTarget:
+        """This machine's own processor, one thread."""
+        ...
+
+    def stage_compiler(self, model: Any, folder: Path) -> StageCompiler:
+        """For stages of what `cut` made, on targets that the caller names."""
+        ...
+
+    def placed_stages(self, model: Any, platform: Platform, folder: Path) -> PlacedStages:
+        """Stages of what `cut` made; libraries go to ``folder``."""
+        ...

@@ -1,0 +1,63 @@
+"""A region of a partitioned module, the texts that travel with it, and its way to a Program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
+from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.door.dataflow import Dataflow
+from tvm_npu.door.importer import import_dataflow
+from tvm_npu.errors import ImportRegionError
+from tvm_npu.options import NpuOptions
+
+OPTIONS = "npu.options"
+RANGES = "npu.ranges"
+"""Marks of a region: `NpuOptions` and `Ranges` as JSON."""
+REPORT = "npu.report"
+"""Mark of a partitioned module: its `PartitionReport` as JSON."""
+
+
+@dataclass(frozen=True)
+class MarkedRegion:
+    """One region; ``marks`` are all texts that its function carries."""
+
+    symbol: str
+    flow: Dataflow
+    marks: Mapping[str, str]
+
+    def graph(self) -> Graph:
+        """Its float meaning. Raises ImportRegionError for a function that is no region."""
+        return import_dataflow(self.flow, self.symbol)
+
+    @property
+    def options(self) -> NpuOptions:
+        return NpuOptions.from_json(self._mark(OPTIONS))
+
+    def program(self) -> bytes:
+        """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
+        options, ranges, chosen = self._compilation()
+        return compile_graph(self.graph(), ranges, options.machine, chosen).to_bytes()
+
+    def fixed_graph(self) -> FixedGraph:
+        """The fixed-point graph that `program` compiles; raises as that does."""
+        options, ranges, chosen = self._compilation()
+        return fixed_graph(self.graph(), ranges, options.machine, chosen)
+
+    def _compilation(self) -> tuple[NpuOptions, Ranges, CompileOptions]:
+        options = self.options
+        ranges = Ranges.from_json(self._mark(RANGES))
+        log = None if options.tuning_log is None else Path(options.tuning_log)
+        chosen = CompileOptions(options.precision, options.planner, options.limits, log)
+        return options, ranges, chosen
+
+    def _mark(self, key: str) -> str:
+        if key not in self.marks:
+            raise ImportRegionError(
+                f"region {self.symbol!r} has no attribute {key!r}: it was not made by "
+                "partition_for_npu"
+            )
+        return self.marks[key]

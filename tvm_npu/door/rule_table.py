@@ -1,0 +1,136 @@
+"""Which rules an operator has to keep, and in which order; the table for the documentation."""
+
+from __future__ import annotations
+
+from tvm_npu.door import rules
+from tvm_npu.door.dataflow import OpCall
+from tvm_npu.door.rules import Context, Rule, Violation
+from tvm_npu.report import Refusal
+
+TYPES: tuple[Rule, ...] = (
+    rules.static_shapes,
+    rules.float32_tensors,
+    rules.extents_in_range,
+    rules.finite_constants,
+)
+WEIGHTS: tuple[Rule, ...] = (rules.data_is_variable, rules.constant_weights)
+SHAPES: tuple[Rule, ...] = (rules.rank_4_or_2, rules.batch_kept, rules.tensors_fit_memory)
+
+WEIGHTED = frozenset({"conv2d", "dense", "matmul", "bias_add", "batch_norm"})
+"""Operators with constant operands next to the data."""
+
+_POOL: tuple[Rule, ...] = (rules.rank_4, rules.nchw_layout, rules.pool_tile_fits)
+_WINDOW: tuple[Rule, ...] = (
+    rules.rank_4,
+    rules.nchw_layout,
+    rules.pool_not_dilated,
+    rules.padding_not_negative,
+    rules.windows_meet_tensor,
+    rules.pool_tile_fits,
+)
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "conv2d": (
+        rules.rank_4,
+        rules.nchw_layout,
+        rules.padding_not_negative,
+        rules.conv_tile_fits,
+        rules.conv_weights_fit,
+        rules.biases_fit,
+    ),
+    "dense": (rules.dense_rank_2, rules.biases_fit),
+    "matmul": (rules.dense_rank_2, rules.biases_fit),
+    "bias_add": (rules.channel_axis,),
+    "batch_norm": (rules.channel_axis, rules.positive_variance),
+    "relu": (),
+    "leaky_relu": (rules.slope_in_range,),
+    "clip": (rules.ordered_bounds,),
+    "maximum": (rules.scalar_bound,),
+    "minimum": (rules.scalar_bound,),
+    "max_pool2d": _WINDOW,
+    "avg_pool2d": _WINDOW,
+    "global_max_pool2d": _POOL,
+    "global_avg_pool2d": _POOL,
+    "adaptive_avg_pool2d": (*_POOL, rules.global_output),
+    "adaptive_max_pool2d": (*_POOL, rules.global_output),
+    "mean": (rules.rank_4, rules.mean_over_space, rules.pool_tile_fits),
+    "add": (rules.same_shape_or_channel_constant,),
+    "multiply": (rules.same_shape_or_channel_constant,),
+    "subtract": (rules.same_shape_or_channel_constant, rules.one_constant),
+    "divide": (rules.same_shape_or_channel_constant, rules.one_constant, rules.nonzero_divisor),
+    "negative": (),
+    "concatenate": (rules.run_time_fields, rules.channel_axis),
+    "split": (rules.channel_axis, rules.equal_split),
+    "batch_flatten": (),
+    "reshape": (),
+    "squeeze": (),
+    "expand_dims": (),
+    "pad": (rules.rank_4, rules.constant_padding),
+    "strided_slice": (rules.rank_4, rules.forward_slices),
+}
+
+LAYOUT_ONLY = frozenset(
+    {
+        "relu",
+        "leaky_relu",
+        "clip",
+        "maximum",
+        "minimum",
+        "concatenate",
+        "split",
+        "batch_flatten",
+        "reshape",
+        "squeeze",
+        "expand_dims",
+        "pad",
+        "strided_slice",
+    }
+)
+"""Operators that are worth nothing on the NPU alone: they only ride along in a region."""
+
+UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
+NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
+CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
+MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
+TUPLE_IS_PICKED = "The result of an operator with several results is taken apart at once."
+
+
+def check(call: OpCall, context: Context) -> Refusal | None:
+    """The first rule that ``call`` breaks, as a refusal; None when the NPU takes it."""
+    if not call.is_call:
+        return refusal(call, CONTROL_FLOW, Violation(call.spelling, "operator calls"))
+    if call.name not in RULES:
+        found = Violation(call.spelling or "a function", "the table")
+        return refusal(call, UNKNOWN_OPERATOR, found)
+    for rule in _rules_of(call.name):
+        violation = rule(call, context)
+        if violation is not None:
+            return refusal(call, _text(rule), violation)
+    return None
+
+
+def refusal(call: OpCall, rule: str, violation: Violation) -> Refusal:
+    """What a user reads of a broken rule."""
+    name = call.spelling or "call"
+    return Refusal(call.source, name, rule, violation.value, violation.limit)
+
+
+def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(operator, its rules' texts) in alphabetical order; the rules of all operators come
+    first, under "every operator"."""
+    common = (*TYPES, *SHAPES)
+    own = [
+        (name, tuple(_text(rule) for rule in _rules_of(name) if rule not in common))
+        for name in sorted(RULES)
+    ]
+    return (("every operator", tuple(_text(rule) for rule in common)), *own)
+
+
+def _rules_of(name: str) -> tuple[Rule, ...]:
+    """All rules of an operator in the order in which they may rely on each other."""
+    weights = WEIGHTS if name in WEIGHTED else ()
+    return (*TYPES, *weights, *SHAPES, *RULES[name])
+
+
+def _text(rule: Rule) -> str:
+    return " ".join((rule.__doc__ or "").split())

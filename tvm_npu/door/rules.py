@@ -1,0 +1,376 @@
+"""What the NPU takes. One rule is one function; its docstring is the rule.
+
+A rule looks at a call and returns None, or what it found and what is allowed. The same docstring
+is the refusal's message and the line in the documentation (`door.rule_table`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tvm_npu.codegen.least import LeastNeeds, Need
+from tvm_npu.door import geometry
+from tvm_npu.door.backend import least_needs
+from tvm_npu.door.dataflow import Array, Constant, Input, OpCall, TensorShape, TensorType, Value
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+
+MAX_EXTENT = 65535
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the rules may depend on besides the call."""
+
+    machine: MachineDescription
+    precision: Precision
+
+    @property
+    def least(self) -> LeastNeeds:
+        return least_needs(self.machine, self.precision)
+
+
+@dataclass(frozen=True)
+class Violation:
+    value: str
+    limit: str
+
+
+Rule = Callable[[OpCall, Context], Violation | None]
+
+
+def static_shapes(call: OpCall, context: Context) -> Violation | None:
+    """Every tensor has a static shape."""
+    for type_ in _types(call):
+        if type_.static_shape is None:
+            return Violation(str(type_), "no unknown extents")
+    return None
+
+
+def float32_tensors(call: OpCall, context: Context) -> Violation | None:
+    """Every tensor of the model is float32; the NPU's own integers come from calibration."""
+    for type_ in _types(call):
+        if type_.dtype != "float32":
+            return Violation(str(type_.dtype), "float32")
+    return None
+
+
+def extents_in_range(call: OpCall, context: Context) -> Violation | None:
+    """Every extent of a tensor is at least 1 and at most 65535 (flat tensors: by memory alone)."""
+    for shape in _shapes(call):
+        largest = max(shape, default=1)
+        if 0 in shape:
+            return Violation(str(shape), "extents of at least 1")
+        if len(shape) == 4 and largest > MAX_EXTENT:
+            return Violation(str(largest), f"at most {MAX_EXTENT}")
+    return None
+
+
+def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
+    """Operands and result of one image lie in the machine's DRAM together."""
+    data = sum(prod(shape[1:]) for shape in _run_time_shapes(call))
+    constants = sum(prod(arg.shape) for arg in call.operands if isinstance(arg, Constant))
+    needed = (data + constants) * context.least.stored_bytes
+    capacity = context.machine.dram.capacity_bytes
+    if needed > capacity:
+        return Violation(f"{needed} bytes", f"{capacity} bytes of DRAM")
+    return None
+
+
+def rank_4_or_2(call: OpCall, context: Context) -> Violation | None:
+    """Tensors are NCHW feature maps (rank 4) or flat (rank 2: image, feature)."""
+    for shape in _run_time_shapes(call):
+        if len(shape) not in (2, 4):
+            return Violation(f"rank {len(shape)}, {shape}", "rank 4 or 2")
+    return None
+
+
+def rank_4(call: OpCall, context: Context) -> Violation | None:
+    """The operand is an NCHW feature map of rank 4."""
+    shape = call.operands[0].shape
+    return None if len(shape) == 4 else Violation(f"rank {len(shape)}, {shape}", "rank 4")
+
+
+def batch_kept(call: OpCall, context: Context) -> Violation | None:
+    """The first extent is the batch and stays what it is."""
+    shapes = _run_time_shapes(call)
+    if len({shape[0] for shape in shapes}) > 1:
+        return Violation(", ".join(map(str, shapes)), "one first extent throughout")
+    return None
+
+
+def finite_constants(call: OpCall, context: Context) -> Violation | None:
+    """Constants contain neither NaN nor infinity."""
+    for arg in call.operands:
+        values = _array(arg)
+        if values is not None and values.dtype.kind == "f":
+            bad = int(values.size - np.count_nonzero(np.isfinite(values)))
+            if bad:
+                return Violation(f"{bad} of {values.size} values of {values.shape}", "0 values")
+    return None
+
+
+def constant_weights(call: OpCall, context: Context) -> Violation | None:
+    """Everything but the first operand (weights, biases, statistics) is a constant."""
+    for index, arg in enumerate(call.operands[1:], 1):
+        if not isinstance(arg, Constant):
+            known = f" ({arg.name})" if isinstance(arg, Input) and arg.name else ""
+            return Violation(f"operand {index}{known} is only known at run time", "a constant")
+    return None
+
+
+def data_is_variable(call: OpCall, context: Context) -> Violation | None:
+    """The data operand is computed at run time."""
+    if isinstance(call.operands[0], Constant):
+        return Violation("a constant", "a run-time tensor")
+    return None
+
+
+def nchw_layout(call: OpCall, context: Context) -> Violation | None:
+    """Layouts are NCHW for data and OIHW for weights."""
+    attributes = call.attributes
+    data = attributes["data_layout" if call.name == "conv2d" else "layout"]
+    for key, layout in (("data", data), ("out", attributes["out_layout"])):
+        if layout not in ("", "NCHW"):
+            return Violation(f"{key} layout {layout}", "NCHW")
+    weights = attributes.get("kernel_layout", "OIHW")
+    return None if weights == "OIHW" else Violation(f"weight layout {weights}", "OIHW")
+
+
+def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
+    """The smallest input tile of a convolution (one channel of one window) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_input(window, kernel), f"window {_by(window)}")
+
+
+def conv_weights_fit(call: OpCall, context: Context) -> Violation | None:
+    """The smallest weight tile (one channel of one filter) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_weight(window, kernel), f"kernel {_by(kernel)}")
+
+
+def biases_fit(call: OpCall, context: Context) -> Violation | None:
+    """The biases of a layer fit the bias memories of all cores together."""
+    groups = call.attributes["groups"] if call.name == "conv2d" else 1
+    filters = call.shape[1] // groups
+    return _too_large(context.least.biases(filters), f"{filters} filters")
+
+
+def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
+    """One channel of one pooling window fits the memory for input tiles."""
+    window, _, _ = geometry.pool_windows(call)
+    return _too_large(context.least.pool_input(window), f"window {_by(window)}")
+
+
+def _too_large(need: Need, what: str) -> Violation | None:
+    if need.fits:
+        return None
+    value = f"{what} = {need.needed} bytes {need.where}".rstrip()
+    return Violation(value, f"{need.available} bytes of {need.memory}")
+
+
+def pool_not_dilated(call: OpCall, context: Context) -> Violation | None:
+    """Pooling windows are not dilated."""
+    dilation = call.attributes["dilation"]
+    return None if dilation == (1, 1) else Violation(f"dilation {dilation}", "(1, 1)")
+
+
+def windows_meet_tensor(call: OpCall, context: Context) -> Violation | None:
+    """Every pooling window contains at least one element of the tensor."""
+    kernel, stride, padding = geometry.pool_windows(call)
+    extents, outs = call.operands[0].shape[2:], call.shape[2:]
+    for axis, (extent, out) in enumerate(zip(extents, outs, strict=True)):
+        before = padding[axis]
+        if before >= kernel[axis] or (out - 1) * stride[axis] - before >= extent:
+            return Violation(
+                f"kernel {kernel}, stride {stride}, padding {padding} on {extents}",
+                "no window that lies in the padding",
+            )
+    return None
+
+
+def padding_not_negative(call: OpCall, context: Context) -> Violation | None:
+    """The padding of a window operation is not negative."""
+    padding = call.attributes["padding"]
+    return Violation(str(padding), "at least 0") if min(padding) < 0 else None
+
+
+def global_output(call: OpCall, context: Context) -> Violation | None:
+    """Adaptive pooling reduces every feature map to 1x1."""
+    out = call.shape[2:]
+    return None if out == (1, 1) else Violation(f"output {out[0]}x{out[1]}", "1x1")
+
+
+def mean_over_space(call: OpCall, context: Context) -> Violation | None:
+    """A mean is taken over rows and columns, the axes (2, 3), and nothing else."""
+    rank = len(call.operands[0].shape)
+    axes = list(geometry.reduced_axes(call))
+    if rank != 4 or axes != [2, 3] or call.attributes["exclude"]:
+        return Violation(f"axes {axes} of rank {rank}", "axes (2, 3) of rank 4")
+    return None
+
+
+def channel_axis(call: OpCall, context: Context) -> Violation | None:
+    """Biases, batch norms, concatenations and splits go along the channels (axis 1)."""
+    rank = len(_run_time_shapes(call)[0])
+    axis = geometry.normalized_axis(call.attributes["axis"], rank)
+    return None if axis == 1 else Violation(f"axis {axis}", "axis 1")
+
+
+def run_time_fields(call: OpCall, context: Context) -> Violation | None:
+    """A concatenation joins run-time tensors only, written as a tuple."""
+    for index, field in enumerate(call.operands):
+        if field.is_tuple:
+            return Violation("a tuple from elsewhere", "a tuple of tensors")
+        if isinstance(field, Constant):
+            return Violation(f"field {index} is a constant", "a run-time tensor")
+    return None
+
+
+def dense_rank_2(call: OpCall, context: Context) -> Violation | None:
+    """A fully connected layer takes a flat tensor, not transposed, and a matrix."""
+    shapes = [arg.shape for arg in call.operands]
+    if any(len(shape) != 2 for shape in shapes):
+        return Violation(f"ranks {[len(shape) for shape in shapes]}", "rank 2")
+    if call.name == "matmul" and call.attributes["transpose_a"]:
+        return Violation("transpose_a", "data as it is")
+    return None
+
+
+def same_shape_or_channel_constant(call: OpCall, context: Context) -> Violation | None:
+    """Arithmetic joins two tensors of one shape, or a tensor and a constant per channel."""
+    constants = [_array(arg) for arg in call.operands]
+    shape = call.shape
+    if all(values is not None for values in constants):
+        return Violation("two constants", "at least one run-time tensor")
+    for arg, values in zip(call.operands, constants, strict=True):
+        if values is None and arg.shape != shape:
+            return Violation(f"{arg.shape} broadcast to {shape}", "equal shapes")
+        if values is not None and geometry.channel_vector(values, shape) is None:
+            return Violation(f"constant {values.shape} on {shape}", "one value per channel")
+    return None
+
+
+def one_constant(call: OpCall, context: Context) -> Violation | None:
+    """Subtraction and division have a constant second operand (subtraction: either)."""
+    constants = [isinstance(arg, Constant) for arg in call.operands]
+    if call.name == "divide":
+        return None if constants[1] else Violation("a run-time divisor", "a constant divisor")
+    return None if any(constants) else Violation("two run-time tensors", "one constant")
+
+
+def nonzero_divisor(call: OpCall, context: Context) -> Violation | None:
+    """A constant divisor has a finite reciprocal."""
+    values = _array(call.operands[1])
+    if values is not None:
+        with np.errstate(divide="ignore", over="ignore"):
+            bad = int(np.count_nonzero(~np.isfinite(np.float32(1) / values.astype(np.float32))))
+        if bad:
+            return Violation(f"{bad} values without", "0 values without")
+    return None
+
+
+def scalar_bound(call: OpCall, context: Context) -> Violation | None:
+    """A maximum or minimum compares with one constant number."""
+    for number, other in ((0, call.operands[1]), (1, call.operands[0])):
+        values = _array(call.operands[number])
+        if values is not None and np.all(values == values.flat[0]):
+            if not isinstance(other, Constant) and other.shape == call.shape:
+                return None
+    return Violation("two tensors", "a tensor and a number")
+
+
+def positive_variance(call: OpCall, context: Context) -> Violation | None:
+    """The variance of a batch norm plus epsilon is above 0."""
+    variance = _array(call.operands[4])
+    if variance is not None:
+        lowest = float(variance.min()) + call.attributes["epsilon"]
+        if not lowest > 0:
+            return Violation(f"{lowest:g}", "above 0")
+    return None
+
+
+def ordered_bounds(call: OpCall, context: Context) -> Violation | None:
+    """The lower bound of a clip is not above the upper and neither is NaN."""
+    low, high = call.attributes["a_min"], call.attributes["a_max"]
+    return None if low <= high else Violation(f"clip({low:g}, {high:g})", "low <= high")
+
+
+def slope_in_range(call: OpCall, context: Context) -> Violation | None:
+    """The slope of a leaky ReLU is a number from 0 to 1."""
+    slope = call.attributes["alpha"]
+    return None if 0.0 <= slope <= 1.0 else Violation(f"slope {slope:g}", "0 to 1")
+
+
+def constant_padding(call: OpCall, context: Context) -> Violation | None:
+    """Padding fills with one finite constant."""
+    mode = call.attributes["pad_mode"]
+    if mode != "constant":
+        return Violation(f"mode {mode}", "constant")
+    values = _array(call.operands[1])
+    if values is None or values.size != 1 or not np.all(np.isfinite(values)):
+        return Violation("another fill value", "one finite number")
+    return None
+
+
+def forward_slices(call: OpCall, context: Context) -> Violation | None:
+    """Slices go forward; channels are contiguous and the batch is whole."""
+    bounds = geometry.slice_bounds(call)
+    for axis, (begin, end, step) in enumerate(bounds):
+        if step < 1:
+            return Violation(f"step {step} on axis {axis}", "at least 1")
+        if axis == 1 and step != 1:
+            return Violation(f"step {step} over the channels", "1")
+        if end <= begin:
+            return Violation(f"{begin}:{end} on axis {axis}", "at least one element")
+    return None
+
+
+def equal_split(call: OpCall, context: Context) -> Violation | None:
+    """A split cuts a feature map or flat tensor into non-empty parts in order."""
+    starts = geometry.split_begins(call)
+    if list(starts) != sorted(set(starts)):
+        return Violation(f"parts begin at {starts}", "increasing positions")
+    return None
+
+
+def _types(call: OpCall) -> list[TensorType]:
+    tensors = call.operands[:1] if call.name == "pad" else call.operands  # fill: any type
+    return [type_ for one in tensors for type_ in one.types] + list(call.types)
+
+
+def _shapes(call: OpCall) -> list[TensorShape]:
+    return _static(_types(call))
+
+
+def _run_time_shapes(call: OpCall) -> list[TensorShape]:
+    """Shapes of the run-time operands and of the results (a batch norm's first result only)."""
+    results = call.types[:1] if call.name == "batch_norm" else call.types
+    return _static([type_ for one in call.run_time_operands for type_ in one.types] + [*results])
+
+
+def _static(types: list[TensorType]) -> list[TensorShape]:
+    return [shape for shape in (type_.static_shape for type_ in types) if shape is not None]
+
+
+def _array(value: Value) -> Array | None:
+    return value.array if isinstance(value, Constant) else None
+
+
+def _by(extents: tuple[int, int]) -> str:
+    return f"{extents[0]}x{extents[1]}"
+
+
+def _kernel(call: OpCall) -> tuple[int, int]:
+    rows, columns = call.operands[1].shape[2:]
+    return rows, columns
+
+
+def _dilated_kernel(call: OpCall) -> tuple[int, int]:
+    rows, columns = _kernel(call)
+    dilation = call.attributes["dilation"]
+    return (rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1

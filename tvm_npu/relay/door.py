@@ -1,0 +1,136 @@
+"""The Relay door, as `tvm_npu.door` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relay
+from tvm.contrib import graph_executor
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.partition import Partition
+from tvm_npu.door.region import MarkedRegion
+from tvm_npu.relay.codegen import marked_region
+from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
+from tvm_npu.relay.extract import extract
+from tvm_npu.relay.frontend import from_onnx
+from tvm_npu.relay.normalize import normalize
+from tvm_npu.relay.run_regions import input_specs, is_region, run_regions
+
+if TYPE_CHECKING:
+    from tvm_npu.pipelines.platform import Platform
+    from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler
+    from tvm_npu.relay.cut import CutModel
+    from tvm_npu.relay.placed_stages import PlacedStages
+
+
+@dataclass(frozen=True)
+class GraphExecutable:
+    """A model on TVM's graph executor."""
+
+    library: Any
+
+    @cached_property
+    def executor(self) -> Any:
+        return graph_executor.GraphModule(self.library["default"](tvm.cpu()))
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        self.executor.run(**inputs)
+        return [self.executor.get_output(n).numpy() for n in range(self.executor.get_num_outputs())]
+
+
+class RelayDoor:
+    """See `tvm_npu.door.protocol.Door`."""
+
+    name = "relay"
+
+    def read_onnx(
+        self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+    ) -> tuple[tvm.IRModule, Mapping[str, Any]]:
+        mod, params = from_onnx(model, None if shapes is None else dict(shapes))
+        return relay.transform.InferType()(mod), params
+
+    def inputs(self, mod: tvm.IRModule) -> tuple[InputSpec, ...]:
+        return input_specs(mod["main"])
+
+    def normalize(self, mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+        return normalize(mod, params)
+
+    def dataflow(self, mod: tvm.IRModule) -> RelayDataflow:
+        return relay_dataflow(mod["main"])
+
+    def extract(self, mod: tvm.IRModule, flow: RelayDataflow, partition: Partition) -> tvm.IRModule:
+        return extract(mod, flow, partition)
+
+    def regions(self, mod: tvm.IRModule) -> tuple[str, ...]:
+        names = sorted(str(var.name_hint) for var in mod.get_global_vars())
+        return tuple(name for name in names if is_region(mod[name]))
+
+    def region(self, mod: tvm.IRModule, symbol: str) -> MarkedRegion:
+        return marked_region(mod[symbol], symbol)
+
+    def with_marks(
+        self, mod: tvm.IRModule, marks: Mapping[str, str], symbol: str | None = None
+    ) -> tvm.IRModule:
+        if symbol is None:
+            for key, text in marks.items():
+                mod = mod.with_attr(key, text)
+            return mod
+        function = mod[symbol]
+        for key, text in marks.items():
+            function = function.with_attr(key, text)
+        mod[symbol] = function
+        return mod
+
+    def marks(self, mod: tvm.IRModule) -> Mapping[str, str]:
+        if mod.attrs is None:
+            return {}
+        return {str(k): str(v) for k, v in mod.attrs.items() if isinstance(v, str)}
+
+    def run_regions(
+        self, mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
+    ) -> None:
+        run_regions(mod, runners, samples)
+
+    def build(
+        self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
+    ) -> GraphExecutable:
+        with tvm.transform.PassContext(opt_level=opt_level):
+            return GraphExecutable(relay.build(mod, target=target, params=dict(params)))
+
+    def cut(
+        self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str
+    ) -> CutModel:
+        from tvm_npu.relay.cut import cut_model
+
+        return cut_model(mod, params, target=target, name=name)
+
+    def common_target(self, platform: Platform) -> str:
+        from tvm_npu.relay.compile_stages import common_target, place_targets
+
+        return common_target(place_targets(platform))
+
+    def host_target(self) -> CpuTarget:
+        from tvm_npu.relay.compile_stages import CpuTarget, host_mcpu
+
+        return CpuTarget(f"llvm -mcpu={host_mcpu()}", 1)
+
+    def stage_compiler(self, model: CutModel, folder: Path) -> StageCompiler:
+        from tvm_npu.relay.compile_stages import StageCompiler
+
+        return StageCompiler(model, folder)
+
+    def placed_stages(self, model: CutModel, platform: Platform, folder: Path) -> PlacedStages:
+        from tvm_npu.relay.placed_stages import PlacedStages
+
+        return PlacedStages(model, platform, folder)
+
+
+DOOR = RelayDoor()
