@@ -69,7 +69,7 @@ def test_predicted_cycles(name: str) -> None:
     errors = []
     for problem, plan in LAYERS:
         found = simulated(problem, plan, name)
-        (busy,) = found.layers[0].mac_cycles_per_core
+        (busy,) = found.layers[0].busy_cycles("mac")
         view = loop_machine(core(name))
         assert engine_cycles(problem, plan, view) == pytest.approx(busy, rel=1e-9), plan
         errors.append(abs(predicted(problem, plan, view).cycles / found.cycles - 1))

@@ -1,0 +1,118 @@
+"""A kind of machine from a package of its own: tests/outside_kind, installed beside tvm-npu."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvm_npu.models.shared import find_shared_models
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "tests" / "outside_kind"
+MOST_LINES = 600
+LOOP_PLANNERS = (
+    "naive", "eplanner", "double-buffer", "exact", "zhang", "ma", "smartshuttle", "tso",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package as pip installs it."""
+    source = tmp_path_factory.mktemp("source") / "loom"
+    shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    target = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
+    offline = ["--no-index", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([*pip, *offline, str(source)], check=True, capture_output=True, timeout=300)
+    return target
+
+
+def run(site: Path, *command: str, expected: int = 0) -> str:
+    """What ``python COMMAND`` prints where the package is installed."""
+    paths = os.pathsep.join([str(site), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": paths, "TOPHUB_LOCATION": "NONE", "COLUMNS": "200"}
+    result = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=600,
+    )  # fmt: skip
+    assert result.returncode == expected, f"{command}:\n{result.stdout}\n{result.stderr}"
+    return result.stdout + result.stderr
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_the_package_is_small_and_the_project_does_not_know_it() -> None:
+    files = [path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".toml")]
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in files) <= MOST_LINES
+    for folder in ("codegen", "runtime", "sim", "tvm_npu", "scripts"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert not re.search(r"\bloom", path.read_text("utf-8"), re.IGNORECASE), path
+
+
+def test_layers_equal_the_reference_under_planners_of_loops(site: Path) -> None:
+    found = rows(run(site, "-m", "tests.outside.run_loom", "planned", *LOOP_PLANNERS))
+    assert {row["planner"] for row in found} == set(LOOP_PLANNERS)
+    assert all(row["wrong"] == 0 and row["macs"] for row in found), found
+    # The cost model knows transfers and MACs; what it leaves out is setting registers.
+    assert all(row["predicted"] <= 1.01 * row["cycles"] for row in found), found
+
+
+@pytest.mark.relay
+def test_networks_through_relay_build(site: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    names = ["digits_lenet"]
+    if find_shared_models() is not None:
+        names.append("resnet8_cifar10")
+    found = rows(run(site, "-m", "tests.outside.run_loom", "built", *names))
+    assert [row["model"] for row in found] == [name for name in names for _ in range(2)]
+    for row in found:
+        assert row["regions"] == 1 and row["runs"] >= 3 and row["wrong"] == 0, row
+
+
+def test_command_line_knows_it(site: Path, tmp_path: Path) -> None:
+    cli = "tvm_npu.cli"
+    machines = run(site, "-m", cli, "machines")
+    assert re.search(r"loom-16\b.*\bloom\b", machines)
+    assert "nmp-4x8" in machines
+    for planner in ("naive", "eplanner", "double-buffer"):
+        assert re.search(rf"^\W*{planner}\b", run(site, "-m", cli, "planners"), re.MULTILINE)
+    listed = run(site, "-m", cli, "machines", "loom-16")
+    assert "lanes" in listed
+
+
+@pytest.mark.relay
+def test_command_line_profiles_compiles_and_disassembles(site: Path, tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    model = str(ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx")
+    text = run(site, "-m", "tvm_npu.cli", "profile", model, "--machine", "loom-16")
+    assert "loom-16" in text and "cycles" in text
+    folder = tmp_path / "made"
+    run(site, "-m", "tvm_npu.cli", "compile", model, "--machine", "loom-16", "-o", str(folder))
+    (program,) = folder.rglob("*.npu*")
+    code = run(site, "-m", "tvm_npu.cli", "disasm", str(program))
+    for mnemonic in ("set", "load", "mac", "finish", "max", "store", "halt"):
+        assert re.search(rf"\b{mnemonic}\b", code), mnemonic
+
+
+def test_without_the_package_the_kind_is_unknown() -> None:
+    text = (PACKAGE / "loom_npu" / "machines" / "loom-16.toml").read_text("utf-8")
+    program = (
+        "from tvm_npu.sim.machine_file import machine_from_toml\n"
+        f"machine_from_toml({text!r}, 'loom-16.toml')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert result.returncode == 1
+    last = result.stderr.strip().splitlines()[-1]
+    assert "no such kind of machine (value: 'loom'); there are 'nmp', " in last and "'tiles'" in last
