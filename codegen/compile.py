@@ -1,20 +1,30 @@
-"""From an NPU graph with calibration ranges to a Program."""
+"""From an NPU graph with calibration ranges to a Program, for machines of every kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tvm_npu.codegen.backend import Emitted, PlannedGraph
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.nmp.emit import compiler as nmp_compiler
+from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
-from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.tiles.emit import compiler as tile_compiler
+from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
+from tvm_npu.codegen.program.code import Code
+from tvm_npu.codegen.program.format import LayerEntry, Program
+from tvm_npu.codegen.program.tables import (
+    check_capacity,
+    choices,
+    plain,
+    segment_sizes,
+    state_slots,
+    tensor_slots,
+)
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 
@@ -28,6 +38,29 @@ class CompileOptions:
     planner: str = DEFAULT_PLANNER
     limits: TileLimits = NO_LIMITS
     tuning_log: Path | None = None
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Everything about a region before it becomes words."""
+
+    planned: PlannedGraph
+    emitted: Emitted
+
+    def listing(self) -> str:
+        """The command level of all layers as text."""
+        text = ""
+        for index, one in enumerate(self.planned.layers):
+            plan = ", ".join(f"{name} {value}" for name, value in choices(one.plan).items())
+            text += f"{kind_of(one.layer)} {one.layer.name}: {plan}\n"
+            text += self.emitted.text(index)
+        return text
+
+    def program(self) -> Program:
+        """Words and tables. CapacityError when they need more DRAM than there is."""
+        program = _program(self.planned, self.emitted.assemble())
+        check_capacity(program, self.planned.machine)
+        return program
 
 
 def fixed_graph(
@@ -53,18 +86,74 @@ def compile_graph(
     return compile_fixed(fixed, machine, chosen, options.limits)
 
 
-GENERATORS: dict[str, Callable[..., Program]] = {
-    "nmp": nmp_compiler.compile_fixed,
-    "tiles": tile_compiler.compile_fixed,
-}
-"""Code generators by the instruction set of a machine."""
-
-
 def compile_fixed(
     fixed: FixedGraph,
     machine: MachineDescription,
     planner: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
 ) -> Program:
-    """plan -> emit, for a machine of any kind. Raises as `compile_graph`."""
-    return GENERATORS[machine.isa](fixed, machine, planner, limits)
+    """plan -> emit; the planner is one by name or one of the caller's own (which ``limits`` does
+    not change).
+
+    Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
+    CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
+    machine cannot run.
+    """
+    return generate(fixed, machine, planner, limits).program()
+
+
+def generate(
+    fixed: FixedGraph,
+    machine: MachineDescription,
+    planner: str | Planner = DEFAULT_PLANNER,
+    limits: TileLimits = NO_LIMITS,
+) -> Generated:
+    """`compile_fixed` up to the command level."""
+    chosen = planner_called(planner, limits) if isinstance(planner, str) else planner
+    layer_planner = LayerPlanner(precision_of(fixed), machine, chosen, limits)
+    planned = plan_graph(fixed, layer_planner)
+    return Generated(planned, layer_planner.backend.emit(planned, machine))
+
+
+def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
+    """ask -> plan: the layers that are executed, their plans, and where their tensors lie."""
+    machine, precision = planner.machine, planner.precision
+    rewritten = planner.backend.rewrite(fixed, planner, machine)
+    storage = plan_storage(rewritten, machine.stored_element_bytes(precision))
+    layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
+    return PlannedGraph(fixed, machine, precision, storage, layers, planner.chosen.name)
+
+
+def _program(planned: PlannedGraph, code: Code) -> Program:
+    fixed, machine = planned.fixed, planned.machine
+    storage, stored_bytes = planned.storage, machine.stored_element_bytes(planned.precision)
+    inputs, outputs, rest = tensor_slots(fixed, storage, stored_bytes)
+    entries = tuple(
+        LayerEntry(
+            one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
+            plain(one.plan), one.predicted_cycles, one.macs, ranges,
+        )
+        for one, ranges in zip(planned.layers, code.layers, strict=True)
+    )  # fmt: skip
+    return Program(
+        name=fixed.name,
+        machine=machine.model_dump(),
+        precision=fixed.precision,
+        planner=planned.planner,
+        inputs=inputs,
+        outputs=outputs,
+        intermediates=rest,
+        segments=segment_sizes(
+            code.words.nbytes, len(code.constants), code.activation_bytes, storage.state_bytes
+        ),
+        parameter_offset=code.parameter_offset,
+        layers=entries,
+        scopes=code.scopes,
+        code=code.words,
+        constants=code.constants,
+        relocations=code.relocations,
+        debug=code.debug,
+        images=code.images,
+        states=state_slots(fixed, storage, stored_bytes),
+        tables=code.tables,
+    )

@@ -25,6 +25,10 @@ class PlanningError(CodegenError):
         self.infeasible = infeasible
 
 
+class BackendError(CodegenError, ValueError):
+    """A kind of machine that no code is generated for; the message lists those that there are."""
+
+
 class ProgramError(CodegenError, ValueError):
     """A program file that is truncated, altered, foreign or of another version."""
 

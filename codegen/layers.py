@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import FixedChain, FixedConv
+from tvm_npu.codegen.passes.chains import window_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 
 
@@ -34,3 +38,13 @@ def conv_problem(
         has_residual=len(layer.inputs) > 1,
         is_dense=layer.is_dense or (is_point and layer.groups == 1),
     )
+
+
+def chain_problem(
+    chain: FixedChain, shapes: Mapping[str, Shape], element_bytes: int
+) -> ConvProblem:
+    """Its convolution, with the window behind it."""
+    conv = chain.conv
+    problem = conv_problem(conv, shapes[conv.inputs[0]], shapes[conv.output], element_bytes)
+    return replace(problem, window=window_of(chain.window, shapes))
+

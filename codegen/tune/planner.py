@@ -5,36 +5,30 @@ layer without any is planned by `exact`, and a warning says so: the analytic mod
 percent of the simulator on every layer, while a cost model trained on other layers knows less.
 
 `exact-tuned` is `exact` that consults measurements: of the best plans by the analytic model
-(`shortlist`) and the log's, it takes the one of least time, where time is measured if the log has
-it and else predicted and corrected by `ResidualModel`. On tile machines, of which there is no
-shortlist, it answers as `learned` does.
+(`Backend.shortlist`) and the log's, it takes the one of least time, where time is measured if the
+log has it and else predicted and corrected by `ResidualModel`. On a kind of machines that has no
+shortlist it answers as `learned` does.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.plan.exact import ExactPlanner
-from tvm_npu.codegen.nmp.plan.shortlist import shortlist
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops.cost import predict_tiles
-from tvm_npu.codegen.plan.loops.exact import ExactTilePlanner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.registry import planner
 from tvm_npu.codegen.tune.errors import UntunedWarning
 from tvm_npu.codegen.tune.history import Measured, history
 from tvm_npu.codegen.tune.residual import cautious, residual_model
 from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.tiles.machine import TileMachine
 
 CANDIDATES = 12
 """Plans of the analytic model that `exact-tuned` looks at."""
@@ -49,47 +43,21 @@ def log_plans(
     return [one for one in measured if _within(one.plan, limits)]
 
 
-def _within(plan: ConvPlan | TilePlan, limits: TileLimits) -> bool:
-    pairs = (
-        (plan.tile_m, limits.max_tile_m),
-        (plan.tile_n, limits.max_tile_n),
-        (plan.tile_r, limits.max_tile_r),
-        (plan.tile_c, limits.max_tile_c),
+def _within(plan: Any, limits: TileLimits) -> bool:
+    """What ``plan`` calls ``tile_m`` and so on is no larger than ``max_tile_m``."""
+    return all(
+        most is None or getattr(plan, field.name.removeprefix("max_"), 0) <= most
+        for field in fields(limits)
+        for most in (getattr(limits, field.name),)
     )
-    return all(most is None or extent <= most for extent, most in pairs)
 
 
 def _expecting(
-    plan: ConvPlan, cycles: float, problem: ConvProblem, machine: NmpMachine, name: str
-) -> ConvPlan:
+    plan: Any, cycles: float, problem: ConvProblem, machine: MachineDescription, name: str
+) -> Any:
     """``plan`` with the analytic model's prediction, but of ``cycles``."""
-    prediction = plan.prediction or predict(problem, plan, machine)
+    prediction = plan.prediction or backend_of(machine).predict(problem, plan, machine)
     return replace(plan, planner=name, prediction=replace(prediction, cycles=cycles))
-
-
-def tile_answer(
-    path: Path, problem: ConvProblem, machine: TileMachine, limits: TileLimits, name: str
-) -> TilePlan | Infeasible:
-    """The fastest plan that the log has of a layer on a tile machine; `exact`'s without one, with
-    an UntunedWarning. Raises TuningLogError."""
-    measured = log_plans(path, problem, machine, limits)
-    if measured:
-        best: TilePlan = measured[0].plan
-        prediction = replace(predict_tiles(problem, best, machine), cycles=measured[0].cycles)
-        return replace(best, planner=name, prediction=prediction)
-    plan = ExactTilePlanner(limits).plan(problem, machine)
-    if isinstance(plan, TilePlan):
-        _warn_untuned(path, problem, machine)
-    return plan
-
-
-def _warn_untuned(path: Path, problem: ConvProblem, machine: MachineDescription) -> None:
-    warnings.warn(
-        f"tuning log {str(path)!r} has no trial of {described(problem)} on "
-        f"machine {machine.name!r}; it is planned by 'exact'",
-        UntunedWarning,
-        stacklevel=3,
-    )
 
 
 @dataclass(frozen=True)
@@ -100,30 +68,22 @@ class LearnedPlanner:
     tuning_log: Path
     limits: TileLimits = NO_LIMITS
     name: str = "learned"
+    plans_windows: bool = True
 
-    @property
-    def plans_windows(self) -> bool:
-        return True
-
-    @overload
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
-
-    @overload
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
-
-    def plan(
-        self, problem: ConvProblem, machine: NmpMachine | TileMachine
-    ) -> ConvPlan | TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> Any:
         """Raises TuningLogError for a log that is none."""
-        if isinstance(machine, TileMachine):
-            return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
         measured = log_plans(self.tuning_log, problem, machine, self.limits)
         if measured:
             best = measured[0]
             return _expecting(best.plan, best.cycles, problem, machine, self.name)
-        plan = ExactPlanner(self.limits).plan(problem, machine)
-        if isinstance(plan, ConvPlan):
-            _warn_untuned(self.tuning_log, problem, machine)
+        plan = planner("exact", self.limits).plan(problem, machine)
+        if not isinstance(plan, Infeasible):
+            warnings.warn(
+                f"tuning log {str(self.tuning_log)!r} has no trial of {described(problem)} on "
+                f"machine {machine.name!r}; it is planned by 'exact'",
+                UntunedWarning,
+                stacklevel=2,
+            )
         return plan
 
 
@@ -135,24 +95,14 @@ class ExactTunedPlanner:
     limits: TileLimits = NO_LIMITS
     name: str = "exact-tuned"
     candidates: int = CANDIDATES
+    plans_windows: bool = True
 
-    @property
-    def plans_windows(self) -> bool:
-        return True
-
-    @overload
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
-
-    @overload
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan | Infeasible: ...
-
-    def plan(
-        self, problem: ConvProblem, machine: NmpMachine | TileMachine
-    ) -> ConvPlan | TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> Any:
         """Raises TuningLogError for a log that is none, MissingPackageError without xgboost."""
-        if isinstance(machine, TileMachine):
-            return tile_answer(self.tuning_log, problem, machine, self.limits, self.name)
-        listed = shortlist(problem, machine, self.candidates, self.limits)
+        listed = backend_of(machine).shortlist(problem, machine, self.candidates, self.limits)
+        if listed is None:
+            learned = LearnedPlanner(self.tuning_log, self.limits, self.name)
+            return learned.plan(problem, machine)
         if isinstance(listed, Infeasible):
             return listed
         bare = [replace(plan, prediction=None, planner="") for plan in listed]
@@ -165,7 +115,7 @@ class ExactTunedPlanner:
         return _expecting(plan, expected[plan], problem, machine, self.name)
 
     def _corrected(
-        self, problem: ConvProblem, listed: tuple[ConvPlan, ...], machine: NmpMachine
+        self, problem: ConvProblem, listed: tuple[Any, ...], machine: MachineDescription
     ) -> NDArray[np.float64]:
         """Expected cycles of plans."""
         model = residual_model(history(self.tuning_log), machine)

@@ -6,20 +6,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.tune.conv_columns import problem_of
-from tvm_npu.codegen.nmp.tune.conv_features import conv_features
-from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
+from tvm_npu.codegen.tune.columns import problem_of
 from tvm_npu.codegen.tune.errors import TuningLogError
 from tvm_npu.codegen.tune.history import History
 from tvm_npu.codegen.tune.model import Trees
-from tvm_npu.codegen.tune.space import Features, machine_fingerprint
-from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.codegen.tune.space import Features, machine_fingerprint, space_of
+from tvm_npu.sim.description import MachineDescription
 
 TRIALS_OF_A_LAYER = 48
 """The fastest ones of a layer: what plans far from the best take says little about the best."""
@@ -39,19 +38,19 @@ class Example:
     """One measured plan of one layer, with its prediction."""
 
     problem: ConvProblem
-    plan: ConvPlan
+    plan: Any
     cycles: float
 
     @property
     def prediction(self) -> Prediction:
-        assert self.plan.prediction is not None
-        return self.plan.prediction
+        found: Prediction = self.plan.prediction
+        return found
 
 
 class ResidualModel:
     """Corrects predictions of plans on one machine."""
 
-    def __init__(self, machine: NmpMachine, examples: Sequence[Example]) -> None:
+    def __init__(self, machine: MachineDescription, examples: Sequence[Example]) -> None:
         """Raises MissingPackageError without xgboost."""
         self.machine = machine
         self._trees = Trees(SEED, ROUNDS, **PARAMETERS)
@@ -59,7 +58,7 @@ class ResidualModel:
         ratios = [e.cycles / e.prediction.cycles for e in examples]
         self._trees.fit(np.concatenate(rows), np.log2(ratios))
 
-    def cycles(self, problem: ConvProblem, plans: Sequence[ConvPlan]) -> NDArray[np.float64]:
+    def cycles(self, problem: ConvProblem, plans: Sequence[Any]) -> NDArray[np.float64]:
         """Predicted cycles, corrected; plans carry their predictions."""
         logs = self._trees.predict(residual_features(problem, plans, self.machine))
         predicted = [0.0 if p.prediction is None else p.prediction.cycles for p in plans]
@@ -72,9 +71,9 @@ def cautious(cycles: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def residual_features(
-    problem: ConvProblem, plans: Sequence[ConvPlan], machine: NmpMachine
+    problem: ConvProblem, plans: Sequence[Any], machine: MachineDescription
 ) -> Features:
-    """`conv_features` and, of the prediction: log2 of its cycles, the shares of MAC, loads and
+    """The space's features and, of the prediction: log2 of its cycles, the shares of MAC, loads and
     stores in them, and what bounds it."""
     more = []
     for plan in plans:
@@ -83,17 +82,17 @@ def residual_features(
         shares = [part / of.cycles for part in (of.mac_cycles, of.load_cycles, of.store_cycles)]
         more.append([np.log2(of.cycles), *shares, *(of.bound == name for name in BOUNDS)])
     return np.concatenate(
-        (conv_features(problem, plans, machine), np.array(more, np.float32)), axis=1
+        (space_of(problem, machine).features(plans), np.array(more, np.float32)), axis=1
     )
 
 
-def examples_of(history: History, machine: NmpMachine) -> list[Example]:
+def examples_of(history: History, machine: MachineDescription) -> list[Example]:
     """The fastest plans of every layer that ``history`` has trials of on ``machine``. Raises
-    TuningLogError, with the line, for a trial that is no convolution plan."""
+    TuningLogError, with the line, for a trial that is no plan of the machine's."""
     found = []
     fingerprint = machine_fingerprint(machine)
     for subject, trials in history.by_subject.items():
-        if subject.machine_fingerprint != fingerprint or subject.space != "nmp-conv":
+        if subject.machine_fingerprint != fingerprint:
             continue
         try:
             problem = problem_of(dict(subject.problem))
@@ -101,16 +100,18 @@ def examples_of(history: History, machine: NmpMachine) -> list[Example]:
             raise TuningLogError(
                 f"tuning log {str(history.path)!r}, line {trials[0].line}: {error}"
             ) from error
-        space = ConvSpace(problem, machine)
+        space = space_of(problem, machine)
+        if subject.space != space.kind:
+            continue
         for measured in history.decoded(space, trials, TRIALS_OF_A_LAYER):
-            prediction = predict(problem, measured.plan, machine)
+            prediction = backend_of(machine).predict(problem, measured.plan, machine)
             plan = replace(measured.plan, prediction=prediction)
             found.append(Example(problem, plan, measured.cycles))
     return found
 
 
 @lru_cache(maxsize=8)
-def residual_model(history: History, machine: NmpMachine) -> ResidualModel | None:
+def residual_model(history: History, machine: MachineDescription) -> ResidualModel | None:
     """Trained once a log and machine; None where the log has fewer than `FEWEST_TRIALS` trials of
     the machine. Raises as `examples_of` and `ResidualModel` do."""
     examples = examples_of(history, machine)

@@ -1,21 +1,23 @@
 """What tuners, cost model and log have to know of the plans of a layer: the protocol `Space`.
 
 A space belongs to one layer on one machine. Everything in it is deterministic: what is drawn comes
-from the generator that is handed in. `conv_space.ConvSpace` is the one of convolution plans on NMP
-machines, `tile_space.TileSpace` the one on tile machines; another kind of plan takes part by a
-class of this form and a factory in `SPACES`.
+from the generator that is handed in. The backend of a kind of machines makes them
+(`Backend.space`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.description import MachineDescription
 
 Scalar = str | int | float | bool | None
@@ -62,27 +64,17 @@ class Space(Protocol[P]):
 
 def machine_fingerprint(machine: MachineDescription) -> str:
     """16 hexadecimal digits of everything that a run on ``machine`` depends on: all but its name
-    and its description."""
-    text = machine.model_dump_json(exclude={"name", "description"})
+    and its description. The order in which a description declares its keys does not matter."""
+    values = machine.model_dump(mode="json", exclude={"name", "description"})
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-SPACES: dict[str, Callable[[Any, Any], Space[Any]]] = {}
-"""Makes the space of a problem on a machine, by the machine's isa."""
-
-
-def space_of(problem: object, machine: MachineDescription) -> Space[Any]:
+def space_of(problem: ConvProblem, machine: MachineDescription) -> Space[Any]:
     """Raises PlanningError for a machine of a kind without a space."""
-    if not SPACES:
-        from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-        from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
-
-        SPACES["nmp"] = ConvSpace
-        SPACES["tiles"] = TileSpace
-    make = SPACES.get(machine.isa)
-    if make is None:
+    space = backend_of(machine).space(problem, machine)
+    if space is None:
         raise PlanningError(
-            f"plans of machine {machine.name!r} cannot be tuned: its isa is {machine.isa!r}; "
-            f"known: {', '.join(SPACES)}"
+            f"plans of machine {machine.name!r} of isa {machine.isa!r} cannot be tuned"
         )
-    return make(problem, machine)
+    return space

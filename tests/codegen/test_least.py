@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from tests.codegen.tiles.tile_cases import tile_machine
 from tvm_npu.codegen.least import least_needs
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.codegen.tiles.emit.pools import WindowShape, window_tiles
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 LAYER = ConvProblem(2, 2, 1, 8, 8, 16, 16, (9, 9), (1, 1), (1, 1), (0, 0, 0, 0), 1,
@@ -36,7 +37,7 @@ def test_convolutions_that_fit_have_a_plan(
     )  # fmt: skip
     needs = least_needs(machine, "int8")
     fits = needs.conv_input(reach, kernel).fits and needs.conv_weight(reach, kernel).fits
-    assert fits == (check_tile_plan(problem, TilePlan(1, 1, 1, 1), machine) is None)
+    assert fits == (check_loop_plan(problem, LoopPlan(1, 1, 1, 1), loop_machine(machine)) is None)
 
 
 @given(MEMORIES, KERNELS)

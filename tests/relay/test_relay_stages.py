@@ -186,7 +186,7 @@ def test_any_cut_is_serial_to_the_bit(cases: Callable[[str], Case], data: st.Dat
 def test_layers_of_branches(cases: Callable[[str], Case]) -> None:
     model, _, _, _ = cases("branches")
     found = [
-        [name for n in layer for name in model.graph.kernels[n].operators if "conv2d" in name]
+        [name for n in layer for name in model.graph.primitives[n].operators if "conv2d" in name]
         for layer in model.layers
     ]
     # stem, squeeze, fire's two, block's two, projection block's three, pool, last
@@ -251,11 +251,11 @@ def test_nothing_is_compiled_twice(cases: Callable[[str], Case]) -> None:
     two = compiler.compile(0, 2, CpuTarget(HOST, 2))
     assert (two.threads, two.path) == (2, one.path) and two != one
     compiler.serial(ONE)
-    before = compiler.kernels.compiled
+    before = compiler.primitives.compiled
     for first in range(len(model)):
         for end in range(first + 1, len(model) + 1):
             compiler.compile(first, end, ONE)
-    assert compiler.kernels.compiled == before
+    assert compiler.primitives.compiled == before
 
 
 def test_a_fresh_process_needs_only_the_runtime(

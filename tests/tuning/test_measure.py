@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine

@@ -14,11 +14,12 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names, tuned_planner_names
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MissingPackageError, TuningLogError, UntunedWarning
 from tvm_npu.codegen.tune.history import history
 from tvm_npu.codegen.tune.log import LogWriter, Run
@@ -178,10 +179,12 @@ def altered(log: Path, path: Path, line: int, **changes: object) -> Path:
 
 
 def test_plans_of_a_log_that_are_none(log: Path, tmp_path: Path) -> None:
-    bad = altered(log, tmp_path / "bad.jsonl", 7, plan_tile_n=1000, cycles=1.0, error=None)
+    trials = [json.loads(line) for line in log.read_text().splitlines()]
+    line = 1 + next(at for at, one in enumerate(trials) if not one["plan_keeps_in"])
+    bad = altered(log, tmp_path / "bad.jsonl", line, plan_tile_n=1000, cycles=1.0, error=None)
     for name in tuned_planner_names():
         with pytest.raises(
-            TuningLogError, match=r"line 7: .*tile_n is 1000; it must be at most 16"
+            TuningLogError, match=rf"line {line}: .*tile_n is 1000; it must be at most 16"
         ):
             planner(name, tuning_log=bad).plan(LAYER, MACHINE)
     bad = altered(log, tmp_path / "layer.jsonl", 1, problem_filters="many", cycles=1.0, error=None)
@@ -193,7 +196,9 @@ def test_a_changed_log_is_read_again(log: Path, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(log.read_bytes())
     before = planned("learned", LAYER, path)
-    altered(log, path, 3, cycles=1.0, error=None)
+    trials = [json.loads(line) for line in log.read_text().splitlines()]
+    cycles = [one["cycles"] or 0.0 for one in trials]
+    altered(log, path, 1 + cycles.index(max(cycles)), cycles=1.0, error=None)
     after = planned("learned", LAYER, path)
     assert after.prediction is not None and after.prediction.cycles == 1.0
     assert bare(after) != bare(before)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.codegen.plan.loops import tile_cases as cases
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import TileLimits, planner, tuned_planner_names
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
 from tvm_npu.codegen.tune.errors import (
@@ -44,16 +44,16 @@ RANDOM, LEARNED = Run("random", False, 0), Run("learned", False, 0)
 
 
 @pytest.fixture(scope="module")
-def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tuned[TilePlan]]:
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Tuned[LoopPlan]]:
     path = tmp_path_factory.mktemp("logs") / "log.jsonl"
     with LogWriter(path) as log:
         found = tune(TileSpace(LAYER, MACHINE), LEARNED, TRIALS, LayerMeasure(LAYER, MACHINE), log)
     return path, found
 
 
-def planned(name: str, problem: ConvProblem, log: Path, **limits: int) -> TilePlan:
+def planned(name: str, problem: ConvProblem, log: Path, **limits: int) -> LoopPlan:
     plan = planner(name, TileLimits(**limits), log).plan(problem, MACHINE)  # type: ignore[arg-type]
-    assert isinstance(plan, TilePlan) and plan.prediction is not None
+    assert isinstance(plan, LoopPlan) and plan.prediction is not None
     return plan
 
 
@@ -76,7 +76,7 @@ def test_random_plans_run_to_the_bit(name: str, seed: int, data: st.DataObject) 
     assert LayerMeasure(problem, machine)(plan) > 0
 
 
-def test_the_best_is_no_slower_than_the_first(tuned: tuple[Path, Tuned[TilePlan]]) -> None:
+def test_the_best_is_no_slower_than_the_first(tuned: tuple[Path, Tuned[LoopPlan]]) -> None:
     _, found = tuned
     assert found.best is not None and found.cycles[0] is not None
     assert found.best[1] < max(cycles for cycles in found.cycles if cycles is not None)
@@ -85,7 +85,7 @@ def test_the_best_is_no_slower_than_the_first(tuned: tuple[Path, Tuned[TilePlan]
 
 
 def test_an_interrupted_run_ends_as_one_that_was_not(
-    tuned: tuple[Path, Tuned[TilePlan]], tmp_path: Path
+    tuned: tuple[Path, Tuned[LoopPlan]], tmp_path: Path
 ) -> None:
     whole = tuned[0].read_bytes()
     path = tmp_path / "log.jsonl"
@@ -96,7 +96,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(
     assert again.plans == tuned[1].plans and again.measured == TRIALS - TRIALS // 2 - 3
 
 
-def test_planners_take_the_fastest_trial(tuned: tuple[Path, Tuned[TilePlan]]) -> None:
+def test_planners_take_the_fastest_trial(tuned: tuple[Path, Tuned[LoopPlan]]) -> None:
     path, found = tuned
     assert found.best is not None
     for name in tuned_planner_names():
@@ -110,7 +110,7 @@ def test_planners_take_the_fastest_trial(tuned: tuple[Path, Tuned[TilePlan]]) ->
     assert limited.tile_m < found.best[0].tile_m
 
 
-def test_layers_without_trials_are_planned_by_exact(tuned: tuple[Path, Tuned[TilePlan]]) -> None:
+def test_layers_without_trials_are_planned_by_exact(tuned: tuple[Path, Tuned[LoopPlan]]) -> None:
     path, _ = tuned
     exact = planner("exact")
     for name in tuned_planner_names():
@@ -129,7 +129,7 @@ def test_layers_without_trials_are_planned_by_exact(tuned: tuple[Path, Tuned[Til
         assert isinstance(tiny, Infeasible)
 
 
-def test_plans_of_a_log_that_are_none(tuned: tuple[Path, Tuned[TilePlan]], tmp_path: Path) -> None:
+def test_plans_of_a_log_that_are_none(tuned: tuple[Path, Tuned[LoopPlan]], tmp_path: Path) -> None:
     lines = tuned[0].read_text().splitlines()
     bad = tmp_path / "bad.jsonl"
     lines[4] = json.dumps({**json.loads(lines[4]), "plan_tile_n": 99, "cycles": 1.0, "error": None})
@@ -143,9 +143,9 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     measure = LayerMeasure(LAYER, MACHINE)
     for _ in range(2):
         with pytest.raises(MeasureError, match="tile_m is 25; it must be an integer from 1 to 24"):
-            measure(TilePlan(25, 16, 9, 9))
+            measure(LoopPlan(25, 16, 9, 9))
     with pytest.raises(MeasureError, match="plan makes 31,104 steps; at most 5,00"):
-        measure(TilePlan(1, 1, 1, 1))
+        measure(LoopPlan(1, 1, 1, 1))
 
     class Trapping:
         def __init__(self, *_: object, **__: object) -> None: ...
@@ -155,14 +155,14 @@ def test_what_cannot_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(measuring, "Session", Trapping)
     with pytest.raises(MeasureError, match="instruction 3: the engine stops"):
-        measure(TilePlan(24, 16, 9, 9))
+        measure(LoopPlan(24, 16, 9, 9))
 
 
 def test_wrong_values_are_no_bad_luck() -> None:
     measure = LayerMeasure(LAYER, MACHINE)
     measure._expected[0, 3, 2, 1] ^= 1
     with pytest.raises(WrongValuesError, match="1 of 1944 elements differ"):
-        measure(TilePlan(24, 16, 9, 9))
+        measure(LoopPlan(24, 16, 9, 9))
 
 
 @pytest.mark.parametrize(("widths", "element_bytes", "bits"), [((4, 4), 1, 8), ((4, 8), 2, 16)])
@@ -186,7 +186,7 @@ def test_narrow_accumulators_get_narrow_values() -> None:
     machine: MachineDescription = machine_from_dict(values)
     graph, bits = layer_on(LAYER, machine)
     assert graph.element_bytes == 2 and 8 < bits < 16
-    assert LayerMeasure(LAYER, machine)(TilePlan(24, 16, 9, 9)) > 0
+    assert LayerMeasure(LAYER, machine)(LoopPlan(24, 16, 9, 9)) > 0
 
 
 def test_questions_and_warm_runs(tmp_path: Path) -> None:

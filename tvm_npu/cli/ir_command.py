@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_bytes
 from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partition
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.errors import TargetError
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import load_machine
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.tiles.machine import TileMachine
 
 if TYPE_CHECKING:
+    from tvm_npu.codegen.backend import PlanTexts
     from tvm_npu.codegen.graph import FixedGraph
-    from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import FixedConv
 
 TEXT_MACHINE = "setup-a"
 
@@ -55,7 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.out is not None:
         check_writable(args.out)
-    target = tile_machine_named(args.text_machine)
+    target = load_machine(args.text_machine)
+    texts_of(target)
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)
         found = _convolutions(job)
@@ -93,41 +94,40 @@ def _size(layer: FixedConv, fixed: FixedGraph) -> str:
     return f"{source} -> {made}, {kernel}"
 
 
-def _text(layer: FixedConv, fixed: FixedGraph, job: ModelJob, target: TileMachine) -> str:
+def _text(
+    layer: FixedConv, fixed: FixedGraph, job: ModelJob, target: MachineDescription
+) -> str:
+    from tvm_npu.codegen.backends import backend_of
     from tvm_npu.codegen.errors import PlanningError
-    from tvm_npu.codegen.layers import conv_problem
     from tvm_npu.codegen.plan import planner
+    from tvm_npu.codegen.plan.layers import question_of
     from tvm_npu.codegen.plan.problem import Infeasible
-    from tvm_npu.codegen.tiles.ir.write import write_ir
-    from tvm_npu.codegen.tiles.plan.planning import stored_problem
 
     options = job.options
     machine = options.machine
-    nmp = machine if isinstance(machine, NmpMachine) else None
-    tile_machine = target if isinstance(machine, NmpMachine) else machine
-    assert isinstance(tile_machine, TileMachine)
-    problem = stored_problem(layer, fixed, tile_machine)
-    asked = problem
-    if nmp is not None:
-        shapes = fixed.shapes[layer.inputs[0]], fixed.shapes[layer.output]
-        asked = conv_problem(layer, *shapes, fixed.element_bytes)
-    answer = planner(options.planner, options.limits).plan(asked, machine)  # type: ignore[arg-type]
+    kind = backend_of(machine)
+    asked = question_of(layer, fixed, machine)
+    answer = planner(options.planner, options.limits).plan(asked, machine)
     if isinstance(answer, Infeasible):
         raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
-    comment = (
-        f"layer {layer.name} of {job.path.name}, {options.precision}",
-        f"planner {options.planner} for {machine.name}"
-        + ("" if nmp is None else f", core after core, for {tile_machine.name}"),
-    )
-    return write_ir(problem, answer, tile_machine, nmp, comment)
+    made = f"planner {options.planner} for {machine.name}"
+    comment = (f"layer {layer.name} of {job.path.name}, {options.precision}", made)
+    if kind.texts is not None:
+        return kind.texts.write(asked, answer, machine, comment)
+    comment = (comment[0], f"{made}, core after core, for {target.name}")
+    problem, steps = question_of(layer, fixed, target), kind.steps(asked, answer, machine)
+    return texts_of(target).write_steps(problem, steps, target, comment)
 
 
-def tile_machine_named(name: str) -> TileMachine:
-    """Raises TargetError for a machine that is no tile machine."""
-    machine = load_machine(name)
-    if not isinstance(machine, TileMachine):
+def texts_of(machine: MachineDescription) -> PlanTexts[Any, Any]:
+    """Raises TargetError for a machine of a kind that runs no execution plans in text."""
+    from tvm_npu.codegen.backends import backend, backend_names, backend_of
+
+    texts = backend_of(machine).texts
+    if texts is None:
+        kinds = (isa for isa in backend_names() if backend(isa).texts is not None)
         raise TargetError(
             f"machine {machine.name!r} is of isa {machine.isa!r}; an execution plan in text runs "
-            "on 'tiles'"
+            f"on {', '.join(map(repr, kinds))}"
         )
-    return machine
+    return texts

@@ -197,7 +197,7 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
 
             stages = door().placed_stages(job.model, platform, Path(folder))
             steps.begin(f"compiling {len(job.model)} layers")
-            stages.compile_kernels()
+            stages.compile_primitives()
             fastest = platform.speed_order[0]
             steps.begin("running the serial model")
             references = stages.references(job.samples, fastest)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, read_bytes, write_bytes
-from tvm_npu.cli.ir_command import TEXT_MACHINE, tile_machine_named
+from tvm_npu.cli.ir_command import TEXT_MACHINE, texts_of
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
-from tvm_npu.sim.tiles.machine import TileMachine
-
-if TYPE_CHECKING:
-    from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 SUMMARY = "run an execution plan that was written as text"
 DESCRIPTION = """\
@@ -55,14 +51,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.program is not None:
         check_writable(args.program)
-    machine = tile_machine_named(args.machine)
+    machine = load_machine(args.machine)
+    texts = texts_of(machine)
     import numpy as np
 
     from tvm_npu.codegen.errors import CodegenError
     from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
     from tvm_npu.codegen.reference import run_fixed
-    from tvm_npu.codegen.tiles.ir.read import read_ir
-    from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
     from tvm_npu.runtime.session import Session
 
     try:
@@ -72,10 +67,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     with terminal.steps() as steps:
         steps.begin("reading the execution plan")
         try:
-            ir = read_ir(text)
-            precision = args.precision or precision_of_text(ir.problem, machine)
-            fixed = random_layer(ir.problem, ELEMENT_BYTES[precision], args.seed, args.file.stem)
-            program = assemble_ir(ir, fixed, machine)
+            read = texts.read(text)
+            size = ELEMENT_BYTES[args.precision or texts.precision(read, machine)]
+            fixed = texts.random_layer(read, size, args.seed, args.file.stem)
+            program = texts.program(read, fixed, machine)
         except CodegenError as error:
             raise CliError(f"{str(args.file)!r}: {error}") from error
         if args.program is not None:
@@ -123,12 +118,3 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     terminal.out.print(f"all {expected.size:,} results equal the reference", soft_wrap=True)
     return 0
 
-
-def precision_of_text(problem: ConvProblem, machine: TileMachine) -> Precision:
-    """The machine's precision with the text's widths of elements and sums, its default first."""
-    precisions: tuple[Precision, ...] = (machine.default_precision, "int8", "int16")
-    for precision in precisions:
-        widths = machine.element_bytes(precision), machine.accumulator_bytes(precision)
-        if widths == (problem.element_bytes, problem.accumulator_bytes):
-            return precision
-    return machine.default_precision

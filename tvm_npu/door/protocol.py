@@ -97,7 +97,7 @@ class PlacedStages(Protocol):
         """By place."""
         ...
 
-    def compile_kernels(self) -> None:
+    def compile_primitives(self) -> None:
         """Compiles every layer for every kind of place."""
         ...
 

@@ -19,8 +19,8 @@ from tvm_npu.errors import CutError
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.relay.cut import CutModel, cut_model
-from tvm_npu.relay.stage_kernels import KernelCache, lowering_only, with_marked_calls
 from tvm_npu.relay.stage_modules import StageModule
+from tvm_npu.relay.stage_primitives import PrimitiveCache, lowering_only, with_marked_calls
 from tvm_npu.runtime.pipeline.artifact import StageArtifact, tvm_library
 
 
@@ -76,7 +76,7 @@ class StageCompiler:
         self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="tvm-npu-stages-")
         self.folder = Path(self._temporary.name) if self._temporary else Path(folder or "")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.kernels = KernelCache(self.folder)
+        self.primitives = PrimitiveCache(self.folder)
         self._artifacts: dict[tuple[int, int, str, int], StageArtifact] = {}
         self._libraries: dict[tuple[int, int, str], tuple[StageModule, Path]] = {}
         self._lock = threading.Lock()
@@ -125,7 +125,7 @@ class StageCompiler:
         key = (first, end, target)
         if key not in self._libraries:
             stage = self.model.stage(first, end)
-            library = build_stage(stage, tvm.target.Target(target), self.kernels)
+            library = build_stage(stage, tvm.target.Target(target), self.primitives)
             path = self.folder / f"stage-{first}-{end}-{len(self._libraries)}.so"
             unfinished = path.with_suffix(f".{os.getpid()}.so")
             library.export_library(str(unfinished))
@@ -135,10 +135,10 @@ class StageCompiler:
 
 
 def build_stage(
-    stage: StageModule, target: tvm.target.Target, kernels: KernelCache
+    stage: StageModule, target: tvm.target.Target, primitives: PrimitiveCache
 ) -> GraphExecutorFactoryModule:
-    """``relay.build`` of a stage, its fused functions from ``kernels``; for `export_library`."""
-    main = with_marked_calls(stage.mod["main"], kernels, target)
+    """``relay.build`` of a stage, its fused functions from ``primitives``; for `export_library`."""
+    main = with_marked_calls(stage.mod["main"], primitives, target)
     mod = relay.transform.InferType()(tvm.IRModule({relay.GlobalVar("main"): main}))
     with lowering_only():
         built = relay.build(mod, target=target)

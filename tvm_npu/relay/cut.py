@@ -17,20 +17,20 @@ from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut_points import bits, cut_points
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.kernel_graph import Kernel, KernelGraph, Value, kernel_graph
+from tvm_npu.relay.primitive_graph import Primitive, PrimitiveGraph, Value, primitive_graph
 from tvm_npu.relay.stage_modules import StageModule, stage_module
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
 
 
 @dataclass(frozen=True)
 class CutModel:
-    """A model as fused kernels and where it may be cut.
+    """A model as primitives and where it may be cut.
 
-    ``layers[k]`` are the numbers of the kernels of layer k, ascending; ``chain`` is what searches
+    ``layers[k]`` are the numbers of layer k's primitives, ascending; ``chain`` is what searches
     see of it. ``target`` is what the graph was optimised for (blocked layouts depend on it).
     """
 
-    graph: KernelGraph
+    graph: PrimitiveGraph
     layers: tuple[tuple[int, ...], ...]
     chain: LayerChain
     target: tvm.target.Target
@@ -80,14 +80,14 @@ class CutModel:
                 f"layers {first} to {end - 1} are no stage: the chain has layers 0 to "
                 f"{len(self.layers) - 1}"
             )
-        kernels = sorted(n for layer in self.layers[first:end] for n in layer)
+        primitives = sorted(n for layer in self.layers[first:end] for n in layer)
         last = self.chain.layers[end - 1].name
         name = self.chain.layers[first].name if end == first + 1 else (
             f"{self.chain.layers[first].name}..{last}"
         )  # fmt: skip
         inputs, outputs = self._crossing(first), self._crossing(end)
         names = {value: self.tensor(value) for value in (*inputs, *outputs)}
-        return stage_module(self.graph, name, kernels, inputs, outputs, names)
+        return stage_module(self.graph, name, primitives, inputs, outputs, names)
 
     def stages(self, layers: Sequence[int]) -> tuple[StageModule, ...]:
         """One module a stage, for the number of layers of each. ConfigurationError unless they are
@@ -119,45 +119,45 @@ def cut_model(
     cannot be cut (control flow, open shapes, no operator).
     """
     target = tvm.target.Target(target)
-    graph = kernel_graph(mod, params, target)
-    reads = [{value.node for value in kernel.reads if value.node >= 0} for kernel in graph.kernels]
+    graph = primitive_graph(mod, params, target)
+    reads = [{value.node for value in one.reads if value.node >= 0} for one in graph.primitives]
     cuts = cut_points(
         [sorted(nodes) for nodes in reads],
-        [kernel.work.weight for kernel in graph.kernels],
+        [primitive.work.weight for primitive in graph.primitives],
         lambda before: _bytes(graph, _crossing(graph, set(bits(before)))),
     )
     layers = []
     done = 0
-    for before in (*(cut.before for cut in cuts), (1 << len(graph.kernels)) - 1):
+    for before in (*(cut.before for cut in cuts), (1 << len(graph.primitives)) - 1):
         layers.append(tuple(bits(before & ~done)))
         done |= before
     return CutModel(graph, tuple(layers), _chain(graph, layers, name), target)
 
 
-def _crossing(graph: KernelGraph, before: set[int]) -> tuple[Value, ...]:
+def _crossing(graph: PrimitiveGraph, before: set[int]) -> tuple[Value, ...]:
     """Tensors made before a cut (or inputs) and read, or returned by the model, behind it."""
     wanted = {
         value
-        for number, kernel in enumerate(graph.kernels)
+        for number, primitive in enumerate(graph.primitives)
         if number not in before
-        for value in kernel.reads
+        for value in primitive.reads
     }
     wanted.update(graph.outputs)
     return tuple(sorted(value for value in wanted if value.node < 0 or value.node in before))
 
 
-def _bytes(graph: KernelGraph, values: Sequence[Value]) -> int:
+def _bytes(graph: PrimitiveGraph, values: Sequence[Value]) -> int:
     return sum(graph.size_bytes(value) for value in values)
 
 
-def _chain(graph: KernelGraph, layers: Sequence[tuple[int, ...]], model: str) -> LayerChain:
+def _chain(graph: PrimitiveGraph, layers: Sequence[tuple[int, ...]], model: str) -> LayerChain:
     names: dict[str, int] = {}
     found = []
     before: set[int] = set()
     for number, layer in enumerate(layers):
         before |= set(layer)
-        kernels = [graph.kernels[n] for n in layer]
-        name = _layer_name(kernels, number)
+        primitives = [graph.primitives[n] for n in layer]
+        name = _layer_name(primitives, number)
         names[name] = names.get(name, 0) + 1
         if names[name] > 1:
             name = f"{name}#{names[name]}"
@@ -166,19 +166,19 @@ def _chain(graph: KernelGraph, layers: Sequence[tuple[int, ...]], model: str) ->
         found.append(
             ChainLayer(
                 name=name,
-                weight=sum(kernel.work.weight for kernel in kernels),
-                macs=sum(kernel.work.macs for kernel in kernels),
-                parameter_bytes=sum(kernel.parameter_bytes for kernel in kernels),
+                weight=sum(primitive.work.weight for primitive in primitives),
+                macs=sum(primitive.work.macs for primitive in primitives),
+                parameter_bytes=sum(primitive.parameter_bytes for primitive in primitives),
                 activation_bytes=_bytes(graph, tuple(behind)),
-                source=tuple(source for kernel in kernels for source in kernel.source),
+                source=tuple(source for primitive in primitives for source in primitive.source),
             )
         )
     return LayerChain(model, tuple(found), _bytes(graph, _crossing(graph, set())))
 
 
-def _layer_name(kernels: Sequence[Kernel], number: int) -> str:
-    """The source name of the kernel with the most work, else its kind and the layer's number."""
-    heaviest = max(kernels, key=lambda kernel: kernel.work.weight)
+def _layer_name(primitives: Sequence[Primitive], number: int) -> str:
+    """The source name of the primitive with the most work, else its kind and the layer's number."""
+    heaviest = max(primitives, key=lambda primitive: primitive.work.weight)
     if heaviest.source:
         return heaviest.source[0]
     kind = "npu" if heaviest.is_region else heaviest.work.kind or "layer"

@@ -29,7 +29,7 @@ class PlacedStages:
         self.compiling = False
         """Whether a thread is in `deploy`."""
 
-    def compile_kernels(self) -> None:
+    def compile_primitives(self) -> None:
         """Every layer for every kind of place, so that any configuration is a matter of linking."""
         for target in dict.fromkeys(one.target for one in self.targets):
             self._compiler.serial(CpuTarget(target))

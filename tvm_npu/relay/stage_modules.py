@@ -1,4 +1,4 @@
-"""A range of fused kernels as a Relay module of its own, weights as parameters."""
+"""A range of primitives as a Relay module of its own, weights as parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.kernel_graph import KernelGraph, Value
+from tvm_npu.relay.primitive_graph import PrimitiveGraph, Value
 from tvm_npu.relay.run_regions import is_region
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
 
@@ -50,20 +50,20 @@ class StageModule:
 
 
 def stage_module(
-    graph: KernelGraph,
+    graph: PrimitiveGraph,
     name: str,
-    kernels: Sequence[int],
+    primitives: Sequence[int],
     inputs: Sequence[Value],
     outputs: Sequence[Value],
     tensors: Mapping[Value, TensorSpec],
 ) -> StageModule:
-    """The module of ``kernels`` (ascending) with ``inputs`` in front and ``outputs`` behind.
+    """The module of ``primitives`` (ascending) with ``inputs`` in front and ``outputs`` behind.
 
     before: ``relu(conv(pool(x), w))``, cut behind the pool
     after: ``main(%cut0, %w0) = fused_conv_relu(%cut0, %w0)`` with params ``{w0: w}``
     """
     builder = _Builder(graph, {value: tensors[value] for value in inputs})
-    for number in kernels:
+    for number in primitives:
         builder.add(number)
     made = [builder.value(value) for value in outputs if value not in builder.free]
     main = relay.Function(
@@ -84,14 +84,14 @@ def stage_module(
 class _Builder:
     """Copies calls; what comes from outside becomes a parameter of the new main."""
 
-    def __init__(self, graph: KernelGraph, free: Mapping[Value, TensorSpec]) -> None:
+    def __init__(self, graph: PrimitiveGraph, free: Mapping[Value, TensorSpec]) -> None:
         self.graph = graph
         self.free = free
         self.inputs: dict[Value, relay.Var] = {}
         self.weights: dict[relay.Constant, relay.Var] = {}
         self.regions = 0
         self._made: dict[int, Expr] = {}
-        self._numbers = {kernel.call: number for number, kernel in enumerate(graph.kernels)}
+        self._numbers = {one.call: number for number, one in enumerate(graph.primitives)}
         self._positions = {var: position for position, var in enumerate(graph.inputs)}
         names = [spec.name for spec in free.values()]
         self._weight_prefix = "w"
@@ -99,7 +99,7 @@ class _Builder:
             self._weight_prefix += "_"
 
     def add(self, number: int) -> None:
-        call = self.graph.kernels[number].call
+        call = self.graph.primitives[number].call
         function = call.op
         if isinstance(function, relay.GlobalVar):
             function = self.graph.mod[function]
@@ -113,7 +113,7 @@ class _Builder:
                 self.inputs[value] = relay.Var(self.free[value].name, self.graph.type_of(value))
             return self.inputs[value]
         made = self._made[value.node]
-        is_tuple = isinstance(self.graph.kernels[value.node].call.checked_type, relay.TupleType)
+        is_tuple = isinstance(self.graph.primitives[value.node].call.checked_type, relay.TupleType)
         return relay.TupleGetItem(made, value.position) if is_tuple else made
 
     def _argument(self, arg: Expr) -> Expr:

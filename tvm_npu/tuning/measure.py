@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
 
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, group_runs, trips
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.traps import Trap
 from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
 
-AnyPlan = ConvPlan | TilePlan
-Plan = TypeVar("Plan", bound=AnyPlan)
+Plan = TypeVar("Plan")
+"""A plan of any kind of machine."""
 
 FEWEST_INSTRUCTIONS = 500_000
 MACS_PER_INSTRUCTION = 256
@@ -34,16 +30,6 @@ def instruction_budget(problem: ConvProblem) -> int:
     """Instructions of all cores after which a plan counts as one that does not end: ten times
     what good plans take, and more."""
     return FEWEST_INSTRUCTIONS + problem.all_macs // MACS_PER_INSTRUCTION
-
-
-FEWEST_STEPS = 5_000
-MACS_PER_STEP = 65_536
-
-
-def step_budget(problem: ConvProblem) -> int:
-    """Steps of a tile plan above which it is not tried: programs of tile machines have no loops,
-    so steps are instructions, and good plans make far fewer."""
-    return FEWEST_STEPS + problem.macs // MACS_PER_STEP
 
 
 class WrongValuesError(NpuError):
@@ -58,7 +44,7 @@ class Given:
     name: str = "given"
     plans_windows: bool = True
 
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> Any:
+    def plan(self, problem: ConvProblem, machine: MachineDescription) -> Any:
         return self.answer
 
 
@@ -69,7 +55,7 @@ class LayerMeasure:
 
     problem: ConvProblem
     machine: MachineDescription
-    known: dict[AnyPlan, float | str] = field(default_factory=dict)
+    known: dict[Any, float | str] = field(default_factory=dict)
     """Cycles, or why there are none."""
 
     def __post_init__(self) -> None:
@@ -78,10 +64,10 @@ class LayerMeasure:
         self._inputs = random_inputs(graph, bits=bits)
         (self._expected,) = (run_fixed(graph, self._inputs)[name] for name in graph.outputs)
 
-    def __call__(self, plan: AnyPlan) -> float:
+    def __call__(self, plan: Any) -> float:
         """Raises MeasureError for a plan that does not compile, traps or takes more instructions
-        than `instruction_budget` or more steps than `step_budget`, and WrongValuesError
-        when a bit differs from the reference's."""
+        than `instruction_budget` or is not worth a trial (`Backend.trial_fault`), and
+        WrongValuesError when a bit differs from the reference's."""
         if plan not in self.known:
             try:
                 self.known[plan] = self._simulated(plan)
@@ -92,9 +78,10 @@ class LayerMeasure:
             raise MeasureError(cycles)
         return cycles
 
-    def _simulated(self, plan: AnyPlan) -> float:
-        if isinstance(plan, TilePlan):
-            _check_steps(self.problem, plan, self.machine)  # type: ignore[arg-type]
+    def _simulated(self, plan: Any) -> float:
+        fault = backend_of(self.machine).trial_fault(self.problem, plan, self.machine)
+        if fault is not None:
+            raise MeasureError(fault)
         program = compile_fixed(self._graph, self.machine, Given(plan))
         session = Session(program, budget=instruction_budget(self.problem))
         (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
@@ -108,14 +95,6 @@ class LayerMeasure:
         return float(session.statistics.cycles)
 
 
-def _check_steps(problem: ConvProblem, plan: TilePlan, machine: NmpMachine | TileMachine) -> None:
-    if isinstance(machine, NmpMachine) or check_tile_plan(problem, plan, machine) is not None:
-        return  # the compiler says what is wrong
-    steps = group_runs(problem, plan) * prod(trips(problem, plan, loop) for loop in LOOPS)
-    if steps > step_budget(problem):
-        raise MeasureError(f"plan makes {steps:,} steps; at most {step_budget(problem):,} are run")
-
-
 def bare(plan: Plan) -> Plan:
     """What ``plan`` chooses, without what its planner expects of it: as trials hold plans."""
-    return replace(plan, prediction=None, planner="")
+    return replace(plan, prediction=None, planner="")  # type: ignore[type-var]

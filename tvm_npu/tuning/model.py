@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.nmp.plan.chains import candidates
-from tvm_npu.codegen.nmp.plan.planning import problem_of
-from tvm_npu.codegen.nmp.plan.shortlist import shortlist
-from tvm_npu.codegen.ops import FixedChain, FixedConv
-from tvm_npu.codegen.plan import Planner, planner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
-from tvm_npu.codegen.tiles.plan.planning import stored_problem
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.layers import question_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import EmptySpaceError, MeasureError
 from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.tiles.machine import TileMachine
-from tvm_npu.tuning.measure import AnyPlan, LayerMeasure, bare
-
-WARM_PLANS = 4
-"""Of the analytic model, with which a warm run begins on an NMP; `tso`'s plan follows."""
-WARM_TILE_PLANNERS = ("exact", "eplanner", "double-buffer")
-"""With whose plans it begins on a tile machine."""
+from tvm_npu.tuning.measure import LayerMeasure, bare
 
 
 @dataclass(frozen=True)
@@ -54,52 +45,30 @@ class TunedLayer:
 
 
 def questions(
-    graphs: Iterable[FixedGraph], machine: NmpMachine | TileMachine
+    graphs: Iterable[FixedGraph], machine: MachineDescription
 ) -> tuple[Question, ...]:
-    """Convolutions and fully connected layers, each distinct one once, and the chains that could
-    be made of them where ``machine`` is an NMP with a ring; without those that no plan fits."""
+    """Convolutions and fully connected layers, each distinct one once, and the layers that the
+    backend could make of them; without those that no plan fits."""
+    kind = backend_of(machine)
     names: dict[ConvProblem, list[str]] = {}
     for graph in graphs:
         asking = [layer for layer in graph.layers if isinstance(layer, FixedConv)]
-        if isinstance(machine, TileMachine):
-            for conv in asking:
-                names.setdefault(stored_problem(conv, graph, machine), []).append(conv.name)
-            continue
-        chains: list[FixedChain] = candidates(graph) if machine.ring is not None else []
-        for layer in (*asking, *chains):
-            problem = problem_of(layer, graph.shapes, graph.element_bytes)
+        for layer in (*asking, *kind.candidates(graph, machine)):
+            problem = question_of(layer, graph, machine)
             assert isinstance(problem, ConvProblem)
             names.setdefault(problem, []).append(layer.name)
     exact = planner("exact")
     return tuple(
         Question(problem, asked[0], len(asked))
         for problem, asked in names.items()
-        if not isinstance(_answer(exact, problem, machine), Infeasible)
+        if not isinstance(exact.plan(problem, machine), Infeasible)
     )
 
 
-def _answer(
-    chosen: Planner, problem: ConvProblem, machine: MachineDescription
-) -> ConvPlan | TilePlan | Infeasible:
-    """What a planner for machines of every kind says."""
-    found: ConvPlan | TilePlan | Infeasible = chosen.plan(problem, machine)  # type: ignore[arg-type]
-    return found
-
-
-def warm_plans(problem: ConvProblem, machine: MachineDescription) -> tuple[AnyPlan, ...]:
+def warm_plans(problem: ConvProblem, machine: MachineDescription) -> tuple[Any, ...]:
     """What the analytic planners would do, the best first."""
-    if not isinstance(machine, NmpMachine):
-        answers = (_answer(planner(name), problem, machine) for name in WARM_TILE_PLANNERS)
-        return tuple(dict.fromkeys(bare(one) for one in answers if isinstance(one, TilePlan)))
-    listed = shortlist(problem, machine, WARM_PLANS)
-    if isinstance(listed, Infeasible):
-        return ()
-    plans = [bare(plan) for plan in listed]
-    if problem.window is None:
-        tso = planner("tso").plan(problem, machine)
-        if isinstance(tso, ConvPlan):
-            plans.append(bare(tso))
-    return tuple(dict.fromkeys(plans))
+    found = backend_of(machine).warm_plans(problem, machine)
+    return tuple(dict.fromkeys(bare(plan) for plan in found))
 
 
 def tune_layer(
@@ -128,7 +97,7 @@ def tune_layer(
 def exact_cycles(measure: LayerMeasure) -> float | None:
     """What the plan of `exact` takes, measured."""
     try:
-        plan = _answer(planner("exact"), measure.problem, measure.machine)
+        plan = planner("exact").plan(measure.problem, measure.machine)
         return None if isinstance(plan, Infeasible) else measure(bare(plan))
     except MeasureError:
         return None

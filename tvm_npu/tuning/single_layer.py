@@ -13,46 +13,47 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, q_point_scales
-from tvm_npu.codegen.nmp.plan.chains import candidates, with_chains
-from tvm_npu.codegen.nmp.plan.planning import problem_of
-from tvm_npu.codegen.ops import FixedConv, FixedPool
+from tvm_npu.codegen.layers import chain_problem, conv_problem
+from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
+from tvm_npu.codegen.passes.chains import candidates, with_chains
+from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
-from tvm_npu.codegen.tiles.plan.planning import stored_problem
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import Precision
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 Q_POINT = 8
 
 
 def layer_on(problem: ConvProblem, machine: MachineDescription) -> tuple[FixedGraph, int]:
-    """`single_layer` of what planners for ``machine`` are asked, and the bits of its inputs. On a
-    tile machine the widths of ``problem`` are those in memory; where both precisions are stored
-    so, it is the machine's default one. ValueError for widths that the machine does not have."""
-    if not isinstance(machine, TileMachine):
-        return single_layer(problem), 8 * problem.element_bytes
-    precision = _stored_precision(problem, machine)
-    size = 1 if precision == "int8" else 2
-    numbers = replace(problem, element_bytes=size, accumulator_bytes=ConvProblem.accumulator_bytes)
-    bits = _bits_that_fit(numbers, 8 * problem.accumulator_bytes)
-    graph = single_layer(numbers, bits=bits)
-    (layer,) = graph.layers
-    assert isinstance(layer, FixedConv)
-    asked = stored_problem(layer, graph, machine)
-    if asked != problem:
-        raise ValueError(f"no single layer asks {problem}; the nearest asks {asked}")
-    return graph, bits
-
-
-def _stored_precision(problem: ConvProblem, machine: TileMachine) -> Precision:
-    widths = (problem.element_bytes, problem.accumulator_bytes)
-    for precision in (machine.default_precision, *get_args(Precision)):
-        if (machine.element_bytes(precision), machine.accumulator_bytes(precision)) == widths:
-            return precision
+    """`single_layer` of what planners for ``machine`` are asked, and the bits of its inputs. The
+    widths of ``problem`` are those in the machine's memories; where both precisions are stored so,
+    it is the machine's default one. ValueError for widths that the machine does not have."""
+    nearest = None
+    for precision in dict.fromkeys((machine.default_precision, *get_args(Precision))):
+        numbers = replace(
+            problem, element_bytes=ELEMENT_BYTES[precision],
+            accumulator_bytes=ConvProblem.accumulator_bytes,
+        )  # fmt: skip
+        if machine.stored_element_bytes(precision) != problem.element_bytes:
+            continue
+        bits = _bits_that_fit(numbers, 8 * problem.accumulator_bytes)
+        graph = single_layer(numbers, bits=bits)
+        nearest = asked(graph, machine)
+        if nearest == problem:
+            return graph, bits
+    if nearest is not None and nearest.accumulator_bytes == problem.accumulator_bytes:
+        raise ValueError(f"no single layer asks {problem}; the nearest asks {nearest}")
     raise ValueError(
-        f"elements of {widths[0]} bytes with sums of {widths[1]}: machine {machine.name!r} has "
-        "neither precision in these widths"
+        f"elements of {problem.element_bytes} bytes with sums of {problem.accumulator_bytes}: "
+        f"machine {machine.name!r} has neither precision in these widths"
     )
+
+
+def asked(graph: FixedGraph, machine: MachineDescription) -> ConvProblem:
+    """What planners for ``machine`` are asked about a graph of `single_layer`."""
+    problem = question_of(chained(graph).layers[-1], graph, machine)
+    assert isinstance(problem, ConvProblem)
+    return problem
 
 
 def _bits_that_fit(problem: ConvProblem, accumulator_bits: int) -> int:
@@ -112,9 +113,13 @@ def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -
         layers, shapes, tuple(dict.fromkeys(conv.inputs)), (layers[-1].output,),
         q_point_scales(dict.fromkeys(shapes, Q_POINT)), 1 if size == 1 else 2,
     )  # fmt: skip
-    asked = problem_of(chained(graph).layers[-1], shapes, size)
-    if asked != problem:
-        raise ValueError(f"no single layer asks {problem}; the nearest asks {asked}")
+    last = chained(graph).layers[-1]
+    if isinstance(last, FixedChain):
+        found = chain_problem(last, shapes, size)
+    else:
+        found = conv_problem(conv, shapes["x"], shapes["y"], size)
+    if found != problem:
+        raise ValueError(f"no single layer asks {problem}; the nearest asks {found}")
     return graph
 
 

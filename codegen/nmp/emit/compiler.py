@@ -1,4 +1,4 @@
-"""FixedGraph -> Program: storage, plans, command trees, one code image for all cores."""
+"""A planned region -> code of an NMP: command trees, one code image for all cores."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import FixedGraph, Shape
+from tvm_npu.codegen.graph import Shape
 from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
@@ -27,7 +28,7 @@ from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged
 from tvm_npu.codegen.nmp.emit.windows import elementwise, window
-from tvm_npu.codegen.nmp.plan.planning import LayerPlanner, PlannedLayer, plan_chains
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -35,10 +36,10 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowProblem,
 )
 from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
-from tvm_npu.codegen.ops.registry import kind_of
-from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage, plan_storage
-from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import (
     DEBUG,
@@ -46,17 +47,7 @@ from tvm_npu.codegen.program.format import (
     SEGMENTS,
     WORD_BYTES,
     CodeRange,
-    LayerEntry,
-    Program,
     Segment,
-)
-from tvm_npu.codegen.program.tables import (
-    check_capacity,
-    choices,
-    plain,
-    segment_sizes,
-    state_slots,
-    tensor_slots,
 )
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -65,65 +56,49 @@ MOST_LINE_WORDS = 511
 
 
 @dataclass(frozen=True)
-class Generated:
-    """Everything about a region before it becomes words."""
+class NmpRegion:
+    """A region at the command level (`backend.Emitted`)."""
 
-    storage: Storage
-    layers: tuple[PlannedLayer, ...]
+    planned: PlannedGraph
+    machine: NmpMachine
     codes: tuple[LayerCode, ...]
     constants: bytes
-    planner: str
 
-    def listing(self) -> str:
-        """The command level of all layers as text."""
-        text = ""
-        for planned, code in zip(self.layers, self.codes, strict=True):
-            words = " ".join(variable.name for variable in code.parameters.variables)
-            plan = ", ".join(f"{name} {value}" for name, value in choices(planned.plan).items())
-            text += f"{kind_of(planned.layer)} {planned.layer.name}: {plan}\n"
-            text += f"  words: {words}\n"
-            if code.early:
-                text += f"  early:\n{listing(code.early, '    ')}"
-            text += listing(code.nodes, "  ")
-        return text
+    def text(self, layer: int) -> str:
+        code = self.codes[layer]
+        text = f"  words: {' '.join(variable.name for variable in code.parameters.variables)}\n"
+        if code.early:
+            text += f"  early:\n{listing(code.early, '    ')}"
+        return text + listing(code.nodes, "  ")
 
-
-def compile_fixed(
-    fixed: FixedGraph,
-    machine: NmpMachine,
-    planner_name: str | Planner = DEFAULT_PLANNER,
-    limits: TileLimits = NO_LIMITS,
-) -> Program:
-    """Compiles a fixed-point graph for a machine; the planner is one by name or one of the
-    caller's own (which ``limits`` does not change).
-
-    Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
-    CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
-    machine cannot run.
-    """
-    generated = generate(fixed, machine, planner_name, limits)
-    return assemble(fixed, machine, generated)
+    def assemble(self) -> Code:
+        lowered, ranges = _lower(self.machine, self)
+        constants, parameter_offset, relocations = _parameter_table(self.machine, self)
+        return Code(
+            words=lowered.words,
+            layers=tuple((CodeRange(*one),) for one in ranges),
+            constants=constants,
+            activation_bytes=self.planned.storage.size_bytes,
+            debug=np.array(list(lowered.debug), DEBUG),
+            parameter_offset=parameter_offset,
+            scopes=tuple(dict(scope) for scope in lowered.scopes),
+            relocations=relocations,
+        )
 
 
-def generate(
-    fixed: FixedGraph,
-    machine: NmpMachine,
-    planner_name: str | Planner = DEFAULT_PLANNER,
-    limits: TileLimits = NO_LIMITS,
-) -> Generated:
-    """Storage, plans and command trees of all layers."""
-    if machine.isa != "nmp":
-        raise EmitError(f"machine {machine.name!r} runs {machine.isa}, not nmp")
-    chosen = planner(planner_name, limits) if isinstance(planner_name, str) else planner_name
-    layer_planner = LayerPlanner(fixed.element_bytes, machine, chosen, limits)
-    storage = plan_storage(plan_chains(fixed, layer_planner))
-    planned = tuple(layer_planner.plan(layer, storage.shapes) for layer in storage.layers)
-    constants = _Constants(fixed.element_bytes)
+def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
+    """The region's layers as their plans say. EmitError for plans that the machine cannot run."""
+    constants = _Constants(planned.fixed.element_bytes)
     codes = []
-    for one in planned:
-        operands = constants.operands(one, storage, machine)
-        codes.append(_code(one, storage.shapes, machine, operands))
-    return Generated(storage, planned, tuple(codes), bytes(constants.constants.data), chosen.name)
+    for one in planned.layers:
+        if isinstance(one.problem, ConvProblem) and not isinstance(one.plan, ConvPlan):
+            raise EmitError(
+                f"layer {one.layer.name!r}: planner {planned.planner!r} answers with a "
+                f"{type(one.plan).__name__}; machine {machine.name!r} takes a ConvPlan"
+            )
+        operands = constants.operands(one, planned.storage, machine)
+        codes.append(_code(one, planned.storage.shapes, machine, operands))
+    return NmpRegion(planned, machine, tuple(codes), bytes(constants.constants.data))
 
 
 def _code(
@@ -175,47 +150,7 @@ class _Constants:
         return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
 
 
-def assemble(fixed: FixedGraph, machine: NmpMachine, generated: Generated) -> Program:
-    """Words, parameter table, relocations and tables of a generated region."""
-    lowered, ranges = _lower(machine, generated)
-    constants, parameter_offset, relocations = _parameter_table(machine, generated)
-    storage = generated.storage
-    entries = []
-    for one, (begin, end) in zip(generated.layers, ranges, strict=True):
-        macs = one.problem.all_macs if isinstance(one.problem, ConvProblem) else 0
-        entries.append(
-            LayerEntry(
-                one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
-                plain(one.plan), one.predicted_cycles, macs, (CodeRange(begin, end),),
-            )
-        )  # fmt: skip
-
-    inputs, outputs, rest = tensor_slots(fixed, storage, fixed.element_bytes)
-    program = Program(
-        name=fixed.name,
-        machine=machine.model_dump(),
-        precision=fixed.precision,
-        planner=generated.planner,
-        inputs=inputs,
-        outputs=outputs,
-        intermediates=rest,
-        segments=segment_sizes(
-            WORD_BYTES * len(lowered.words), len(constants), storage.size_bytes, storage.state_bytes
-        ),
-        parameter_offset=parameter_offset,
-        layers=tuple(entries),
-        scopes=tuple(dict(scope) for scope in lowered.scopes),
-        code=lowered.words,
-        constants=constants,
-        relocations=relocations,
-        debug=np.array(list(lowered.debug), DEBUG),
-        states=state_slots(fixed, storage, fixed.element_bytes),
-    )
-    check_capacity(program, machine)
-    return program
-
-
-def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tuple[int, int]]]:
+def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:
     """The code image, and the byte range of every layer in it."""
     lowering = Lowering()
     lowering.keep_one()
@@ -224,13 +159,13 @@ def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tup
     tlt = lowering.registers.bind(TLT)
     lowering.builder.li(tlt, tlts)
     lowering.builder.emit("remu", rd=tlt, rs1=CORE_REGISTER, rs2=tlt)
-    line_words = sum(len(code.parameters.variables) for code in generated.codes)
+    line_words = sum(len(code.parameters.variables) for code in region.codes)
     lowering.find_line(line_words)
     lowering.registers.bind(PENDING_STORES)
     lowering.run((Assign(PENDING_STORES, Expression()),))
     ranges = []
-    codes = generated.codes
-    for index, (planned, code) in enumerate(zip(generated.layers, codes, strict=True)):
+    codes = region.codes
+    for index, (planned, code) in enumerate(zip(region.planned.layers, codes, strict=True)):
         words = code.parameters.variables
         if len(words) > MOST_LINE_WORDS:
             raise EmitError(f"layer {planned.layer.name!r} needs {len(words)} words a core")
@@ -252,12 +187,12 @@ def _lower(machine: NmpMachine, generated: Generated) -> tuple[Lowered, list[tup
     return lowering.finish(), ranges
 
 
-def _parameter_table(machine: NmpMachine, generated: Generated) -> tuple[bytes, int, NDArray[Any]]:
+def _parameter_table(machine: NmpMachine, region: NmpRegion) -> tuple[bytes, int, NDArray[Any]]:
     """(constants with the parameter table behind them, its offset, relocations)."""
-    data = bytearray(generated.constants)
+    data = bytearray(region.constants)
     data.extend(bytes(-len(data) % ALIGNMENT_BYTES))
     offset = len(data)
-    columns = [words for code in generated.codes for words in code.parameters.words]
+    columns = [words for code in region.codes for words in code.parameters.words]
     table = np.zeros((machine.core_count, len(columns)), np.uint32)
     records = []
     number = {segment: index for index, segment in enumerate(SEGMENTS)}

@@ -6,8 +6,9 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.grouped import grouped
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.multicast import multicast
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedChain, FixedConv
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

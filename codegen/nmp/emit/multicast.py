@@ -24,8 +24,9 @@ from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedChain, FixedConv
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tvm_npu.codegen.plan.problem import ConvPlan, share, slice_of
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

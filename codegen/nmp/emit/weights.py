@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

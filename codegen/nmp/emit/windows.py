@@ -30,22 +30,6 @@ from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, PoolKind, VectorOp
 from tvm_npu.sim.streams import Stream
 
 
-def window_problem(
-    layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Shape, element_bytes: int
-) -> WindowProblem:
-    """What `plan_window` is asked for a pool, or for a pad (a 1x1 window)."""
-    channels, rows, columns = chw(out_shape)
-    _, in_rows, in_columns = chw(in_shape)
-    kernel = layer.kernel if isinstance(layer, FixedPool) else (1, 1)
-    return WindowProblem(
-        channels, rows, columns, in_rows, in_columns, kernel, layer.stride, element_bytes
-    )
-
-
-def flat_problem(layer: FixedElementwise, shape: Shape, element_bytes: int) -> FlatProblem:
-    return FlatProblem(prod(shape), len(layer.inputs), element_bytes)
-
-
 def pool_fill(layer: FixedPool, element_bytes: int) -> int:
     """What a pool sees outside of its input."""
     return element_limits(element_bytes)[0] if layer.kind == "max" else 0

@@ -13,19 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.nmp.plan.traffic import chip_transfer
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.problem import (
-    ConvPlan,
-    ConvProblem,
-    Infeasible,
-    Schedule,
-    Split,
-    Window,
-    tile_sizes,
-)
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 PREDICTED = 8

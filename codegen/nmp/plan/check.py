@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.faults import PlanFault
+from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -21,18 +23,6 @@ Interval = tuple[int, int]
 """(begin, end); end is not in it."""
 Parts = tuple[Interval, ...]
 """What the TLTs of a TLE have of an axis."""
-
-
-@dataclass(frozen=True)
-class PlanFault:
-    """What is wrong with a plan: the thing, its value, and the limit that it breaks."""
-
-    what: str
-    value: object
-    limit: object
-
-    def __str__(self) -> str:
-        return f"{self.what} is {self.value}; it must be {self.limit}"
 
 
 class _Found(Exception):

@@ -34,11 +34,12 @@ from dataclasses import replace
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import choice_fault
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC
 from tvm_npu.codegen.nmp.plan.turns import tle_turns
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 __all__ = ["mac_cycles", "one_group", "predict", "step_cycles"]

@@ -35,12 +35,13 @@ from tvm_npu.codegen.nmp.plan import exact_cost as cost
 from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
 from tvm_npu.codegen.nmp.plan import exact_tables as tables
 from tvm_npu.codegen.nmp.plan.chain import plan_chain
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]

@@ -15,10 +15,11 @@ import numpy as np
 
 from tvm_npu.codegen.nmp.plan import exact, exact_bounds
 from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 SLACK = 0.15

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
@@ -19,7 +20,7 @@ from tvm_npu.codegen.nmp.plan.traffic import (
     weight_transfer,
 )
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 

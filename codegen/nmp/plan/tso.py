@@ -16,10 +16,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.nmp.plan import tso_kernel as kernel
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -249,3 +250,20 @@ def _why_infeasible(problem: ConvProblem, machine: NmpMachine) -> Infeasible:
         f"biases of the {fewest} filters of one TLT ({problem.filters} filters in all)",
         "use more TLEs or TLTs, or raise memories.bias_bytes",
     )
+
+
+_VARIANTS: dict[str, TsoPlanner] = {
+    "tso": TsoPlanner(),
+    "tso-noburst": TsoPlanner(by_volume=True),
+    "fixed-ks": TsoPlanner(splits=("KS",)),
+    "fixed-ks-ofm": TsoPlanner(splits=("KS&OFM",)),
+    "fixed-ofm": TsoPlanner(splits=("OFM",)),
+    "fixed-is": TsoPlanner(schedules=("IS",)),
+    "fixed-os": TsoPlanner(schedules=("OS",)),
+    "fixed-ws": TsoPlanner(schedules=("WS",)),
+}
+
+
+def tso_planner(name: str, limits: TileLimits = NO_LIMITS) -> TsoPlanner:
+    """TSO or a fixed variant of it, by name."""
+    return replace(_VARIANTS[name], name=name, limits=limits)

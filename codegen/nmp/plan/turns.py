@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple
 
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, share, slice_of
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

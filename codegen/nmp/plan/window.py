@@ -7,9 +7,13 @@ itself. Times are the cost model's of `cost`, ragged edges rounded up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
+from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
+from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -70,10 +74,28 @@ class FlatPlan:
     cycles: float = 0.0
 
 
-def plan_window(problem: WindowProblem, machine: NmpMachine) -> WindowPlan | Infeasible:
+def window_problem(
+    layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Shape, element_bytes: int
+) -> WindowProblem:
+    """What `plan_window` is asked for a pool, or for a pad (a 1x1 window)."""
+    channels, rows, columns = chw(out_shape)
+    _, in_rows, in_columns = chw(in_shape)
+    kernel = layer.kernel if isinstance(layer, FixedPool) else (1, 1)
+    return WindowProblem(
+        channels, rows, columns, in_rows, in_columns, kernel, layer.stride, element_bytes
+    )
+
+
+def flat_problem(layer: FixedElementwise, shape: Shape, element_bytes: int) -> FlatProblem:
+    return FlatProblem(prod(shape), len(layer.inputs), element_bytes)
+
+
+def plan_window(
+    problem: WindowProblem, machine: NmpMachine, limits: TileLimits = NO_LIMITS
+) -> WindowPlan | Infeasible:
     """The plan of least predicted time among all row slices (the other cores go to channels),
     T_R and, only where no tile of full width fits, T_C. Ties: more busy cores, then fewer row
-    slices, then the larger tile."""
+    slices, then the larger tile. ``limits`` make its tiles smaller afterwards."""
     size = problem.element_bytes
     least_in = problem.kernel[0] * problem.kernel[1] * size
     memories = machine.memories
@@ -98,7 +120,13 @@ def plan_window(problem: WindowProblem, machine: NmpMachine) -> WindowPlan | Inf
         busy = plan.row_slices * plan.channel_slices
         return (plan.cycles, -busy, plan.row_slices, -plan.tile_c, -plan.tile_r)
 
-    return min(_window_candidates(problem, machine), key=order)
+    best = min(_window_candidates(problem, machine), key=order)
+    return replace(
+        best,
+        tile_channels=min(best.tile_channels, limits.max_tile_m or best.tile_channels),
+        tile_r=min(best.tile_r, limits.max_tile_r or best.tile_r),
+        tile_c=min(best.tile_c, limits.max_tile_c or best.tile_c),
+    )
 
 
 def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:

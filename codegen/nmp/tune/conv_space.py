@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan.check import check_plan
-from tvm_npu.codegen.nmp.tune.conv_columns import plan_columns, plan_of, problem_columns
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.nmp.tune.conv_columns import plan_columns, plan_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES, conv_features
 from tvm_npu.codegen.nmp.tune.conv_room import Most, excess_of, has_empty_slice, most_of
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Split
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tune.columns import problem_columns
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features

@@ -2,7 +2,7 @@
 
 All have OW whole where it fits. The other factors of Zhang are those that e-PlaNNer finds once its
 dataflow is given; those of Ma the best by e-PlaNNer's metric among all tilings that the rule
-leaves; the rules of SmartShuttle leave one tiling. ``sums_stay``: see `eplanner.best_by_metric`.
+leaves; the rules of SmartShuttle leave one tiling.
 """
 
 from __future__ import annotations
@@ -16,20 +16,18 @@ from tvm_npu.codegen.plan.loops.eplanner import (
     best_by_metric,
     chosen_plan,
     initial_factors,
-    pe_length,
-    tile_machine,
 )
 from tvm_npu.codegen.plan.loops.eplanner_model import DATAFLOWS, Dataflow
-from tvm_npu.codegen.plan.loops.plan import Loop, TilePlan
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
+from tvm_npu.codegen.plan.loops.plan import Loop, LoopPlan
+from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, candidate_sizes, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.tiles.machine import TileMachine
 
 
 def whole_width(
-    problem: ConvProblem, machine: TileMachine, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, machine: LoopMachine, limits: TileLimits = NO_LIMITS
 ) -> Tilings | None:
     """All tilings with OW whole, or as wide as fits; None where nothing fits."""
     initial = initial_factors(problem, machine, limits, fills_array=False)
@@ -37,7 +35,7 @@ def whole_width(
         return None
     sizes: dict[Loop, Sequence[int]] = {"C": (initial["C"],)}
     for loop in ("M", "N", "R"):
-        sizes[loop] = candidate_sizes(problem, loop, pe_length(machine, loop), limits)  # type: ignore[index, arg-type]
+        sizes[loop] = candidate_sizes(problem, loop, machine.pes_on(loop), limits)  # type: ignore[index, arg-type]
     return tilings(problem, machine, sizes)
 
 
@@ -50,10 +48,10 @@ def largest_first(tiles: Tilings, loops: Sequence[Loop]) -> Tilings:
     return tiles
 
 
-def zhang(limits: TileLimits = NO_LIMITS, sums_stay: bool = False) -> EPlanner:
+def zhang(limits: TileLimits = NO_LIMITS) -> EPlanner:
     """`zhang`: output stationary, IC at the innermost position (Zhang et al., FPGA 2015); all else
     comes from e-PlaNNer, its pruned space included."""
-    return EPlanner(limits, "zhang", ("OS",), sums_stay)
+    return EPlanner(limits, "zhang", ("OS",))
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,16 @@ class Ma:
 
     limits: TileLimits = NO_LIMITS
     name: str = "ma"
-    sums_stay: bool = False
+    measure: Measure = "metric"
+    splits_memory: bool = False
 
-    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
-        tiles = whole_width(problem, tiled, self.limits)
+    def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
+        tiles = whole_width(problem, machine, self.limits)
         if tiles is None:
-            return no_room(problem, tiled)
+            return no_room(problem, machine)
         tiles = largest_first(tiles, ("N",))
-        choice = best_by_metric(problem, tiled, tiles, DATAFLOWS, self.sums_stay)
-        return chosen_plan(problem, tiled, tiles, choice, self.name)
+        choice = best_by_metric(problem, machine, tiles, DATAFLOWS)
+        return chosen_plan(problem, machine, tiles, choice, self.name)
 
 
 @dataclass(frozen=True)
@@ -83,17 +81,17 @@ class SmartShuttle:
 
     limits: TileLimits = NO_LIMITS
     name: str = "smartshuttle"
-    sums_stay: bool = False
+    measure: Measure = "metric"
+    splits_memory: bool = False
 
-    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
-        tiles = whole_width(problem, tiled, self.limits)
+    def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
+        tiles = whole_width(problem, machine, self.limits)
         if tiles is None:
-            return no_room(problem, tiled)
+            return no_room(problem, machine)
         channels = problem.channels // problem.groups
         taps = channels * problem.kernel[0] * problem.kernel[1]
         dataflow: Dataflow = "OS" if problem.rows * problem.columns > taps else "WS"
         priority: tuple[Loop, ...] = ("M", "R", "N") if dataflow == "OS" else ("M", "N", "R")
         tiles = largest_first(tiles, priority)
-        choice = best_by_metric(problem, tiled, tiles, (dataflow,), self.sums_stay)
-        return chosen_plan(problem, tiled, tiles, choice, self.name)
+        choice = best_by_metric(problem, machine, tiles, (dataflow,))
+        return chosen_plan(problem, machine, tiles, choice, self.name)

@@ -1,4 +1,4 @@
-"""What a tile plan costs on a machine: `predict_tiles`.
+"""What a loop plan costs on a machine: `predict_loops`.
 
 Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (double-buffer paper,
 Equation 1): start, segments, bytes. A step takes the array the product over the loops of
@@ -19,66 +19,27 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.machine import LoopMachine, TransferCost
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
     LOOPS,
     OUT_LOOPS,
     WEIGHT_LOOPS,
     Loop,
-    TilePlan,
+    LoopPlan,
     extent,
     group_runs,
     trips,
 )
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, tile_traffic
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
-from tvm_npu.sim.parts.pl330.isa import LARGEST_BURST_BEATS
-from tvm_npu.sim.tiles.machine import ArrayAxis, PeArray, TileMachine
-
-ARRAY_LOOPS: dict[ArrayAxis, Loop] = {"OC": "M", "IC": "N", "OH": "R", "OW": "C"}
 
 
-@dataclass(frozen=True)
-class TransferCost:
-    """Equation 1 of the double-buffer paper, in cycles: ``start`` (C) a transfer, ``segment`` (p) a
-    contiguous run, ``byte`` (t / element size) a byte."""
-
-    start: float
-    segment: float
-    byte: float
-
-    def cycles(self, moved: Moved) -> float:
-        return (
-            self.start * moved.transfers
-            + self.segment * moved.segments
-            + self.byte * moved.size_bytes
-        )
-
-
-def transfer_cost(machine: TileMachine) -> TransferCost:
-    """C, p and t of a machine's mover or DMA controller."""
-    mover = machine.mover
-    if mover is not None:
-        return TransferCost(mover.setup_cycles, mover.segment_cycles, 1 / mover.bytes_per_cycle)
-    dmac = machine.dmac
-    assert dmac is not None  # a machine has one of them
-    # A program: some ten instructions in three lines around its loops. Bursts follow each other as
-    # far as the FIFO holds them, and what is loaded arrives with the latency of DDR.
-    burst = min(LARGEST_BURST_BEATS * dmac.bus_bytes, dmac.fifo_bytes)
-    dram = dmac.burst_cycles + burst / dmac.ddr_bytes_per_cycle
-    chip = dmac.burst_cycles + burst / dmac.on_chip_bytes_per_cycle
-    in_turn = (dmac.ddr_latency_cycles + dram + chip) / (dmac.fifo_bytes // burst)
-    start = dmac.start_cycles + 10 * dmac.instruction_cycles + 3 * dmac.line_cycles
-    each = max(dram, chip, 3 * dmac.instruction_cycles, in_turn)
-    return TransferCost(start, dmac.jump_cycles, each / burst)
-
-
-def pes_on(array: PeArray, loop: Loop) -> int:
-    """PEs that the array spreads over ``loop``."""
-    if ARRAY_LOOPS[array.column_mapping] == loop:
-        return array.width
-    return array.height if ARRAY_LOOPS[array.row_mapping] == loop else 1
+def transfer_cycles(cost: TransferCost, moved: Moved) -> float:
+    """What transfers take."""
+    starts = cost.start * moved.transfers + cost.segment * moved.segments
+    return starts + cost.byte * moved.size_bytes
 
 
 def iterations(total: int, tile: int, pes: int) -> int:
@@ -87,51 +48,19 @@ def iterations(total: int, tile: int, pes: int) -> int:
     return whole * -(-tile // pes) + -(-rest // pes)
 
 
-@dataclass(frozen=True)
-class EngineCost:
-    """Cycles of the compute engine: ``iteration`` a pass over all loops with as many PEs on each
-    as the array has, ``setup`` a step, ``output`` an element that is finished; of a core also
-    ``total`` a sum in each step that adds to it, ``finish`` a tile that is finished, ``byte`` a
-    byte of a tile that comes into the cache for a step."""
-
-    iteration: float
-    setup: float
-    output: float
-    total: float = 0.0
-    finish: float = 0.0
-    byte: float = 0.0
-
-
-def engine_cost(machine: TileMachine) -> EngineCost:
-    """An array takes a cycle an iteration; a core two operands and a product a MAC. Tiles are taken
-    to fit its cache."""
-    array = machine.array
-    if array is not None:
-        return EngineCost(1.0, array.setup_cycles, 1 / (array.width * array.height))
-    core = machine.core
-    assert core is not None  # a machine has one of them
-    access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
-    byte = 0.0 if core.cache_bytes == 0 else core.chip_miss_cycles / core.line_bytes
-    return EngineCost(
-        core.mac_cycles + 2 * access, core.setup_cycles, core.operation_cycles + 2 * access,
-        2 * access, core.setup_cycles, byte,
-    )  # fmt: skip
-
-
-def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> float:
+def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> float:
     """What all steps take the compute engine."""
-    cost, array = engine_cost(machine), machine.array
+    cost = machine.engine
     runs = group_runs(problem, plan)
     counts = {loop: trips(problem, plan, loop) for loop in LOOPS}
     steps = runs
     passes = problem.groups * problem.kernel[0] * problem.kernel[1]
     for loop in LOOPS:
         steps *= counts[loop]
-        pes = 1 if array is None else pes_on(array, loop)
-        passes *= iterations(extent(problem, loop), plan.tile(loop), pes)
+        passes *= iterations(extent(problem, loop), plan.tile(loop), machine.pes_on(loop))
     outputs = problem.filters * problem.rows * problem.columns
     cycles = cost.iteration * passes + cost.setup * steps + cost.output * outputs
-    if array is not None:
+    if cost.total == cost.finish == cost.byte == 0:
         return cycles
     size, spread = problem.element_bytes, counts["R"] * counts["C"]
     depth = problem.channels // problem.groups * problem.kernel[0] * problem.kernel[1]
@@ -146,23 +75,23 @@ def engine_cycles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) ->
     )
 
 
-def predict_tiles(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:
+def predict_loops(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Prediction:
     """Exact traffic, and the time that follows.
 
     Residual tiles count as input, biases as weights, partial sums of both ways as output. Raises
-    PlanningError for a plan that `check_tile_plan` refuses.
+    PlanningError for a plan that `check_loop_plan` refuses.
     """
-    fault = check_tile_plan(problem, plan, machine)
+    fault = check_loop_plan(problem, plan, machine)
     if fault is not None:
         raise PlanningError(f"no prediction for this plan: {fault}")
     return predicted(problem, plan, machine)
 
 
-def predicted(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Prediction:
-    """`predict_tiles` for a plan that is known to be sound."""
-    traffic, cost = tile_traffic(problem, plan, machine), transfer_cost(machine)
+def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Prediction:
+    """`predict_loops` for a plan that is known to be sound."""
+    traffic, cost = tile_traffic(problem, plan, machine), machine.transfer
     engine = engine_cycles(problem, plan, machine)
-    loads, stores = cost.cycles(traffic.loads), cost.cycles(traffic.stores)
+    loads, stores = transfer_cycles(cost, traffic.loads), transfer_cycles(cost, traffic.stores)
     if plan.buffers == 1:
         cycles = loads + stores + engine
     else:
@@ -188,7 +117,7 @@ class _Advance:
     moved: frozenset[Loop]
 
 
-def _advances(problem: ConvProblem, plan: TilePlan) -> Iterator[_Advance]:
+def _advances(problem: ConvProblem, plan: LoopPlan) -> Iterator[_Advance]:
     """The kinds of steps, from the first of each run of groups to those of the innermost loop."""
     counts = [trips(problem, plan, loop) for loop in plan.order]
     before, outer = 0, group_runs(problem, plan)
@@ -203,12 +132,12 @@ def _advances(problem: ConvProblem, plan: TilePlan) -> Iterator[_Advance]:
 
 
 def _overlapped(
-    problem: ConvProblem, plan: TilePlan, traffic: TileTraffic, cost: TransferCost, engine: float
+    problem: ConvProblem, plan: LoopPlan, traffic: TileTraffic, cost: TransferCost, engine: float
 ) -> float:
     """With two buffers."""
 
     def each(moved: Moved) -> float:
-        return cost.cycles(moved) / moved.transfers if moved.transfers else 0.0
+        return transfer_cycles(cost, moved) / moved.transfers if moved.transfers else 0.0
 
     kinds = list(_advances(problem, plan))
     steps = sum(kind.steps for kind in kinds)
@@ -217,7 +146,7 @@ def _overlapped(
     # What a change of the OUT tile costs the mover on average: results or partial sums out,
     # residual tiles and partial sums in.
     changing = traffic.stores + traffic.partial_loads + traffic.residual
-    change = cost.cycles(changing) / leaving
+    change = transfer_cycles(cost, changing) / leaving
     work = engine / steps
     total, first = 0.0, True
     for kind in kinds:
@@ -226,7 +155,7 @@ def _overlapped(
         both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
         count = kind.steps
         if first:  # nothing runs beside the first loads, nor beside the last store
-            total += cost.cycles(traffic.biases) + arrive + work + change
+            total += transfer_cycles(cost, traffic.biases) + arrive + work + change
             count, first = count - 1, False
         total += count * max(both, work)
     return total

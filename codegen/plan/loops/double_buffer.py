@@ -23,14 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops.cost import transfer_cost
-from tvm_npu.codegen.plan.loops.eplanner import finished, tile_machine
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.loops.eplanner import finished
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, limited, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 ORDER: tuple[Loop, ...] = ("R", "C", "N", "M")
 FILLED_SHARE = 0.8
@@ -46,8 +45,8 @@ class TransferModel:
     element: float
 
     @classmethod
-    def of(cls, machine: TileMachine, element_bytes: int) -> TransferModel:
-        cost = transfer_cost(machine)
+    def of(cls, machine: LoopMachine, element_bytes: int) -> TransferModel:
+        cost = machine.transfer
         return cls(cost.start, cost.segment, cost.byte * element_bytes)
 
     def layer_cycles(self, problem: ConvProblem, m: Any, n: Any, r: Any, c: Any) -> Any:
@@ -71,16 +70,8 @@ def used_elements(problem: ConvProblem, m: Any, n: Any, r: Any, c: Any) -> Any:
     return area * n + r * c * m + n * m * taps + m
 
 
-def memory_bytes(machine: TileMachine) -> int:
-    """Of all tiles together."""
-    memories = machine.memories
-    if isinstance(memories, SharedMemory):
-        return memories.shared_bytes
-    return memories.input_bytes + memories.weight_bytes + memories.output_bytes
-
-
 def divisor_tilings(
-    problem: ConvProblem, machine: TileMachine, limits: TileLimits, buffers: int
+    problem: ConvProblem, machine: LoopMachine, limits: TileLimits, buffers: int
 ) -> Tilings:
     """Tile sizes that divide their loops and satisfy the constraints."""
     sizes = {}
@@ -89,13 +80,13 @@ def divisor_tilings(
         sizes[loop] = [size for size in range(1, most + 1) if total % size == 0]
     found = tilings(problem, machine, sizes, buffers)
     used = used_elements(problem, found.m, found.n, found.r, found.c) * problem.element_bytes
-    return found.where(used <= memory_bytes(machine) // buffers)
+    return found.where(used <= machine.tile_memory_bytes // buffers)
 
 
-def filled_share(problem: ConvProblem, machine: TileMachine, found: Tilings, buffers: int) -> Any:
+def filled_share(problem: ConvProblem, machine: LoopMachine, found: Tilings, buffers: int) -> Any:
     """Share of a buffer that tiles take, as the paper's Table 1 counts it."""
     used = used_elements(problem, found.m, found.n, found.r, found.c) * problem.element_bytes
-    return used * buffers / memory_bytes(machine)
+    return used * buffers / machine.tile_memory_bytes
 
 
 def _even(problem: ConvProblem, found: Tilings) -> NDArray[np.float64]:
@@ -110,26 +101,27 @@ class DoubleBuffer:
     limits: TileLimits = NO_LIMITS
     name: str = "double-buffer"
     fills_only: bool = False
+    measure: Measure = "transfers"
+    splits_memory: bool = False
 
-    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
+    def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
         for buffers in (2, 1):
-            found = divisor_tilings(problem, tiled, self.limits, buffers)
+            found = divisor_tilings(problem, machine, self.limits, buffers)
             if len(found):
                 choose = self._naive if self.fills_only else self._optimal
-                index = choose(problem, tiled, found, buffers)
+                index = choose(problem, machine, found, buffers)
                 plan = found.plan(index, ORDER, 2 if buffers == 2 else 1)
-                return finished(problem, plan, tiled, self.name)
-        return no_room(problem, tiled)
+                return finished(problem, plan, machine, self.name)
+        return no_room(problem, machine)
 
     def _optimal(
-        self, problem: ConvProblem, machine: TileMachine, found: Tilings, buffers: int
+        self, problem: ConvProblem, machine: LoopMachine, found: Tilings, buffers: int
     ) -> int:
         model = TransferModel.of(machine, problem.element_bytes)
         return int(np.argmin(model.layer_cycles(problem, found.m, found.n, found.r, found.c)))
 
     def _naive(
-        self, problem: ConvProblem, machine: TileMachine, found: Tilings, buffers: int
+        self, problem: ConvProblem, machine: LoopMachine, found: Tilings, buffers: int
     ) -> int:
         share = filled_share(problem, machine, found, buffers)
         least = min(FILLED_SHARE, float(share.max()))

@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops.cost import pes_on, predicted
+from tvm_npu.codegen.plan.loops.cost import predicted
 from tvm_npu.codegen.plan.loops.eplanner_model import (
     DATAFLOWS,
     Dataflow,
@@ -36,47 +35,33 @@ from tvm_npu.codegen.plan.loops.eplanner_model import (
     reload_factors,
 )
 from tvm_npu.codegen.plan.loops.groups import with_groups
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan
+from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import no_room
 from tvm_npu.codegen.plan.loops.space import Tilings, candidate_sizes, limited, tilings
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.tiles.machine import TileMachine
 
 Sizes = dict[Loop, int]
 ELIMINATED: tuple[Loop, ...] = ("M", "N", "R")
 """OC, IC and OH: the loops of Algorithm 2."""
 
 
-def tile_machine(machine: MachineDescription, planner: str) -> TileMachine:
-    """``machine``, when it is one of tiles; raises PlanningError else."""
-    if not isinstance(machine, TileMachine):
-        raise PlanningError(
-            f"planner {planner!r}: machine {machine.name!r} is of isa {machine.isa!r}; it must be "
-            "'tiles'"
-        )
-    return machine
-
-
-def pe_length(machine: TileMachine, loop: Loop) -> int:
-    return 1 if machine.array is None else pes_on(machine.array, loop)
-
-
-def fitting(problem: ConvProblem, machine: TileMachine, sizes: Sizes) -> Tilings:
+def fitting(problem: ConvProblem, machine: LoopMachine, sizes: Sizes) -> Tilings:
     """The tiling ``sizes`` or, where it does not fit, none."""
     return tilings(problem, machine, {loop: (size,) for loop, size in sizes.items()})
 
 
 def initial_factors(
     problem: ConvProblem,
-    machine: TileMachine,
+    machine: LoopMachine,
     limits: TileLimits = NO_LIMITS,
     fills_array: bool = True,
 ) -> Sizes | None:
     """Algorithm 1; None when not even single elements fit."""
     most = {loop: limited(problem, loop, limits) for loop in LOOPS}
     single: Sizes = {"M": 1, "N": 1, "R": 1, "C": most["C"]}
-    filled = {loop: min(max(single[loop], pe_length(machine, loop)), most[loop]) for loop in LOOPS}
+    filled = {loop: min(max(single[loop], machine.pes_on(loop)), most[loop]) for loop in LOOPS}
     attempts = [filled, single] if fills_array else [single]
     widths = reversed(candidate_sizes(problem, "C", 1, limits))
     attempts += [{**single, "C": width} for width in widths]
@@ -84,7 +69,7 @@ def initial_factors(
 
 
 def eliminated(
-    problem: ConvProblem, machine: TileMachine, initial: Sizes, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, machine: LoopMachine, initial: Sizes, limits: TileLimits = NO_LIMITS
 ) -> Sizes:
     """Algorithm 2: the lower bound."""
     best, least = initial, float("inf")
@@ -108,12 +93,12 @@ def flow_bytes(problem: ConvProblem, tiles: Tilings, dataflow: Dataflow) -> NDAr
 
 
 def tilings_above(
-    problem: ConvProblem, machine: TileMachine, bound: Sizes, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, machine: LoopMachine, bound: Sizes, limits: TileLimits = NO_LIMITS
 ) -> Tilings:
     """The pruned space: OW stays, the other factors are those of the bound or larger."""
     sizes: dict[Loop, Sequence[int]] = {"C": (bound["C"],)}
     for loop in ELIMINATED:
-        every = candidate_sizes(problem, loop, pe_length(machine, loop), limits)
+        every = candidate_sizes(problem, loop, machine.pes_on(loop), limits)
         sizes[loop] = sorted({bound[loop], *(size for size in every if size > bound[loop])})
     return tilings(problem, machine, sizes)
 
@@ -128,13 +113,13 @@ class Choice:
 
 def best_by_metric(
     problem: ConvProblem,
-    machine: TileMachine,
+    machine: LoopMachine,
     tiles: Tilings,
     dataflows: Iterable[Dataflow],
-    sums_stay: bool = False,
 ) -> Choice:
-    """Algorithm 4; of equally good ones the last, with the largest factors. With ``sums_stay``
-    partial sums may not leave the chip: what would send them out becomes output stationary."""
+    """Algorithm 4; of equally good ones the last, with the largest factors. Where partial sums
+    cannot leave the chip, what would send them out becomes output stationary."""
+    sums_stay = not machine.sums_leave
     used = pe_utilization(machine, tiles.m, tiles.n, tiles.r, tiles.c)
     whole = tiles.trips(problem, "N") == 1
     best, largest = Choice(0, "OS"), -1.0
@@ -150,22 +135,22 @@ def best_by_metric(
 
 
 def chosen_plan(
-    problem: ConvProblem, machine: TileMachine, tiles: Tilings, choice: Choice, name: str
-) -> TilePlan:
+    problem: ConvProblem, machine: LoopMachine, tiles: Tilings, choice: Choice, name: str
+) -> LoopPlan:
     """The plan of a choice, its loops interchanged by Algorithm 3."""
     trips = {loop: int(tiles.trips(problem, loop)[choice.index]) for loop in LOOPS}
     plan = tiles.plan(choice.index, interchanged(choice.dataflow, trips))
     return finished(problem, plan, machine, name)
 
 
-def finished(problem: ConvProblem, plan: TilePlan, machine: TileMachine, name: str) -> TilePlan:
+def finished(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine, name: str) -> LoopPlan:
     """``plan`` with its groups, its prediction and its planner's name."""
     plan = with_groups(problem, plan, machine)
     return replace(plan, prediction=predicted(problem, plan, machine), planner=name)
 
 
 def pruned_space(
-    problem: ConvProblem, machine: TileMachine, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, machine: LoopMachine, limits: TileLimits = NO_LIMITS
 ) -> Tilings | None:
     """What Algorithms 1 and 2 leave; None where nothing fits."""
     initial = initial_factors(problem, machine, limits)
@@ -181,12 +166,12 @@ class EPlanner:
     limits: TileLimits = NO_LIMITS
     name: str = "eplanner"
     dataflows: tuple[Dataflow, ...] = DATAFLOWS
-    sums_stay: bool = False
+    measure: Measure = "metric"
+    splits_memory: bool = False
 
-    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
-        tiles = pruned_space(problem, tiled, self.limits)
+    def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
+        tiles = pruned_space(problem, machine, self.limits)
         if tiles is None:
-            return no_room(problem, tiled)
-        choice = best_by_metric(problem, tiled, tiles, self.dataflows, self.sums_stay)
-        return chosen_plan(problem, tiled, tiles, choice, self.name)
+            return no_room(problem, machine)
+        choice = best_by_metric(problem, machine, tiles, self.dataflows)
+        return chosen_plan(problem, machine, tiles, choice, self.name)

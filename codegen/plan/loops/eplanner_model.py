@@ -10,10 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.plan.loops.cost import pes_on, transfer_cost
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import Loop
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.sim.tiles.machine import TileMachine
 
 Dataflow = Literal["IS", "WS", "OS"]
 """Input, weight and output stationary."""
@@ -62,29 +61,26 @@ def access_bytes(problem: ConvProblem, reloads: Reloads) -> Any:
     )
 
 
-def pe_utilization(machine: TileMachine, m: Any, n: Any, r: Any, c: Any) -> Any:
+def pe_utilization(machine: LoopMachine, m: Any, n: Any, r: Any, c: Any) -> Any:
     """Equations 6.7 to 6.9 for tiles of m filters, n channels, r rows and c columns: MACs of a tile
     (the product of its factors) over iterations (the product of ceil(factor_t / factor_p)) times
     PEs. The kernel's loops are not spread and cancel."""
-    array = machine.array
-    if array is None:
-        return 1.0
     used: Any = 1.0
     loops: tuple[tuple[Loop, Any], ...] = (("M", m), ("N", n), ("R", r), ("C", c))
     for loop, size in loops:
-        pes = pes_on(array, loop)
+        pes = machine.pes_on(loop)
         used = used * (size / (-(-size // pes) * pes))
     return used
 
 
-def performance(problem: ConvProblem, machine: TileMachine, utilization: Any, moved: Any) -> Any:
+def performance(problem: ConvProblem, machine: LoopMachine, utilization: Any, moved: Any) -> Any:
     """MACs a cycle. Equation 6.12: the smaller of perf_compute (6.6: active PEs) and perf_memory
     (6.10 and 6.11: bandwidth * operations / bytes); both without the clock frequency."""
-    compute = machine.macs_per_cycle(problem.element_bytes) * utilization
-    return np.minimum(compute, problem.macs / (transfer_cost(machine).byte * moved))
+    compute = machine.macs_per_cycle * utilization
+    return np.minimum(compute, problem.macs / (machine.transfer.byte * moved))
 
 
-def metric(problem: ConvProblem, machine: TileMachine, utilization: Any, moved: Any) -> Any:
+def metric(problem: ConvProblem, machine: LoopMachine, utilization: Any, moved: Any) -> Any:
     """Equation 6.13: estimated performance / off-chip memory access size."""
     return performance(problem, machine, utilization, moved) / moved
 

@@ -1,4 +1,4 @@
-"""The plan of least predicted time, or of least traffic, over all `TilePlan`s; proven.
+"""The plan of least predicted time, or of least traffic, over all `LoopPlan`s; proven.
 
 The space: every tile size along every loop, every order of the loops, several groups in a step, one
 buffer or two. All of it is enumerated (`exact_kernel`), but for
@@ -23,21 +23,13 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops import exact_kernel as kernel
 from tvm_npu.codegen.plan.loops.axes import in_axis
-from tvm_npu.codegen.plan.loops.cost import (
-    EngineCost,
-    TransferCost,
-    engine_cost,
-    iterations,
-    predicted,
-    transfer_cost,
-)
-from tvm_npu.codegen.plan.loops.eplanner import pe_length, tile_machine
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.loops.cost import iterations, predicted
+from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.space import limited
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
-from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 Table = NDArray[np.int64]
 ORDERS: tuple[tuple[Loop, ...], ...] = tuple(permutations(LOOPS))
@@ -49,22 +41,22 @@ Goal = Literal["cycles", "bytes"]
 
 
 @dataclass(frozen=True)
-class TileProof:
+class LoopProof:
     """A plan, its value of the goal, and what was looked at: ``tilings`` that fit, ``timed`` plans
     among their orders and buffers."""
 
-    plan: TilePlan
+    plan: LoopPlan
     value: float
     tilings: int
     timed: int
 
 
 def loop_table(
-    problem: ConvProblem, machine: TileMachine, loop: Loop, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem, machine: LoopMachine, loop: Loop, limits: TileLimits = NO_LIMITS
 ) -> Table:
     """All tile sizes along a loop that no other one of as many tiles dominates, largest first:
     size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled)."""
-    total, pes = extent(problem, loop), pe_length(machine, loop)
+    total, pes = extent(problem, loop), machine.pes_on(loop)
     rows: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for size in range(1, limited(problem, loop, limits) + 1):
         count, passes = -(-total // size), iterations(total, size, pes)
@@ -90,7 +82,7 @@ def _dominates(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
 
 def _layer(
-    problem: ConvProblem, machine: TileMachine, transfer: TransferCost, engine: EngineCost
+    problem: ConvProblem, machine: LoopMachine, transfer: TransferCost, engine: EngineCost
 ) -> kernel.Layer:
     memories = machine.memories
     if isinstance(memories, SharedMemory):
@@ -109,7 +101,7 @@ def _layer(
         int(problem.has_residual),
         int(biases_stay(problem, machine)),
         *rooms,
-        memories.bias_bytes,
+        machine.bias_bytes,
         int(isinstance(memories, SharedMemory)),
         float(transfer.start),
         float(transfer.segment),
@@ -125,14 +117,14 @@ def _layer(
 
 def prove(
     problem: ConvProblem,
-    machine: TileMachine,
+    machine: LoopMachine,
     goal: Goal = "cycles",
     limits: TileLimits = NO_LIMITS,
-) -> TileProof | Infeasible:
+) -> LoopProof | Infeasible:
     """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
     first, then one buffer before two, then `ORDERS`."""
     if goal == "cycles":
-        transfer, engine, buffers = transfer_cost(machine), engine_cost(machine), 2
+        transfer, engine, buffers = machine.transfer, machine.engine, 2
     else:
         transfer, engine, buffers = (
             TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,
@@ -151,7 +143,7 @@ def prove(
     if not np.isfinite(best):
         return no_room(problem, machine)
     m, n, r, c = (int(tables[at][int(found[at]), kernel.SIZE]) for at in range(4))
-    plan = TilePlan(
+    plan = LoopPlan(
         m,
         n,
         r,
@@ -160,21 +152,25 @@ def prove(
         tile_groups=int(found[4]),
         buffers=2 if int(found[6]) == 2 else 1,
     )
-    return TileProof(plan, float(best), int(seen), int(timed))
+    return LoopProof(plan, float(best), int(seen), int(timed))
 
 
 @dataclass(frozen=True)
-class ExactTilePlanner:
-    """`exact` and `exact-traffic` on tile machines."""
+class ExactLoops:
+    """`exact` (and `exact-dma`, where there is no ring), and `exact-traffic`."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
     goal: Goal = "cycles"
+    splits_memory: bool = False
 
-    def plan(self, problem: ConvProblem, machine: MachineDescription) -> TilePlan | Infeasible:
-        tiled = tile_machine(machine, self.name)
-        proof = prove(problem, tiled, self.goal, self.limits)
+    @property
+    def measure(self) -> Measure:
+        return self.goal
+
+    def plan(self, problem: ConvProblem, machine: LoopMachine) -> LoopPlan | Infeasible:
+        proof = prove(problem, machine, self.goal, self.limits)
         if isinstance(proof, Infeasible):
             return proof
-        prediction = predicted(problem, proof.plan, tiled)
+        prediction = predicted(problem, proof.plan, machine)
         return replace(proof.plan, prediction=prediction, planner=self.name)

@@ -64,7 +64,7 @@ def _part(room, buffers):
 
 @device
 def fits(layer, groups, m, n, r, c, buffers):
-    """`room.check_tile_plan` for rows of the tables."""
+    """`room.check_loop_plan` for rows of the tables."""
     filters = groups * m[SIZE]
     outputs = filters * r[SIZE] * c[SIZE]
     inputs = _tile(groups * n[SIZE] * r[LARGEST] * c[LARGEST] * layer.element)

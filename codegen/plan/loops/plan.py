@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Literal
 
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
@@ -26,7 +27,7 @@ OUT_LOOPS = frozenset({"M", "R", "C"})
 
 
 @dataclass(frozen=True)
-class TilePlan:
+class LoopPlan:
     """``tile_m`` filters and ``tile_n`` channels of each of ``tile_groups`` groups, ``tile_r`` rows
     and ``tile_c`` columns of the OFM; edge tiles are smaller. ``order`` lists the loops from the
     outermost in; the loop over groups is outside of all of them. ``tile_groups`` > 1 takes all
@@ -57,14 +58,19 @@ def extent(problem: ConvProblem, loop: Loop) -> int:
     }[loop]
 
 
-def trips(problem: ConvProblem, plan: TilePlan, loop: Loop) -> int:
+def trips(problem: ConvProblem, plan: LoopPlan, loop: Loop) -> int:
     """Tiles along a loop."""
     return -(-extent(problem, loop) // plan.tile(loop))
 
 
-def group_runs(problem: ConvProblem, plan: TilePlan) -> int:
+def group_runs(problem: ConvProblem, plan: LoopPlan) -> int:
     """Trips of the loop over groups."""
     return -(-problem.groups // plan.tile_groups)
+
+
+def step_count(problem: ConvProblem, plan: LoopPlan) -> int:
+    """How many steps `steps` gives."""
+    return group_runs(problem, plan) * prod(trips(problem, plan, loop) for loop in LOOPS)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class Step:
     are stored."""
 
 
-def steps(problem: ConvProblem, plan: TilePlan) -> Iterator[Step]:
+def steps(problem: ConvProblem, plan: LoopPlan) -> Iterator[Step]:
     """All steps in execution order."""
     counts = {loop: trips(problem, plan, loop) for loop in LOOPS}
 
@@ -133,7 +139,7 @@ def _places(order: tuple[Loop, ...], counts: dict[Loop, int]) -> Iterator[tuple[
         yield tuple(place[position] for position in at)
 
 
-def visits(problem: ConvProblem, plan: TilePlan, loops: frozenset[str]) -> int:
+def visits(problem: ConvProblem, plan: LoopPlan, loops: frozenset[str]) -> int:
     """How often each tile that depends on ``loops`` comes on chip, on average over its tiles: the
     product of the trips of all loops that it does not depend on and that lie outside of an
     innermost loop of more than one trip that it depends on (e-PlaNNer, Equations 6.2 to 6.4)."""

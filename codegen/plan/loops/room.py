@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.nmp.plan.check import PlanFault
+from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
+from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 ALIGNMENT_BYTES = 8
 
@@ -37,7 +37,7 @@ class TileBytes:
     out_bytes: int
 
 
-def tile_bytes(problem: ConvProblem, plan: TilePlan) -> TileBytes:
+def tile_bytes(problem: ConvProblem, plan: LoopPlan) -> TileBytes:
     """The largest tiles of ``plan``."""
     inside = in_axis(problem, "R", plan.tile_r).largest
     inside *= in_axis(problem, "C", plan.tile_c).largest
@@ -62,8 +62,8 @@ class Place:
     out_offset: int
 
 
-def tile_places(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> tuple[Place, ...]:
-    """One place a buffer, for a plan that `check_tile_plan` finds sound."""
+def tile_places(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> tuple[Place, ...]:
+    """One place a buffer, for a plan that `check_loop_plan` finds sound."""
     sizes = tile_bytes(problem, plan)
     memories = machine.memories
     behind_in = aligned(sizes.in_bytes)
@@ -88,13 +88,13 @@ def part_bytes(size: int, buffers: int) -> int:
     return size // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
 
-def biases_stay(problem: ConvProblem, machine: TileMachine) -> bool:
+def biases_stay(problem: ConvProblem, machine: LoopMachine) -> bool:
     """All biases of the layer fit the bias memory and are loaded once; else those of a tile's
     filters come whenever these change."""
-    return problem.filters * BIAS_BYTES <= machine.memories.bias_bytes
+    return problem.filters * BIAS_BYTES <= machine.bias_bytes
 
 
-def check_tile_plan(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> PlanFault | None:
+def check_loop_plan(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> PlanFault | None:
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan.
 
     Tiles of a loop are cut from its whole extent, so together they make every product once; what
@@ -110,7 +110,7 @@ def check_tile_plan(problem: ConvProblem, plan: TilePlan, machine: TileMachine) 
 _Claim = tuple[bool, str, object, object]
 
 
-def _claims(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Iterator[_Claim]:
+def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Iterator[_Claim]:
     """(holds, thing, value, limit); later claims rely on earlier ones."""
     yield problem.window is None, "window", problem.window, "none on a tile machine"
     groups = problem.groups
@@ -137,7 +137,7 @@ def _claims(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Itera
 
 
 def _needs(
-    problem: ConvProblem, plan: TilePlan, machine: TileMachine
+    problem: ConvProblem, plan: LoopPlan, machine: LoopMachine
 ) -> Iterator[tuple[str, str, int, int]]:
     """(tiles, memory, bytes that they need, bytes that there are)."""
     rows = largest_inside(problem, "R", plan.tile_r)
@@ -161,12 +161,12 @@ def _needs(
             ("OUT tile of accumulators", "output memory", sums, memories.output_bytes),
         ):
             yield tiles, memory, needed, part_bytes(most, plan.buffers)
-    yield "biases of a tile", "bias memory", filters * BIAS_BYTES, memories.bias_bytes
+    yield "biases of a tile", "bias memory", filters * BIAS_BYTES, machine.bias_bytes
 
 
-def no_room(problem: ConvProblem, machine: TileMachine, tile: TilePlan | None = None) -> Infeasible:
+def no_room(problem: ConvProblem, machine: LoopMachine, tile: LoopPlan | None = None) -> Infeasible:
     """Why not even the smallest tiles fit (or ``tile``, the smallest that a planner allows)."""
-    smallest = TilePlan(1, 1, 1, 1) if tile is None else tile
+    smallest = LoopPlan(1, 1, 1, 1) if tile is None else tile
     words = "the smallest tiles"
     if tile is not None:
         words += (
@@ -176,7 +176,7 @@ def no_room(problem: ConvProblem, machine: TileMachine, tile: TilePlan | None = 
     for _, memory, needed, available in _needs(problem, smallest, machine):
         if needed > available:
             return Infeasible(memory, needed, available, f"{words} do not fit", _REMEDY)
-    fault = check_tile_plan(problem, smallest, machine)
+    fault = check_loop_plan(problem, smallest, machine)
     return Infeasible("memory", 0, 0, f"no plan found: {fault}", _REMEDY)
 
 

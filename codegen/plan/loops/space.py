@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.axes import InAxis, in_axis
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
+from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 Integers = NDArray[np.int64]
 
@@ -45,9 +45,9 @@ class Tilings:
         """Those that a mask or indices choose."""
         return Tilings(*(getattr(self, name)[chosen] for name in self.__dataclass_fields__))
 
-    def plan(self, index: int, order: tuple[Loop, ...], buffers: Literal[1, 2] = 1) -> TilePlan:
+    def plan(self, index: int, order: tuple[Loop, ...], buffers: Literal[1, 2] = 1) -> LoopPlan:
         m, n, r, c = (int(self.sizes(loop)[index]) for loop in LOOPS)
-        return TilePlan(m, n, r, c, order, buffers=buffers)
+        return LoopPlan(m, n, r, c, order, buffers=buffers)
 
 
 def limited(problem: ConvProblem, loop: Loop, limits: TileLimits) -> int:
@@ -78,11 +78,11 @@ def candidate_sizes(
 
 def tilings(
     problem: ConvProblem,
-    machine: TileMachine,
+    machine: LoopMachine,
     sizes: Mapping[Loop, Sequence[int]],
     buffers: int = 1,
 ) -> Tilings:
-    """All combinations of ``sizes`` that fit (as `room.check_tile_plan` says), the later loops of
+    """All combinations of ``sizes`` that fit (as `room.check_loop_plan` says), the later loops of
     M, N, R, C varying fastest."""
     m, n, r, c = (
         axis.reshape(-1)
@@ -106,7 +106,7 @@ def _of(axes: list[InAxis], name: str) -> Integers:
 
 
 def _fit(
-    problem: ConvProblem, machine: TileMachine, tiles: Tilings, largest: Integers, buffers: int
+    problem: ConvProblem, machine: LoopMachine, tiles: Tilings, largest: Integers, buffers: int
 ) -> NDArray[np.bool_]:
     size = problem.element_bytes
     taps = problem.kernel[0] * problem.kernel[1]
@@ -117,7 +117,7 @@ def _fit(
     weights = _aligned(tiles.m * tiles.n * taps * size)
     sums = _aligned(outputs * problem.accumulator_bytes)
     memories = machine.memories
-    fits: NDArray[np.bool_] = tiles.m * BIAS_BYTES <= memories.bias_bytes
+    fits: NDArray[np.bool_] = tiles.m * BIAS_BYTES <= machine.bias_bytes
     if isinstance(memories, SharedMemory):
         return fits & (inputs + weights + sums <= _part(memories.shared_bytes, buffers))
     return (

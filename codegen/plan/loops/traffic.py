@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
     OUT_LOOPS,
     WEIGHT_LOOPS,
-    TilePlan,
+    LoopPlan,
     extent,
     group_runs,
     trips,
@@ -23,7 +24,6 @@ from tvm_npu.codegen.plan.loops.plan import (
 from tvm_npu.codegen.plan.loops.room import biases_stay
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TileTraffic:
         return self.outputs + self.partial_stores
 
 
-def tile_traffic(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> TileTraffic:
+def tile_traffic(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> TileTraffic:
     """All transfers of ``plan``."""
     size = problem.element_bytes
     out_visits = visits(problem, plan, OUT_LOOPS)
@@ -92,7 +92,7 @@ def tile_traffic(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> 
     )
 
 
-def _in_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """Every IN tile once. Tiles of full columns are one run a channel, those of all rows as well
     one run in all; others a run a row."""
     rows = in_axis(problem, "R", plan.tile_r)
@@ -108,7 +108,7 @@ def _in_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
     )
 
 
-def _weight_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+def _weight_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """Every W tile once: one run with all channels, else a run a filter."""
     channel_tiles = trips(problem, plan, "N")
     tiles = group_runs(problem, plan) * trips(problem, plan, "M") * channel_tiles
@@ -120,7 +120,7 @@ def _weight_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
     )
 
 
-def _out_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
+def _out_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """Every OUT tile once, in runs as IN tiles."""
     row_tiles, column_tiles = trips(problem, plan, "R"), trips(problem, plan, "C")
     stacks = group_runs(problem, plan) * trips(problem, plan, "M")
@@ -137,7 +137,7 @@ def _out_tiles(problem: ConvProblem, plan: TilePlan, size: int) -> Moved:
     )
 
 
-def _biases(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Moved:
+def _biases(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Moved:
     all_biases = problem.filters * BIAS_BYTES
     if biases_stay(problem, machine):
         return Moved(1, 1, all_biases)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm_npu.codegen.tiles.emit.commands import Runs
 from tvm_npu.sim.tiles.isa import TileMemory
-
-Box = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-"""(begin, count) of channels, rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +53,3 @@ def parts(total: tuple[int, int], size: int) -> Iterator[tuple[int, int]]:
     begin, count = total
     for offset in range(0, count, size):
         yield begin + offset, min(size, count - offset)
-
-
-def largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest n in 1..most for which ``fits(n)`` holds, 0 if it does not for 1; what fits
-    for n fits for less."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
-
-
-def even(total: int, most: int) -> int:
-    """The smallest part size with which ``total`` still needs no more parts than with ``most``."""
-    return -(-total // -(-total // most))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.codegen.plan.loops.plan import TilePlan, steps, trips
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, steps, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
@@ -26,6 +26,7 @@ from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import Accumulate, TileMemory, TileRegister
@@ -48,14 +49,14 @@ STREAMS = {
 }
 
 
-def plan_actions(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Iterator[Action]:
-    """What a plan that fits the machine (`room.check_tile_plan`) does, in program order."""
-    stay = biases_stay(problem, machine)
-    places = tile_places(problem, plan, machine)
+def plan_actions(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Iterator[Action]:
+    """What a plan that fits the machine (`room.check_loop_plan`) does, in program order."""
+    view = loop_machine(machine)
+    places, stay = tile_places(problem, plan, view), biases_stay(problem, view)
     return ordered(ActionSteps(problem, steps(problem, plan), places, stay), plan.buffers)
 
 
-def partial_bytes(problem: ConvProblem, plan: TilePlan) -> int:
+def partial_bytes(problem: ConvProblem, plan: LoopPlan) -> int:
     """The area that partial sums take outside of the chip: those of one group, since several
     groups come with all their channels."""
     return 0 if trips(problem, plan, "N") == 1 else partial_area_bytes(problem)

@@ -1,61 +1,21 @@
-"""Elementwise layers: flat runs of the tensors, as long as the memories hold."""
+"""Elementwise layers: operations on flat runs as commands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tvm_npu.codegen.ops import FixedElementwise
-from tvm_npu.codegen.plan.problem import Infeasible
-from tvm_npu.codegen.tiles.emit.boxes import even, largest, parts
+from tvm_npu.codegen.tiles.emit.boxes import parts
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.emit.layer import (
-    Operands,
-    Sizes,
-    out_registers,
-    requantize_registers,
-    sizes,
-)
+from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
+from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
+from tvm_npu.codegen.tiles.plan.sizes import sizes
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister, TileVector
 from tvm_npu.sim.tiles.machine import TileMachine
 
 OPERATIONS = {"copy": TileVector.COPY, "add": TileVector.ADD, "mul": TileVector.MULTIPLY}
-
-
-@dataclass(frozen=True)
-class FlatShape:
-    """``operands`` (1 or 2) tensors of ``elements`` each, and a result of as many."""
-
-    elements: int
-    operands: int
-    element_bytes: int
-
-
-@dataclass(frozen=True)
-class FlatTiles:
-    tile_elements: int
-    buffers: int
-
-
-def flat_tiles(shape: FlatShape, machine: TileMachine) -> FlatTiles | Infeasible:
-    """All at once where that fits, else two buffers with even parts."""
-    if _fit(shape, shape.elements, sizes(machine, 1)):
-        return FlatTiles(shape.elements, 1)
-    room = sizes(machine, 2)
-    most = largest(shape.elements, lambda n: _fit(shape, n, room))
-    if most == 0:
-        return Infeasible(
-            "memory", shape.element_bytes, room.first, "one element of each operand",
-            "use a machine with a larger memory",
-        )  # fmt: skip
-    return FlatTiles(even(shape.elements, most), 2)
-
-
-def _fit(shape: FlatShape, elements: int, room: Sizes) -> bool:
-    size = elements * shape.element_bytes
-    return room.fits(size, size if shape.operands > 1 else 0, size)
 
 
 def flat_steps(

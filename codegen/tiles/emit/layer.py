@@ -10,7 +10,7 @@ from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, estimated_cycles, ordered
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister
-from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 
 @dataclass(frozen=True)
@@ -62,43 +62,3 @@ def requantize_registers(layer: Requantized) -> dict[TileRegister, int]:
         TileRegister.LOW: layer.low,
         TileRegister.HIGH: layer.high,
     }
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Bytes for IN, second operand and OUT of one place when a memory is cut into ``buffers``
-    parts. With a shared memory all three lie in one part, IN first, OUT last."""
-
-    first: int
-    second: int
-    result: int
-    shared: bool
-
-    def fits(self, first: int, second: int, result: int) -> bool:
-        if self.shared:
-            return aligned(first) + aligned(second) + aligned(result) <= self.first
-        return first <= self.first and second <= self.second and result <= self.result
-
-    def offsets(self, turn: int, first: int, second: int) -> tuple[int, int, int]:
-        """Of IN, second operand and OUT in place number ``turn``, for the largest tiles' bytes."""
-        if self.shared:
-            base = turn * self.first
-            return base, base + aligned(first), base + aligned(first) + aligned(second)
-        return turn * self.first, turn * self.second, turn * self.result
-
-
-def aligned(size: int) -> int:
-    """Tiles begin at multiples of 8 bytes."""
-    return -(-size // 8) * 8
-
-
-def sizes(machine: TileMachine, buffers: int) -> Sizes:
-    memories = machine.memories
-    if isinstance(memories, SharedMemory):
-        part = memories.shared_bytes // buffers // 8 * 8
-        return Sizes(part, part, part, True)
-    first, second, result = (
-        size // buffers // 8 * 8
-        for size in (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
-    )
-    return Sizes(first, second, result, False)

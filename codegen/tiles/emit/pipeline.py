@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tvm_npu.codegen.plan.loops.cost import transfer_cost
+from tvm_npu.codegen.plan.loops.cost import transfer_cycles
 from tvm_npu.codegen.plan.loops.traffic import Moved
 from tvm_npu.codegen.tiles.emit.commands import Command, Transfer, Work
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 Item = TypeVar("Item")
@@ -71,7 +72,8 @@ def estimated_cycles(steps: Iterable[StepCommands], buffers: int, machine: TileM
 def _cycles(command: Command, machine: TileMachine) -> float:
     if isinstance(command, Transfer):
         runs = command.runs
-        return transfer_cost(machine).cycles(Moved(1, runs.count, runs.size_bytes))
+        moved = Moved(1, runs.count, runs.size_bytes)
+        return transfer_cycles(loop_machine(machine).transfer, moved)
     return _work_cycles(command, machine)
 
 

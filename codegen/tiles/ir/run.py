@@ -8,19 +8,23 @@ from typing import Literal
 
 import numpy as np
 
+from tvm_npu.codegen.backend import PlannedGraph
+from tvm_npu.codegen.compile import Generated
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.passes.storage import plan_storage
+from tvm_npu.codegen.plan.layers import PlannedLayer, precision_of, question_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.actions import Store
 from tvm_npu.codegen.tiles.emit.commands import Command
-from tvm_npu.codegen.tiles.emit.compiler import assemble, with_layers
+from tvm_npu.codegen.tiles.emit.compiler import with_commands
 from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_area_bytes
 from tvm_npu.codegen.tiles.emit.layer import Operands
+from tvm_npu.codegen.tiles.emit.layers import LayerCommands
 from tvm_npu.codegen.tiles.ir.document import Ir
-from tvm_npu.codegen.tiles.plan.planning import PlannedLayer, stored_problem
 from tvm_npu.sim.tiles.machine import TileMachine
 
 PLANNER = "text"
@@ -43,7 +47,8 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     if len(fixed.layers) != 1 or not isinstance(fixed.layers[0], FixedConv):
         raise EmitError("an execution plan in text is of one convolution; the graph has others")
     layer = fixed.layers[0]
-    problem = stored_problem(layer, fixed, machine)
+    problem = question_of(layer, fixed, machine)
+    assert isinstance(problem, ConvProblem)
     _require_same(ir.problem, problem, layer.name)
     actions = tuple(ir.placed(machine))
     partial = any(isinstance(action, Store) and action.partial for action in actions)
@@ -51,11 +56,14 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     def commands(operands: Operands) -> Iterable[Command]:
         return ConvCommands(layer, problem, operands).commands(actions)
 
-    planned = PlannedLayer(
-        layer, TextPlan(len(actions)), problem.macs,
-        partial_area_bytes(problem) if partial else 0, commands, None,
-    )  # fmt: skip
-    return assemble(fixed, machine, with_layers(fixed, machine, lambda *_: planned, PLANNER))
+    made = LayerCommands(commands, partial_area_bytes(problem) if partial else 0)
+    precision = precision_of(fixed)
+    storage = plan_storage(fixed, machine.element_bytes(precision))
+    layers = tuple(
+        PlannedLayer(one, problem, TextPlan(len(actions))) for one in storage.layers
+    )
+    planned = PlannedGraph(fixed, machine, precision, storage, layers, PLANNER)
+    return Generated(planned, with_commands(planned, machine, lambda _: made)).program()
 
 
 def _require_same(text: ConvProblem, layer: ConvProblem, name: str) -> None:

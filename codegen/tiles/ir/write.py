@@ -1,18 +1,21 @@
-"""Plans as execution plans in text, those for NMPs included."""
+"""Plans as execution plans in text, those for machines of other kinds included."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.nmp.emit.shares import CoreShare, core_shares
-from tvm_npu.codegen.plan.loops.plan import Step, TilePlan
-from tvm_npu.codegen.plan.loops.room import Place, biases_stay, check_tile_plan, tile_places
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
-from tvm_npu.codegen.tiles.emit.actions import Action, ActionSteps, Held, Range
-from tvm_npu.codegen.tiles.emit.boxes import parts
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, Step
+from tvm_npu.codegen.plan.loops.room import (
+    Place,
+    aligned,
+    biases_stay,
+    check_loop_plan,
+    tile_places,
+)
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.emit.actions import Action, ActionSteps, Held
 from tvm_npu.codegen.tiles.emit.convolution import plan_actions
-from tvm_npu.codegen.tiles.emit.layer import aligned
 from tvm_npu.codegen.tiles.emit.pipeline import ordered
 from tvm_npu.codegen.tiles.ir.document import (
     Ir,
@@ -22,49 +25,49 @@ from tvm_npu.codegen.tiles.ir.document import (
     moved,
     to_text,
 )
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 
 def write_ir(
-    problem: ConvProblem,
-    plan: TilePlan | ConvPlan,
-    machine: TileMachine,
-    planned_for: NmpMachine | None = None,
-    comment: tuple[str, ...] = (),
+    problem: ConvProblem, plan: LoopPlan, machine: TileMachine, comment: tuple[str, ...] = ()
 ) -> str:
-    """The text of a plan for ``machine``. A ConvPlan needs the NMP that it was ``planned_for``:
-    its tiles follow each other core by core, each core's in its order of execution.
-
-    ``problem`` has the machine's widths of elements and sums. Raises EmitError for a plan that
-    does not fit the machine.
-    """
-    return to_text(plan_ir(problem, plan, machine, planned_for, comment))
+    """The text of a plan for ``machine``. ``problem`` has the machine's widths of elements and
+    sums. Raises EmitError for a plan that does not fit the machine."""
+    return to_text(plan_ir(problem, plan, machine, comment))
 
 
 def plan_ir(
-    problem: ConvProblem,
-    plan: TilePlan | ConvPlan,
-    machine: TileMachine,
-    planned_for: NmpMachine | None = None,
-    comment: tuple[str, ...] = (),
+    problem: ConvProblem, plan: LoopPlan, machine: TileMachine, comment: tuple[str, ...] = ()
 ) -> Ir:
     """`write_ir` before it is text."""
-    if isinstance(plan, TilePlan):
-        fault = check_tile_plan(problem, plan, machine)
-        if fault is not None:
-            raise EmitError(f"plan for machine {machine.name!r}: {fault}")
-        places = tile_places(problem, plan, machine)
-        return _ir(problem, plan_actions(problem, plan, machine), places, machine, comment)
-    if planned_for is None:
-        raise EmitError("a plan for an NMP needs the NMP that it was made for")
+    view = loop_machine(machine)
+    fault = check_loop_plan(problem, plan, view)
+    if fault is not None:
+        raise EmitError(f"plan for machine {machine.name!r}: {fault}")
+    places = tile_places(problem, plan, view)
+    return _ir(problem, plan_actions(problem, plan, machine), places, machine, comment)
+
+
+def write_steps(
+    problem: ConvProblem, steps: Iterable[Step], machine: TileMachine, comment: tuple[str, ...] = ()
+) -> str:
+    """As `write_ir`, of the tiles of a plan for another machine (`Backend.steps`), one after
+    another."""
+    return to_text(steps_ir(problem, steps, machine, comment))
+
+
+def steps_ir(
+    problem: ConvProblem, steps: Iterable[Step], machine: TileMachine, comment: tuple[str, ...] = ()
+) -> Ir:
+    """`write_steps` before it is text."""
     if problem.window is not None:
         raise EmitError("a convolution with a window behind it has no execution plan in text")
-    steps = tuple(nmp_steps(problem, plan, planned_for))
-    place = (_place(problem, steps, machine),)
-    stay = biases_stay(problem, machine)
-    actions = ordered(ActionSteps(problem, steps, place, stay), 1)
+    listed = tuple(steps)
+    place = (_place(problem, listed, machine),)
+    stay = biases_stay(problem, loop_machine(machine))
+    actions = ordered(ActionSteps(problem, listed, place, stay), 1)
     return _ir(problem, actions, place, machine, comment)
 
 
@@ -112,102 +115,6 @@ def _kinds(place: Place, has_residual: bool) -> Iterator[tuple[TileKind, int]]:
         yield "RESIDUAL", place.residual_offset
     yield "WEIGHT", place.weight_offset
     yield "OUTPUT", place.out_offset
-
-
-_Box = tuple[Range, Range, Range, Range, Range]
-"""Groups, filters, channels (the latter of one group), rows, columns."""
-
-
-def nmp_steps(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Iterator[Step]:
-    """The tiles of an NMP's plan, one core after another, as steps that keep what the step before
-    left on chip."""
-    return _steps(problem, tuple(_boxes(problem, plan, machine)))
-
-
-def _boxes(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Iterator[_Box]:
-    filters, channels = problem.filters // problem.groups, problem.channels // problem.groups
-    is_grouped = plan.mode == "grouped"
-    items = problem.groups if is_grouped else filters
-    shares = core_shares(plan, problem.rows, problem.columns, items, machine)
-    for core in shares.cores:
-        if core is None or min(core.rows, core.columns, core.items) == 0:
-            continue
-        if is_grouped:
-            yield from _grouped_boxes(plan, core, filters, channels)
-            continue
-        for group in range(problem.groups):
-            yield from _core_boxes(plan, core, group, channels)
-
-
-def _core_boxes(plan: ConvPlan, core: CoreShare, group: int, channels: int) -> Iterator[_Box]:
-    """IS: rows, columns, channels, all filters; OS: rows, columns, filters, channels; WS: filters,
-    rows, columns, channels."""
-    rows, columns = (core.first_row, core.rows), (core.first_column, core.columns)
-    filters = (core.first_item, core.items)
-    own = core.items if plan.schedule == "IS" else plan.tile_m
-    if plan.schedule == "WS":
-        order = [
-            (m, r, c)
-            for m in parts(filters, own)
-            for r in parts(rows, plan.tile_r)
-            for c in parts(columns, plan.tile_c)
-        ]
-    else:
-        order = [
-            (m, r, c)
-            for r in parts(rows, plan.tile_r)
-            for c in parts(columns, plan.tile_c)
-            for m in parts(filters, own)
-        ]
-    for m, r, c in order:
-        for n in parts((0, channels), plan.tile_n):
-            yield (group, 1), m, n, r, c
-
-
-def _grouped_boxes(plan: ConvPlan, core: CoreShare, filters: int, channels: int) -> Iterator[_Box]:
-    """OS: places, then groups; WS: groups, then places."""
-    all_groups = list(parts((core.first_item, core.items), max(plan.tile_m // filters, 1)))
-    places = [
-        (r, c)
-        for r in parts((core.first_row, core.rows), plan.tile_r)
-        for c in parts((core.first_column, core.columns), plan.tile_c)
-    ]
-    if plan.schedule == "WS":
-        pairs = [(group, place) for group in all_groups for place in places]
-    else:
-        pairs = [(group, place) for place in places for group in all_groups]
-    for group, (r, c) in pairs:
-        yield group, (0, filters), (0, channels), r, c
-
-
-def _steps(problem: ConvProblem, boxes: tuple[_Box, ...]) -> Iterator[Step]:
-    depth = problem.channels // problem.groups
-    summed: dict[tuple[Range, Range, Range, Range], int] = {}
-    held: _Box | None = None
-    for number, box in enumerate(boxes):
-        groups, filters, channels, rows, columns = box
-        following = boxes[number + 1] if number + 1 < len(boxes) else None
-        out = (groups, filters, rows, columns)
-        before = summed.get(out, 0)
-        summed[out] = before + channels[1]
-        yield Step(
-            groups, filters, channels, rows, columns,
-            loads_in=held is None or _in(held) != _in(box),
-            loads_weights=held is None or held[:3] != box[:3],
-            enters_out=held is None or _out(held) != out,
-            first=before == 0,
-            last=summed[out] == depth,
-            leaves_out=following is None or _out(following) != out,
-        )  # fmt: skip
-        held = box
-
-
-def _in(box: _Box) -> tuple[Range, Range, Range, Range]:
-    return box[0], box[2], box[3], box[4]
-
-
-def _out(box: _Box) -> tuple[Range, Range, Range, Range]:
-    return box[0], box[1], box[3], box[4]
 
 
 def _place(problem: ConvProblem, steps: tuple[Step, ...], machine: TileMachine) -> Place:

@@ -1,4 +1,4 @@
-"""Tile plans as flat columns, and back; their layers are written as `conv_columns` has it."""
+"""Tile plans as flat columns, and back; their layers are written as `tune.columns` has it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tvm_npu.codegen.nmp.tune.conv_columns import checked_columns
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.tune.columns import checked_columns
 from tvm_npu.codegen.tune.space import Columns
 
 
@@ -26,12 +26,12 @@ class _Choices(BaseModel):
     buffers: Literal[1, 2]
 
 
-def tile_plan_columns(plan: TilePlan) -> Columns:
+def tile_plan_columns(plan: LoopPlan) -> Columns:
     columns: Columns = {name: getattr(plan, name) for name in _Choices.model_fields}
     return {**columns, "order": "".join(plan.order)}
 
 
-def tile_plan_of(columns: Mapping[str, Any]) -> TilePlan:
+def tile_plan_of(columns: Mapping[str, Any]) -> LoopPlan:
     """ValueError when a column is missing, foreign, or of a wrong type."""
     choices = checked_columns(_Choices, columns)
-    return TilePlan(**{**choices, "order": tuple(choices["order"])})
+    return LoopPlan(**{**choices, "order": tuple(choices["order"])})

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import prod
 
 import numpy as np
 
-from tvm_npu.codegen.plan.loops.cost import engine_cost, engine_cycles, predicted
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, group_runs, trips
+from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, group_runs, trips
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_room import fill_shares
 from tvm_npu.codegen.tune.space import Features
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -44,7 +46,7 @@ FEATURE_NAMES = (*LAYER_NAMES, *LOG_NAMES, *SHARE_NAMES, *FLAG_NAMES)
 
 
 def tile_features(
-    problem: ConvProblem, plans: Sequence[TilePlan], machine: TileMachine
+    problem: ConvProblem, plans: Sequence[LoopPlan], machine: TileMachine
 ) -> Features:
     """[len(plans), len(FEATURE_NAMES)], for plans that fit. ``engine_share`` is the least that the
     layer's products could take the engine over what they do take it."""
@@ -74,7 +76,7 @@ def _layer(problem: ConvProblem) -> list[float]:
 
 
 def _numbers(
-    problem: ConvProblem, plan: TilePlan, machine: TileMachine
+    problem: ConvProblem, plan: LoopPlan, machine: TileMachine
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(the columns `LOG_NAMES`, shares and flags)."""
     counts = [trips(problem, plan, loop) for loop in LOOPS]
@@ -82,10 +84,11 @@ def _numbers(
     steps = runs
     for count in counts:
         steps *= count
-    traffic = tile_traffic(problem, plan, machine)
-    total, expected = traffic.total, predicted(problem, plan, machine)
-    engine = engine_cycles(problem, plan, machine)
-    least = engine_cost(machine).iteration * problem.macs / _pes(machine)
+    view = loop_machine(machine)
+    traffic = tile_traffic(problem, plan, view)
+    total, expected = traffic.total, predicted(problem, plan, view)
+    engine = engine_cycles(problem, plan, view)
+    least = view.engine.iteration * problem.macs / prod(view.pes)
     logs = (
         *(plan.tile(loop) for loop in LOOPS), plan.tile_groups, *counts, runs, steps,
         *(getattr(traffic, stream).size_bytes for stream in STREAMS),
@@ -99,7 +102,3 @@ def _numbers(
         plan.buffers == 2,
     )
     return logs, (*fill_shares(problem, plan, machine), least / engine, *map(float, flags))
-
-
-def _pes(machine: TileMachine) -> int:
-    return 1 if machine.array is None else machine.array.width * machine.array.height

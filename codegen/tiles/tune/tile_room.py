@@ -1,10 +1,10 @@
 """Which choices of a tile plan take the room that there is not. Says the same as
-`plan.tiles.room.check_tile_plan`, which counts tile by tile, but in closed form: tuners ask often.
+`plan.loops.room.check_loop_plan`, which counts tile by tile, but in closed form: tuners ask often.
 """
 
 from __future__ import annotations
 
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -17,7 +17,7 @@ _OUTPUT = ("tile_groups", "tile_m", "tile_r", "tile_c")
 _BIAS = ("tile_groups", "tile_m")
 
 
-def excess_of(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> tuple[str, ...] | None:
+def excess_of(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> tuple[str, ...] | None:
     """The choices that fill the first memory that is too small; None where all tiles fit."""
     sizes, memories = tile_bytes(problem, plan), machine.memories
     inputs = aligned(sizes.in_bytes) + aligned(sizes.residual_bytes)
@@ -38,7 +38,7 @@ def excess_of(problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> tup
 
 
 def fill_shares(
-    problem: ConvProblem, plan: TilePlan, machine: TileMachine
+    problem: ConvProblem, plan: LoopPlan, machine: TileMachine
 ) -> tuple[float, float, float]:
     """How much of the memories that one set of tiles may take it does take: input and residual,
     weights, output; of a shared memory, each kind's part of it."""

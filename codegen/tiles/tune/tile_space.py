@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.tune.conv_columns import problem_columns
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent, trips
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent, trips
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_columns import tile_plan_columns, tile_plan_of
 from tvm_npu.codegen.tiles.tune.tile_features import FEATURE_NAMES, tile_features
 from tvm_npu.codegen.tiles.tune.tile_room import excess_of
+from tvm_npu.codegen.tune.columns import problem_columns
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
@@ -37,7 +38,7 @@ GROUPED_SHARE = 0.5
 @dataclass(frozen=True)
 class TileSpace:
     """`space.Space` of one convolution or fully connected layer on a tile machine. Widths of the
-    layer are those in the machine's memories (`codegen.tiles.planning.stored_problem`)."""
+    layer are those in the machine's memories (`tiles.plan.planning.question`)."""
 
     layer: ConvProblem
     machine: TileMachine
@@ -54,21 +55,21 @@ class TileSpace:
     def feature_names(self) -> tuple[str, ...]:
         return FEATURE_NAMES
 
-    def features(self, plans: Sequence[TilePlan]) -> Features:
+    def features(self, plans: Sequence[LoopPlan]) -> Features:
         return tile_features(self.layer, plans, self.machine)
 
-    def encode(self, plan: TilePlan) -> Columns:
+    def encode(self, plan: LoopPlan) -> Columns:
         return tile_plan_columns(plan)
 
-    def decode(self, columns: Mapping[str, Any]) -> TilePlan:
+    def decode(self, columns: Mapping[str, Any]) -> LoopPlan:
         plan = tile_plan_of(columns)
-        fault = check_tile_plan(self.layer, plan, self.machine)
+        fault = check_loop_plan(self.layer, plan, loop_machine(self.machine))
         if fault is not None:
             raise ValueError(str(fault))
         return plan
 
-    # Drawing trusts `tile_room` for what fits, as `check_tile_plan` counts tile by tile.
-    def sample(self, generator: np.random.Generator) -> TilePlan:
+    # Drawing trusts `tile_room` for what fits, as `check_loop_plan` counts tile by tile.
+    def sample(self, generator: np.random.Generator) -> LoopPlan:
         if self.layer.window is None:
             for _ in range(ATTEMPTS):
                 plan = self._fitted(self._drawn(generator), generator)
@@ -79,7 +80,7 @@ class TileSpace:
             f"{self.layer.channels} channels on machine {self.machine.name!r}: none fits"
         )
 
-    def neighbour(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan:
+    def neighbour(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
         """One tile extent anew half of the time, else two loops change places, or the buffers or
         the number of groups in a step change. In a space of one plan, that plan."""
         for _ in range(ATTEMPTS):
@@ -88,16 +89,16 @@ class TileSpace:
                 return other
         return self.sample(generator)
 
-    def _drawn(self, generator: np.random.Generator) -> TilePlan:
+    def _drawn(self, generator: np.random.Generator) -> LoopPlan:
         m, n, r, c = (drawn_extent(self._top(loop), generator) for loop in LOOPS)
         groups = 1
         if self.layer.groups > 1 and generator.random() < GROUPED_SHARE:
             groups = drawn_extent(self.layer.groups, generator)
         order = tuple(LOOPS[at] for at in generator.permutation(len(LOOPS)))
         two = bool(generator.integers(2))
-        return TilePlan(m, n, r, c, order, groups, 2 if two else 1)
+        return LoopPlan(m, n, r, c, order, groups, 2 if two else 1)
 
-    def _changed(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan:
+    def _changed(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
         if generator.integers(2):
             loop = LOOPS[generator.integers(len(LOOPS))]
             moved = moved_extent(plan.tile(loop), self._top(loop), generator)
@@ -121,7 +122,7 @@ class TileSpace:
     def _top(self, loop: Loop) -> int:
         return extent(self.layer, loop)
 
-    def _fitted(self, plan: TilePlan, generator: np.random.Generator) -> TilePlan | None:
+    def _fitted(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan | None:
         """``plan`` with what follows from its choices, its tiles halved until they fit; None where
         even the smallest do not."""
         plan = self._whole_groups(plan)
@@ -137,7 +138,7 @@ class TileSpace:
         still = tuple(loop for loop in LOOPS if counts[loop] == 1)
         return replace(plan, order=(*still, *(x for x in plan.order if counts[x] > 1)))
 
-    def _whole_groups(self, plan: TilePlan) -> TilePlan:
+    def _whole_groups(self, plan: LoopPlan) -> LoopPlan:
         """Several groups in a step take all their filters and channels."""
         if plan.tile_groups == 1:
             return plan

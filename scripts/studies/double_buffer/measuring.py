@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from studies.harness.errors import StudyError
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import NO_LIMITS, planner
 from tvm_npu.codegen.plan.loops.double_buffer import (
@@ -23,11 +24,11 @@ from tvm_npu.codegen.plan.loops.double_buffer import (
     filled_share,
     used_elements,
 )
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.plan.direct import DirectPlanner
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -125,7 +126,7 @@ RUNS = (
 """On which machine, with which tiles: what is run of each layer."""
 
 
-def stored_problem(problem: ConvProblem) -> ConvProblem:
+def question_of(problem: ConvProblem) -> ConvProblem:
     """With the widths that numbers have in the machine's memories."""
     machine = tile_machine(CACHED)
     return replace(
@@ -137,8 +138,8 @@ def stored_problem(problem: ConvProblem) -> ConvProblem:
 
 def plans_of(problem: ConvProblem) -> Plans:
     """Raises StudyError where a planner finds no tiles."""
-    machine, stored = tile_machine(CACHED), stored_problem(problem)
-    model = TransferModel.of(machine, stored.element_bytes)
+    machine, stored = tile_machine(CACHED), question_of(problem)
+    model = TransferModel.of(loop_machine(machine), stored.element_bytes)
     plans = {key: _plan(name, stored, machine) for key, name in PLANNERS.items()}
     return Plans(
         {key: _tile(plan) for key, plan in plans.items()},
@@ -156,7 +157,7 @@ def run_layer(problem: ConvProblem, where: str, key: str) -> Run:
     chosen: Any = (
         DirectPlanner()
         if key == NO_BUFFERS
-        else Given(_plan(PLANNERS[key], stored_problem(problem), cached))
+        else Given(_plan(PLANNERS[key], question_of(problem), cached))
     )
     graph, inputs, expected = _layer(problem)
     session = Session(compile_fixed(graph, machine, chosen))
@@ -206,19 +207,19 @@ def row_of(name: str, plans: Plans, runs: Mapping[tuple[str, str], Run]) -> Laye
 
 
 @lru_cache(maxsize=8)
-def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> TilePlan:
+def _plan(name: str, problem: ConvProblem, machine: TileMachine) -> LoopPlan:
     chosen: Any = planner(name)
     found = chosen.plan(problem, machine)
-    if not isinstance(found, TilePlan) or found.buffers != BUFFERS:
+    if not isinstance(found, LoopPlan) or found.buffers != BUFFERS:
         raise StudyError(f"planner {name!r} has no double-buffered plan: {found}")
     return found
 
 
-def _tile(plan: TilePlan) -> tuple[int, ...]:
+def _tile(plan: LoopPlan) -> tuple[int, ...]:
     return plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
 
 
-def _share(problem: ConvProblem, machine: TileMachine, plan: TilePlan) -> float:
+def _share(problem: ConvProblem, machine: TileMachine, plan: LoopPlan) -> float:
     """Of the half that a tile may take (the paper's Table 1)."""
     size = float(used_elements(problem, *_tile(plan))) * problem.element_bytes
     return size * BUFFERS / _memory_bytes(machine)
@@ -228,14 +229,14 @@ def _memory_bytes(machine: TileMachine) -> int:
     return int(machine.memories.shared_bytes)  # type: ignore[union-attr]
 
 
-def _estimate(model: TransferModel, problem: ConvProblem, plan: TilePlan) -> float:
+def _estimate(model: TransferModel, problem: ConvProblem, plan: LoopPlan) -> float:
     return float(model.layer_cycles(problem, *_tile(plan)))
 
 
 def _spread(problem: ConvProblem, machine: TileMachine, model: TransferModel) -> Spread:
-    found = divisor_tilings(problem, machine, NO_LIMITS, BUFFERS)
+    found = divisor_tilings(problem, loop_machine(machine), NO_LIMITS, BUFFERS)
     cycles = np.asarray(model.layer_cycles(problem, found.m, found.n, found.r, found.c), float)
-    shares = np.asarray(filled_share(problem, machine, found, BUFFERS), float)
+    shares = np.asarray(filled_share(problem, loop_machine(machine), found, BUFFERS), float)
     ratios = cycles / cycles.min()
     filled = ratios[shares >= FILLED_SHARE]
     if not len(filled):

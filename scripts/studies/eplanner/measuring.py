@@ -17,7 +17,7 @@ from studies.eplanner.space import kept_space, whole_space
 from studies.harness.errors import StudyError
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.models.eplanner import NETWORKS
@@ -66,10 +66,10 @@ class Simulations:
     of their memories only, and a plan names its tiles)."""
 
     def __init__(self) -> None:
-        self.done: dict[tuple[ConvProblem, TilePlan], Timed] = {}
+        self.done: dict[tuple[ConvProblem, LoopPlan], Timed] = {}
         self._expected: dict[ConvProblem, np.ndarray] = {}
 
-    def run(self, problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Timed:
+    def run(self, problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Timed:
         """Raises StudyError when the layer's result differs from the reference's in any
         bit."""
         key = problem, replace(plan, prediction=None, planner="")
@@ -77,7 +77,7 @@ class Simulations:
             self.done[key] = self._run(problem, plan, machine)
         return self.done[key]
 
-    def _run(self, problem: ConvProblem, plan: TilePlan, machine: TileMachine) -> Timed:
+    def _run(self, problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> Timed:
         fixed, data = region(problem)
         if problem not in self._expected:
             self._expected[problem] = run_fixed(fixed, {"x": data})["y"]
@@ -96,7 +96,7 @@ class Simulations:
         return Timed(run.cycles, moved, plan.prediction.cycles)
 
 
-def simulation_name(problem: ConvProblem, plan: TilePlan) -> str:
+def simulation_name(problem: ConvProblem, plan: LoopPlan) -> str:
     """The same for all that `Simulations` runs once."""
     text = repr((problem, replace(plan, prediction=None, planner="")))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -163,14 +163,14 @@ def measure(model: str, setup: str, name: str, simulations: Simulations) -> Comb
     load, whole = checked_workload(model)
     machine = setup_machine(setup)
     chosen, plan_s = planner(name), float("inf")
-    plans: list[TilePlan] = []
+    plans: list[LoopPlan] = []
     for _ in range(REPEATS):
         begin = time.perf_counter()
         answers = [chosen.plan(problem, machine) for problem, _ in load.problems]  # type: ignore[arg-type]
         plan_s = min(plan_s, time.perf_counter() - begin)
-        plans = [answer for answer in answers if isinstance(answer, TilePlan)]
+        plans = [answer for answer in answers if isinstance(answer, LoopPlan)]
         if len(plans) < len(answers):
-            fault = next(answer for answer in answers if not isinstance(answer, TilePlan))
+            fault = next(answer for answer in answers if not isinstance(answer, LoopPlan))
             raise StudyError(f"model {load.model!r}, planner {name!r}: {fault}")
     moved, cycles, predicted = 0, 0.0, 0.0
     all_timed = {}

@@ -15,6 +15,7 @@ from math import factorial, prod
 from tvm_npu.codegen.plan.loops.eplanner import pruned_space
 from tvm_npu.codegen.plan.loops.eplanner_model import DATAFLOWS
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -29,5 +30,5 @@ def whole_space(problem: ConvProblem) -> int:
 
 def kept_space(problem: ConvProblem, machine: TileMachine) -> int:
     """Plans of a layer that e-PlaNNer compares."""
-    found = pruned_space(problem, machine)
+    found = pruned_space(problem, loop_machine(machine))
     return 0 if found is None else len(found) * len(DATAFLOWS)

@@ -11,8 +11,9 @@ import numpy as np
 
 from studies.harness.errors import StudyError
 from studies.learned.subjects import NetworkLayers, without_shared
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.shortlist import shortlist
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.codegen.tune.residual import Example, ResidualModel, cautious
 from tvm_npu.sim.nmp.machine import NmpMachine

@@ -11,8 +11,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from studies.harness.errors import StudyError
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tune.log import Run
 from tvm_npu.codegen.tune.model import CostModel
 from tvm_npu.codegen.tune.tune import Tuned, tune

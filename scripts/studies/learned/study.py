@@ -34,8 +34,9 @@ from studies.learned.subjects import (
 from studies.learned.tables import print_correlations, print_reranking, print_searches
 from studies.shared.titles import TITLES
 from tvm_npu.cli.arguments import positive
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tune.model import load_xgboost
 from tvm_npu.codegen.tune.tune import Tuned
 from tvm_npu.codegen.tune.tuners import tuner_names

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule
 from tvm_npu.codegen.nmp.plan.cost import step_cycles
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS
 from tvm_npu.codegen.nmp.plan.tso import SPLITS, tle_slices
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Schedule
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 FLAGS = ("-O2", "-shared", "-fPIC")

@@ -14,8 +14,9 @@ from studies.planning.brute_force import BruteForce, BruteForceError, load_brute
 from studies.shared.networks import Network, prepare
 from studies.shared.simulation import Breakdown, Measurement, measure
 from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import Planner, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 REPEATS = 5

@@ -10,7 +10,7 @@ import numpy as np
 
 from studies.harness.errors import StudyError
 from studies.shared.networks import Network, Region
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.runtime.session import Session

@@ -13,9 +13,10 @@ from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, requantizing
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, run_drawn
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, output_extent, q_point_scales
-from tvm_npu.codegen.nmp.plan.chains import candidates
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.passes.chains import candidates
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 ALONE = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1)

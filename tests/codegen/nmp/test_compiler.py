@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tvm_npu.codegen.compile import CompileOptions, compile_graph
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.graph import RELU, FixedGraph, FixedLayer, Graph, q_point_scales
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import Conv2d, Elementwise, FixedConv
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine
 

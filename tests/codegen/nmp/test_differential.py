@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, layers, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize

@@ -10,10 +10,11 @@ import pytest
 
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Prediction
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble

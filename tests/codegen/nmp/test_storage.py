@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CapacityError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, q_point_scales
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.ops import FixedChannelSlice, FixedConcat, FixedElementwise, FixedReshape
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
-from tvm_npu.codegen.nmp.plan.planning import PlannedLayer
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
 
@@ -52,7 +53,7 @@ def run_drawn(
     outputs, _ = simulate(program, inputs, timing=data.draw(st.booleans()))
     for name in fixed.outputs:
         np.testing.assert_array_equal(outputs[name], expected[name][0])
-    return generated.layers
+    return generated.planned.layers
 
 
 def parts(most: int) -> st.SearchStrategy[int]:

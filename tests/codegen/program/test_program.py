@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
 from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.program.format import FORMAT_VERSION, PROLOGUE, Program, Segment
 from tvm_npu.sim.nmp.xnmp import NMP_ISA

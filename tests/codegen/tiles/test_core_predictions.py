@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
-from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted, transfer_cost
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.ir.run import random_layer
 from tvm_npu.codegen.tiles.pl330 import Direction
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.dma_cost import sample_transfers
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
@@ -42,19 +43,19 @@ def layer(
 
 
 LAYERS = (
-    (layer(16, 8, 24), TilePlan(8, 8, 12, 24, ("M", "N", "R", "C"))),
-    (layer(16, 8, 24), TilePlan(8, 4, 12, 24, ("R", "C", "M", "N"), buffers=2)),
-    (layer(32, 16, 12), TilePlan(8, 16, 6, 12, ("R", "C", "M", "N"), buffers=2)),
-    (layer(32, 32, 14, 1), TilePlan(16, 16, 7, 14, ("M", "N", "R", "C"))),
-    (layer(16, 16, 16, 5, 2), TilePlan(16, 16, 4, 8, ("R", "C", "M", "N"), buffers=2)),
-    (layer(16, 16, 20, groups=16), TilePlan(1, 1, 20, 20, tile_groups=8, buffers=2)),
-    (layer(64, 64, 4, 1), TilePlan(16, 32, 4, 4, ("M", "R", "C", "N"))),
-    (layer(8, 8, 24), TilePlan(4, 2, 3, 24, ("M", "N", "R", "C"))),
+    (layer(16, 8, 24), LoopPlan(8, 8, 12, 24, ("M", "N", "R", "C"))),
+    (layer(16, 8, 24), LoopPlan(8, 4, 12, 24, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 16, 12), LoopPlan(8, 16, 6, 12, ("R", "C", "M", "N"), buffers=2)),
+    (layer(32, 32, 14, 1), LoopPlan(16, 16, 7, 14, ("M", "N", "R", "C"))),
+    (layer(16, 16, 16, 5, 2), LoopPlan(16, 16, 4, 8, ("R", "C", "M", "N"), buffers=2)),
+    (layer(16, 16, 20, groups=16), LoopPlan(1, 1, 20, 20, tile_groups=8, buffers=2)),
+    (layer(64, 64, 4, 1), LoopPlan(16, 32, 4, 4, ("M", "R", "C", "N"))),
+    (layer(8, 8, 24), LoopPlan(4, 2, 3, 24, ("M", "N", "R", "C"))),
 )
 
 
 @cache
-def simulated(problem: ConvProblem, plan: TilePlan, name: str) -> RunStatistics:
+def simulated(problem: ConvProblem, plan: LoopPlan, name: str) -> RunStatistics:
     program = compile_fixed(random_layer(problem, 1, seed=0), core(name), Given(plan))
     session = Session(program)
     draw = np.random.default_rng(0)
@@ -68,9 +69,10 @@ def test_predicted_cycles(name: str) -> None:
     errors = []
     for problem, plan in LAYERS:
         found = simulated(problem, plan, name)
-        (busy,) = found.layers[0].busy_cycles("mac")
-        assert engine_cycles(problem, plan, core(name)) == pytest.approx(busy, rel=1e-9), plan
-        errors.append(abs(predicted(problem, plan, core(name)).cycles / found.cycles - 1))
+        (busy,) = found.layers[0].mac_cycles_per_core
+        view = loop_machine(core(name))
+        assert engine_cycles(problem, plan, view) == pytest.approx(busy, rel=1e-9), plan
+        errors.append(abs(predicted(problem, plan, view).cycles / found.cycles - 1))
     assert np.mean(errors) < 0.02 and max(errors) < 0.05
 
 
@@ -96,7 +98,7 @@ def test_transfer_cost_in_closed_form(
     """One cost for both ways: that of loads, which wait for DDR; stores take less."""
     machine = core("zynq-7020")
     assert machine.dmac is not None
-    cost = transfer_cost(machine)
+    cost = loop_machine(machine).transfer
     errors = [
         (cost.start + one.jumps * cost.segment + one.elements * element_bytes * cost.byte)
         / one.cycles - 1

@@ -15,24 +15,26 @@ from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, dense_layers, ra
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, Given, tile_machine, tile_machines
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.nmp.emit.core_steps import core_steps
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.loops.plan import TilePlan
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.layers import question_of
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed
 from tvm_npu.codegen.tiles.ir.document import Ir, IrError, to_text
 from tvm_npu.codegen.tiles.ir.read import read_ir
 from tvm_npu.codegen.tiles.ir.run import assemble_ir, random_layer
-from tvm_npu.codegen.tiles.ir.write import plan_ir, write_ir
-from tvm_npu.codegen.tiles.plan.planning import stored_problem
+from tvm_npu.codegen.tiles.ir.write import plan_ir, write_ir, write_steps
 from tvm_npu.sim.tiles.machine import TileMachine
 
 MACHINE = tile_machine((2048, 1024, 4096), (4, 4, 4, 8))
 PROBLEM = ConvProblem(4, 6, 1, 6, 6, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4,
                       accumulator_bytes=4)  # fmt: skip
-PLAN = TilePlan(4, 3, 3, 6, ("R", "C", "M", "N"))
+PLAN = LoopPlan(4, 3, 3, 6, ("R", "C", "M", "N"))
 
 TEXT = """\
 [info]
@@ -107,7 +109,7 @@ def test_any_plan_runs_from_its_text(
     """The same words, constants and values as the plan's own program."""
     kind = data.draw(st.sampled_from((convolutions, convolutions, dense_layers)))
     fixed = data.draw(kind(element_bytes))
-    problem = stored_problem(fixed.layers[0], fixed, machine)  # type: ignore[arg-type]
+    problem = question_of(fixed.layers[0], fixed, machine)  # type: ignore[arg-type]
     plan = AnyPlan(seed).plan(problem, machine)
     if isinstance(plan, Infeasible):
         reject()
@@ -142,8 +144,8 @@ def test_plans_of_an_nmp_run_as_text(
         reject()
     assert isinstance(plan, ConvPlan)
     machine = tile_machine((8192, 8192, 8192))
-    problem = stored_problem(layer, fixed, machine)  # type: ignore[arg-type]
-    text = write_ir(problem, plan, machine, nmp)
+    problem = question_of(layer, fixed, machine)  # type: ignore[arg-type]
+    text = write_steps(problem, core_steps(problem, plan, nmp), machine)
     note(f"{plan}\n{text}")
     inputs = random_tensors(fixed, seed)
     outputs = Interpreter(assemble_ir(read_ir(text), fixed, machine)).run(inputs)
@@ -315,7 +317,8 @@ def test_memories_and_layers_that_do_not_fit_the_text() -> None:
         assemble_ir(ir, other, MACHINE)
     with pytest.raises(EmitError, match="tiles need .* bytes of the weight memory"):
         nmp_plan: Any = planner("tso").plan(replace(PROBLEM, element_bytes=2), small_machine(1, 1))
-        write_ir(PROBLEM, nmp_plan, tile_machine((4096, 64, 4096)), small_machine(1, 1))
+        steps = core_steps(PROBLEM, nmp_plan, small_machine(1, 1))
+        write_steps(PROBLEM, steps, tile_machine((4096, 64, 4096)))
     with pytest.raises(EmitError, match="W tile .* in the weight memory"):
         write_ir(PROBLEM, PLAN, tile_machine((4096, 64, 4096)))
 

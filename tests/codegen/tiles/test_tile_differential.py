@@ -18,18 +18,19 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of, question_of
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
-from tvm_npu.codegen.tiles.plan.planning import LayerPlanner, stored_problem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -96,16 +97,16 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
     """Bytes, transfers and contiguous runs, stream by stream."""
     fixed = data.draw(convolutions(2))
     (layer,) = fixed.layers
-    planner = LayerPlanner(fixed, machine, AnyPlan(seed))
+    planner = LayerPlanner(precision_of(fixed), machine, AnyPlan(seed))
     try:
         planned = planner.plan(layer, fixed.shapes)
     except PlanningError:
         reject()
-    problem = stored_problem(layer, fixed, machine)  # type: ignore[arg-type]
-    assert isinstance(planned.plan, TilePlan)
+    problem = question_of(layer, fixed, machine)  # type: ignore[arg-type]
+    assert isinstance(planned.plan, LoopPlan)
     note(str(planned.plan))
     run = check(fixed, random_tensors(fixed, seed), machine, seed)
-    said = tile_traffic(problem, planned.plan, machine)
+    said = tile_traffic(problem, planned.plan, loop_machine(machine))
     for stream, to_chip, moved in (
         ("in", True, said.inputs), ("residual", True, said.residual),
         ("weight", True, said.weights), ("bias", True, said.biases),

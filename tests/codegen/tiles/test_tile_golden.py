@@ -10,13 +10,13 @@ import pytest
 from tests.codegen.nmp.fixed_layers import random_tensors
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import tile_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool, FixedReshape
-from tvm_npu.codegen.plan.loops.plan import TilePlan, extent
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.codegen.tiles.emit.compiler import compile_fixed, generate
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.tiles.isa import TILE_ISA
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -64,12 +64,12 @@ class Quarters:
 
     name = "quarters"
 
-    def plan(self, problem: ConvProblem, machine: TileMachine) -> TilePlan:
+    def plan(self, problem: ConvProblem, machine: TileMachine) -> LoopPlan:
         half = {loop: -(-extent(problem, loop) // 2) for loop in ("N", "R")}  # type: ignore
         filters = extent(problem, "M")
         if problem.groups > 1:
-            return TilePlan(filters, 1, half["R"], problem.columns, tile_groups=3, buffers=2)
-        return TilePlan(
+            return LoopPlan(filters, 1, half["R"], problem.columns, tile_groups=3, buffers=2)
+        return LoopPlan(
             filters, half["N"], half["R"], problem.columns, ("R", "C", "M", "N"),
             buffers=1 if problem.has_residual else 2,
         )  # fmt: skip

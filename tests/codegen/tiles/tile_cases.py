@@ -8,9 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, TilePlan, extent
-from tvm_npu.codegen.plan.loops.room import check_tile_plan, no_room
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.room import check_loop_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -75,7 +76,7 @@ class AnyPlan:
     seed: int
     name: str = "any"
 
-    def plan(self, problem: ConvProblem, machine: Any) -> TilePlan | Infeasible:
+    def plan(self, problem: ConvProblem, machine: Any) -> LoopPlan | Infeasible:
         draw = random.Random(f"{self.seed} {problem}")
         order: list[Loop] = list(LOOPS)
         draw.shuffle(order)
@@ -86,13 +87,13 @@ class AnyPlan:
             groups = 1
             if problem.groups > 1 and draw.random() < 0.5:
                 groups, tile[0], tile[1] = draw.randint(1, problem.groups), extents[0], extents[1]
-            plan = TilePlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
-            if check_tile_plan(problem, plan, machine) is None:
+            plan = LoopPlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
+            if check_loop_plan(problem, plan, loop_machine(machine)) is None:
                 return plan
             extents = [max(1, size * 9 // 10) for size in extents] if groups == 1 else extents
-        plan = TilePlan(1, 1, 1, 1, tuple(order))
-        return plan if check_tile_plan(problem, plan, machine) is None else no_room(
-            problem, machine
+        plan = LoopPlan(1, 1, 1, 1, tuple(order))
+        return plan if check_loop_plan(problem, plan, loop_machine(machine)) is None else no_room(
+            problem, loop_machine(machine)
         )
 
 
@@ -100,8 +101,8 @@ class AnyPlan:
 class Given:
     """A planner with one answer."""
 
-    answer: TilePlan
+    answer: LoopPlan
     name: str = "given"
 
-    def plan(self, problem: ConvProblem, machine: Any) -> TilePlan:
+    def plan(self, problem: ConvProblem, machine: Any) -> LoopPlan:
         return self.answer

@@ -9,8 +9,9 @@ from studies.harness.errors import StudyError
 from studies.planning.bounds import Work, conv_bytes, executed, roofs, touched
 from studies.shared.simulation import LayerMeasurement
 from tests.codegen.nmp.plan import plan_reference as reference
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 NMP = load_nmp_machine("nmp-4x8")

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from studies.planning.brute_force import BruteForce, BruteForceError, load_brute_force
 from tests.codegen.nmp.plan import plan_reference as reference
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 NMP = load_nmp_machine("nmp-4x8")

@@ -17,9 +17,10 @@ from studies.shared.networks import Network, prepare
 from studies.shared.simulation import layer_breakdown, measure
 from studies.tso.strategy import ForConvolutions
 from studies.tso.study import STUDY
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 from tvm_npu.sim.statistics import UnitStatistics

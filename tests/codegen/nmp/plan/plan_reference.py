@@ -8,8 +8,9 @@ from math import ceil, inf
 
 from hypothesis import strategies as st
 
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 SPLITS = ("KS", "KS&OFM", "OFM")

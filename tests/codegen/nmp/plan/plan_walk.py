@@ -10,7 +10,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan.plan_reference import dram_cycles, engine_cycles
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 

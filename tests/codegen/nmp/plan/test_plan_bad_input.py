@@ -19,9 +19,10 @@ from tests.codegen.nmp.plan.plan_reference import (
 )
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.plan import plan_all, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 LAYERS = (

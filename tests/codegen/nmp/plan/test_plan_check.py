@@ -16,11 +16,13 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.nmp.plan import check
-from tvm_npu.codegen.nmp.plan.check import PlanFault, check_plan
+from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.faults import PlanFault
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
 from tvm_npu.codegen.plan import TileLimits, planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
 
 NMP = machine()

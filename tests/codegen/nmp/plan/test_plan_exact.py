@@ -18,9 +18,10 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, plan_with_proof
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
@@ -30,7 +31,7 @@ from tvm_npu.codegen.plan import (
     plan_all,
     planner,
 )
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, slice_of
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, slice_of
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 

@@ -12,9 +12,10 @@ from hypothesis import assume, given, settings
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan.plan_reference import conv, dense, machine
 from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
 from tvm_npu.codegen.plan import TileLimits, plan_all, planner, planner_names
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible, Schedule, Split
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 FIFTH = conv(192, 80, (73, 73), (3, 3))

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.simulated import simulate
+from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
-from tvm_npu.codegen.nmp.emit.compiler import compile_fixed, generate
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, WindowPlan
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 LAYERS = (
@@ -255,7 +256,7 @@ def test_pools_and_elementwise_layers() -> None:
         graphs.append(fixed_graph(layer_, dict.fromkeys((*inputs, "y"), shape), 2))
     pairs = []
     for graph in graphs:
-        plan = generate(graph, mach, planner("tso")).layers[0].plan
+        plan = generate(graph, mach, planner("tso")).planned.layers[0].plan
         assert isinstance(plan, WindowPlan | FlatPlan)
         pairs.append((plan.cycles, measured(graph, mach)))
     check_agreement(pairs)

@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.plan import plan_reference as reference
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
-from tvm_npu.codegen.nmp.tune.conv_columns import plan_of, problem_columns, problem_of
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.tune.conv_columns import plan_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Window
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
+from tvm_npu.codegen.tiles.backend import TilesBackend
+from tvm_npu.codegen.tune.columns import problem_columns, problem_of
 from tvm_npu.codegen.tune.errors import EmptySpaceError
-from tvm_npu.codegen.tune.space import SPACES, machine_fingerprint, space_of
+from tvm_npu.codegen.tune.space import machine_fingerprint, space_of
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
@@ -159,6 +162,6 @@ def test_a_fingerprint_is_of_what_runs_depend_on() -> None:
 
 def test_machines_without_a_space(monkeypatch: pytest.MonkeyPatch) -> None:
     assert space_of(LAYER, load_nmp_machine("nmp-4x8")).kind == "nmp-conv"
-    monkeypatch.delitem(SPACES, "tiles")
-    with pytest.raises(PlanningError, match="'setup-a' cannot be tuned: its isa is 'tiles'"):
+    monkeypatch.setattr(TilesBackend, "space", lambda *_: None)
+    with pytest.raises(PlanningError, match="'setup-a' of isa 'tiles' cannot be tuned"):
         space_of(LAYER, load_machine("setup-a"))

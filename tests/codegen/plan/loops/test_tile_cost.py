@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.cost import iterations, predict_tiles
-from tvm_npu.codegen.plan.loops.plan import TilePlan
+from tvm_npu.codegen.plan.loops.cost import iterations, predict_loops
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import (
-    check_tile_plan,
+    check_loop_plan,
     no_room,
     tile_bytes,
     tile_places,
 )
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import SharedMemory
 
 NINTH = layer(512, 512, 28)
@@ -33,7 +34,7 @@ NINTH = layer(512, 512, 28)
 def test_traffic_is_the_sum_over_steps(data: st.DataObject) -> None:
     problem = data.draw(problems())
     plan = data.draw(plans(problem))
-    traffic = tile_traffic(problem, plan, small())
+    traffic = tile_traffic(problem, plan, loop_machine(small()))
     found = walked(problem, plan)
     for stream, moved in (
         ("in", traffic.inputs), ("weights", traffic.weights), ("out", traffic.outputs),
@@ -59,7 +60,7 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
     problem = data.draw(problems())
     plan = data.draw(plans(problem))
     machine = data.draw(st.sampled_from((small(), shared())))
-    if check_tile_plan(problem, plan, machine) is not None:
+    if check_loop_plan(problem, plan, loop_machine(machine)) is not None:
         return
     sizes, memories = tile_bytes(problem, plan), machine.memories
     if isinstance(memories, SharedMemory):
@@ -67,7 +68,7 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
     else:
         limits = [memories.input_bytes, memories.weight_bytes, memories.output_bytes]
     used: dict[int, list[tuple[int, int]]] = {memory: [] for memory in range(len(limits))}
-    for place in tile_places(problem, plan, machine):
+    for place in tile_places(problem, plan, loop_machine(machine)):
         for memory, begin, size in (
             (0, place.in_offset, sizes.in_bytes), (0, place.residual_offset, sizes.residual_bytes),
             (1, place.weight_offset, sizes.weight_bytes), (2, place.out_offset, sizes.out_bytes),
@@ -81,9 +82,9 @@ def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
 
 def test_time_of_one_buffer_by_hand() -> None:
     problem = layer(8, 8, 4, kernel=1)  # 16 outputs a filter
-    plan = TilePlan(4, 8, 4, 4, ("M", "R", "C", "N"))
+    plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
     machine = small()
-    prediction = predict_tiles(problem, plan, machine)
+    prediction = predict_loops(problem, plan, loop_machine(machine))
     # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; biases 32 bytes.
     transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + (10 + 2 + 8) + 2 * (10 + 2 + 64)
     engine = 2 * (16 + 16 * 2) + 128 / 16
@@ -96,9 +97,9 @@ def test_time_of_one_buffer_by_hand() -> None:
 def test_two_buffers_overlap() -> None:
     problem = layer(16, 16, 8)
     machine = small(16384, 8192, 8192)
-    plan = TilePlan(4, 16, 8, 8, ("R", "C", "M", "N"))
-    one = predict_tiles(problem, plan, machine)
-    two = predict_tiles(problem, replace(plan, buffers=2), machine)
+    plan = LoopPlan(4, 16, 8, 8, ("R", "C", "M", "N"))
+    one = predict_loops(problem, plan, loop_machine(machine))
+    two = predict_loops(problem, replace(plan, buffers=2), loop_machine(machine))
     assert max(two.mac_cycles, two.load_cycles + two.store_cycles) < two.cycles < one.cycles
 
 
@@ -108,8 +109,8 @@ def test_iterations(total: int, tile: int, pes: int) -> None:
     assert iterations(total, tile, pes) == sum(-(-part // pes) for part in parts)
 
 
-def sound(**changes: Any) -> TilePlan:
-    return replace(TilePlan(64, 32, 14, 28, ("R", "C", "M", "N")), **changes)
+def sound(**changes: Any) -> LoopPlan:
+    return replace(LoopPlan(64, 32, 14, 28, ("R", "C", "M", "N")), **changes)
 
 
 @pytest.mark.parametrize(
@@ -157,15 +158,15 @@ def sound(**changes: Any) -> TilePlan:
     ],
 )  # fmt: skip
 def test_faults_name_thing_value_and_limit(
-    plan: TilePlan, problem: ConvProblem, message: str
+    plan: LoopPlan, problem: ConvProblem, message: str
 ) -> None:
     with pytest.raises(PlanningError, match=message):
-        predict_tiles(problem, plan, setup("a"))
+        predict_loops(problem, plan, loop_machine(setup("a")))
 
 
 def test_biases_of_a_tile_must_fit() -> None:
-    plan = TilePlan(17, 1, 1, 1)
-    fault = check_tile_plan(layer(20, 2, 2, kernel=1), plan, small())
+    plan = LoopPlan(17, 1, 1, 1)
+    fault = check_loop_plan(layer(20, 2, 2, kernel=1), plan, loop_machine(small()))
     assert fault is not None
     assert "biases of a tile (one) in the bias memory, bytes is 68; it must be at most 64" in str(
         fault
@@ -174,7 +175,7 @@ def test_biases_of_a_tile_must_fit() -> None:
 
 def test_no_room_has_numbers() -> None:
     huge = layer(4, 4, 4, kernel=31)
-    answer = no_room(huge, small())
+    answer = no_room(huge, loop_machine(small()))
     assert isinstance(answer, Infeasible)
     assert (answer.buffer, answer.available_bytes) == ("weight memory", 512)
     assert answer.needed_bytes == 31 * 31 * 4 + 4  # to the next multiple of 8

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.plan.loops.tile_cases import core, layer, plans, problems, setup, shared, small
 from tvm_npu.codegen.nmp.plan.check import check_plan
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names
 from tvm_npu.codegen.plan.loops import double_buffer
 from tvm_npu.codegen.plan.loops import eplanner_model as model
@@ -23,11 +24,12 @@ from tvm_npu.codegen.plan.loops.eplanner import (
     pruned_space,
     tilings_above,
 )
-from tvm_npu.codegen.plan.loops.exact import TileProof, prove
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, extent
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.loops.exact import LoopProof, prove
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.space import candidate_sizes, tilings
-from tvm_npu.codegen.plan.problem import ConvPlan, ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -58,10 +60,10 @@ def test_every_planner_answers_every_layer_on_tile_machines(
         machine = machine.model_copy(update={"memories": memories})
     for problem in LAYERS:
         plan = planner(name).plan(problem, machine)
-        assert isinstance(plan, TilePlan), plan
-        assert check_tile_plan(problem, plan, machine) is None
+        assert isinstance(plan, LoopPlan), plan
+        assert check_loop_plan(problem, plan, loop_machine(machine)) is None
         assert plan.planner == name
-        assert plan.prediction == predicted(problem, plan, machine)
+        assert plan.prediction == predicted(problem, plan, loop_machine(machine))
 
 
 TILE_PLANNERS = (
@@ -86,19 +88,20 @@ def test_planners_of_tile_machines_answer_on_an_nmp(name: str) -> None:
 def test_no_plan_beats_the_exact_ones(data: st.DataObject) -> None:
     problem = data.draw(problems())
     machine = data.draw(st.sampled_from((small(), small(256, 256, 256), shared(2048), core())))
-    fastest, least = prove(problem, machine), prove(problem, machine, "bytes")
+    view = loop_machine(machine)
+    fastest, least = prove(problem, view), prove(problem, view, "bytes")
     if isinstance(fastest, Infeasible) or isinstance(least, Infeasible):
-        assert check_tile_plan(problem, TilePlan(1, 1, 1, 1), machine) is not None
+        assert check_loop_plan(problem, LoopPlan(1, 1, 1, 1), view) is not None
         return
-    assert check_tile_plan(problem, fastest.plan, machine) is None
-    said = predicted(problem, fastest.plan, machine)
+    assert check_loop_plan(problem, fastest.plan, view) is None
+    said = predicted(problem, fastest.plan, view)
     assert said.cycles == pytest.approx(fastest.value, rel=1e-12)
     for _ in range(20):
         other = data.draw(plans(problem))
-        if check_tile_plan(problem, other, machine) is None:
-            prediction = predicted(problem, other, machine)
+        if check_loop_plan(problem, other, view) is None:
+            prediction = predicted(problem, other, view)
             assert prediction.cycles >= fastest.value * (1 - 1e-12)
-            assert _bytes(prediction) >= _bytes(predicted(problem, least.plan, machine))
+            assert _bytes(prediction) >= _bytes(predicted(problem, least.plan, view))
 
 
 def _bytes(prediction: object) -> int:
@@ -117,23 +120,23 @@ def _bytes(prediction: object) -> int:
 )
 def test_exact_equals_brute_force(problem: ConvProblem) -> None:
     """Over every size of every loop, every order, every number of groups and buffers."""
-    machine = small(320, 192, 192)
+    machine = loop_machine(small(320, 192, 192))
     best_time, best_bytes = float("inf"), 1 << 60
     sizes = (range(1, extent(problem, loop) + 1) for loop in LOOPS)
     orders = list(permutations(LOOPS))
     for tile in product(*sizes):
         for groups in range(1, problem.groups + 1):
             for buffers in (1, 2):
-                plan = TilePlan(*tile, tile_groups=groups, buffers=buffers)  # type: ignore[arg-type]
-                if check_tile_plan(problem, plan, machine) is not None:
+                plan = LoopPlan(*tile, tile_groups=groups, buffers=buffers)  # type: ignore[arg-type]
+                if check_loop_plan(problem, plan, machine) is not None:
                     continue
                 for order in orders:
                     found = predicted(problem, replace(plan, order=order), machine)
                     best_time = min(best_time, found.cycles)
                     best_bytes = min(best_bytes, _bytes(found))
     fastest, least = prove(problem, machine), prove(problem, machine, "bytes")
-    assert isinstance(fastest, TileProof)
-    assert isinstance(least, TileProof)
+    assert isinstance(fastest, LoopProof)
+    assert isinstance(least, LoopProof)
     assert fastest.value == pytest.approx(best_time, rel=1e-12)
     assert _bytes(predicted(problem, least.plan, machine)) == best_bytes
 
@@ -145,11 +148,11 @@ def test_arrays_of_tilings_fit_as_the_checker_says(data: st.DataObject) -> None:
     machine = data.draw(st.sampled_from((small(), shared(2048))))
     buffers = data.draw(st.sampled_from((1, 2)))
     sizes = {loop: candidate_sizes(problem, loop) for loop in LOOPS}
-    found = tilings(problem, machine, sizes, buffers)
+    found = tilings(problem, loop_machine(machine), sizes, buffers)
     fitting = {tuple(int(found.sizes(loop)[at]) for loop in LOOPS) for at in range(len(found))}
     for tile in product(*(sizes[loop] for loop in LOOPS)):
-        plan = TilePlan(*tile, buffers=buffers)
-        assert (tile in fitting) == (check_tile_plan(problem, plan, machine) is None)
+        plan = LoopPlan(*tile, buffers=buffers)
+        assert (tile in fitting) == (check_loop_plan(problem, plan, loop_machine(machine)) is None)
 
 
 def test_reload_factors() -> None:
@@ -164,7 +167,7 @@ def test_reload_factors() -> None:
 
 def test_utilization_and_performance() -> None:
     """Equations 6.6 to 6.12: 24 filters on 16 rows of PEs use three quarters of them."""
-    machine = setup("a")
+    machine = loop_machine(setup("a"))
     assert model.pe_utilization(machine, 24, 16, 5, 7) == pytest.approx(0.75)
     problem = layer(64, 64, 28)
     assert model.performance(problem, machine, 0.75, 1.0) == 192
@@ -174,7 +177,7 @@ def test_utilization_and_performance() -> None:
 
 
 def test_the_three_prunings() -> None:
-    problem, machine = LAYERS[0], setup("a")
+    problem, machine = LAYERS[0], loop_machine(setup("a"))
     initial = initial_factors(problem, machine)
     assert initial == {"M": 16, "N": 16, "R": 1, "C": 28}
     bound = eliminated(problem, machine, initial)
@@ -188,11 +191,11 @@ def test_the_three_prunings() -> None:
 
 
 def test_eplanner_takes_the_best_metric() -> None:
-    problem, machine = LAYERS[0], setup("a")
+    problem, machine = LAYERS[0], loop_machine(setup("a"))
     tiles = pruned_space(problem, machine)
     assert tiles is not None
     plan = EPlanner().plan(problem, machine)
-    assert isinstance(plan, TilePlan)
+    assert isinstance(plan, LoopPlan)
 
     def value(m: int, n: int, r: int, c: int, flow: model.Dataflow) -> float:
         trips = (-(-512 // m), -(-512 // n), -(-28 // r), -(-28 // c))
@@ -213,16 +216,16 @@ def test_rules_of_the_baselines() -> None:
     machine = setup("a")
     for problem in LAYERS[:4]:
         zhang = planner("zhang").plan(problem, machine)
-        assert isinstance(zhang, TilePlan)
+        assert isinstance(zhang, LoopPlan)
         assert zhang.order[-1] == "N"
         ma = planner("ma").plan(problem, machine)
-        assert isinstance(ma, TilePlan)
+        assert isinstance(ma, LoopPlan)
         assert ma.tile_n == problem.channels  # fits with one filter and one row
         assert ma.tile_c == problem.columns
     front, back = layer(64, 64, 56), layer(512, 512, 14)
-    first, second = (SmartShuttle().plan(one, machine) for one in (front, back))
-    assert isinstance(first, TilePlan)
-    assert isinstance(second, TilePlan)
+    first, second = (SmartShuttle().plan(one, loop_machine(machine)) for one in (front, back))
+    assert isinstance(first, LoopPlan)
+    assert isinstance(second, LoopPlan)
     assert first.order[-1] == "N"
     assert second.order[-2:] == ("R", "C")
     assert (first.tile_m, second.tile_m, second.tile_n) == (64, 512, 7)
@@ -231,18 +234,18 @@ def test_rules_of_the_baselines() -> None:
 def test_double_buffer_follows_its_equations() -> None:
     problem, machine = layer(16, 8, 12), shared(8192)
     plan = planner("double-buffer").plan(problem, machine)
-    assert isinstance(plan, TilePlan)
+    assert isinstance(plan, LoopPlan)
     assert (plan.order, plan.buffers) == (("R", "C", "N", "M"), 2)
-    cost = double_buffer.TransferModel.of(machine, 4)
+    cost = double_buffer.TransferModel.of(loop_machine(machine), 4)
     assert (cost.start, cost.jump, cost.element) == (10, 2, 1)
     # One step: IN 12 x 12 x 8, OUT 12 x 12 x 16 both ways, W 16 x 8 x 9 and 16 biases.
     parts = (10 + 96 * 2 + 1152, 2 * (10 + 192 * 2 + 2304), 10 + 17 * 2 + 1152 + 16)
     assert cost.layer_cycles(problem, 16, 8, 12, 12) == sum(parts)
     own = cost.layer_cycles(problem, plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c)
-    found = double_buffer.divisor_tilings(problem, machine, TileLimits(), 2)
+    found = double_buffer.divisor_tilings(problem, loop_machine(machine), TileLimits(), 2)
     assert own == cost.layer_cycles(problem, found.m, found.n, found.r, found.c).min()
     naive = planner("naive").plan(problem, machine)
-    assert isinstance(naive, TilePlan)
+    assert isinstance(naive, LoopPlan)
     sizes = (naive.tile_m, naive.tile_n, naive.tile_r, naive.tile_c)
     assert double_buffer.used_elements(problem, *sizes) * 4 * 2 >= 0.8 * 8192
 
@@ -251,7 +254,7 @@ def test_double_buffer_follows_its_equations() -> None:
 def test_limits_hold(name: str) -> None:
     limits = TileLimits(max_tile_m=8, max_tile_n=4, max_tile_r=3, max_tile_c=5)
     plan = planner(name, limits).plan(LAYERS[6], setup("a"))
-    assert isinstance(plan, TilePlan)
+    assert isinstance(plan, LoopPlan)
     assert plan.tile_m <= 8 and plan.tile_n <= 4 and plan.tile_r <= 3 and plan.tile_c <= 5
 
 

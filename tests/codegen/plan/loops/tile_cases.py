@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, in_extent, steps
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, in_extent, steps
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -101,11 +101,11 @@ def problems(draw: st.DrawFn) -> ConvProblem:
 
 
 @st.composite
-def plans(draw: st.DrawFn, problem: ConvProblem) -> TilePlan:
+def plans(draw: st.DrawFn, problem: ConvProblem) -> LoopPlan:
     filters, channels = problem.filters // problem.groups, problem.channels // problem.groups
     tile_groups = draw(st.integers(1, problem.groups))
     whole = tile_groups > 1
-    return TilePlan(
+    return LoopPlan(
         tile_m=filters if whole else draw(st.integers(1, filters)),
         tile_n=channels if whole else draw(st.integers(1, channels)),
         tile_r=draw(st.integers(1, problem.rows)),
@@ -116,7 +116,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem) -> TilePlan:
     )
 
 
-def walked(problem: ConvProblem, plan: TilePlan) -> Counter[str]:
+def walked(problem: ConvProblem, plan: LoopPlan) -> Counter[str]:
     """Transfers, runs and bytes of every stream, counted step by step."""
     found: Counter[str] = Counter()
     size, taps = problem.element_bytes, problem.kernel[0] * problem.kernel[1]

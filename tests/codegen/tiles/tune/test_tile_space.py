@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tests.codegen.plan.loops import tile_cases as cases
 from tvm_npu.codegen.plan.loops.cost import predicted
-from tvm_npu.codegen.plan.loops.plan import LOOPS, TilePlan, trips
-from tvm_npu.codegen.plan.loops.room import check_tile_plan
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, trips
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_features import FEATURE_NAMES
 from tvm_npu.codegen.tiles.tune.tile_room import excess_of, fill_shares
 from tvm_npu.codegen.tiles.tune.tile_space import TileSpace
@@ -29,7 +30,7 @@ SEEDS = st.integers(0, 2**31)
 LAYER = cases.layer(64, 32, 14)
 
 
-def walk(space: TileSpace, seed: int, length: int) -> Iterator[TilePlan]:
+def walk(space: TileSpace, seed: int, length: int) -> Iterator[LoopPlan]:
     generator = np.random.default_rng(seed)
     plan = space.sample(generator)
     for _ in range(length):
@@ -46,10 +47,11 @@ def test_drawn_plans_are_sound_and_round_trip(
     try:
         plans = list(walk(space, seed, 4))
     except EmptySpaceError:
-        assert check_tile_plan(problem, TilePlan(1, 1, 1, 1, buffers=1), machine) is not None
+        smallest = LoopPlan(1, 1, 1, 1, buffers=1)
+        assert check_loop_plan(problem, smallest, loop_machine(machine)) is not None
         return
     for plan in plans:
-        assert check_tile_plan(problem, plan, machine) is None
+        assert check_loop_plan(problem, plan, loop_machine(machine)) is None
         assert space.decode(json.loads(json.dumps(space.encode(plan)))) == plan
         assert all(0 < share <= 1 for share in fill_shares(problem, plan, machine))
     features = space.features(plans)
@@ -62,7 +64,7 @@ def test_drawn_plans_are_sound_and_round_trip(
 def test_what_fits_is_what_the_checker_says(data: st.DataObject, machine: TileMachine) -> None:
     problem = data.draw(cases.problems())
     plan = data.draw(cases.plans(problem))
-    fits = check_tile_plan(problem, plan, machine) is None
+    fits = check_loop_plan(problem, plan, loop_machine(machine)) is None
     assert (excess_of(problem, plan, machine) is None) == fits
 
 
@@ -102,7 +104,7 @@ def test_features_hold_the_prediction() -> None:
     space = TileSpace(LAYER, cases.setup("a"))
     plans = list(walk(space, 0, 8))
     column = space.features(plans)[:, FEATURE_NAMES.index("predicted_cycles")]
-    times = [predicted(LAYER, plan, space.machine).cycles for plan in plans]
+    times = [predicted(LAYER, plan, loop_machine(space.machine)).cycles for plan in plans]
     assert 2.0**column == pytest.approx(times, rel=1e-4)
 
 
@@ -128,7 +130,7 @@ def test_nothing_fits() -> None:
 )
 def test_columns_that_are_no_plan(change: dict[str, object], message: str) -> None:
     space = TileSpace(LAYER, cases.setup("a"))
-    columns = space.encode(TilePlan(4, 4, 4, 4))
+    columns = space.encode(LoopPlan(4, 4, 4, 4))
     with pytest.raises(ValueError, match=message):
         space.decode({**columns, **change})
     del columns["order"]

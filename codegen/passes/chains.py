@@ -1,13 +1,15 @@
 """Which pools and depthwise convolutions run behind the convolution that feeds them.
 
-A chain saves the store of the convolution's OFM and the loads of the layer behind it, and costs
-what windows that overlap compute twice and the smaller tiles that leave room for both: planned both
-ways, the faster one is taken.
+The pairs are found here; a backend decides which of them become chains. A chain saves the store of
+the convolution's OFM and the loads of the layer behind it, and costs what windows that overlap
+compute twice and the smaller tiles that leave room for both: planned both ways, the faster one is
+taken.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
@@ -15,7 +17,7 @@ from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import Window
 
 
-def window_of(layer: FixedLayer, shapes: dict[str, Shape]) -> Window | None:
+def window_of(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Window | None:
     """``layer`` as a window, None where it is no pool or depthwise convolution or where some
     window would lie outside of its input altogether."""
     if isinstance(layer, FixedPool):

@@ -1,4 +1,5 @@
-"""A model as the kernels that TVM runs for it: optimised and fused once, before anything is cut.
+"""A model as primitives, the fused functions that TVM runs for it: optimised and fused once, before
+anything is cut.
 
 Everything that TVM does to a whole graph (folding of constants and batch norms, blocked layouts,
 fusion) changes bits, and changes them differently in a piece of the graph. So it is done here, on
@@ -31,14 +32,14 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, order=True)
 class Value:
-    """One tensor: result ``position`` of kernel ``node``, or input ``position`` (node -1)."""
+    """One tensor: result ``position`` of primitive ``node``, or input ``position`` (node -1)."""
 
     node: int
     position: int
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Primitive:
     """One call of a fused function or of an NPU region.
 
     ``source`` names the operators of the model inside that have work (for a region: all of
@@ -55,29 +56,29 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class KernelGraph:
+class PrimitiveGraph:
     """``outputs`` are the model's, in its order; one tensor may be two outputs."""
 
     mod: tvm.IRModule
     inputs: tuple[relay.Var, ...]
-    kernels: tuple[Kernel, ...]
+    primitives: tuple[Primitive, ...]
     outputs: tuple[Value, ...]
     output_is_tuple: bool
 
     def type_of(self, value: Value) -> relay.TensorType:
         if value.node < 0:
             return self.inputs[value.position].checked_type
-        return of.tensor_types(self.kernels[value.node].call.checked_type)[value.position]
+        return of.tensor_types(self.primitives[value.node].call.checked_type)[value.position]
 
     def size_bytes(self, value: Value) -> int:
         type_ = self.type_of(value)
         return prod(of.static_shape(type_) or ()) * np.dtype(str(type_.dtype)).itemsize
 
 
-def kernel_graph(
+def primitive_graph(
     mod: tvm.IRModule, params: Mapping[str, Any] | None, target: tvm.target.Target
-) -> KernelGraph:
-    """``mod`` (before or after `partition_for_npu`) as fused kernels for ``target``.
+) -> PrimitiveGraph:
+    """``mod`` (before or after `partition_for_npu`) as primitives for ``target``.
 
     Raises CutError for a model with control flow, open shapes or no operator, and for what TVM
     cannot compile.
@@ -115,14 +116,14 @@ def kernel_graph(
     outputs = values(main.body)
     if len(outputs) != len(of.tensor_types(main.body.checked_type)):
         raise CutError("an output of the model is a constant: it belongs to no stage")
-    kernels = []
+    primitives = []
     for number, call in enumerate(nodes):
         reads = dict.fromkeys(value for arg in call.args for value in values(arg))
-        kernels.append(_kernel(optimised, call, tuple(reads), sources.get(number, ())))
-    return KernelGraph(
+        primitives.append(_primitive(optimised, call, tuple(reads), sources.get(number, ())))
+    return PrimitiveGraph(
         optimised,
         tuple(main.params),
-        tuple(kernels),
+        tuple(primitives),
         tuple(outputs),
         isinstance(main.body.checked_type, relay.TupleType),
     )
@@ -142,9 +143,9 @@ def _check_plain(mod: tvm.IRModule) -> None:
                 raise CutError(f"tensor of {name!r} has type {type_}: stages need static shapes")
 
 
-def _kernel(
+def _primitive(
     mod: tvm.IRModule, call: relay.Call, reads: tuple[Value, ...], source: tuple[str, ...]
-) -> Kernel:
+) -> Primitive:
     function = mod[call.op] if isinstance(call.op, relay.GlobalVar) else call.op
     if not isinstance(function, relay.Function):
         raise CutError(f"TVM left {of.op_name(call) or call.op} outside of any fused function")
@@ -156,7 +157,7 @@ def _kernel(
     region = is_region(function)
     if region:
         source = tuple(json.loads(str(function.attrs[SOURCES_ATTR])))
-    return Kernel(
+    return Primitive(
         call=call,
         reads=reads,
         work=total(call_work(typed_call(e)) for e in inside),
@@ -170,8 +171,9 @@ def _kernel(
 def _sources(
     before: relay.Function, after: relay.Function, index: Mapping[relay.Call, int]
 ) -> dict[int, tuple[str, ...]]:
-    """Names of the operators with work in each kernel. TVM's passes drop them, but keep the order
-    in which operators are found from the output on: if works agree one by one, so do names."""
+    """Names of the operators with work in each primitive. TVM's passes drop them, but keep the
+    order in which operators are found from the output on: if works agree one by one, so do
+    names."""
     known = []
     for expr in of.post_order(before.body):
         if isinstance(expr, relay.Call) and (work := call_work(typed_call(expr))).weight:

@@ -39,7 +39,7 @@ def lowering_only() -> Any:
     return tvm.transform.PassContext(opt_level=3, disabled_pass=GRAPH_PASSES)
 
 
-class KernelCache:
+class PrimitiveCache:
     """Object files of fused functions and NPU regions in ``folder``, made when first asked for."""
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +57,7 @@ class KernelCache:
             if tvm.ir.structural_equal(known, function):
                 return symbol, path
         name = f"s{sum(map(len, self._known.values()))}"
-        compiled, symbol = _region(function) if region else _kernel(function, target, name)
+        compiled, symbol = _region(function) if region else _primitive(function, target, name)
         path = self.folder / f"{name}.o"
         compiled.save(str(path))
         self.compiled += 1
@@ -76,7 +76,7 @@ class KernelCache:
         return marked.with_attr(OBJECT_ATTR, str(path))
 
 
-def _kernel(
+def _primitive(
     function: relay.Function, target: tvm.target.Target, name: str
 ) -> tuple[tvm.runtime.Module, str]:
     """Stock TVM's code for one fused function, and its symbol."""
@@ -108,14 +108,14 @@ def _no_parameters(function: relay.Function, symbol: str) -> dict[str, tvm.nd.ND
 
 
 def with_marked_calls(
-    main: relay.Function, kernels: KernelCache, target: tvm.target.Target
+    main: relay.Function, primitives: PrimitiveCache, target: tvm.target.Target
 ) -> relay.Function:
-    """A stage's main with every fused function taken from ``kernels``."""
+    """A stage's main with every fused function taken from ``primitives``."""
     memo: dict[Any, Any] = {}
     for expr in of.post_order(main.body):
         new = expr
         if isinstance(expr, relay.Call):
-            new = relay.Call(kernels.mark(expr.op, target), [memo[arg] for arg in expr.args])
+            new = relay.Call(primitives.mark(expr.op, target), [memo[arg] for arg in expr.args])
         elif isinstance(expr, relay.Tuple):
             new = relay.Tuple([memo[field] for field in expr.fields])
         elif isinstance(expr, relay.TupleGetItem):

@@ -1,0 +1,82 @@
+"""The questions that a region's layers ask a backend, and the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.planner import Planner
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.registry import planner_on
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """A layer to execute, the question that it asks, and the answer: of the backend's types."""
+
+    layer: FixedLayer
+    problem: Any
+    plan: Any
+    predicted_cycles: float | None = None
+
+    @property
+    def macs(self) -> int:
+        return self.problem.all_macs if isinstance(self.problem, ConvProblem) else 0
+
+
+def precision_of(fixed: FixedGraph) -> Precision:
+    return "int8" if fixed.element_bytes == 1 else "int16"
+
+
+def question_of(layer: FixedLayer, fixed: FixedGraph, machine: MachineDescription) -> Any:
+    """What is asked about a layer of ``fixed``: see `Backend.problem`."""
+    return backend_of(machine).problem(layer, fixed.shapes, precision_of(fixed), machine)
+
+
+class LayerPlanner:
+    """Answers for the layers of a region on a machine; equal questions are answered once."""
+
+    def __init__(
+        self,
+        precision: Precision,
+        machine: MachineDescription,
+        chosen: Planner,
+        limits: TileLimits = NO_LIMITS,
+    ) -> None:
+        self.precision, self.machine, self.limits = precision, machine, limits
+        self.backend = backend_of(machine)
+        self.chosen = planner_on(chosen, machine)
+        self._answers: dict[Any, Any] = {}
+
+    def plan(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> PlannedLayer:
+        """Raises PlanningError, with the layer and the Infeasible, when no plan fits; EmitError for
+        a layer without code."""
+        problem, answer = self.answer(layer, shapes)
+        if isinstance(answer, Infeasible):
+            raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
+        cycles = self.backend.predicted_cycles(layer, problem, answer, self.machine)
+        return PlannedLayer(layer, problem, answer, cycles)
+
+    def answer(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> tuple[Any, Any]:
+        """The question of ``layer``, and the plan or Infeasible."""
+        problem = self.backend.problem(layer, shapes, self.precision, self.machine)
+        if problem not in self._answers:
+            self._answers[problem] = self.backend.plan(
+                problem, self.machine, self.chosen, self.limits
+            )
+        return problem, self._answers[problem]
+
+    def cycles(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> float:
+        """Predicted time; infinite where no plan fits or nothing is predicted."""
+        problem, answer = self.answer(layer, shapes)
+        if isinstance(answer, Infeasible):
+            return float("inf")
+        cycles = self.backend.predicted_cycles(layer, problem, answer, self.machine)
+        return float("inf") if cycles is None else cycles

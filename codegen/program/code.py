@@ -1,0 +1,31 @@
+"""What a backend makes of a region: words and what belongs to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.program.parts import RELOCATION, CodeRange, LookupTable
+
+
+@dataclass(frozen=True)
+class Code:
+    """``words`` are the code (uint32), ``debug`` one record of `parts.DEBUG` a word, ``layers`` the
+    parts of each layer in the code images, and ``images`` the parts of ``words`` that control units
+    run (none given: one for all of it); ``constants`` are the bytes of that segment, of a multiple
+    of its alignment, and ``activation_bytes`` the size of the other: tensors and what the code
+    needs beside them."""
+
+    words: NDArray[np.uint32]
+    layers: tuple[tuple[CodeRange, ...], ...]
+    constants: bytes
+    activation_bytes: int
+    debug: NDArray[Any]
+    parameter_offset: int = 0
+    scopes: tuple[dict[str, int], ...] = ({},)
+    relocations: NDArray[Any] = field(default_factory=lambda: np.array([], RELOCATION))
+    images: tuple[CodeRange, ...] = ()
+    tables: tuple[LookupTable, ...] = ()

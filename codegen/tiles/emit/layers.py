@@ -1,0 +1,140 @@
+"""Planned layers as commands, whatever their type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import FixedLayer
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.loops.room import check_loop_plan
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.emit.boxes import Placed
+from tvm_npu.codegen.tiles.emit.commands import Command
+from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_bytes, plan_actions
+from tvm_npu.codegen.tiles.emit.direct import direct_commands
+from tvm_npu.codegen.tiles.emit.flat import flat_steps
+from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
+from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
+from tvm_npu.codegen.tiles.emit.pools import pool_steps
+from tvm_npu.codegen.tiles.plan.direct import DirectPlan
+from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.pads import PadShape, PadTiles
+from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles
+from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.machine import TileMachine
+
+_NOWHERE = 0
+
+
+@dataclass(frozen=True)
+class LayerCommands:
+    """A layer's commands once its operands have places, and the bytes that its partial sums take
+    outside of the chip."""
+
+    commands: Callable[[Operands], Iterable[Command]]
+    partial_bytes: int = 0
+
+
+def layer_commands(
+    one: PlannedLayer, machine: TileMachine, numbers: tuple[int, int], planner: str
+) -> LayerCommands:
+    """``numbers`` are the smallest and largest of an element. EmitError for a plan that the machine
+    cannot run; it names the ``planner``."""
+    if isinstance(one.problem, ConvProblem):
+        return _convolution(one, machine, planner)
+    return LayerCommands(
+        lambda operands: layer_steps(
+            one.layer, one.problem, one.plan, machine, numbers, operands
+        ).commands()
+    )
+
+
+def _convolution(one: PlannedLayer, machine: TileMachine, planner: str) -> LayerCommands:
+    layer, problem, plan = one.layer, one.problem, one.plan
+    assert isinstance(layer, FixedConv)
+    if isinstance(plan, DirectPlan):
+        return LayerCommands(lambda operands: direct_commands(layer, problem, operands))
+    where = f"layer {layer.name!r}: planner {planner!r}"
+    if not isinstance(plan, LoopPlan):
+        raise EmitError(
+            f"{where} answers with a {type(plan).__name__}; machine {machine.name!r} takes a "
+            "LoopPlan"
+        )
+    fault = check_loop_plan(problem, plan, loop_machine(machine))
+    if fault is not None:
+        raise EmitError(f"{where}: {fault}")
+
+    def commands(operands: Operands) -> Iterable[Command]:
+        actions = plan_actions(problem, plan, machine)
+        return ConvCommands(layer, problem, operands).commands(actions)
+
+    return LayerCommands(commands, partial_bytes(problem, plan))
+
+
+def layer_steps(
+    layer: FixedLayer,
+    problem: Any,
+    plan: Any,
+    machine: TileMachine,
+    numbers: tuple[int, int],
+    operands: Operands,
+) -> LayerSteps:
+    """The steps of a layer that is no convolution."""
+    return _STEPS[type(layer)](layer, problem, plan, machine, numbers, operands)
+
+
+def predicted_cycles(
+    layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine
+) -> float | None:
+    """Of any planned layer. Times do not hang on where operands lie, nor on their numbers."""
+    if isinstance(problem, ConvProblem):
+        return None if plan.prediction is None else float(plan.prediction.cycles)
+    nowhere = Operands((_NOWHERE,) * len(layer.inputs), _NOWHERE)
+    steps = layer_steps(layer, problem, plan, machine, element_limits(2), nowhere)
+    return steps.estimated_cycles(machine)
+
+
+def _placed(address: int, shape: tuple[int, int, int], size: int) -> Placed:
+    return Placed(TileMemory.ACTIVATIONS, address, shape, size)
+
+
+def _pool(
+    layer: FixedPool, shape: WindowShape, tiles: WindowTiles, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    size = shape.element_bytes
+    in_shape = (shape.channels, shape.in_rows, shape.in_columns)
+    source = _placed(operands.inputs[0], in_shape, size)
+    target = _placed(operands.output, (shape.channels, shape.rows, shape.columns), size)
+    return LayerSteps(pool_steps(layer, shape, tiles, machine, source, target), tiles.buffers)
+
+
+def _pad(
+    layer: FixedPad, shape: PadShape, tiles: PadTiles, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    source = _placed(operands.inputs[0], shape.source, shape.element_bytes)
+    target = _placed(operands.output, shape.result, shape.element_bytes)
+    made = copy_steps(shape, tiles, machine, source, target, numbers)
+    return LayerSteps(made, tiles.buffers, border_steps(layer, shape, tiles, target))
+
+
+def _flat(
+    layer: FixedElementwise, shape: FlatShape, tiles: FlatTiles, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    return LayerSteps(flat_steps(layer, shape, tiles, machine, operands), tiles.buffers)
+
+
+_STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
+    FixedPool: _pool,
+    FixedPad: _pad,
+    FixedElementwise: _flat,
+}
