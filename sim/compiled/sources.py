@@ -21,6 +21,7 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
 
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "numpy", "numba", "llvmlite"})
 """Their versions stand for them."""
@@ -120,6 +121,9 @@ class Reach:
                 self.value(item)
         elif isinstance(value, (set, frozenset)):
             self._add(type(value).__name__, sorted(value, key=repr))
+        elif isinstance(value, _Intrinsic):
+            self._note_module(value._defn.__module__)
+            self._code(value._defn.__code__, value._defn.__doc__)
         elif isinstance(value, (BuiltinFunctionType, np.ufunc, types.Type)) or _is_of(
             type(value), _LIBRARIES
         ):

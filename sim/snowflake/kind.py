@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.errors import KindError
 from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator, illegal_word
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -45,7 +44,29 @@ class SnowflakeKind:
     def load(
         self, image: ProgramImage, machine: MachineDescription, budget: int | None
     ) -> Simulator:
-        raise KindError(f"machine {machine.name!r}: Snowflake machines have no simulator yet")
+        from tvm_npu.sim.snowflake.simulator import (
+            MOST_INSTRUCTIONS,
+            Segment,
+            SnowflakeSimulator,
+        )
+
+        assert isinstance(machine, SnowflakeMachine)
+        image.of_one_precision()
+        clusters = machine.clusters.count
+        codes = image.codes * clusters if len(image.codes) == 1 else image.codes
+        segments = (
+            Segment(image.constants.address, image.constants.size_bytes, False),
+            Segment(image.activations.address, image.activations.size_bytes, True),
+        )
+        return SnowflakeSimulator(
+            machine,
+            [code.words for code in codes],
+            segments,
+            image.end_address - machine.dram.base_address,
+            layer_names=image.layer_names,
+            layer_of=[code.layer_of for code in codes],
+            budget=MOST_INSTRUCTIONS if budget is None else budget,
+        )
 
 
 KIND = SnowflakeKind()

@@ -1,0 +1,302 @@
+"""The control core of a cluster: it runs ahead of the units until it has to wait for one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
+from tvm_npu.sim.snowflake.hazards import (
+    check_transfer,
+    check_vector,
+    has_room,
+    know,
+    log_transfer,
+)
+from tvm_npu.sim.snowflake.isa import (
+    BANK_INSTRUCTIONS,
+    BANKS,
+    COLUMN,
+    DELAY_SLOTS,
+    REGISTERS,
+    SCALARS,
+    SNOWFLAKE_ISA,
+    Wait,
+)
+from tvm_npu.sim.snowflake.registers import (
+    READ_BY_FINISH,
+    READ_BY_LD,
+    READ_BY_STREAM,
+    READ_BY_SUM,
+    READ_BY_TMOV,
+    READ_BY_VMOV,
+)
+from tvm_npu.sim.snowflake.state import (
+    BARRIER,
+    CLOCK,
+    CORE,
+    DONE,
+    ENDED,
+    FETCHING,
+    ISSUED,
+    LOAD,
+    QUEUE_FULL,
+    RUNNING,
+    STORE,
+    VECTOR,
+    WAITING,
+    Array,
+    Costs,
+    State,
+)
+from tvm_npu.sim.snowflake.transfers import issue_transfer
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapOperand
+from tvm_npu.sim.snowflake.vector_issue import KEEP, LANE, MAC, MAX, VMOV, issue_vector
+
+GROW = 2
+"""What `run_core` returns when the log of transfers is full; besides GO and STOP."""
+
+MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
+    SNOWFLAKE_ISA.index[name]
+    for name in ("mov", "movi", "add", "addi", "mul", "ble", "beq", "sync", "ld", "tmov")
+)
+_RD, _RS1, _RS2, _RS3 = COLUMN["rd"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["rs3"]
+_IMM, _MODE, _FINISH = COLUMN["imm"], COLUMN["mode"], COLUMN["finish"]
+_PLACES = BANKS * BANK_INSTRUCTIONS
+_ALL, _CLUSTERS, _END = int(Wait.ALL), int(Wait.CLUSTERS), int(Wait.END)
+_ILLEGAL = int(SnowflakeTrapCode.ILLEGAL_INSTRUCTION)
+_BRANCH_IN_SLOT = int(SnowflakeTrapCode.BRANCH_IN_SLOT)
+_OP_WHAT = int(TrapOperand.WHAT)
+_RUNAWAY = int(SnowflakeTrapCode.RUNAWAY)
+
+
+@device
+def run_core(s: State, m: Costs, c: int) -> int:
+    """Issues instructions until the core waits or ends."""
+    # Taking an array out of the state costs as much as several instructions: once is enough.
+    core, clock, registers, ready = s.core[c], s.clock[c], s.registers[c], s.ready[c]
+    decoded, layer_of, executed = s.decoded, s.layer_of, s.executed
+    bank_row, bank_loads, counts = s.bank_row[c], s.bank_loads[c], s.counts[c]
+    issued, waited = s.layer_instructions[:, c], s.layer_wait[:, c]
+    while core[CORE.STATUS] == RUNNING:
+        place = core[CORE.PC]
+        bank, offset = place // BANK_INSTRUCTIONS, place % BANK_INSTRUCTIONS
+        if bank_loads[bank] > 0:
+            _wait(core, clock, FETCHING)
+            return GO
+        row = bank_row[bank, 0] + offset
+        if offset >= bank_row[bank, 1] or decoded[row, 0] < 0:
+            missing = offset >= bank_row[bank, 1]
+            return trap(s, c, -1 if missing else row, _ILLEGAL, place, 0, 0)
+        executed[0] += 1
+        if executed[0] > executed[1]:
+            return trap(s, c, row, _RUNAWAY, executed[1], 0, 0)
+        d = decoded[row]
+        op, unit = d[0], _unit_of(d[0])
+        if unit >= 0:
+            if counts[unit, ISSUED] - counts[unit, DONE] >= _depth(m, unit):
+                core[CORE.UNIT] = unit
+                _wait(core, clock, QUEUE_FULL)
+                return GO
+            if unit != VECTOR and not has_room(s, m, c):
+                return GROW
+        core[CORE.ROW] = row
+        now = _operands_ready(d, ready, clock, op)
+        layer = layer_of[row]
+        waited[layer] += now - clock[CLOCK.ISSUE]
+        issued[layer] += 1
+        clock[CLOCK.ISSUE] = now + 1.0
+        if unit >= 0:
+            outcome = _issue(s, m, c, unit, row, now)
+        elif op == SYNC:
+            outcome = _sync(s, c, row)
+        elif op == BLE or op == BEQ:
+            outcome = _branch(s, c, row, d, registers, core)
+        else:
+            outcome = GO
+            _scalar(d, registers, ready, clock, now + 1.0 + m.raw)
+        if outcome == STOP:
+            return STOP
+        core[CORE.PC] = (core[CORE.PC] + 1) % _PLACES
+        if core[CORE.SLOTS] > 0:
+            core[CORE.SLOTS] -= 1
+            if core[CORE.SLOTS] == 0:
+                core[CORE.PC] = core[CORE.TARGET]
+    return GO
+
+
+@device
+def _unit_of(op: int) -> int:
+    if op == MAC or op == MAX or op == VMOV:
+        return VECTOR
+    if op == LD:
+        return LOAD
+    return STORE if op == TMOV else -1
+
+
+@device
+def _depth(m: Costs, unit: int) -> int:
+    if unit == VECTOR:
+        return m.vector_depth
+    return m.load_depth if unit == LOAD else m.store_depth
+
+
+@device
+def _wait(core: Array, clock: Array, status: int) -> None:
+    core[CORE.STATUS] = status
+    clock[CLOCK.WAIT_BEGIN] = clock[CLOCK.ISSUE]
+
+
+@device
+def _operands_ready(d: Array, ready: Array, clock: Array, op: int) -> float:
+    """When the instruction issues: a register that was just written stalls it."""
+    now = clock[CLOCK.ISSUE]
+    if op != MOVI and op != SYNC:
+        now = max(now, ready[d[_RS1]])
+        if op != MOV and op != ADDI and op != VMOV:
+            now = max(now, ready[d[_RS2]])
+        if op == LD or op == TMOV:
+            now = max(now, ready[d[_RS3]])
+    if clock[CLOCK.SPECIAL] > now:
+        mask = _specials_read(op, d[_MODE], d[_FINISH])
+        for register in range(SCALARS, REGISTERS):
+            if mask >> register & 1:
+                now = max(now, ready[register])
+    return now
+
+
+@device
+def _specials_read(op: int, mode: int, finish: int) -> int:
+    if op == MAC:
+        if mode > LANE:
+            return READ_BY_STREAM
+        return READ_BY_SUM if finish == KEEP else READ_BY_FINISH
+    if op == MAX:
+        return READ_BY_STREAM
+    if op == VMOV:
+        return READ_BY_VMOV
+    if op == LD:
+        return READ_BY_LD
+    return READ_BY_TMOV if op == TMOV else 0
+
+
+@device
+def _issue(s: State, m: Costs, c: int, unit: int, row: int, now: float) -> int:
+    """To a unit whose queue has a place: one that is full says what is complete."""
+    know(s, c, unit, _depth(m, unit) - 1)
+    if unit == VECTOR:
+        if issue_vector(s, m, c, row, now) == STOP:
+            return STOP
+        return check_vector(s, m, c)
+    if issue_transfer(s, m, c, unit, row, now) == STOP:
+        return STOP
+    if m.clusters > 1:
+        log_transfer(s, c, unit)
+    return check_transfer(s, m, c, unit)
+
+
+@device
+def _scalar(d: Array, registers: Array, ready: Array, clock: Array, there: float) -> None:
+    """The register that it writes can be read without a wait at time ``there``."""
+    op, a, b, imm = d[0], registers[d[_RS1]], registers[d[_RS2]], np.int64(d[_IMM])
+    value = a
+    if op == MOVI:
+        value = imm
+    elif op == MOV:
+        value = a << imm if imm >= 0 else a >> -imm
+    elif op == ADD:
+        value = a + b
+    elif op == ADDI:
+        value = a + imm
+    else:
+        value = a * b
+    destination = d[_RD]
+    registers[destination] = ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+    ready[destination] = there
+    if destination >= SCALARS:
+        clock[CLOCK.SPECIAL] = there
+
+
+@device
+def _branch(s: State, c: int, row: int, d: Array, registers: Array, core: Array) -> int:
+    if core[CORE.SLOTS] > 0:
+        return trap(s, c, row, _BRANCH_IN_SLOT, 0, 0, 0)
+    a, b = registers[d[_RS1]], registers[d[_RS2]]
+    taken = a == b or (d[0] == BLE and a < b)
+    distance = d[_IMM] // 4 if taken else 1 + DELAY_SLOTS
+    core[CORE.TARGET] = (core[CORE.PC] + distance) % _PLACES
+    core[CORE.SLOTS] = DELAY_SLOTS + 1
+    return GO
+
+
+@device
+def _sync(s: State, c: int, row: int) -> int:
+    what, pending = s.decoded[row, _MODE], s.decoded[row, _IMM]
+    if within(s, c, row, _OP_WHAT, what, VECTOR, _END) == STOP:
+        return STOP
+    if what <= STORE:
+        know(s, c, what, pending)
+        s.core[c, CORE.UNIT] = what
+    else:
+        for unit in range(STORE + 1):
+            know(s, c, unit, 0)
+        s.core[c, CORE.UNIT] = what
+        pending = 0
+    s.core[c, CORE.PENDING] = pending
+    _wait(s.core[c], s.clock[c], WAITING)
+    resume(s, c, VECTOR, 0.0)
+    return GO
+
+
+@device
+def _waited_for(s: State, c: int) -> bool:
+    """Whether what a `sync` waits for has come."""
+    unit, pending = s.core[c, CORE.UNIT], s.core[c, CORE.PENDING]
+    for k in range(STORE + 1):
+        if unit > STORE or unit == k:
+            if s.counts[c, k, ISSUED] - s.counts[c, k, DONE] > pending:
+                return False
+    return True
+
+
+@device
+def resume(s: State, c: int, unit: int, now: float) -> None:
+    """Lets the core go on if what it waits for has come with an operation of ``unit`` that is
+    complete ``now``."""
+    core, status = s.core[c], s.core[c, CORE.STATUS]
+    if status == FETCHING:
+        if s.bank_loads[c, core[CORE.PC] // BANK_INSTRUCTIONS] > 0:
+            return
+    elif status == QUEUE_FULL:
+        if core[CORE.UNIT] != unit:
+            return
+    elif status == WAITING:
+        if not _waited_for(s, c):
+            return
+        if core[CORE.UNIT] == _CLUSTERS or core[CORE.UNIT] == _END:
+            s.clock[c, CLOCK.ISSUE] = max(s.clock[c, CLOCK.ISSUE], now)
+            core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == _CLUSTERS else ENDED
+            _until(s, c)
+            return
+    else:
+        return
+    go_on(s, c, now)
+
+
+@device
+def go_on(s: State, c: int, now: float) -> None:
+    """The core issues its next instruction no earlier than ``now``."""
+    clock = s.clock[c]
+    clock[CLOCK.ISSUE] = max(clock[CLOCK.ISSUE], now)
+    s.core[c, CORE.STATUS] = RUNNING
+    s.layer_wait[s.layer_of[s.core[c, CORE.ROW]], c] += (
+        clock[CLOCK.ISSUE] - clock[CLOCK.WAIT_BEGIN]
+    )
+    _until(s, c)
+
+
+@device
+def _until(s: State, c: int) -> None:
+    """The layer of the last instruction lasts until now."""
+    layer = s.layer_of[s.core[c, CORE.ROW]]
+    s.layer_end[layer] = max(s.layer_end[layer], s.clock[c, CLOCK.ISSUE])

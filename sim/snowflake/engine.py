@@ -1,0 +1,144 @@
+"""The machine's main loop, compiled: cores run until they wait, then the earliest event happens.
+
+A core that waits goes on no earlier than the event it waits for, so everything that is still to be
+issued comes behind the earliest event.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.sim.compiled import borrowed, device, entry
+from tvm_npu.sim.snowflake.checks import GO, STOP, trap
+from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
+from tvm_npu.sim.snowflake.hazards import check_clusters
+from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
+from tvm_npu.sim.snowflake.state import (
+    BARRIER,
+    CLOCK,
+    CORE,
+    DONE,
+    ENDED,
+    ISSUED,
+    LOAD,
+    MOVED,
+    QUEUE,
+    RUNNING,
+    STARTED,
+    STORE,
+    VECTOR,
+    Costs,
+    SharedState,
+    State,
+)
+from tvm_npu.sim.snowflake.transfers import NOBODY, move_words, next_service, serve
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode
+from tvm_npu.sim.snowflake.vector import complete_vector, start_vector
+
+FINISHED, TRAPPED, FULL = 0, 1, 2
+"""What `run_device` returns; FULL: the log of transfers has to grow."""
+
+_START, _COMPLETE, _SERVE, _MOVE, _DONE = range(5)
+_NO_PARTNER = int(SnowflakeTrapCode.NO_PARTNER)
+
+
+@entry
+def run_device(state: Any, m: Any) -> int:
+    """Runs all clusters of a device to their ends."""
+    s = SharedState(*borrowed(state))  # type: ignore[call-arg]
+    if s.work[0] == 0:
+        _begin(s, m)
+    while True:
+        ended = 0
+        for c in range(m.clusters):
+            if s.core[c, CORE.STATUS] == RUNNING:
+                outcome = run_core(s, m, c)
+                if outcome == GROW:
+                    return FULL
+                if outcome == STOP:
+                    return TRAPPED
+            if s.core[c, CORE.STATUS] == ENDED:
+                ended += 1
+        if ended == m.clusters:
+            return TRAPPED if check_clusters(s, m) == STOP else FINISHED
+        if _next_event(s, m) == STOP:
+            return TRAPPED
+
+
+@device
+def _begin(s: State, m: Costs) -> None:
+    """The first bank of every cluster is there."""
+    for c in range(m.clusters):
+        s.bank_row[c, 0, 0] = s.code_place[c, 0]
+        s.bank_row[c, 0, 1] = min(s.code_place[c, 1], BANK_INSTRUCTIONS)
+
+
+@device
+def _next_event(s: State, m: Costs) -> int:
+    """Finds and does what happens first; equal times go to transfers that are complete, then to
+    vector instructions, then to the memory."""
+    time, kind, c, unit = np.inf, _SERVE, NOBODY, LOAD
+    for k in range(m.clusters):
+        for way in (LOAD, STORE):
+            number = s.counts[k, way, MOVED]
+            if number < s.counts[k, way, STARTED]:
+                moves = s.transfer_time[k, way - LOAD, number % QUEUE, 1]
+                if moves < time:
+                    time, kind, c, unit = moves, _MOVE, k, way
+            number = s.counts[k, way, DONE]
+            if number < s.counts[k, way, MOVED]:
+                done = s.transfer_time[k, way - LOAD, number % QUEUE, 2]
+                if done < time:
+                    time, kind, c, unit = done, _DONE, k, way
+        number = s.counts[k, VECTOR, DONE]
+        if number < s.counts[k, VECTOR, STARTED]:
+            done = s.vector_time[k, number % QUEUE, 1]
+            if done < time:
+                time, kind, c, unit = done, _COMPLETE, k, VECTOR
+        number = s.counts[k, VECTOR, STARTED]
+        if number < s.counts[k, VECTOR, ISSUED]:
+            begins = s.vector_time[k, number % QUEUE, 0]
+            if begins < time:
+                time, kind, c, unit = begins, _START, k, VECTOR
+    served, server, way = next_service(s, m)
+    if server != NOBODY and served < time:
+        return serve(s, m, server, way, served)
+    if c == NOBODY:
+        return _meet(s, m)
+    if kind == _START:
+        outcome = start_vector(s, m, c, s.counts[c, VECTOR, STARTED])
+        s.counts[c, VECTOR, STARTED] += 1
+        return outcome
+    if kind == _MOVE:
+        move_words(s, m, c, unit)
+        return GO
+    if kind == _COMPLETE:
+        complete_vector(s, m, c, s.counts[c, VECTOR, DONE])
+    s.counts[c, unit, DONE] += 1
+    resume(s, c, unit, time)
+    return GO
+
+
+@device
+def _meet(s: State, m: Costs) -> int:
+    """Nothing happens any more: all clusters are at the barrier, or one waits in vain."""
+    latest, waits, missing = 0.0, NOBODY, NOBODY
+    for c in range(m.clusters):
+        if s.core[c, CORE.STATUS] == BARRIER:
+            latest = max(latest, s.clock[c, CLOCK.ISSUE])
+        else:
+            missing = c
+        if s.core[c, CORE.STATUS] != ENDED:
+            waits = c if waits == NOBODY else waits
+    if missing != NOBODY:
+        if waits == missing:
+            for c in range(m.clusters):
+                missing = c if c != waits else missing
+        return trap(s, waits, s.core[waits, CORE.ROW], _NO_PARTNER, missing, 0, 0)
+    if check_clusters(s, m) == STOP:
+        return STOP
+    for c in range(m.clusters):
+        go_on(s, c, latest)
+    return GO

@@ -1,0 +1,366 @@
+"""Everything that changes while a Snowflake device runs, as flat arrays that compiled code shares.
+
+Shapes: C clusters, U CUs of a cluster, L layers and, as the last one, what belongs to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.core import types
+from numba.experimental import structref
+from numpy.typing import NDArray
+
+from tvm_npu.sim.snowflake.isa import (
+    BANKS,
+    LANES,
+    LONGEST_TRACE,
+    REGISTERS,
+    VMACS,
+    MacMode,
+    SnowflakeStream,
+    Special,
+)
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+from tvm_npu.sim.snowflake.traps import TrapSlot
+
+Array = NDArray[Any]
+
+UNDEFINED = 0x5A5A
+"""What buffers hold before anything is written to them in a run."""
+
+QUEUE = 64
+"""Places in the rings of operations: the deepest queue of a machine."""
+
+VECTOR, LOAD, STORE = 0, 1, 2
+"""Units of a cluster."""
+
+ISSUED, STARTED, MOVED, DONE, KNOWN = range(5)
+"""Counts of a unit's operations. MOVED: transfers whose words have been moved; KNOWN: those that
+the program can know to be complete."""
+
+RUNNING, QUEUE_FULL, WAITING, FETCHING, BARRIER, ENDED = range(6)
+"""What a core does. QUEUE_FULL: waits for a place in the queue of unit UNIT; WAITING: a sync."""
+
+
+class CoreColumns(NamedTuple):
+    """Columns of `State.core`. SLOTS: delay slots to come before the core goes to TARGET; OPEN_*:
+    CUs whose sums are open; ROW: of the last instruction."""
+
+    PC: int = 0
+    STATUS: int = 1
+    UNIT: int = 2
+    PENDING: int = 3
+    SLOTS: int = 4
+    TARGET: int = 5
+    OPEN_COOP: int = 6
+    OPEN_INDP: int = 7
+    ROW: int = 8
+
+
+CORE = CoreColumns()
+
+
+class ClockColumns(NamedTuple):
+    """Columns of `State.clock`: when the next instruction issues; the start of the last vector
+    operation, when the traces' datapath is free, when the port of vmov is free, when the last sums
+    opened, when what vmov brought is there, when the write port is free, when the last vector
+    operation is complete; when special registers can be read; when load and store unit are free;
+    when the core began to wait."""
+
+    ISSUE: int = 0
+    V_START: int = 1
+    V_FREE: int = 2
+    PORT_FREE: int = 3
+    OPENED: int = 4
+    PRELOADED: int = 5
+    WRITE_FREE: int = 6
+    V_DONE: int = 7
+    SPECIAL: int = 8
+    L_FREE: int = 9
+    S_FREE: int = 10
+    WAIT_BEGIN: int = 11
+
+
+CLOCK = ClockColumns()
+
+
+class VectorFields(NamedTuple):
+    """Fields of a vector operation: operands and special registers as latched, then what it touches
+    (words, and masks of CUs)."""
+
+    ROW: int = 0
+    KIND: int = 1
+    MODE: int = 2
+    FINISH: int = 3
+    A: int = 4
+    B: int = 5
+    LENGTH: int = 6
+    OUT: int = 7
+    OUTPUTS: int = 8
+    TARGET: int = 9
+    CUS: int = 10
+    OPENS: int = 11
+    SHIFT: int = 12
+    LOW: int = 13
+    HIGH: int = 14
+    DIVISOR: int = 15
+    SUM_SHIFT: int = 16
+    RESIDUAL_SHIFT: int = 17
+    SHIFT_A: int = 18
+    SHIFT_B: int = 19
+    LANE_STEP: int = 20
+    TABLE_SHIFT: int = 21
+    TABLE_BITS: int = 22
+    READ_A: int = 23
+    READ_A_END: int = 24
+    READ_B: int = 25
+    READ_B_END: int = 26
+    READ_W: int = 27
+    READ_W_END: int = 28
+    READ_MASK: int = 29
+    WRITE: int = 30
+    WRITE_END: int = 31
+    WRITE_MASK: int = 32
+
+
+V = VectorFields()
+
+
+class TransferFields(NamedTuple):
+    """Fields of a transfer: runs of WORDS words, MEMORY_STEP bytes and BUFFER_STEP words apart."""
+
+    ROW: int = 0
+    BUFFER: int = 1
+    SHARED: int = 2
+    VMACS: int = 3
+    CUS: int = 4
+    STREAM: int = 5
+    MEMORY: int = 6
+    WORDS: int = 7
+    RUNS: int = 8
+    MEMORY_STEP: int = 9
+    PLACE: int = 10
+    BUFFER_STEP: int = 11
+    UNITS: int = 12
+
+
+T = TransferFields()
+
+
+class HazardFields(NamedTuple):
+    """Fields of a hazard: row and cluster of the earlier and the later instruction, memory, begin
+    and end of the words (in memory: bytes) that the later one touches, the CUs."""
+
+    EARLIER: int = 0
+    EARLIER_CLUSTER: int = 1
+    LATER: int = 2
+    LATER_CLUSTER: int = 3
+    MEMORY: int = 4
+    BEGIN: int = 5
+    END: int = 6
+    CUS: int = 7
+
+
+H = HazardFields()
+
+MOST_HAZARDS = 64
+"""Hazards that a run records; further ones are counted."""
+
+LOG = 1 << 12
+"""Transfers of a cluster between two barriers that the log holds at first; it grows."""
+
+class State(NamedTuple):
+    """See the module."""
+
+    decoded: Array  # int32 [I, 12]: operation, then the ISA's decoded columns; clusters in a row
+    layer_of: Array  # int32 [I]
+    code_place: Array  # int64 [C, 2]: first row, rows
+    bank_row: Array  # int64 [C, BANKS, 2]: first row and rows that a bank holds
+    bank_loads: Array  # int64 [C, BANKS]: incomplete loads
+    registers: Array  # int64 [C, 64]
+    ready: Array  # float64 [C, 64]: when a register can be read
+    core: Array  # int64 [C, len(CORE)]
+    clock: Array  # float64 [C, len(CLOCK)]
+    counts: Array  # int64 [C, 3, 5]
+    memory: Array  # uint8 [bytes]
+    memory_half: Array  # the same as int16
+    segments: Array  # int64 [S, 3]: begin, end, writable
+    mbuf: Array  # int16 [C * U, words]
+    wbuf: Array  # int16 [C * U * VMACS, words]
+    coop: Array  # int64 [3, C * U, VMACS]: sums, what the next ones start with, residuals
+    indp: Array  # int64 [3, C * U, VMACS * LANES]
+    active: Array  # int64 [2, C * U, VMACS * LANES]: residuals of the open sums: coop, indp
+    staged: Array  # int16 [C, QUEUE, U, LONGEST_TRACE]: results that are not in MBuf yet
+    vector: Array  # int64 [C, QUEUE, len(V)]
+    vector_time: Array  # float64 [C, QUEUE, 2]: start, completion
+    transfer: Array  # int64 [C, 2, QUEUE, len(T)]: loads, stores
+    transfer_time: Array  # float64 [C, 2, QUEUE, 3]: request, words move, completion
+    device: Array  # float64 [1]: when the memory is free
+    work: Array  # int64 [2]: done, allowed
+    executed: Array  # int64 [2]: instructions, allowed
+    trap: Array  # int64 [TrapSlot.COLUMNS]
+    hazards: Array  # int64 [MOST_HAZARDS, len(H)]
+    hazard_count: Array  # int64 [1]
+    log: Array  # int64 [C, 2, LOG, 5]: row, MEMORY, WORDS, RUNS, MEMORY_STEP since the barrier
+    log_count: Array  # int64 [C, 2]
+    layer_macs: Array  # int64 [L]
+    layer_instructions: Array  # int64 [L, C]
+    layer_busy: Array  # float64 [L, C, 3]: cycles of each unit
+    layer_wait: Array  # float64 [L, C]: cycles that the core waits
+    layer_bytes: Array  # int64 [L, 2, streams]: loaded, stored
+    layer_memory: Array  # int64 [L, 2, 2]: bytes of MBufs, WBufs that transfers read, wrote
+    layer_units: Array  # int64 [L, 2]: 64-byte units of memory, loaded and stored
+    layer_transfers: Array  # int64 [L, 2]
+    layer_traces: Array  # int64 [L, modes, 2]: mac instructions and their lengths
+    layer_end: Array  # float64 [L]
+
+
+@structref.register
+class _SharedStateType(types.StructRef):
+    """Compiled code passes the state on as one pointer."""
+
+
+class SharedState(structref.StructRefProxy):
+    """The state inside compiled code; made from a `State` at the entry of a run."""
+
+    def __new__(cls, *fields: Any) -> Any:
+        return structref.StructRefProxy.__new__(cls, *fields)
+
+
+structref.define_proxy(SharedState, _SharedStateType, list(State._fields))
+
+
+class Costs(NamedTuple):
+    """The machine's constants as compiled code reads them (cycles, words, bytes)."""
+
+    clusters: int
+    cus: int
+    mbuf_words: int
+    wbuf_words: int
+    raw: float
+    vector_depth: int
+    vector_latency: float
+    table_words: int
+    load_depth: int
+    load_latency: float
+    store_depth: int
+    store_latency: float
+    memory_rate: float
+    strict: bool
+
+
+def make_costs(machine: SnowflakeMachine, strict: bool) -> Costs:
+    """``strict``: a hazard stops the run."""
+    return Costs(
+        clusters=machine.clusters.count,
+        cus=machine.clusters.cus,
+        mbuf_words=machine.mbuf_words,
+        wbuf_words=machine.wbuf_words,
+        raw=float(machine.control.raw_cycles),
+        vector_depth=machine.vector.queue_depth,
+        vector_latency=float(machine.vector.latency_cycles),
+        table_words=machine.vector.table_words_per_cycle,
+        load_depth=machine.load.queue_depth,
+        load_latency=float(machine.load.latency_cycles),
+        store_depth=machine.store.queue_depth,
+        store_latency=float(machine.store.latency_cycles),
+        memory_rate=machine.memory_bytes_per_cycle,
+        strict=strict,
+    )
+
+
+def make_state(
+    machine: SnowflakeMachine,
+    decoded: Array,
+    code_lengths: Sequence[int],
+    layer_of: Array,
+    layers: int,
+    memory_bytes: int,
+    segments: Array,
+) -> State:
+    """``segments``: int64 [S, 3], offsets in memory; ``layer_of`` is -1 for rows of no layer."""
+    clusters, cus = machine.clusters.count, machine.clusters.cus
+    units, rows = clusters * cus, layers + 1
+    places = np.zeros((clusters, 2), np.int64)
+    places[:, 1] = code_lengths
+    places[1:, 0] = np.cumsum(code_lengths)[:-1]
+    memory = np.zeros(memory_bytes + memory_bytes % 2, np.uint8)
+    results = VMACS * LANES
+    return State(
+        decoded=decoded,
+        layer_of=np.where(layer_of < 0, layers, layer_of).astype(np.int32),
+        code_place=places,
+        bank_row=np.zeros((clusters, BANKS, 2), np.int64),
+        bank_loads=np.zeros((clusters, BANKS), np.int64),
+        registers=np.zeros((clusters, REGISTERS), np.int64),
+        ready=np.zeros((clusters, REGISTERS)),
+        core=np.zeros((clusters, len(CORE)), np.int64),
+        clock=np.zeros((clusters, len(CLOCK))),
+        counts=np.zeros((clusters, 3, 5), np.int64),
+        memory=memory,
+        memory_half=memory.view(np.int16),
+        segments=segments,
+        mbuf=np.zeros((units, machine.mbuf_words), np.int16),
+        wbuf=np.zeros((units * VMACS, machine.wbuf_words), np.int16),
+        coop=np.zeros((3, units, VMACS), np.int64),
+        indp=np.zeros((3, units, results), np.int64),
+        active=np.zeros((2, units, results), np.int64),
+        staged=np.zeros((clusters, QUEUE, cus, LONGEST_TRACE), np.int16),
+        vector=np.zeros((clusters, QUEUE, len(V)), np.int64),
+        vector_time=np.zeros((clusters, QUEUE, 2)),
+        transfer=np.zeros((clusters, 2, QUEUE, len(T)), np.int64),
+        transfer_time=np.zeros((clusters, 2, QUEUE, 3)),
+        device=np.zeros(1),
+        work=np.zeros(2, np.int64),
+        executed=np.zeros(2, np.int64),
+        trap=np.zeros(TrapSlot.COLUMNS, np.int64),
+        hazards=np.zeros((MOST_HAZARDS, len(H)), np.int64),
+        hazard_count=np.zeros(1, np.int64),
+        log=np.zeros((clusters, 2, LOG if clusters > 1 else 1, 5), np.int64),
+        log_count=np.zeros((clusters, 2), np.int64),
+        layer_macs=np.zeros(rows, np.int64),
+        layer_instructions=np.zeros((rows, clusters), np.int64),
+        layer_busy=np.zeros((rows, clusters, 3)),
+        layer_wait=np.zeros((rows, clusters)),
+        layer_bytes=np.zeros((rows, 2, len(SnowflakeStream)), np.int64),
+        layer_memory=np.zeros((rows, 2, 2), np.int64),
+        layer_units=np.zeros((rows, 2), np.int64),
+        layer_transfers=np.zeros((rows, 2), np.int64),
+        layer_traces=np.zeros((rows, len(MacMode), 2), np.int64),
+        layer_end=np.zeros(rows),
+    )
+
+
+KEPT = frozenset({
+    "decoded", "layer_of", "code_place", "memory", "memory_half", "segments", "mbuf", "wbuf",
+    "staged", "log",
+})  # fmt: skip
+"""Arrays that a new run does not set to zero."""
+
+
+def reset_for_run(
+    state: State, machine: SnowflakeMachine, instructions: int, work: int
+) -> None:
+    """Back to the moment before the first instruction; memory stays as it is. ``instructions`` and
+    ``work`` are what a run may do."""
+    for name, array in state._asdict().items():
+        if name not in KEPT:
+            array[...] = 0
+    state.mbuf[...] = UNDEFINED
+    state.wbuf[...] = UNDEFINED
+    state.executed[1], state.work[1] = instructions, work
+    everywhere = (1 << machine.clusters.cus) - 1
+    for special, value in {
+        Special.OUTPUTS: VMACS * LANES, Special.TARGET: 1, Special.CUS: everywhere,
+        Special.LOW: -(1 << 15), Special.HIGH: (1 << 15) - 1, Special.DIVISOR: 1,
+        Special.LD_RUNS: 1, Special.ST_RUNS: 1,
+    }.items():  # fmt: skip
+        state.registers[:, special] = value
+
+
+def grown(state: State) -> State:
+    """The same state with room for twice as many transfers between barriers."""
+    return state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)], axis=2))

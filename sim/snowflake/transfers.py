@@ -1,0 +1,307 @@
+"""Loads and stores: checked when they issue, served by the memory one at a time, done at once when
+they are complete."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.snowflake.checks import GO, STOP, aligned, inside, spend, trap, within
+from tvm_npu.sim.snowflake.isa import (
+    BANK_INSTRUCTIONS,
+    BANKS,
+    COLUMN,
+    MEMORY_UNIT_BYTES,
+    VMACS,
+    WORD_BYTES,
+    Buffer,
+    SnowflakeStream,
+    VmacSelect,
+)
+from tvm_npu.sim.snowflake.registers import S
+from tvm_npu.sim.snowflake.state import (
+    CLOCK,
+    CORE,
+    ISSUED,
+    LOAD,
+    MOVED,
+    QUEUE,
+    STARTED,
+    STORE,
+    Array,
+    Costs,
+    State,
+    T,
+)
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapOperand
+
+MBUF, WBUF, ICACHE = int(Buffer.MBUF), int(Buffer.WBUF), int(Buffer.ICACHE)
+NOBODY = -1
+
+_MODE, _RS1, _RS2, _RS3 = COLUMN["mode"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["rs3"]
+_VMAC, _CUS, _STREAM, _SHARED = (
+    COLUMN["vmac"], COLUMN["cus"], COLUMN["stream"], COLUMN["shared"]
+)  # fmt: skip
+_OUTSIDE_MEMORY = int(SnowflakeTrapCode.OUTSIDE_MEMORY)
+_READ_ONLY = int(SnowflakeTrapCode.READ_ONLY)
+_BANK = int(SnowflakeTrapCode.BANK)
+_SHARED_DIFFERS = int(SnowflakeTrapCode.SHARED_DIFFERS)
+_OP_WORDS, _OP_ADDRESS, _OP_PLACE = (
+    int(TrapOperand.WORDS), int(TrapOperand.ADDRESS), int(TrapOperand.PLACE)
+)  # fmt: skip
+_OP_CUS, _OP_VMAC, _OP_BUFFER, _OP_CU = (
+    int(TrapOperand.CUS), int(TrapOperand.VMAC), int(TrapOperand.BUFFER), int(TrapOperand.CU)
+)  # fmt: skip
+_OP_STREAM, _OP_CODE = int(TrapOperand.STREAM), int(TrapOperand.CODE_BYTE)
+_ALL = int(VmacSelect.ALL)
+_STREAMS = len(SnowflakeStream)
+_INSTRUCTION_BYTES = 4
+_MOST_RUNS = 1 << 16
+
+
+@device
+def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) -> int:
+    """Puts ld (unit LOAD) or tmov (STORE) into its queue, where there is a place."""
+    slot = s.counts[c, unit, ISSUED] % QUEUE
+    r, decoded, registers = s.transfer[c, unit - LOAD, slot], s.decoded[row], s.registers[c]
+    r[T.ROW] = row
+    r[T.STREAM] = decoded[_STREAM]
+    r[T.MEMORY] = registers[decoded[_RS1]]
+    r[T.PLACE] = registers[decoded[_RS2]]
+    r[T.WORDS] = registers[decoded[_RS3]]
+    r[T.SHARED] = decoded[_SHARED] if unit == LOAD else 0
+    if unit == LOAD:
+        r[T.BUFFER], r[T.RUNS] = decoded[_MODE], registers[S.LD_RUNS]
+        r[T.MEMORY_STEP] = registers[S.LD_MEMORY_STEP]
+        r[T.BUFFER_STEP] = registers[S.LD_BUFFER_STEP]
+        r[T.CUS] = decoded[_CUS]
+        r[T.VMACS] = (1 << VMACS) - 1 if decoded[_VMAC] == _ALL else 1 << decoded[_VMAC]
+    else:
+        if within(s, c, row, _OP_CU, decoded[_MODE], 0, m.cus - 1) == STOP:
+            return STOP
+        r[T.BUFFER], r[T.RUNS] = MBUF, registers[S.ST_RUNS]
+        r[T.MEMORY_STEP] = registers[S.ST_MEMORY_STEP]
+        r[T.BUFFER_STEP] = registers[S.ST_BUFFER_STEP]
+        r[T.CUS], r[T.VMACS] = 1 << decoded[_MODE], 0
+    if within(s, c, row, _OP_STREAM, r[T.STREAM], 0, _STREAMS - 1) == STOP:
+        return STOP
+    if within(s, c, row, _OP_BUFFER, r[T.BUFFER], MBUF, ICACHE) == STOP:
+        return STOP
+    if r[T.BUFFER] == ICACHE:
+        outcome = _check_bank(s, c, r)
+    else:
+        outcome = _check_data(s, m, c, unit, decoded[_VMAC], r)
+    if outcome == STOP:
+        return STOP
+    r[T.UNITS] = _units(r)
+    s.transfer_time[c, unit - LOAD, slot, 0] = now + 1.0
+    s.counts[c, unit, ISSUED] += 1
+    _count(s, c, unit, r)
+    return GO
+
+
+@device
+def _count(s: State, c: int, unit: int, r: Array) -> None:
+    layer, way = s.layer_of[r[T.ROW]], unit - LOAD
+    size = WORD_BYTES * r[T.WORDS] * r[T.RUNS]
+    s.layer_transfers[layer, way] += 1
+    if r[T.BUFFER] != ICACHE:
+        receivers = _bits(r[T.CUS]) * (_bits(r[T.VMACS]) if r[T.BUFFER] == WBUF else 1)
+        s.layer_memory[layer, r[T.BUFFER], 1 if unit == LOAD else 0] += size * receivers
+    if r[T.SHARED] and c > 0:
+        return  # read once, for all clusters
+    s.layer_bytes[layer, way, r[T.STREAM]] += size
+    s.layer_units[layer, way] += r[T.UNITS]
+
+
+@device
+def _bits(mask: int) -> int:
+    count = 0
+    while mask:
+        count += mask & 1
+        mask >>= 1
+    return count
+
+
+@device
+def _check_bank(s: State, c: int, r: Array) -> int:
+    """A load of instructions: from the cluster's code, into the bank that does not run."""
+    row, place, words = r[T.ROW], r[T.PLACE], r[T.WORDS]
+    r[T.RUNS], r[T.MEMORY_STEP], r[T.BUFFER_STEP] = 1, 0, 0
+    if within(s, c, row, _OP_PLACE, place, 0, (BANKS - 1) * BANK_INSTRUCTIONS) == STOP:
+        return STOP
+    if aligned(s, c, row, _OP_PLACE, place, BANK_INSTRUCTIONS) == STOP:
+        return STOP
+    if within(s, c, row, _OP_WORDS, words, 2, 2 * BANK_INSTRUCTIONS) == STOP:
+        return STOP
+    if aligned(s, c, row, _OP_WORDS, words, 2) == STOP:
+        return STOP
+    end = _INSTRUCTION_BYTES * s.code_place[c, 1] - WORD_BYTES * words
+    if within(s, c, row, _OP_CODE, r[T.MEMORY], 0, end) == STOP:
+        return STOP
+    if aligned(s, c, row, _OP_CODE, r[T.MEMORY], _INSTRUCTION_BYTES) == STOP:
+        return STOP
+    running = s.core[c, CORE.PC] // BANK_INSTRUCTIONS
+    if place // BANK_INSTRUCTIONS == running:
+        return trap(s, c, row, _BANK, running, running, 0)
+    s.bank_loads[c, place // BANK_INSTRUCTIONS] += 1
+    return spend(s, c, row, words)
+
+
+@device
+def _check_data(s: State, m: Costs, c: int, unit: int, vmac: int, r: Array) -> int:
+    row, words, runs = r[T.ROW], r[T.WORDS], r[T.RUNS]
+    if within(s, c, row, _OP_CUS, r[T.CUS], 1, (1 << m.cus) - 1) == STOP:
+        return STOP
+    if unit == LOAD and within(s, c, row, _OP_VMAC, vmac, 0, _ALL) == STOP:
+        return STOP
+    to_weights = r[T.BUFFER] == WBUF
+    size = m.wbuf_words if to_weights else m.mbuf_words
+    if within(s, c, row, _OP_WORDS, words, 1, size) == STOP:
+        return STOP
+    register = S.LD_RUNS if unit == LOAD else S.ST_RUNS
+    if within(s, c, row, register, runs, 1, _MOST_RUNS) == STOP:
+        return STOP
+    if runs == 1:
+        r[T.MEMORY_STEP] = r[T.BUFFER_STEP] = 0
+    if aligned(s, c, row, _OP_ADDRESS, r[T.MEMORY], WORD_BYTES) == STOP:
+        return STOP
+    register = S.LD_MEMORY_STEP if unit == LOAD else S.ST_MEMORY_STEP
+    if aligned(s, c, row, register, r[T.MEMORY_STEP], WORD_BYTES) == STOP:
+        return STOP
+    far = (runs - 1) * r[T.BUFFER_STEP]
+    begin, end = r[T.PLACE] + min(0, far), r[T.PLACE] + max(0, far) + words
+    if inside(s, c, row, r[T.BUFFER], begin, end, size) == STOP:
+        return STOP
+    far = (runs - 1) * r[T.MEMORY_STEP]
+    begin, end = r[T.MEMORY] + min(0, far), r[T.MEMORY] + max(0, far) + WORD_BYTES * words
+    if _in_segment(s, c, row, begin, end, unit == STORE) == STOP:
+        return STOP
+    return spend(s, c, row, words * runs * (m.cus * VMACS if to_weights else m.cus))
+
+
+@device
+def _in_segment(s: State, c: int, row: int, begin: int, end: int, writes: bool) -> int:
+    for k in range(len(s.segments)):
+        if s.segments[k, 0] <= begin and end <= s.segments[k, 1]:
+            if writes and s.segments[k, 2] == 0:
+                return trap(s, c, row, _READ_ONLY, begin, end - 1, 0)
+            return GO
+    return trap(s, c, row, _OUTSIDE_MEMORY, begin, end - 1, 0)
+
+
+@device
+def _units(r: Array) -> int:
+    """64-byte units of memory that the runs touch; runs without a gap between them are one."""
+    size = WORD_BYTES * r[T.WORDS]
+    if r[T.MEMORY_STEP] == size:
+        last = r[T.MEMORY] + size * r[T.RUNS] - 1
+        return last // MEMORY_UNIT_BYTES - r[T.MEMORY] // MEMORY_UNIT_BYTES + 1
+    total = 0
+    for k in range(r[T.RUNS]):
+        begin = r[T.MEMORY] + k * r[T.MEMORY_STEP]
+        total += (begin + size - 1) // MEMORY_UNIT_BYTES - begin // MEMORY_UNIT_BYTES + 1
+    return total
+
+
+@device
+def request_time(s: State, c: int, unit: int) -> float:
+    """When the unit asks the memory for its next transfer; infinity without one."""
+    number = s.counts[c, unit, STARTED]
+    if number == s.counts[c, unit, ISSUED]:
+        return np.inf
+    free = s.clock[c, CLOCK.L_FREE if unit == LOAD else CLOCK.S_FREE]
+    return max(s.transfer_time[c, unit - LOAD, number % QUEUE, 0], free)
+
+
+@device
+def _is_shared(s: State, c: int, unit: int) -> bool:
+    number = s.counts[c, unit, STARTED]
+    return unit == LOAD and s.transfer[c, 0, number % QUEUE, T.SHARED] != 0
+
+
+@device
+def next_service(s: State, m: Costs) -> tuple[float, int, int]:
+    """(time, cluster, unit) of what the memory serves next; a shared load waits for all clusters
+    and then counts as the first one's. Cluster NOBODY: nothing can be served."""
+    best, cluster, unit = np.inf, NOBODY, LOAD
+    shared, comes = 0.0, 0
+    for c in range(m.clusters):
+        for kind in (LOAD, STORE):
+            asked = request_time(s, c, kind)
+            if asked == np.inf:
+                continue
+            if _is_shared(s, c, kind):
+                shared, comes = max(shared, asked), comes + 1
+            elif asked < best:
+                best, cluster, unit = asked, c, kind
+    if comes == m.clusters and shared < best:
+        best, cluster, unit = shared, 0, LOAD
+    return max(best, s.device[0]), cluster, unit
+
+
+@device
+def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
+    """The memory's turn of a transfer; a shared load is served for all clusters."""
+    first = s.transfer[c, unit - LOAD, s.counts[c, unit, STARTED] % QUEUE]
+    end = begin + first[T.UNITS] * MEMORY_UNIT_BYTES / m.memory_rate
+    s.device[0] = end
+    together = _is_shared(s, c, unit)
+    for other in range(m.clusters):
+        if other != c and not together:
+            continue
+        slot = s.counts[other, unit, STARTED] % QUEUE
+        r = s.transfer[other, unit - LOAD, slot]
+        if together:
+            same = r[T.MEMORY] == first[T.MEMORY] and r[T.WORDS] == first[T.WORDS]
+            same = same and r[T.RUNS] == first[T.RUNS] and r[T.BUFFER] == first[T.BUFFER]
+            if not same or r[T.MEMORY_STEP] != first[T.MEMORY_STEP]:
+                return trap(s, other, r[T.ROW], _SHARED_DIFFERS, c, 0, 0)
+        s.clock[other, CLOCK.L_FREE if unit == LOAD else CLOCK.S_FREE] = end
+        # A store takes its words at the end of its turn, a load brings them when it is complete.
+        done = end + (m.load_latency if unit == LOAD else m.store_latency)
+        s.transfer_time[other, unit - LOAD, slot, 1] = done if unit == LOAD else end
+        s.transfer_time[other, unit - LOAD, slot, 2] = done
+        s.counts[other, unit, STARTED] += 1
+        layer = s.layer_of[r[T.ROW]]
+        s.layer_busy[layer, other, unit] += end - begin
+        s.layer_end[layer] = max(s.layer_end[layer], done)
+    return GO
+
+
+@device
+def move_words(s: State, m: Costs, c: int, unit: int) -> None:
+    """What the next transfer of a unit does."""
+    number = s.counts[c, unit, MOVED]
+    r = s.transfer[c, unit - LOAD, number % QUEUE]
+    s.counts[c, unit, MOVED] += 1
+    if r[T.BUFFER] == ICACHE:
+        bank = r[T.PLACE] // BANK_INSTRUCTIONS
+        s.bank_row[c, bank, 0] = s.code_place[c, 0] + r[T.MEMORY] // _INSTRUCTION_BYTES
+        s.bank_row[c, bank, 1] = r[T.WORDS] // 2
+        s.bank_loads[c, bank] -= 1
+        return
+    for u in range(m.cus):
+        if r[T.CUS] >> u & 1 == 0:
+            continue
+        cu = c * m.cus + u
+        if r[T.BUFFER] == MBUF:
+            _move(s, s.mbuf[cu], r, unit == STORE)
+        else:
+            for v in range(VMACS):
+                if r[T.VMACS] >> v & 1:
+                    _move(s, s.wbuf[cu * VMACS + v], r, False)
+
+
+@device
+def _move(s: State, buffer: Array, r: Array, outwards: bool) -> None:
+    words = r[T.WORDS]
+    for k in range(r[T.RUNS]):
+        at = (r[T.MEMORY] + k * r[T.MEMORY_STEP]) // WORD_BYTES
+        place = r[T.PLACE] + k * r[T.BUFFER_STEP]
+        if outwards:
+            for i in range(words):
+                s.memory_half[at + i] = buffer[place + i]
+        else:
+            for i in range(words):
+                buffer[place + i] = s.memory_half[at + i]

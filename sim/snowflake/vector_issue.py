@@ -1,0 +1,333 @@
+"""A vector instruction when it issues: operands are latched and checked, and its times are known,
+because vector instructions wait for nothing but each other."""
+
+from __future__ import annotations
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.snowflake.checks import (
+    GO,
+    STOP,
+    aligned,
+    inside,
+    lines,
+    lowest,
+    spend,
+    within,
+)
+from tvm_npu.sim.snowflake.isa import (
+    COLUMN,
+    LANES,
+    SNOWFLAKE_ISA,
+    SUM_WORDS,
+    VMACS,
+    Finish,
+    MacMode,
+    Preload,
+)
+from tvm_npu.sim.snowflake.registers import S
+from tvm_npu.sim.snowflake.state import (
+    CLOCK,
+    CORE,
+    ISSUED,
+    QUEUE,
+    VECTOR,
+    Array,
+    Costs,
+    State,
+    V,
+)
+from tvm_npu.sim.snowflake.traps import TrapMemory, TrapOperand
+
+MAC, MAX, VMOV = (SNOWFLAKE_ISA.index[name] for name in ("mac", "max", "vmov"))
+COOP, INDP, LANE = int(MacMode.COOP), int(MacMode.INDP), int(MacMode.LANE)
+MULTIPLY, ADD, SCALE, TABLE = (
+    int(MacMode.MULTIPLY), int(MacMode.ADD), int(MacMode.SCALE), int(MacMode.TABLE)
+)  # fmt: skip
+KEEP, RESULT, SUMS = int(Finish.KEEP), int(Finish.RESULT), int(Finish.SUMS)
+BIAS, PARTIAL, RESIDUAL = int(Preload.BIAS), int(Preload.SUMS), int(Preload.RESIDUAL)
+
+_MODE, _FINISH, _RS1, _RS2, _IMM = (
+    COLUMN["mode"], COLUMN["finish"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["imm"]
+)  # fmt: skip
+_MBUF, _WBUF = int(TrapMemory.MBUF), int(TrapMemory.WBUF)
+_OP_MODE, _OP_FINISH, _OP_A, _OP_B = (
+    int(TrapOperand.MODE), int(TrapOperand.FINISH), int(TrapOperand.A), int(TrapOperand.B)
+)  # fmt: skip
+_OP_WHAT = int(TrapOperand.WHAT)
+_MOST_STEP = 1 << 20
+
+
+@device
+def issue_vector(s: State, m: Costs, c: int, row: int, now: float) -> int:
+    """Puts the instruction into the queue, where the caller has made sure of a place."""
+    slot = s.counts[c, VECTOR, ISSUED] % QUEUE
+    r = s.vector[c, slot]
+    r[:] = 0
+    _latch(s, c, row, r)
+    outcome = _vmov(s, m, c, r) if r[V.KIND] == VMOV else _trace(s, m, c, r)
+    if outcome == STOP:
+        return STOP
+    if r[V.KIND] == VMOV:
+        _time_vmov(s, m, c, slot, now)
+    else:
+        _time_trace(s, m, c, slot, now)
+        if r[V.WRITE_END]:
+            s.registers[c, S.OUT] = _wrapped(s.registers[c, S.OUT] + s.registers[c, S.OUT_STEP])
+    s.counts[c, VECTOR, ISSUED] += 1
+    return GO
+
+
+@device
+def _wrapped(value: int) -> int:
+    """The low 32 bits, signed."""
+    return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+
+
+@device
+def _latch(s: State, c: int, row: int, r: Array) -> None:
+    decoded, registers = s.decoded[row], s.registers[c]
+    r[V.ROW] = row
+    r[V.KIND] = decoded[0]
+    r[V.MODE] = decoded[_MODE]
+    r[V.FINISH] = decoded[_FINISH]
+    r[V.A] = registers[decoded[_RS1]]
+    r[V.B] = registers[decoded[_RS2]]
+    r[V.LENGTH] = decoded[_IMM]
+    r[V.OUT] = registers[S.OUT]
+    r[V.OUTPUTS] = registers[S.OUTPUTS]
+    r[V.TARGET] = registers[S.TARGET]
+    r[V.CUS] = registers[S.CUS]
+    r[V.SHIFT] = registers[S.SHIFT]
+    r[V.LOW] = registers[S.LOW]
+    r[V.HIGH] = registers[S.HIGH]
+    r[V.DIVISOR] = registers[S.DIVISOR]
+    r[V.SUM_SHIFT] = registers[S.SUM_SHIFT]
+    r[V.RESIDUAL_SHIFT] = registers[S.RESIDUAL_SHIFT]
+    r[V.SHIFT_A] = registers[S.SHIFT_A]
+    r[V.SHIFT_B] = registers[S.SHIFT_B]
+    r[V.LANE_STEP] = registers[S.LANE_STEP]
+    r[V.TABLE_SHIFT] = registers[S.TABLE_SHIFT]
+    r[V.TABLE_BITS] = registers[S.TABLE_BITS]
+
+
+@device
+def _cus(s: State, m: Costs, c: int, r: Array, coop: bool) -> int:
+    """Checks the masks and OUTPUTS; in coop mode only vMACs that have an output take part."""
+    row, every = r[V.ROW], (1 << m.cus) - 1
+    if within(s, c, row, S.CUS, r[V.CUS], 1, every) == STOP:
+        return STOP
+    most = VMACS * m.cus if coop else VMACS * LANES
+    if within(s, c, row, S.OUTPUTS, r[V.OUTPUTS], 1, most) == STOP:
+        return STOP
+    if coop:
+        if within(s, c, row, S.TARGET, r[V.TARGET], 1, every) == STOP:
+            return STOP
+        r[V.CUS] &= (1 << ((r[V.OUTPUTS] + VMACS - 1) // VMACS)) - 1
+    return GO
+
+
+@device
+def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
+    row, a, coop = r[V.ROW], r[V.A], r[V.FINISH] == 0
+    if within(s, c, row, _OP_WHAT, r[V.MODE], BIAS, RESIDUAL) == STOP:
+        return STOP
+    if _cus(s, m, c, r, coop) == STOP:
+        return STOP
+    r[V.READ_MASK] = r[V.CUS]
+    if r[V.MODE] == BIAS:
+        r[V.READ_W] = a
+        r[V.READ_W_END] = a + (2 if coop else 2 * min(LANES, r[V.OUTPUTS]))
+        return inside(s, c, row, _WBUF, a, r[V.READ_W_END], m.wbuf_words)
+    if coop:
+        r[V.READ_MASK] = 1 << lowest(r[V.TARGET])
+    r[V.READ_A] = a
+    r[V.READ_A_END] = a + r[V.OUTPUTS] * (SUM_WORDS if r[V.MODE] == PARTIAL else 1)
+    return inside(s, c, row, _MBUF, a, r[V.READ_A_END], m.mbuf_words)
+
+
+@device
+def _trace(s: State, m: Costs, c: int, r: Array) -> int:
+    """Operands of mac and max."""
+    if r[V.KIND] == MAX:
+        r[V.FINISH] = RESULT
+    elif r[V.MODE] > TABLE:
+        return within(s, c, r[V.ROW], _OP_MODE, r[V.MODE], COOP, TABLE)
+    elif r[V.MODE] <= LANE:
+        return _sum(s, m, c, r)
+    return _stream(s, m, c, r)
+
+
+@device
+def _sum(s: State, m: Costs, c: int, r: Array) -> int:
+    row, a, b, length = r[V.ROW], r[V.A], r[V.B], r[V.LENGTH]
+    coop = r[V.MODE] == COOP
+    if within(s, c, row, _OP_FINISH, r[V.FINISH], KEEP, SUMS) == STOP:
+        return STOP
+    if _cus(s, m, c, r, coop) == STOP:
+        return STOP
+    end = a + length
+    if r[V.MODE] == LANE:
+        step = r[V.LANE_STEP]
+        if within(s, c, row, S.LANE_STEP, step, 0, _MOST_STEP) == STOP:
+            return STOP
+        end = a + (length - 1) * step + r[V.OUTPUTS]
+    r[V.READ_A], r[V.READ_A_END], r[V.READ_MASK] = a, end, r[V.CUS]
+    r[V.READ_W], r[V.READ_W_END] = b, b + (length if coop else LANES * length)
+    if inside(s, c, row, _MBUF, a, end, m.mbuf_words) == STOP:
+        return STOP
+    if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
+        return STOP
+    if not coop and aligned(s, c, row, _OP_B, b, LANES) == STOP:
+        return STOP
+    opened = CORE.OPEN_COOP if coop else CORE.OPEN_INDP
+    r[V.OPENS] = r[V.CUS] & ~s.core[c, opened]
+    s.core[c, opened] |= r[V.CUS]
+    if r[V.FINISH] != KEEP:
+        s.core[c, opened] &= ~r[V.CUS]
+        if _result(s, m, c, r, r[V.OUTPUTS] * (SUM_WORDS if r[V.FINISH] == SUMS else 1)) == STOP:
+            return STOP
+        r[V.WRITE_MASK] = r[V.TARGET] if coop else r[V.CUS]
+    lanes = 1 if coop else LANES
+    return spend(s, c, row, length * VMACS * m.cus * lanes)
+
+
+@device
+def _result(s: State, m: Costs, c: int, r: Array, words: int) -> int:
+    """Checks the registers that results depend on, and their place."""
+    row, out = r[V.ROW], r[V.OUT]
+    r[V.WRITE], r[V.WRITE_END] = out, out + words
+    if within(s, c, row, S.SHIFT, r[V.SHIFT], -46, 63) == STOP:
+        return STOP
+    if within(s, c, row, S.DIVISOR, r[V.DIVISOR], 1, 1 << 24) == STOP:
+        return STOP
+    if within(s, c, row, S.SUM_SHIFT, r[V.SUM_SHIFT], 0, 15) == STOP:
+        return STOP
+    if within(s, c, row, S.RESIDUAL_SHIFT, r[V.RESIDUAL_SHIFT], 0, 46) == STOP:
+        return STOP
+    if within(s, c, row, S.LOW, r[V.LOW], -(1 << 15), (1 << 15) - 1) == STOP:
+        return STOP
+    if within(s, c, row, S.HIGH, r[V.HIGH], r[V.LOW], (1 << 15) - 1) == STOP:
+        return STOP
+    return inside(s, c, row, _MBUF, out, out + words, m.mbuf_words)
+
+
+@device
+def _stream(s: State, m: Costs, c: int, r: Array) -> int:
+    row, a, b, length, mode = r[V.ROW], r[V.A], r[V.B], r[V.LENGTH], r[V.MODE]
+    if within(s, c, row, _OP_FINISH, r[V.FINISH], RESULT, RESULT) == STOP:
+        return STOP
+    if within(s, c, row, S.CUS, r[V.CUS], 1, (1 << m.cus) - 1) == STOP:
+        return STOP
+    if _result(s, m, c, r, length) == STOP:
+        return STOP
+    r[V.WRITE_MASK] = r[V.READ_MASK] = r[V.CUS]
+    r[V.READ_A], r[V.READ_A_END] = a, a + length
+    if inside(s, c, row, _MBUF, a, a + length, m.mbuf_words) == STOP:
+        return STOP
+    if r[V.KIND] == MAX or mode == MULTIPLY or mode == ADD:
+        r[V.READ_B], r[V.READ_B_END] = b, b + length
+        if inside(s, c, row, _MBUF, b, b + length, m.mbuf_words) == STOP:
+            return STOP
+    if r[V.KIND] == MAC and mode == ADD:
+        if within(s, c, row, S.SHIFT_A, r[V.SHIFT_A], 0, 46) == STOP:
+            return STOP
+        if within(s, c, row, S.SHIFT_B, r[V.SHIFT_B], 0, 46) == STOP:
+            return STOP
+    if r[V.KIND] == MAC and mode == TABLE:
+        if within(s, c, row, S.TABLE_SHIFT, r[V.TABLE_SHIFT], -15, 15) == STOP:
+            return STOP
+        if within(s, c, row, S.TABLE_BITS, r[V.TABLE_BITS], 0, 15) == STOP:
+            return STOP
+        r[V.READ_W], r[V.READ_W_END] = b, b + (1 << (16 - r[V.TABLE_BITS])) + 1
+        if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
+            return STOP
+    return spend(s, c, row, length * m.cus)
+
+
+@device
+def _time_vmov(s: State, m: Costs, c: int, slot: int, now: float) -> None:
+    """Beside the trace that has started before it, into registers that the last sums to open have
+    taken over."""
+    r, clock = s.vector[c, slot], s.clock[c]
+    taken = 1.0
+    if r[V.MODE] != BIAS:
+        taken = lines(r[V.READ_A], r[V.READ_A_END])
+    elif r[V.FINISH] != 0:
+        taken = lines(r[V.READ_W], r[V.READ_W_END])
+    start = max(now + 1.0, clock[CLOCK.V_START])
+    start = max(start, max(clock[CLOCK.PORT_FREE], clock[CLOCK.OPENED]))
+    end = start + taken
+    clock[CLOCK.V_START] = start
+    clock[CLOCK.PORT_FREE] = clock[CLOCK.PRELOADED] = end
+    _complete(s, c, slot, start, end)
+
+
+@device
+def _complete(s: State, c: int, slot: int, start: float, done: float) -> None:
+    """Vector instructions complete in order."""
+    s.clock[c, CLOCK.V_DONE] = max(s.clock[c, CLOCK.V_DONE], done)
+    s.vector_time[c, slot, 0] = start
+    s.vector_time[c, slot, 1] = s.clock[c, CLOCK.V_DONE]
+    layer = s.layer_of[s.vector[c, slot, V.ROW]]
+    s.layer_end[layer] = max(s.layer_end[layer], s.clock[c, CLOCK.V_DONE])
+
+
+@device
+def _trace_cycles(m: Costs, r: Array) -> float:
+    mode, length = r[V.MODE], r[V.LENGTH]
+    read_a = lines(r[V.READ_A], r[V.READ_A_END])
+    if r[V.KIND] == MAX or mode == MULTIPLY or mode == ADD:
+        return max(read_a, lines(r[V.READ_B], r[V.READ_B_END]))
+    if mode == SCALE:
+        return read_a
+    if mode == COOP:
+        return max(read_a, lines(r[V.READ_W], r[V.READ_W_END]))
+    if mode == INDP:
+        return length
+    if mode == LANE:
+        return length * ((r[V.OUTPUTS] + LANES - 1) // LANES)
+    return (length + m.table_words - 1) // m.table_words
+
+
+@device
+def _time_trace(s: State, m: Costs, c: int, slot: int, now: float) -> None:
+    r, clock = s.vector[c, slot], s.clock[c]
+    start = max(now + 1.0, max(clock[CLOCK.V_START], clock[CLOCK.V_FREE]))
+    if r[V.OPENS] != 0:
+        start = max(start, clock[CLOCK.PRELOADED])
+        clock[CLOCK.OPENED] = start
+    end = done = start + _trace_cycles(m, r)
+    if r[V.WRITE_END]:
+        # Sums leave behind their trace, and the trace of the next ones cannot end before that;
+        # the results of a stream leave while it goes on.
+        end = max(end, clock[CLOCK.WRITE_FREE])
+        leaving = 0
+        if r[V.KIND] == MAC and r[V.MODE] <= LANE:
+            leaving = lines(r[V.WRITE], r[V.WRITE_END])
+        clock[CLOCK.WRITE_FREE] = end + leaving
+        done = end + leaving + m.vector_latency
+    clock[CLOCK.V_START] = start
+    clock[CLOCK.V_FREE] = end
+    _complete(s, c, slot, start, done)
+    layer = s.layer_of[r[V.ROW]]
+    s.layer_busy[layer, c, VECTOR] += end - start
+    if r[V.KIND] == MAC:
+        s.layer_traces[layer, r[V.MODE], 0] += 1
+        s.layer_traces[layer, r[V.MODE], 1] += r[V.LENGTH]
+        if r[V.MODE] <= MULTIPLY:
+            s.layer_macs[layer] += r[V.LENGTH] * _parts(r)
+
+
+@device
+def _parts(r: Array) -> int:
+    """MACs a step that belong to an output."""
+    total = 0
+    for u in range(4):
+        if r[V.CUS] >> u & 1:
+            if r[V.MODE] == COOP:
+                total += min(VMACS, r[V.OUTPUTS] - VMACS * u)
+            elif r[V.MODE] == MULTIPLY:
+                total += 1
+            else:
+                total += r[V.OUTPUTS]
+    return total
