@@ -8,10 +8,10 @@ from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.graph import FixedLayer, Shape
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.plan.registry import planner_on
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
@@ -25,19 +25,6 @@ class PlannedLayer:
     problem: Any
     plan: Any
     predicted_cycles: float | None = None
-
-    @property
-    def macs(self) -> int:
-        return self.problem.all_macs if isinstance(self.problem, ConvProblem) else 0
-
-
-def precision_of(fixed: FixedGraph) -> Precision:
-    return "int8" if fixed.element_bytes == 1 else "int16"
-
-
-def question_of(layer: FixedLayer, fixed: FixedGraph, machine: MachineDescription) -> Any:
-    """What is asked about a layer of ``fixed``: see `Backend.problem`."""
-    return backend_of(machine).problem(layer, fixed.shapes, precision_of(fixed), machine)
 
 
 class LayerPlanner:
