@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.graph import FixedLayer, Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import Infeasible
@@ -25,6 +25,15 @@ class PlannedLayer:
     problem: Any
     plan: Any
     predicted_cycles: float | None = None
+
+
+def precision_of(fixed: FixedGraph) -> Precision:
+    return "int8" if fixed.element_bytes == 1 else "int16"
+
+
+def question_of(layer: FixedLayer, fixed: FixedGraph, machine: MachineDescription) -> Any:
+    """What is asked about a layer of ``fixed``: see `Backend.problem`."""
+    return backend_of(machine).problem(layer, fixed.shapes, precision_of(fixed), machine)
 
 
 class LayerPlanner:
