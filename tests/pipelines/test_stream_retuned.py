@@ -34,7 +34,7 @@ def test_what_was_chosen_is_measured(tmp_path: Any) -> None:
     speeds = Speeds(tmp_path, 1.0, 1.0)
     platform = two_places()
     with Pipeline(
-        speeds.deploy(Configuration((6,), (0,))), running_places(platform), timeout_s=30
+        speeds.deploy(Configuration((6,), (0,))), running_places(platform), timeout_s=120
     ) as pipeline:
         samples = [frame(0)]
         (reference,) = [result.outputs for result in pipeline.run(samples)]

@@ -13,15 +13,15 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tvm_npu.codegen.program.constants import Constants
-from tvm_npu.codegen.tiles.emit.commands import OPERANDS, ChipRange, Command, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.emit.emitter import Code, fixed_registers
-from tvm_npu.codegen.tiles.pl330.boxes import Direction, RunShape
-from tvm_npu.codegen.tiles.pl330.transfer import (
+from tvm_npu.codegen.parts.pl330.boxes import Direction, RunShape
+from tvm_npu.codegen.parts.pl330.transfer import (
     TransferLimits,
     TransferTemplate,
     transfer_template,
 )
+from tvm_npu.codegen.program.constants import Constants
+from tvm_npu.codegen.tiles.emit.commands import OPERANDS, ChipRange, Command, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.emit.emitter import Code, fixed_registers
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tiles import isa
 from tvm_npu.sim.tiles.isa import TileMemory, TileRegister, TransferStream

@@ -14,7 +14,7 @@ cycles and bytes however its work is cut into calls, and a processor that touche
 between the event behind the last transfer of it and the start of the next one sees exact values.
 `run` goes on until nothing moves any more, `run_program` is one program alone.
 
-`tvm_npu.codegen.tiles.pl330` makes programs; `tvm_npu.sim.parts.pl330.code` assembles and lists
+`tvm_npu.codegen.parts.pl330` makes programs; `tvm_npu.sim.parts.pl330.code` assembles and lists
 them.
 """
 

@@ -8,15 +8,15 @@ from functools import cache
 import numpy as np
 import pytest
 
+from studies.shared.dma_cost import sample_transfers
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
 from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.parts.pl330 import Direction
 from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.ir.run import random_layer
-from tvm_npu.codegen.tiles.pl330 import Direction
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
-from tvm_npu.dma_cost import sample_transfers
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.statistics import RunStatistics

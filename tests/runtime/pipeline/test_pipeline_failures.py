@@ -45,11 +45,13 @@ def until_error(pipeline: Pipeline, count: int = 50) -> tuple[list, StageError]:
         ("wrong", StageRaised, r"ArtifactError: stage 's1' returned 'x2' as float64\[2\], its art"),
         ("kill", StageDied, "was killed by SIGKILL while it worked on frame 7"),
         ("exit", StageDied, "ended with exit code 3 while it worked on frame 7"),
-        ("hang", StageHung, "has worked on frame 7 for more than 1 s"),
+        ("hang", StageHung, "has worked on frame 7 for more than 3 s"),
     ],
 )
 def test_what_failed_and_what_was_delivered(how: str, kind: type, message: str) -> None:
-    with Pipeline(with_failure(how, 7), places(3), timeout_s=1) as pipeline:
+    # Short enough to wait for, long enough for a stage on a loaded machine that does not hang.
+    timeout_s = 3 if how == "hang" else None
+    with Pipeline(with_failure(how, 7), places(3), timeout_s=timeout_s) as pipeline:
         results, error = until_error(pipeline)
         assert type(error) is kind
         assert error.stage == "s1" and error.place == "p1"
@@ -99,34 +101,34 @@ def test_killed_while_nothing_runs() -> None:
     with Pipeline(with_failure("raise", 99), places(3)) as pipeline:
         os.kill(pipeline.pids["p1"], signal.SIGKILL)
         with pytest.raises(StageDied, match="'p1' .* was killed by SIGKILL; it finished no frame"):
-            pipeline.get(timeout_s=20)
+            pipeline.get(timeout_s=60)
 
 
 def test_a_stopped_process_hangs() -> None:
     """Also one that is stopped between two frames."""
-    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.5) as pipeline:
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=2) as pipeline:
         assert numbers(list(pipeline.run([frame(0)]))) == [0]
         os.kill(pipeline.pids["p1"], signal.SIGSTOP)
         results, error = until_error(pipeline)
         assert type(error) is StageHung and results == []
-        assert "has not taken its next frame for more than 0.5 s" in str(error)
+        assert "has not taken its next frame for more than 2 s" in str(error)
         assert error.place == "p1" and error.delivered == 1
 
 
 def test_an_idle_pipeline_does_not_hang() -> None:
-    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.5) as pipeline:
-        time.sleep(1)
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=2) as pipeline:
+        time.sleep(2.5)
         pipeline.put(frame(0))
         assert numbers([pipeline.get()]) == [0]
-        time.sleep(1)
+        time.sleep(2.5)
         assert numbers(list(pipeline.run([frame(1)]))) == [1]
 
 
 def test_a_slow_consumer_is_no_hang() -> None:
-    with Pipeline(with_failure("raise", 99), places(3), timeout_s=0.5, slots=1) as pipeline:
+    with Pipeline(with_failure("raise", 99), places(3), timeout_s=2, slots=1) as pipeline:
         for n in range(3):
-            pipeline.put(frame(n), timeout_s=5)
-        time.sleep(1.2)
+            pipeline.put(frame(n), timeout_s=60)
+        time.sleep(2.5)
         assert numbers([pipeline.get() for _ in range(3)]) == [0, 1, 2]
 
 
@@ -173,7 +175,6 @@ sys.stdin.read() if how != "leave" else None
 
 @pytest.mark.parametrize("how", ["raise-never", "hang", "leave"])
 def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) -> None:
-    before = set(os.listdir("/dev/shm"))
     parent = subprocess.Popen(
         [sys.executable, "-c", ORPHANS, how],
         cwd=ROOT, env={**os.environ, WITHOUT_TVM: "1"},
@@ -183,12 +184,15 @@ def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) 
         assert parent.stdout is not None
         pids = [int(text) for text in parent.stdout.readline().split()]
         assert len(pids) == 3
+        made = {str(pid) for pid in (parent.pid, *pids)}
         if how != "leave":
             assert all(alive(pid) for pid in pids)
             parent.kill()
         parent.wait()
     assert eventually(lambda: not any(alive(pid) for pid in pids))
-    assert set(os.listdir("/dev/shm")) <= before
+    # What any of the processes had made there would bear its number.
+    left = [name for name in os.listdir("/dev/shm") if set(re.findall(r"\d+", name)) & made]
+    assert not left
 
 
 def test_closing_frees_descriptors_and_processes() -> None:
@@ -219,7 +223,7 @@ def no_process_lives(pipeline: Pipeline) -> bool:
     return not any(alive(pid) for pid in pipeline.pids.values())
 
 
-def eventually(condition: Callable[[], bool], patience_s: float = 20.0) -> bool:
+def eventually(condition: Callable[[], bool], patience_s: float = 60.0) -> bool:
     limit = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > limit:

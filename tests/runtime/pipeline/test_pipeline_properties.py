@@ -44,7 +44,7 @@ ACTIONS = st.lists(
 @pytest.fixture(scope="module", params=[1, 3])
 def pipeline(request: pytest.FixtureRequest) -> Iterator[Pipeline]:
     start = Deployment((make("affine", 0, last=True),), (0,))
-    with Pipeline(start, places(PLACES), slots=request.param, timeout_s=20) as running:
+    with Pipeline(start, places(PLACES), slots=request.param, timeout_s=60) as running:
         yield running
 
 
@@ -74,7 +74,7 @@ def test_every_frame_once_and_in_order(pipeline: Pipeline, actions: list) -> Non
             deployment, factor = action
             pipeline.redeploy(deployment)
     while len(results) < len(expected):
-        results.append(pipeline.get(timeout_s=20))
+        results.append(pipeline.get(timeout_s=60))
     assert numbers(results) == expected
     assert [result.frame for result in results] == list(range(first, first + len(expected)))
     assert pipeline.put_count == pipeline.out_count

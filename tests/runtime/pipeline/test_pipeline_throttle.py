@@ -26,9 +26,13 @@ def cpu_s(pid: int) -> float:
 
 
 def taken_share(pid: int, seconds: float) -> float:
-    begin, used = time.monotonic(), cpu_s(pid)
-    time.sleep(seconds)
-    return (cpu_s(pid) - used) / (time.monotonic() - begin)
+    """The median of three windows: this process may be kept from looking at the clock in time."""
+    shares = []
+    for _ in range(3):
+        begin, used = time.monotonic(), cpu_s(pid)
+        time.sleep(seconds)
+        shares.append((cpu_s(pid) - used) / (time.monotonic() - begin))
+    return sorted(shares)[1]
 
 
 @needs_root
@@ -47,12 +51,12 @@ def test_the_helper_takes_its_share_of_the_core() -> None:
 
 def test_processes_are_stopped_and_continued() -> None:
     deployment = Deployment((make("affine", 0, last=True),), (0,))
-    with Pipeline(deployment, [Place("p", (CORE,))], timeout_s=20) as pipeline:
+    with Pipeline(deployment, [Place("p", (CORE,))], timeout_s=60) as pipeline:
         pid = pipeline.pids["p"]
         with Throttle([CORE], {CORE: [pid]}, period_s=0.02) as throttle:
             throttle.set(CORE, 0.5)
             states = set()
-            limit = time.monotonic() + 20
+            limit = time.monotonic() + 60
             while not {"T", "S"} <= states and time.monotonic() < limit:
                 states.add(re.split(r"[) ]+", Path(f"/proc/{pid}/stat").read_text())[2])
             assert {"T", "S"} <= states
@@ -85,9 +89,9 @@ def test_places_are_slowed_by_signals_where_real_time_is_not_permitted(
     monkeypatch.setattr(pipeline_module, "may_steal", lambda: False)
     deployment = Deployment((make("affine", 0, last=True),), (0,))
     slow = [Place("slow", CORES, duty=0.5), Place("idle", CORES[:1])]
-    with Pipeline(deployment, slow, timeout_s=20) as pipeline:
+    with Pipeline(deployment, slow, timeout_s=60) as pipeline:
         states = set()
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 60
         while "T" not in states and time.monotonic() < limit:
             stat = Path(f"/proc/{pipeline.pids['slow']}/stat").read_text()
             states.add(re.split(r"[) ]+", stat)[2])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.sim.tiles.programs import activations, run, sets, simulator
-from tvm_npu.codegen.tiles.pl330.boxes import RunShape
-from tvm_npu.codegen.tiles.pl330.transfer import TransferLimits, transfer_template
+from tvm_npu.codegen.parts.pl330.boxes import RunShape
+from tvm_npu.codegen.parts.pl330.transfer import TransferLimits, transfer_template
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.traps import TileTrapCode

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from tvm_npu.codegen.tiles.pl330.boxes import Runs
+from tvm_npu.codegen.parts.pl330.boxes import Runs
 from tvm_npu.sim.parts.pl330.code import ProgramBuilder
 from tvm_npu.sim.parts.pl330.isa import (
     LARGEST_BURST_BEATS,

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from tvm_npu.codegen.tiles.pl330.boxes import (
+from tvm_npu.codegen.parts.pl330.boxes import (
     Box,
     Direction,
     Runs,
@@ -39,7 +39,7 @@ from tvm_npu.codegen.tiles.pl330.boxes import (
     check_tile,
     runs_of,
 )
-from tvm_npu.codegen.tiles.pl330.moving_code import moving_code
+from tvm_npu.codegen.parts.pl330.moving_code import moving_code
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.parts.pl330.code import ProgramBuilder
 

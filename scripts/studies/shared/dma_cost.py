@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tvm_npu.codegen.tiles.pl330 import (
+from tvm_npu.codegen.parts.pl330 import (
     Box,
     Direction,
     Tensor3d,

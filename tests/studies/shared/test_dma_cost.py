@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tvm_npu.codegen.tiles.pl330 import Box, Direction, Tensor3d, address_jumps, build_transfer
-from tvm_npu.dma_cost import DDR, ON_CHIP, measure_linear_cost, sample_transfers
+from studies.shared.dma_cost import DDR, ON_CHIP, measure_linear_cost, sample_transfers
+from tvm_npu.codegen.parts.pl330 import Box, Direction, Tensor3d, address_jumps, build_transfer
 from tvm_npu.sim.parts.pl330 import ZYNQ_7020_DMAC, DmacError, TimedTransfer, fit, run_program
 
 

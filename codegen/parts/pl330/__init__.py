@@ -1,6 +1,6 @@
 """Channel programs for a PL-330: boxes of tensors in DDR to contiguous on-chip tiles and back."""
 
-from tvm_npu.codegen.tiles.pl330.boxes import (
+from tvm_npu.codegen.parts.pl330.boxes import (
     Box,
     Direction,
     Tensor3d,
@@ -8,7 +8,7 @@ from tvm_npu.codegen.tiles.pl330.boxes import (
     TransferError,
     address_jumps,
 )
-from tvm_npu.codegen.tiles.pl330.transfer import (
+from tvm_npu.codegen.parts.pl330.transfer import (
     TransferLimits,
     build_transfer,
     build_transfers,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.tiles.pl330 import (
+from tvm_npu.codegen.parts.pl330 import (
     Box,
     Tensor3d,
     Tile,

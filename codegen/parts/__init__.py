@@ -1,0 +1,1 @@
+"""Code for parts of machines of several kinds."""
