@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.dram import check_room, write_bytes
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.image import ProgramImage
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.isa.table import Isa
@@ -62,20 +63,26 @@ class PlainSimulator:
     def write(self, address: int, data: NDArray[Any]) -> None:
         write_bytes(self.dram, self._machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True) -> RunStatistics:
+    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
         """Executes the program from its first word to its end. Raises Trap."""
         tally = Tally(self._machine, self._image.layer_names, self._image.code.layer_of)
         engine = self._make_engine(self.dram, self._image, tally)
         for row, mnemonic, operands in self._instructions():
             if mnemonic == self._end:
+                if events is not None:
+                    events.record(tally.events(self._names()))
                 return tally.statistics(self._element_bytes, timing)
-            tally.layer = int(self._image.code.layer_of[row])
+            tally.row, tally.layer = row, int(self._image.code.layer_of[row])
             try:
                 getattr(engine, mnemonic)(**operands)
             except Fault as fault:
                 raise Trap(PlainTrap.FAULT, self._place(row), str(fault)) from None
         last = self._place(len(self._image.code.words) - 1)
         raise Trap(PlainTrap.NO_END, last, f"the code ends without {self._end}")
+
+    def _names(self) -> list[str]:
+        found = (self._isa.decode(word) for word in self._image.code.words.tolist())
+        return ["" if one is None else one[0].mnemonic for one in found]
 
     def _instructions(self) -> Iterator[tuple[int, str, dict[str, int]]]:
         for row, word in enumerate(self._image.code.words.tolist()):

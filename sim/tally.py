@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.events import EventColumn, Events, Names
 from tvm_npu.sim.statistics import Counts, RunStatistics, collect, layer_words
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.units import STORED
@@ -15,7 +16,8 @@ from tvm_npu.sim.units import STORED
 
 class Tally:
     """What one run counts. Units, links and memories go by the names that the machine's
-    description gives them. ``layer`` is that of the instruction being executed; -1: none."""
+    description gives them. ``row`` is the number of the instruction being executed, ``layer`` its
+    layer; -1: none."""
 
     def __init__(
         self, machine: MachineDescription, layer_names: Sequence[str], layer_of: NDArray[np.int32]
@@ -27,7 +29,9 @@ class Tally:
         self._units = {unit.name: row for row, unit in enumerate(units)}
         self._links = {link.name: row for row, link in enumerate(machine.links())}
         self._memories = {part: row for row, part in enumerate(p for p in parts if p != "dram")}
-        self.layer = -1
+        self.layer, self.row = -1, 0
+        self._events: list[list[int]] = []
+        self._times: list[tuple[float, float]] = []
         self.now_cycles = 0.0
         """When the next instruction may begin; `work` moves it on."""
         self._counts = Counts(
@@ -46,19 +50,39 @@ class Tally:
     def work(self, unit: str, cycles: float, macs: int = 0) -> None:
         """The instruction keeps ``unit`` busy, and the machine with it."""
         counts, layer = self._counts, self.layer
+        begin = self.now_cycles
         self.now_cycles += cycles
+        shown = layer if layer >= 0 else len(self._names)
+        self._events.append([self._units[unit], 0, self.row, shown, 0, 0, 0])
+        self._times.append((begin, self.now_cycles))
         counts.busy_cycles[layer, self._units[unit]] += cycles
         counts.macs[layer] += macs
         counts.instructions[layer] += 1
         counts.end_cycles[layer] = self.now_cycles
 
     def move(self, link: str, stream: Stream, memory: str, size_bytes: int, runs: int) -> None:
-        """The instruction brings bytes in ``runs`` pieces over a link: into ``memory``, or, over
+        """The work just done brought bytes in ``runs`` pieces over a link: into ``memory`` or, over
         ``stored``, out of it."""
         counts, layer = self._counts, self.layer
+        event = self._events[-1]
+        event[EventColumn.STREAM], event[EventColumn.BYTES] = int(stream), size_bytes
+        event[EventColumn.LINKS] = 1 << self._links[link]
         counts.link_bytes[layer, self._links[link], stream] += size_bytes
         counts.memory_bytes[layer, self._memories[memory], int(link != STORED.name)] += size_bytes
         counts.bursts[layer] += runs
+
+    def events(self, what: Sequence[str]) -> Events:
+        """What each unit did; ``what`` are the instructions' names."""
+        names = Names(
+            units=tuple(self._units),
+            links=tuple(self._links),
+            layers=tuple(self._names),
+            what=what,
+            tile_of=lambda row: {},
+            accesses_of=lambda row: (),
+        )
+        table = np.array(self._events, np.int64).reshape(-1, EventColumn.OWN)
+        return Events(names, table, np.array(self._times).reshape(-1, 2))
 
     def statistics(self, element_bytes: int, timing: bool) -> RunStatistics:
         """Of the run; without ``timing`` no time has passed."""

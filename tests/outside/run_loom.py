@@ -27,6 +27,7 @@ def planned() -> None:
     from tvm_npu.codegen.compile import compile_fixed
     from tvm_npu.codegen.reference import run_fixed
     from tvm_npu.runtime.session import Session
+    from tvm_npu.sim.events import EventLog
     from tvm_npu.sim.machine_file import load_machine
     from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
@@ -36,12 +37,16 @@ def planned() -> None:
             program = compile_fixed(graph, load_machine(MACHINE), planner)
             inputs = random_inputs(graph)
             session = Session(program)
-            (output,) = session.run_fixed([inputs[name] for name in graph.inputs])
+            log = EventLog()
+            (output,) = session.run_fixed([inputs[name] for name in graph.inputs], events=log)
             expected = run_fixed(graph, inputs)[graph.outputs[0]]
             run = session.statistics
             assert run is not None
+            (events,) = log.runs
+            busy = {unit.name: unit.busy_cycles for unit in run.units}
+            agree = events.busy_cycles() == busy and events.bytes_by_link() == run.bytes_by_link
             say(
-                planner=planner, layer=number, wrong=int((output != expected).sum()),
+                planner=planner, events=agree, layer=number, wrong=int((output != expected).sum()),
                 macs=run.macs == problem.macs, cycles=run.cycles,
                 predicted=program.layers[0].predicted_cycles,
             )  # fmt: skip

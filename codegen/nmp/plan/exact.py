@@ -116,10 +116,10 @@ def plan_with_proof(
         cuts = space(facts, mode == "grouped")
         task = _task(problem, machine, mode, linear)
         layer = (task, room, speeds, *_tables(task, cuts, facts), cuts.families)
-        queue, least_times, classes, least = bounds.bound_classes(*layer, best)
+        queue, least_times, classes, least = bounds.bound_classes(*layer, best)  # type: ignore[call-arg]
         order = np.argsort(least_times, kind="stable")
         bound = min(bound, least)
-        best, least, chosen, counts = kernel.open_classes(
+        best, least, chosen, counts = kernel.open_classes(  # type: ignore[call-arg]
             *layer, queue[order], least_times[order], best
         )
         bound = min(bound, least)

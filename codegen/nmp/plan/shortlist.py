@@ -74,11 +74,13 @@ def _families(
         task = exact._task(problem, machine, mode, linear)
         tables = exact._tables(task, cuts, facts)
         layer = (task, room, speeds, *tables, cuts.families)
-        queue, bounds, _, _ = exact_bounds.bound_classes(*layer, most_cycles)
+        queue, bounds, _, _ = exact_bounds.bound_classes(  # type: ignore[call-arg]
+            *layer, most_cycles
+        )
         for family in np.unique(queue[:, 0]):
             own = queue[:, 0] == family
             order = np.argsort(bounds[own], kind="stable")
-            _, _, chosen, _ = kernel.open_classes(
+            _, _, chosen, _ = kernel.open_classes(  # type: ignore[call-arg]
                 *layer, queue[own][order], bounds[own][order], most_cycles
             )
             if chosen[kernel.TILE_M]:
