@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, PlannedGraph
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.ops.registry import kind_of
+from tvm_npu.codegen.ops.registry import check_support, kind_of
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -96,8 +96,8 @@ def compile_fixed(
     not change).
 
     Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
-    CapacityError when the program needs more DRAM than there is, EmitError for a plan that the
-    machine cannot run.
+    CapacityError when the program needs more DRAM than there is, UnsupportedLayerError for a layer
+    that the machine has no code for, EmitError for a plan that the machine cannot run.
     """
     return generate(fixed, machine, planner, limits).program()
 
@@ -118,6 +118,7 @@ def generate(
 def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     """ask -> plan: the layers that are executed, their plans, and where their tensors lie."""
     machine, precision = planner.machine, planner.precision
+    check_support(fixed, planner.backend.layer_types, machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
     storage = plan_storage(rewritten, machine.stored_element_bytes(precision))
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import FixedLayer, Layer
 from tvm_npu.codegen.least import LeastNeeds, least_needs
 from tvm_npu.codegen.ops.registry import OPERATORS, emitted_layers
@@ -29,4 +30,4 @@ def all_layers() -> LayerTypes:
 
 def machine_layers(machine: MachineDescription) -> LayerTypes:
     """What ``machine`` has code for."""
-    return all_layers()
+    return backend_of(machine).layer_types
