@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, PlannedGraph
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.ops.registry import check_support, kind_of
+from tvm_npu.codegen.ops.registry import check_support, kind_of, layer_macs
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -95,9 +95,9 @@ def compile_fixed(
     """plan -> emit; the planner is one by name or one of the caller's own (which ``limits`` does
     not change).
 
-    Raises PlanningError (with the layer and the Infeasible) when a layer fits no plan,
-    CapacityError when the program needs more DRAM than there is, UnsupportedLayerError for a layer
-    that the machine has no code for, EmitError for a plan that the machine cannot run.
+    Raises UnsupportedLayerError for a layer that the machine has no code for, PlanningError (with
+    the layer and the Infeasible) when a layer fits no plan, CapacityError when the program needs
+    more DRAM than there is, EmitError for a plan that the machine cannot run.
     """
     return generate(fixed, machine, planner, limits).program()
 
@@ -116,11 +116,15 @@ def generate(
 
 
 def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
-    """ask -> plan: the layers that are executed, their plans, and where their tensors lie."""
+    """ask -> plan: the layers that are executed, their plans, and where their tensors lie.
+
+    Raises UnsupportedLayerError for a layer that the machine has no code for, before any is
+    planned."""
     machine, precision = planner.machine, planner.precision
-    check_support(fixed, planner.backend.layer_types, machine.name)
+    check_support(fixed.layers, planner.backend.layer_types, machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
     storage = plan_storage(rewritten, machine.stored_element_bytes(precision))
+    check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
     return PlannedGraph(fixed, machine, precision, storage, layers, planner.chosen.name)
 
@@ -132,7 +136,7 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
     entries = tuple(
         LayerEntry(
             one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
-            plain(one.plan), one.predicted_cycles, one.macs, ranges,
+            plain(one.plan), one.predicted_cycles, layer_macs(one.layer, storage.shapes), ranges,
         )
         for one, ranges in zip(planned.layers, code.layers, strict=True)
     )  # fmt: skip

@@ -93,11 +93,11 @@ def missing_layers(
 
 
 def check_support(
-    fixed: FixedGraph, available: Collection[type[FixedLayer]], machine: str
+    layers: Iterable[FixedLayer], available: Collection[type[FixedLayer]], machine: str
 ) -> None:
     """UnsupportedLayerError for the first layer that the machine called ``machine`` has no code
     for; ``available`` are the types that it has code for."""
-    for layer in fixed.layers:
+    for layer in layers:
         missing = missing_layers(type(layer), available)
         if missing:
             known = ", ".join(sorted(one.__name__ for one in available))

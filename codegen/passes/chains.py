@@ -51,7 +51,7 @@ def candidates(fixed: FixedGraph) -> list[FixedChain]:
     """All pairs that could be a chain: a dense-channel convolution whose OFM only the layer behind
     it reads."""
     uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
-    makers = {layer.output: layer for layer in fixed.layers}
+    makers = {tensor: layer for layer in fixed.layers for tensor in layer.outputs}
     found = []
     for layer in fixed.layers:
         conv = makers.get(layer.inputs[0]) if layer.inputs else None
@@ -81,6 +81,6 @@ def with_chains(fixed: FixedGraph, chosen: list[FixedChain]) -> FixedGraph:
     second = {chain.output: chain for chain in chosen}
     layers: list[FixedLayer] = []
     for layer in fixed.layers:
-        if layer.output not in first:
-            layers.append(second.get(layer.output, layer))
+        if first.isdisjoint(layer.outputs):
+            layers.append(second.get(layer.outputs[0], layer))
     return replace(fixed, layers=tuple(layers))

@@ -11,7 +11,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.plan.registry import planner_on
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
@@ -25,10 +25,6 @@ class PlannedLayer:
     problem: Any
     plan: Any
     predicted_cycles: float | None = None
-
-    @property
-    def macs(self) -> int:
-        return self.problem.all_macs if isinstance(self.problem, ConvProblem) else 0
 
 
 def precision_of(fixed: FixedGraph) -> Precision:

@@ -62,7 +62,7 @@ def segment_sizes(
 def _original(fixed: FixedGraph, storage: Storage, tensor: str) -> str:
     """The tensor of the graph that ``tensor`` is, or is a copy of."""
     while tensor not in fixed.scales:
-        tensor = next(layer.inputs[0] for layer in storage.layers if layer.output == tensor)
+        tensor = next(layer.inputs[0] for layer in storage.layers if tensor in layer.outputs)
     return tensor
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.door.flows import call, const, conv, flow, of, randoms, split, x
+from tvm_npu.codegen.nmp.backend import NmpBackend
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.reference import run_float
-from tvm_npu.door import partition as partitioning
 from tvm_npu.door.backend import all_layers, needed_layers
 from tvm_npu.door.calibrate import RegionRunner, region_ranges
 from tvm_npu.door.dataflow import Value
@@ -31,6 +31,11 @@ def block(data: Value) -> Value:
 
 def pooled(data: Value) -> Value:
     return of("max_pool2d", data, to=(1, 4, 4, 4), pool_size=2, strides=2)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, layer: Any) -> None:
+    """Takes a layer's code away from the NMPs."""
+    monkeypatch.setattr(NmpBackend, "layer_types", property(lambda self: all_layers() - {layer}))
 
 
 def test_one_region_with_its_report() -> None:
@@ -94,7 +99,7 @@ def test_region_means_what_its_operators_mean() -> None:
 def test_what_a_machine_has_no_code_for_is_refused(
     monkeypatch: pytest.MonkeyPatch, missing: Any, refused: set[str]
 ) -> None:
-    monkeypatch.setattr(partitioning, "machine_layers", lambda machine: all_layers() - {missing})
+    without(monkeypatch, missing)
     data = x(*F)
     alone = of("relu", data, to=F)
     summed = of("add", of("relu", conv(alone, 4), to=F), data, to=F)
@@ -113,8 +118,7 @@ def test_what_a_machine_has_no_code_for_is_refused(
 def test_an_activation_that_joins_a_convolution_needs_no_layer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    without = all_layers() - {FixedElementwise}
-    monkeypatch.setattr(partitioning, "machine_layers", lambda machine: without)
+    without(monkeypatch, FixedElementwise)
     found = split(of("relu", conv(x(*F), 4), to=F))
     assert found.refusals == () and len(found.regions[0].calls) == 2
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.codegen.ops.own_operators import RunningSum, Split, own_operators
+from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
 from tvm_npu.codegen.errors import GraphError, QuantizationError, UnsupportedLayerError
 from tvm_npu.codegen.graph import RELU, FixedGraph, Graph, Layer, Scale, State
 from tvm_npu.codegen.ops import OPERATORS, Elementwise, FixedConv, FixedElementwise
@@ -18,7 +19,9 @@ from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.sqnr import layer_sqnr
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import Requantization
+from tvm_npu.sim.machine_file import load_machine
 
 
 @pytest.fixture(autouse=True)
@@ -175,14 +178,36 @@ def test_machines_without_code_refuse_a_layer_by_name() -> None:
     graph = sum_graph()
     fixed = quantize(graph, calibrate(graph, samples(graph, 1)), "int8")
     with pytest.raises(UnsupportedLayerError, match="'sum' .running_sum.*FixedRunningSum.*'tiny'"):
-        check_support(fixed, {FixedConv, FixedElementwise}, "tiny")
+        check_support(fixed.layers, {FixedConv, FixedElementwise}, "tiny")
     with pytest.raises(UnsupportedLayerError, match="layer 'r' .copy."):
         split = split_graph()
-        check_support(
-            quantize(fuse(split), calibrate(split, samples(split, 1)), "int8"), {FixedConv}, "tiny"
-        )
+        fixed = quantize(fuse(split), calibrate(split, samples(split, 1)), "int8")
+        check_support(fixed.layers, {FixedConv}, "tiny")
     assert [one.__name__ for one in missing_layers(RunningSum, {FixedConv})] == ["FixedRunningSum"]
     assert missing_layers(Split, ()) == ()
+
+
+@pytest.mark.parametrize("name", ["nmp-4x8", "setup-a", "zynq-7020-uncached"])
+def test_compiling_refuses_before_it_plans(name: str) -> None:
+    graph, machine = sum_graph(), load_machine(name)
+    ranges = calibrate(graph, samples(graph, 1))
+    with pytest.raises(UnsupportedLayerError, match=f"'sum'.*FixedRunningSum.*{name!r}") as stop:
+        compile_graph(graph, ranges, machine)
+    assert stop.value.layer == "sum"
+
+
+@pytest.mark.parametrize(("name", "planner"), [("nmp-4x8", "tso"), ("setup-a", "eplanner")])
+def test_several_outputs_run_on_machines(name: str, planner: str) -> None:
+    """A split is only layout: every machine takes it, its parts lie where the code reads them."""
+    graph, machine = split_graph(), load_machine(name)
+    (sample,) = samples(graph, 1)
+    ranges, options = calibrate(graph, [sample]), CompileOptions(planner=planner)
+    fixed = fixed_graph(graph, ranges, machine, options)
+    inputs = fixed_inputs(fixed, sample)
+    session = Session(compile_graph(graph, ranges, machine, options))
+    results = session.run_fixed([inputs[n] for n in fixed.inputs])
+    for tensor, result in zip(fixed.outputs, results, strict=True):
+        np.testing.assert_array_equal(result, run_fixed(fixed, inputs)[tensor])
 
 
 class TestScalesOfTheModel:
