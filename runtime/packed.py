@@ -17,6 +17,7 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.runtime.lean_tvm import import_tvm
 
 RUN = "tvm_npu.run"
 
@@ -39,8 +40,7 @@ def register_packed() -> bool:
     """Registers the packed function with TVM; False when TVM is not installed."""
     if importlib.util.find_spec("tvm") is None:
         return False
-    import tvm
-
+    tvm = import_tvm()
     register = getattr(tvm, "register_global_func", None) or tvm.register_func
     register(RUN, run_packed, override=True)
     return True

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.kinds import load_program
 from tvm_npu.sim.statistics import RunStatistics, add
 
@@ -59,8 +60,11 @@ class Session:
         """Statistics of all runs so far, summed; None before the first."""
         return self._total
 
-    def run(self, inputs: Sequence[Array]) -> list[NDArray[np.float32]]:
-        """float arrays [B, *shape] in the program's input order -> float32 outputs [B, *shape]."""
+    def run(
+        self, inputs: Sequence[Array], *, events: EventSink | None = None
+    ) -> list[NDArray[np.float32]]:
+        """float arrays [B, *shape] in the program's input order -> float32 outputs [B, *shape].
+        ``events`` as in `run_fixed`."""
         slots = self.program.inputs
         self._check_count(inputs)
         fixed = [
@@ -69,16 +73,20 @@ class Session:
         ]
         return [
             slot.scale.dequantize(array)
-            for array, slot in zip(self.run_fixed(fixed), self.program.outputs, strict=True)
+            for array, slot in zip(
+                self.run_fixed(fixed, events=events), self.program.outputs, strict=True
+            )
         ]
 
-    def run_fixed(self, inputs: Sequence[Array]) -> list[Array]:
+    def run_fixed(
+        self, inputs: Sequence[Array], *, events: EventSink | None = None
+    ) -> list[Array]:
         """Integers [B, *shape] at the inputs' scales -> integers at the outputs'. States begin each
         image's run as zeros.
 
         Images of a batch run one after another; statistics are summed over them. Raises RunError
         for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
-        program's will.
+        program's will. ``events`` gets what the machine's units did when, image by image.
         """
         self._check_count(inputs)
         slots = self.program.inputs
@@ -97,7 +105,7 @@ class Session:
                     stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
                     self._simulator.write(self._image.address(slot), stored)
                 self._clear_states()
-                self._account(self._simulator.run(timing=self.timing))
+                self._account(self._simulator.run(timing=self.timing, events=events))
                 for result, slot in zip(results, self.program.outputs, strict=True):
                     result[image] = self._read(slot)
         if self.observer is not None:

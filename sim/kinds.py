@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tvm_npu.sim.events import EventSink
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
     from tvm_npu.sim.statistics import RunStatistics
@@ -68,9 +69,10 @@ class Simulator(Protocol):
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM; SimError when they leave it."""
 
-    def run(self, *, timing: bool = True) -> RunStatistics:
-        """One run. Raises a trap when the machine stops against the program's will; values do not
-        depend on ``timing``."""
+    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
+        """One run. Raises Trap when the machine stops against the program's will. Values do not
+        depend on ``timing``; neither they nor the statistics depend on ``events``, which gets the
+        run's events."""
 
 
 class MachineKind(Protocol):

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
+import types
 from typing import Any
 
 import pytest
 
 from tvm_npu import tvm_environment
+from tvm_npu.runtime import lean_tvm
 
 onnx = pytest.importorskip("onnx", reason="the relay extra is not installed")
 
@@ -47,3 +50,27 @@ def test_an_onnx_that_has_its_mapping_is_left_alone(
     monkeypatch.setattr(tvm_environment.importlib.metadata, "version", lambda name: "1.18.0")
     tvm_environment.restore_onnx_mapping()
     assert "onnx.mapping" not in sys.modules
+
+
+def test_xgboost_can_be_imported_after_tvm() -> None:
+    pytest.importorskip("xgboost")
+    program = (
+        "import sys\n"
+        "from tvm_npu.runtime.lean_tvm import import_tvm\n"
+        "assert import_tvm() is import_tvm()\n"
+        "assert 'tvm' in sys.modules and 'xgboost' not in sys.modules\n"
+        "import xgboost\n"
+        "assert xgboost.__version__\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_an_xgboost_that_was_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = types.ModuleType("xgboost")
+    monkeypatch.setitem(sys.modules, "xgboost", there)
+    with lean_tvm._not_found(("xgboost", "no_such_package")):
+        assert sys.modules["xgboost"] is there
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module("no_such_package.part")
+    assert sys.modules["xgboost"] is there and "no_such_package" not in sys.modules

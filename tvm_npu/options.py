@@ -16,8 +16,6 @@ from tvm_npu.codegen.plan import (
     planner_names,
     tuned_planner_names,
 )
-from tvm_npu.codegen.tune.errors import TuningLogError
-from tvm_npu.codegen.tune.history import history
 from tvm_npu.errors import TargetError
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import MachineError
@@ -106,6 +104,9 @@ def make_options(
         except MachineError as error:
             raise TargetError(str(error)) from error
     if tuning_log is not None:
+        from tvm_npu.codegen.tune.errors import TuningLogError
+        from tvm_npu.codegen.tune.history import history
+
         tuning_log = str(Path(tuning_log).absolute())
         try:
             history(Path(tuning_log))

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from tvm_npu.errors import TargetError
 from tvm_npu.options import NpuOptions, make_options
+from tvm_npu.runtime.lean_tvm import import_tvm
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_names
 
@@ -39,7 +40,7 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     absolute); further keyword arguments (for example ``mcpu``, ``mtriple``) go to TVM's CPU target.
     Raises TargetError for an unknown machine or an option out of its range.
     """
-    import tvm
+    tvm = import_tvm()
 
     own = {key: value for key, value in options.items() if key in OPTION_NAMES}
     cpu = {key.replace("_", "-"): options[key] for key in options if key not in OPTION_NAMES}

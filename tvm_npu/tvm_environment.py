@@ -1,4 +1,4 @@
-"""What TVM 0.19 needs around it on today's systems; imports nothing of TVM."""
+"""What TVM 0.19 needs around it on today's systems."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 import sys
 import types
 
+from tvm_npu.runtime.lean_tvm import import_tvm
+
 
 def prepare() -> None:
-    """Call before TVM's Relay is used; calling it again changes nothing.
+    """Imports TVM, ready for Relay; calling it again changes nothing.
 
     Without ``TOPHUB_LOCATION`` every build would try to download tuning logs.
     """
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     restore_onnx_mapping()
+    import_tvm()
 
 
 def restore_onnx_mapping() -> None:

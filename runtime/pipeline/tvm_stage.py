@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.runtime.lean_tvm import import_tvm
 from tvm_npu.runtime.packed import register_packed
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
 from tvm_npu.runtime.pipeline.errors import ArtifactError
@@ -58,7 +59,7 @@ def load(artifact: StageArtifact) -> TvmStage:
     """Runs one frame of zeros: memory is touched, a simulator inside is compiled."""
     if artifact.path is None or not artifact.path.is_file():
         raise ArtifactError(f"stage {artifact.name!r}: there is no library {str(artifact.path)!r}")
-    import tvm
+    tvm = import_tvm()
     from tvm.contrib import graph_executor
 
     register_packed()

@@ -10,12 +10,13 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Literal
 
 from tvm_npu.sim.errors import IsaError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 WORD_MASK = 0xFFFF_FFFF
 OPERAND_NAME = re.compile(r"[a-z_][a-z_0-9]*")
@@ -93,7 +94,7 @@ class Field:
         return value + self.bias
 
     def decode_array(self, words: NDArray[np.int64]) -> NDArray[np.int64]:
-        value = np.zeros_like(words)
+        value = 0 * words
         for high, low, shift in self.pieces:
             value |= ((words >> low) & ((1 << (high - low + 1)) - 1)) << shift
         if self.signed:
@@ -221,6 +222,8 @@ class Isa:
 
     def decode_array(self, words: NDArray[np.uint32]) -> NDArray[np.int32]:
         """int32 [len(words), 1 + columns]: instruction index (-1: illegal), then columns."""
+        import numpy as np  # tables alone, as machine files ask for them, do without
+
         wide = words.astype(np.int64)
         table = np.zeros((len(words), 1 + len(self.columns)), np.int32)
         table[:, 0] = -1

@@ -42,6 +42,7 @@ from tvm_npu.sim.nmp.transfers import (
 KIND, MEMORY, CORE, D_SEM = Descriptor.KIND, Descriptor.MEMORY, Descriptor.CORE, Descriptor.SEM
 LOCAL, SPAN, BURSTS, BYTES = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.BURSTS, Descriptor.BYTES
 LAYER, STREAM, TLTS, TLES = Descriptor.LAYER, Descriptor.STREAM, Descriptor.TLTS, Descriptor.TLES
+EVENT = Descriptor.EVENT
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
 
@@ -91,6 +92,8 @@ def start(s: State, m: Costs, tle: int, now: float) -> None:
     s.time[m.cores + tle] = now + m.dme_setup
     account(s, d, tle)
     s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
+    if m.records:
+        s.event_times[d[EVENT], 0] = now
 
 
 @device
@@ -136,6 +139,8 @@ def advance(s: State, m: Costs, tle: int) -> None:
     if crosses(d, tle):
         s.ring_queued[0] -= 1
     s.layer_end[d[LAYER]] = max(s.layer_end[d[LAYER]], now)
+    if m.records:
+        s.event_times[d[EVENT], 1] = now
     s.queue_head[tle] = (s.queue_head[tle] + 1) % m.queue_depth
     s.queue_count[tle] -= 1
     for core in range(tle * m.tlts, (tle + 1) * m.tlts):

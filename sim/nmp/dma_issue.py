@@ -10,6 +10,7 @@ from tvm_npu.sim.nmp.dma import (
     BYTES,
     CORE,
     D_SEM,
+    EVENT,
     KIND,
     LAYER,
     LOCAL,
@@ -35,6 +36,7 @@ from tvm_npu.sim.nmp.hazards import (
     transfer_clashes,
     transfers_race,
 )
+from tvm_npu.sim.nmp.recording import record_transfer
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.semaphores import SEM, SUB
 from tvm_npu.sim.nmp.state import QUEUE_FULL, Array, Costs, State
@@ -300,6 +302,8 @@ def enqueue(s: State, m: Costs, core: int, d: Array) -> int:
         return STOP
     if shared_ring:
         s.ring_queued[0] += 1
+    if m.records:
+        d[EVENT] = record_transfer(s, m, d)
     s.queue_count[tle] += 1
     if s.queue_count[tle] == 1:
         start(s, m, tle, s.time[core])

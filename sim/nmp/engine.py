@@ -7,14 +7,20 @@ looks anew who is. Ties go to the lower actor number, so a run is deterministic.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tvm_npu.sim.nmp import dispatch, dma
 from tvm_npu.sim.nmp.core import STOP
 from tvm_npu.sim.nmp.scalar import LOW32
-from tvm_npu.sim.nmp.state import HALTED, QUEUE_FULL, RUNNING, SharedState, TrapSlot
+from tvm_npu.sim.nmp.state import (
+    HALTED,
+    QUEUE_FULL,
+    RUNNING,
+    Costs,
+    SharedState,
+    State,
+    TrapSlot,
+)
 from tvm_npu.sim.nmp.traps import TrapCode
 
 _PC_OUTSIDE = int(TrapCode.PC_OUTSIDE_CODE)
@@ -124,6 +130,7 @@ def run_events(state, m, kinds, shared, budget):
             trapped[A] = executed
             break
     state.counters[0] += executed
+    return s.events, s.event_times
 '''
 
 run_events = dispatch.compile_text(
@@ -141,5 +148,8 @@ run_events = dispatch.compile_text(
 )  # fmt: skip
 
 
-def run(state: Any, costs: Any, budget: int) -> None:
-    run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)
+def run(state: State, costs: Costs, budget: int) -> State:
+    """Until all cores have exited or one traps; returns the state with the table of events, which
+    may have grown."""
+    events, times = run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)
+    return state._replace(events=events, event_times=times)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.image import ProgramImage
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -44,13 +45,14 @@ class LoadedProgram:
     def write(self, address: int, data: NDArray[Any]) -> None:
         self._simulator.write(address, data)
 
-    def run(self, *, timing: bool = True) -> RunStatistics:
+    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
         """SimError when a core exits with something else than 0."""
         statistics, codes = self._simulator.run(
             self._code.entry_address,
             {PARAMETER_REGISTER: self._image.parameter_address},
             timing=timing,
             budget=self._budget,
+            events=events,
         )
         failed = [core for core, code in enumerate(codes) if code]
         if failed:

@@ -29,6 +29,7 @@ from tvm_npu.sim.nmp.mac_registers import (
     W_ADDRESS,
     W_PITCH,
 )
+from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
@@ -96,6 +97,8 @@ def end_operation(s: State, m: Costs, core: int, row: int, beats: float, macs: i
     layer = s.layer_of[row]
     s.layer_macs[layer, core] += macs
     s.layer_mac_cycles[layer, core] += cycles
+    if m.records:
+        record_operation(s, m, core, row, s.time[core], s.mac_done[core])
     return GO
 
 

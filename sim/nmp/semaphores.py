@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
+from tvm_npu.sim.nmp.recording import record_wait
 from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode
 
@@ -20,8 +21,10 @@ def wake(s: State, m: Costs, core: int, now: float) -> None:
     pc = s.pc[core] - 4 if s.status[core] == WAITING else s.pc[core]
     s.status[core] = RUNNING
     if now > s.time[core]:
-        layer = s.layer_of[(pc - s.code_base[0]) >> 2]
-        s.layer_wait_cycles[layer, core] += now - s.time[core]
+        row = (pc - s.code_base[0]) >> 2
+        s.layer_wait_cycles[s.layer_of[row], core] += now - s.time[core]
+        if m.records:
+            record_wait(s, core, row, s.time[core], now)
         s.time[core] = now
 
 

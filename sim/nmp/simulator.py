@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.event_table import event_room
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.nmp import engine
 from tvm_npu.sim.nmp.elf import ElfImage
+from tvm_npu.sim.nmp.events import collect_events, register_table
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import (
     RUNNING,
@@ -97,6 +100,7 @@ class NmpSimulator:
             layers.astype(np.int32),
             streams.astype(np.int8),
             len(self.layer_names),
+            register_table(self._tile_registers, count),
         )
         self.write(code_address, words.view(np.uint8))
 
@@ -117,12 +121,14 @@ class NmpSimulator:
         timing: bool = True,
         cores: int | None = None,
         budget: int = DEFAULT_BUDGET,
+        events: EventSink | None = None,
     ) -> tuple[RunStatistics, list[int]]:
         """Starts ``cores`` cores (default: all) at ``entry`` and runs until all have exited.
 
         ``arguments`` presets registers of every core; x10 (a0) holds the core's number. Returns
         statistics and the exit codes. Raises Trap when a core traps, blocks for ever or does not
-        end within ``budget`` instructions. Values do not depend on ``timing``.
+        end within ``budget`` instructions. Values do not depend on ``timing``; neither they nor
+        the statistics depend on ``events``, which gets the run's events.
         """
         started = self.machine.core_count if cores is None else cores
         if not 1 <= started <= self.machine.core_count:
@@ -134,6 +140,8 @@ class NmpSimulator:
                                f"except {CORE_REGISTER}")  # fmt: skip
         with self._lock, serial_blas:
             state = self._state
+            if events is not None and not len(state.events):
+                state = state._replace(**event_room(state.events.shape[1]))
             reset_for_run(state)
             state.time[self.machine.core_count :] = np.inf
             state.pc[:started] = entry
@@ -141,13 +149,18 @@ class NmpSimulator:
             for register, value in (arguments or {}).items():
                 state.regs[:started, register] = np.int64(value).astype(np.int32)
             state.regs[:started, CORE_REGISTER] = np.arange(started)
-            costs = make_costs(self.machine, self._dram_bytes, timing)
-            engine.run(state, costs, budget)
+            records = events is not None
+            costs = make_costs(self.machine, self._dram_bytes, timing, records)
+            self._state = state = engine.run(state, costs, budget)
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
             statistics = collect(
                 state, costs, self.machine, self.layer_names, self._element_bytes
             )
+            if events is not None:
+                events.record(
+                    collect_events(state, self.machine, self.layer_names, self._tile_registers)
+                )
             return statistics, state.exit_code[:started].tolist()
 
     def _row(self, pc: int) -> int | None:

@@ -9,6 +9,7 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.streams import Stream
@@ -43,17 +44,29 @@ class Descriptor:
 
     LOCAL and SPAN are the bytes of MEMORY that the receivers (stores: the own TLT) use, TLTS and
     TLES their bits. A forward's ADDRESS is the byte of MB2 that its registers count from, USED and
-    USED_SPAN what it reads there; its BURSTS are those of the ring, not of DRAM."""
+    USED_SPAN what it reads there; its BURSTS are those of the ring, not of DRAM. EVENT is the
+    number of its event, in runs that record events."""
 
     KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, SPAN, BURSTS, BYTES, LAYER, STREAM, PC = range(12)
-    TLTS, TLES, USED, USED_SPAN = range(12, 16)
-    REGISTERS = 16
+    TLTS, TLES, USED, USED_SPAN, EVENT = range(12, 17)
+    REGISTERS = 17
     COLUMNS = REGISTERS + CONFIG_REGISTERS
 
 
 class TrapSlot:
     CODE, CORE, PC, A, B, C, MEMORY = range(7)
     COLUMNS = 7
+
+
+class NmpEvent:
+    """An event's own columns, from `EventColumn.OWN` on: the core that issued it; of a transfer its
+    receivers as bits, as in `Descriptor`; then ACCESSES times memory (MB0, MB1, MB2, bias buffer),
+    first and last byte, whether it writes (last 0: no access), then values of tile registers."""
+
+    CORE, TLTS, TLES = range(3)
+    FIRST_ACCESS = 3
+    ACCESSES = 4
+    TILE = FIRST_ACCESS + 4 * ACCESSES
 
 
 class State(NamedTuple):
@@ -120,6 +133,10 @@ class State(NamedTuple):
     layer_bursts: Array  # int64 [L]
     layer_dma_cycles: Array  # float64 [L, T]
     layer_end: Array  # float64 [L]: when the last core or transfer left the layer
+    events: Array  # see `event_table`
+    event_times: Array
+    event_count: Array
+    tile_registers: Array  # int8 [I, most tile indices]: registers that hold them; -1: none
 
 
 @structref.register
@@ -173,10 +190,14 @@ class Costs(NamedTuple):
     ring_rate: float
     ring_latency: float
     timed: bool
+    records: bool
 
 
-def make_costs(machine: NmpMachine, dram_bytes: int, timing: bool) -> Costs:
-    """Without timing every cost is zero and every rate infinite; nothing else differs."""
+def make_costs(
+    machine: NmpMachine, dram_bytes: int, timing: bool, records: bool = False
+) -> Costs:
+    """Without timing every cost is zero and every rate infinite; nothing else differs. ``records``
+    says that the run's events are recorded."""
     scale = 1.0 if timing else 0.0
     ring = machine.ring
     return Costs(
@@ -215,6 +236,7 @@ def make_costs(machine: NmpMachine, dram_bytes: int, timing: bool) -> Costs:
         ring_rate=ring.bytes_per_cycle if ring and timing else np.inf,
         ring_latency=ring.hop_cycles * (machine.cores.tles - 1) * scale if ring else 0.0,
         timed=timing,
+        records=records,
     )
 
 
@@ -227,6 +249,7 @@ def make_state(
     layer_of: Array,
     stream_of: Array,
     layers: int,
+    tile_registers: Array,
 ) -> State:
     """A machine after reset: zeroed memories, all cores halted until started."""
     cores, tles = machine.core_count, machine.cores.tles
@@ -304,6 +327,10 @@ def make_state(
         layer_bursts=np.zeros(rows, np.int64),
         layer_dma_cycles=np.zeros((rows, tles)),
         layer_end=np.zeros(rows),
+        events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
+        event_times=np.zeros((0, 2)),
+        event_count=np.zeros(1, np.int64),
+        tile_registers=tile_registers,
     )
 
 
@@ -322,5 +349,6 @@ def reset_for_run(state: State) -> None:
         state.trap, state.counters, state.layer_macs, state.layer_mac_cycles,
         state.layer_wait_cycles, state.layer_instructions, state.layer_link_bytes,
         state.layer_memory_bytes, state.layer_bursts, state.layer_dma_cycles, state.layer_end,
+        state.event_count,
     ):  # fmt: skip
         array[:] = 0

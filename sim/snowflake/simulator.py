@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake import engine
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
@@ -165,12 +166,18 @@ class SnowflakeSimulator:
         """Copies bytes into memory, to an absolute address."""
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True) -> RunStatistics:
-        """Executes the program. Raises Trap; the simulator can be used again after one.
+    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
+        """Executes the program. Raises Trap; the simulator can be used again after one. Raises
+        SimError for ``events``, which Snowflake machines do not record.
 
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
+        if events is not None:
+            raise SimError(
+                f"machine {self.machine.name!r}: Snowflake machines record no events; run without "
+                "a sink"
+            )
         with self._lock:
             reset_for_run(self._state, self.machine, *self._limits)
             costs = make_costs(self.machine, strict=not timing)

@@ -44,14 +44,34 @@ class ControlTrap(Exception):
         self.text = text
 
 
-@dataclass
+@dataclass(frozen=True)
+class DmaEvent:
+    """The transfer of one program, or a wait of the core for it (no bytes, no addresses): the word
+    that started it, its channel (-1: the core), stream and link; indices into `State.memory` of
+    what it moves on chip."""
+
+    row: int
+    begin_cycles: float
+    end_cycles: float
+    channel: int = -1
+    stream: int = 0
+    link: int = 0
+    moved_bytes: int = 0
+    chip_address: int = 0
+
+
+@dataclass(frozen=True)
 class _Flight:
-    """A program in flight: its event, when it began, which layer's it is; bytes that the channel
-    has stored when it has moved all that tgo said."""
+    """A program in flight: its event, when it began, which word and layer it is of, what it moves;
+    bytes that the channel has stored when it has moved all that tgo said."""
 
     event: int
     begin_cycles: float
+    row: int
     layer: int
+    stream: int
+    link: int
+    chip_address: int
     moved_bytes: int
     stored_bytes: int
 
@@ -74,6 +94,7 @@ class DmaControl:
         )
         self._flights: dict[int, _Flight] = {}
         self._now = 0.0
+        self.events: list[DmaEvent] = []
 
     def go(self, row: int) -> None:
         """tgo at word ``row``. Raises ControlTrap."""
@@ -113,8 +134,11 @@ class DmaControl:
         s.columns_key[:] = -1
         s.flights[channel] = 1, int(loads), chip_at, chip_at + moved, outside, outside + extent
         stored = self._dmac.statistics(channel).stored_bytes + moved
-        self._flights[channel] = _Flight(event, now, layer, moved, stored)
-        s.layer_bytes[layer, 0 if loads else 1, stream] += moved
+        link = 0 if loads else 1
+        self._flights[channel] = _Flight(
+            event, now, row, layer, stream, link, chip_at, moved, stored
+        )
+        s.layer_bytes[layer, link, stream] += moved
         s.layer_memory_bytes[layer, memory, 1 if loads else 0] += moved
         s.layer_runs[layer] += 1
 
@@ -129,8 +153,10 @@ class DmaControl:
             raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         self._arrive(now)
         layer = int(s.layer_of[row])
-        s.layer_wait[layer] += self._now - before
         if self._timed:
+            s.layer_wait[layer] += self._now - before
+            if self._now > before:
+                self.events.append(DmaEvent(row, before, self._now))
             s.layer_end[layer] = max(s.layer_end[layer], now)
         for channel, flight in list(self._flights.items()):
             if flight.event == event:
@@ -155,9 +181,18 @@ class DmaControl:
                 f"tgo said {flight.moved_bytes} (MOVED_BYTES)"
             )
             raise ControlTrap(TileTrapCode.DMA, text=text)
+        begin, done = 0.0, 0.0
         if self._timed:
+            begin = flight.begin_cycles
             done = min(now, self._dmac.signal_cycles(flight.event))
-            s.layer_busy[flight.layer, 1 + channel] += done - flight.begin_cycles
+        self.events.append(
+            DmaEvent(
+                flight.row, begin, done, channel, flight.stream, flight.link, flight.moved_bytes,
+                flight.chip_address,
+            )
+        )  # fmt: skip
+        if self._timed:
+            s.layer_busy[flight.layer, 1 + channel] += done - begin
             s.layer_end[flight.layer] = max(s.layer_end[flight.layer], now)
 
     def _pass(self, cycles: float) -> float:

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.sim.compiled import entry
+from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.tiles.convolution import tconv
 from tvm_npu.sim.tiles.elementwise import tfill, tfinish, tvec
 from tvm_npu.sim.tiles.intervals import has_room
 from tvm_npu.sim.tiles.isa import TILE_ISA, Accumulate, TileRegister
 from tvm_npu.sim.tiles.operands import STOP, races, trap
 from tvm_npu.sim.tiles.pooling import tpool
-from tvm_npu.sim.tiles.state import ISSUE, SharedState
+from tvm_npu.sim.tiles.state import ISSUE, Costs, SharedState, State
 from tvm_npu.sim.tiles.transfers import tload, tstore
 from tvm_npu.sim.tiles.traps import TileTrapCode
 
@@ -41,10 +41,9 @@ SUMS = len(Accumulate)
 LOW_BITS = (1 << 19) - 1
 
 
-@entry
-def run_words(state: Any, m: Any) -> int:
-    """Executes words from `State.pc` on."""
-    s = SharedState(*state)
+@device
+def execute_words(s: State, m: Costs) -> int:
+    """Executes words from `State.pc` on, until one of the reasons to come back."""
     rows = len(s.decoded)
     while True:
         row = s.pc[0]
@@ -93,3 +92,17 @@ def run_words(state: Any, m: Any) -> int:
         if outcome == STOP or (len(s.flights) and races(s)):
             return TRAPPED
         s.pc[0] = row + 1
+
+
+@entry
+def run_words(state: Any, m: Any) -> Any:
+    """(why it came back, `State.events`, `State.event_times`) of `execute_words`."""
+    s = SharedState(*state)
+    outcome = execute_words(s, m)
+    return outcome, s.events, s.event_times
+
+
+def run(state: State, costs: Costs) -> tuple[int, State]:
+    """`execute_words`; the state has the table of events, which may have grown."""
+    outcome, events, times = run_words(state, costs)
+    return outcome, state._replace(events=events, event_times=times)

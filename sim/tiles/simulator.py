@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from tvm_npu.sim.blas import serial_blas
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.event_table import event_room
+from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles import engine
 from tvm_npu.sim.tiles.dma_control import ControlTrap, DmaControl
+from tvm_npu.sim.tiles.events import collect_events
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
@@ -84,17 +87,22 @@ class TileSimulator:
         """Copies bytes into DRAM."""
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True) -> RunStatistics:
+    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
         """Executes the program. Raises Trap; the simulator can be used again after one.
-        Values do not depend on ``timing``, and what is on chip does not survive a run."""
+        Values do not depend on ``timing``, and what is on chip does not survive a run. Neither
+        values nor statistics depend on ``events``, which gets the run's events."""
         with self._lock, serial_blas:
+            records = events is not None
+            if records and not len(self._state.events):
+                room = event_room(self._state.events.shape[1])
+                self._state = self._state._replace(**room)
             reset_for_run(self._state)
-            costs = make_costs(self.machine, self.precision, self._state, timing)
+            costs = make_costs(self.machine, self.precision, self._state, timing, records)
             control = None
             if self.machine.dmac is not None:
                 control = DmaControl(self.machine, self._state, self._dram_bytes, timing)
             while True:
-                outcome = engine.run_words(self._state, costs)
+                outcome, self._state = engine.run(self._state, costs)
                 if outcome == engine.ENDED:
                     self._control(control)
                     break
@@ -104,6 +112,9 @@ class TileSimulator:
                     self._control(control)
                 else:
                     raise self._trap()
+            if events is not None:
+                dma = [] if control is None else control.events
+                events.record(collect_events(self._state, self.machine, self.layer_names, dma))
             element_bytes = ELEMENT_BYTES[self.precision]
             return collect(self._state, costs, self.machine, self.layer_names, element_bytes)
 

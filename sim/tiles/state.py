@@ -15,6 +15,7 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.tiles.isa import CONFIG_REGISTERS, TileMemory, TransferStream
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
@@ -46,6 +47,14 @@ EXACT_PRODUCTS = {"int8": 1 << 10, "int16": 1 << 22}
 int16 in float64 (2**22 * 2**30 = 2**52)."""
 
 ALIGNMENT = 64
+
+
+class TileEvent:
+    """An event's own columns, from `EventColumn.OWN` on: ACCESSES times first and last index into
+    `State.memory`, whether it writes (last 0: no access)."""
+
+    ACCESSES = RANGES
+    COLUMNS = 3 * ACCESSES
 
 
 class State(NamedTuple):
@@ -86,6 +95,9 @@ class State(NamedTuple):
     layer_memory_bytes: Array  # int64 [L, 4, 2]: of the first `TileMemory`s: read, written
     layer_runs: Array  # int64 [L]: contiguous pieces outside of the chip
     layer_end: Array  # float64 [L]
+    events: Array  # see `event_table`
+    event_times: Array
+    event_count: Array
 
 
 @structref.register
@@ -117,6 +129,7 @@ class Costs(NamedTuple):
     has_mover: bool
     has_core: bool
     timed: bool
+    records: bool
     issue: float
     setup: float
     pes: int
@@ -138,8 +151,15 @@ class Costs(NamedTuple):
     dram_miss: float
 
 
-def make_costs(machine: TileMachine, precision: Precision, state: State, timing: bool) -> Costs:
-    """Without ``timing`` no clock moves; nothing else differs."""
+def make_costs(
+    machine: TileMachine,
+    precision: Precision,
+    state: State,
+    timing: bool,
+    records: bool = False,
+) -> Costs:
+    """Without ``timing`` no clock moves; nothing else differs. ``records`` says that the run's
+    events are recorded."""
     half = 1 << (8 * ELEMENT_BYTES[precision] - 1)
     array, mover, core = machine.array, machine.mover, machine.core
     engine = array or core
@@ -158,6 +178,7 @@ def make_costs(machine: TileMachine, precision: Precision, state: State, timing:
         has_mover=mover is not None,
         has_core=machine.core is not None,
         timed=timing,
+        records=records,
         issue=1.0 if timing else 0.0,
         setup=engine.setup_cycles,
         pes=array.width * array.height if array else 1,
@@ -255,6 +276,9 @@ def make_state(
         layer_memory_bytes=np.zeros((rows, int(TileMemory.CONSTANTS), 2), np.int64),
         layer_runs=np.zeros(rows, np.int64),
         layer_end=np.zeros(rows),
+        events=np.zeros((0, EventColumn.OWN + TileEvent.COLUMNS), np.int64),
+        event_times=np.zeros((0, 2)),
+        event_count=np.zeros(1, np.int64),
     )
 
 
@@ -269,7 +293,7 @@ def reset_for_run(state: State) -> None:
         state.registers, state.pc, state.clock, state.written, state.span_count, state.range_count,
         state.flights, state.trap, state.layer_macs, state.layer_instructions, state.layer_busy,
         state.layer_wait, state.layer_bytes, state.layer_memory_bytes, state.layer_runs,
-        state.layer_end,
+        state.layer_end, state.event_count,
     ):  # fmt: skip
         array[:] = 0
     state.tile_key[:] = -1

@@ -9,6 +9,7 @@ outside of the chip counts from its first byte to its last.
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.event_table import BYTES, LINKS, OWN, STREAM, WAITS, add_event
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.intervals import latest, note
 from tvm_npu.sim.tiles.operands import (
@@ -36,6 +37,9 @@ from tvm_npu.sim.tiles.registers import (
 )
 from tvm_npu.sim.tiles.state import ENGINE, ISSUE, MOVER, Costs, State
 
+COMPUTES, MOVES = 1, 2
+"""Units, as `TileMachine.units` counts them."""
+
 READS = 1
 """This bit of a list of ranges: reads; the next one: the compute engine's."""
 
@@ -47,11 +51,24 @@ core_operand_cycles = device(rates.core_operand_cycles)
 
 
 @device
-def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
+def record(s: State, row: int, engine: int, begin: float, end: float) -> int:
+    """The event of the command at ``row``, which touches `State.ranges`; its number."""
+    number = add_event(s, COMPUTES if engine == ENGINE else MOVES, row, begin, end)
+    event = s.events[number]
+    for k in range(s.range_count[0]):
+        kind, first, last = s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2]
+        at = OWN + 3 * k
+        event[at], event[at + 1], event[at + 2] = first, last, 0 if kind & READS else 1
+    return number
+
+
+@device
+def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> int:
     """Runs the command at ``row``, which touches `State.ranges`, on ``engine`` for ``cycles``. A
-    core does nothing else meanwhile, so that the next word issues behind it."""
+    core does nothing else meanwhile, so that the next word issues behind it. Returns the number of
+    its event, -1 in runs that record none."""
     if not m.timed:
-        return
+        return record(s, row, engine, 0.0, 0.0) if m.records else -1
     free = max(s.clock[engine], s.clock[ISSUE])
     start = free
     for k in range(s.range_count[0]):
@@ -72,17 +89,28 @@ def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> None:
     if engine == ENGINE:
         s.layer_wait[layer] += start - free
     s.layer_end[layer] = max(s.layer_end[layer], done)
+    if not m.records:
+        return -1
+    if engine == ENGINE and start > free:
+        number = add_event(s, COMPUTES, row, free, start)
+        s.events[number, WAITS] = 1
+    return record(s, row, engine, start, done)
 
 
 @device
-def book_transfer(s: State, m: Costs, row: int, size_bytes: int) -> None:
+def book_transfer(
+    s: State, m: Costs, row: int, size_bytes: int, stream: int, link: int
+) -> None:
     r = s.registers
     runs = contiguous_runs(
         r[RUN_BYTES], r[COUNT_INNER], r[STRIDE_INNER], r[COUNT_OUTER], r[STRIDE_OUTER]
     )
     s.layer_runs[s.layer_of[row]] += runs
     cycles = transfer_cycles(m.mover_setup, m.mover_segment, m.mover_rate, runs, size_bytes)
-    book(s, m, row, MOVER, cycles)
+    number = book(s, m, row, MOVER, cycles)
+    if number >= 0:
+        event = s.events[number]
+        event[STREAM], event[LINKS], event[BYTES] = stream, 1 << link, size_bytes
 
 
 @device

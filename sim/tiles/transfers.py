@@ -104,7 +104,8 @@ def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
     if m.has_core:  # nothing else but the transfers themselves reaches out of the chip
         use(s, MOVER_READS if loads else MOVER_WRITES, outside, outside + extent)
     layer = s.layer_of[row]
-    s.layer_bytes[layer, 0 if loads else 1, stream] += size
+    link = 0 if loads else 1
+    s.layer_bytes[layer, link, stream] += size
     s.layer_memory_bytes[layer, memory, 1 if loads else 0] += size
-    book_transfer(s, m, row, size)
+    book_transfer(s, m, row, size, stream, link)
     return GO

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_npu.cli.tune_command import columns
+from tvm_npu.cli.tune_job import columns
 from tvm_npu.tuning.model import TunedLayer
 
 TRIALS = 4

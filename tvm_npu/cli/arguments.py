@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+
+class Names:
+    """``choices`` of an option that are known only when somebody asks for them."""
+
+    def __init__(self, load: Callable[[], Sequence[str]]) -> None:
+        self._load = load
+
+    def __contains__(self, name: Any) -> bool:
+        return name in self._load()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load())
 
 
 def positive(text: str) -> int:

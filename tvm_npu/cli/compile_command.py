@@ -16,7 +16,6 @@ from tvm_npu.cli.model_job import (
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
 
-SUMMARY = "compile a model's NPU regions to program files"
 DESCRIPTION = """\
 Imports an ONNX model into TVM and writes every NPU region as a program file, DIR/<region>.npu:
 code, constants, memory map and debug map, for 'tvm-npu disasm' and tvm_npu.runtime.

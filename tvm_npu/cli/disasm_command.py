@@ -13,7 +13,6 @@ from tvm_npu.codegen.program.annotate import code_comments, program_isa
 from tvm_npu.codegen.program.format import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
-SUMMARY = "show a compiled program as assembly"
 DESCRIPTION = """\
 Shows a program as assembly, at the addresses at which it is run, with labels, a heading for each
 layer, and comments that say which stream an instruction moves and where tile indices are kept.

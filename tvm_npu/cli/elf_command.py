@@ -12,7 +12,6 @@ from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.kinds import RunsElf, machine_kind, usable_kinds
 from tvm_npu.sim.machine_file import load_machine
 
-SUMMARY = "run a bare-metal RV32IM program on a simulated core"
 DESCRIPTION = """\
 Runs a statically linked RV32IM executable on core 0 until it exits by ecall with a7 = 93, and
 prints its exit code, cycles and instructions. Link it to the machine's DRAM base address

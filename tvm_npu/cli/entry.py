@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import traceback
@@ -10,19 +11,6 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from tvm_npu import __version__
-from tvm_npu.cli import (
-    compile_command,
-    disasm_command,
-    elf_command,
-    ir_command,
-    machines_command,
-    pipeline_command,
-    planners_command,
-    platform_command,
-    profile_command,
-    run_ir_command,
-    tune_command,
-)
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.terminal import one_line, open_terminal
 
@@ -30,19 +18,29 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 LONGEST_SURPRISE = 300
 """Characters of an error that nobody meant a user to read."""
 
-COMMANDS: dict[str, ModuleType] = {
-    "profile": profile_command,
-    "compile": compile_command,
-    "tune": tune_command,
-    "disasm": disasm_command,
-    "ir": ir_command,
-    "run-ir": run_ir_command,
-    "run-elf": elf_command,
-    "machines": machines_command,
-    "planners": planners_command,
-    "pipeline": pipeline_command,
-    "platform": platform_command,
+COMMANDS = {
+    "profile": (
+        "profile_command",
+        "run a model on the simulated NPU and show what every layer costs",
+    ),
+    "compile": ("compile_command", "compile a model's NPU regions to program files"),
+    "tune": (
+        "tune_command",
+        "try plans of a model's layers on the simulator; the log is for --planner learned",
+    ),
+    "disasm": ("disasm_command", "show a compiled program as assembly"),
+    "ir": ("ir_command", "write the execution plan of a convolution as text"),
+    "run-ir": ("run_ir_command", "run an execution plan that was written as text"),
+    "run-elf": ("elf_command", "run a bare-metal RV32IM program on a simulated core"),
+    "machines": ("machines_command", "list the built-in machines, or show one"),
+    "planners": ("planners_command", "list the planners"),
+    "pipeline": ("pipeline_command", "run a model as a pipeline over unequal CPU clusters"),
+    "platform": (
+        "platform_command",
+        "list or show platforms of pipelines, or detect this machine's clusters",
+    ),
 }
+"""(module, what it does in a line) by name. A module is imported when its command is asked for."""
 EPILOG = """\
 exit codes: 0 done; 1 the job failed (a file, model, machine or data that does not work);
 2 the command line is wrong
@@ -61,16 +59,17 @@ examples:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs ``argv`` (default: the process's arguments); returns the exit code."""
-    parser = make_parser()
+    given = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser(given)
     try:
-        args = parser.parse_args(argv)
+        args = parser.parse_args(given)
     except SystemExit as stop:  # argparse: after --help, --version or a usage error
         return int(stop.code or OK)
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
     try:
         with terminal.warnings_as_notes(everybody=debug):
-            code: int = COMMANDS[args.command].run(args, terminal)
+            code: int = command_module(args.command).run(args, terminal)
         sys.stdout.flush()
         return code
     except UsageError as error:
@@ -105,7 +104,12 @@ def explained(error: Exception) -> str:
     return f"{type(error).__name__}: {text} (unexpected; --debug shows where)"
 
 
-def make_parser() -> argparse.ArgumentParser:
+def command_module(name: str) -> ModuleType:
+    return importlib.import_module(f"tvm_npu.cli.{COMMANDS[name][0]}")
+
+
+def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """For the command line ``argv``: only commands that it names have arguments."""
     parser = argparse.ArgumentParser(
         prog="tvm-npu",
         description="CNNs on a simulated NPU, by way of TVM.",
@@ -122,14 +126,15 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", title="commands"
     )
-    for name, module in COMMANDS.items():
+    plain = argparse.RawDescriptionHelpFormatter
+    for name, (_, summary) in COMMANDS.items():
+        if name not in argv:
+            commands.add_parser(name, help=summary)
+            continue
+        module = command_module(name)
         command = commands.add_parser(
-            name,
-            help=module.SUMMARY,
-            description=module.DESCRIPTION,
-            epilog=module.EXAMPLES,
-            parents=[common],
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+            name, help=summary, description=module.DESCRIPTION, epilog=module.EXAMPLES,
+            parents=[common], formatter_class=plain,
+        )  # fmt: skip
         module.add_arguments(command)
     return parser

@@ -21,7 +21,6 @@ from tvm_npu.codegen.ops import FixedConv
 
 TEXT_MACHINE = "setup-a"
 
-SUMMARY = "write the execution plan of a convolution as text"
 DESCRIPTION = """\
 Plans one convolution or fully connected layer of a model and writes the plan in e-PlaNNer's
 intermediate representation: sections [info], [var] and [text], with the tiles, where they lie, and

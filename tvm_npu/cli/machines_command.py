@@ -15,7 +15,6 @@ from tvm_npu.sim.kinds import outside_problems
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
-SUMMARY = "list the built-in machines, or show one"
 DESCRIPTION = """\
 Without NAME: a table of the machines that come with the package. With NAME, or a machine file:
 all its keys, checked, as they stand in a machine file.

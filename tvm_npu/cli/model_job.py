@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.cli.arguments import non_negative, percentile
-from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Steps, Terminal
@@ -22,6 +20,7 @@ from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 if TYPE_CHECKING:
+    from tvm_npu.calibration import InputSpec, Sample
     from tvm_npu.door.models import PartitionedModel
 
 PARTITION_STEPS = 2
@@ -101,6 +100,8 @@ def load_and_partition(
             f"machine file {args.machine!r} has the name of the built-in machine {machine.name!r}, "
             "but differs from it"
         )
+    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+
     files = None if args.calibration is None else calibration_files(args.calibration)
     steps.begin("reading the model")
     model = read_onnx(args.model)

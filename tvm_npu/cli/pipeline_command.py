@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from tvm_npu.calibration import Sample, synthetic
-from tvm_npu.cli.arguments import non_negative, positive
-from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
-from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
-from tvm_npu.cli.pipeline_report import (
-    print_report,
-    print_simulated,
-    report_json,
-    simulated_json,
-)
-from tvm_npu.cli.terminal import Steps, Terminal
-from tvm_npu.options import make_options
-from tvm_npu.pipelines.places import running_places
-from tvm_npu.pipelines.platform import Platform, load_platform
-from tvm_npu.pipelines.search import run_search, search_names
-from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
+from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.terminal import Terminal
 
-if TYPE_CHECKING:
-    from tvm_npu.door.protocol import Cut
-
-SUMMARY = "run a model as a pipeline over unequal CPU clusters"
 DESCRIPTION = """\
 Cuts an ONNX model into consecutive stages, each compiled by TVM for a place (a cluster of cores)
 of the platform and run by a process pinned to it. The search tries configurations on the running
@@ -55,8 +28,6 @@ DEFAULT_SEARCH = "guided"
 MOST_SAMPLES = 64
 """Frames of --input kept in memory; the stream repeats them."""
 TIMEOUT_S = 60.0
-REFRESH_S = 0.2
-"""Between two updates of the progress bar: drawing one for each frame would slow the stream."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,9 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="platform file, or a built-in platform: see 'tvm-npu platform list'",
     )  # fmt: skip
     parser.add_argument(
-        "--search", choices=search_names(), default=DEFAULT_SEARCH, metavar="NAME",
-        help=f"how a configuration is found (default: {DEFAULT_SEARCH}): "
-        f"{', '.join(search_names())}",
+        "--search", choices=Names(_search_names), default=DEFAULT_SEARCH, metavar="NAME",
+        help=f"how a configuration is found (default: {DEFAULT_SEARCH}): %(choices)s",
     )  # fmt: skip
     parser.add_argument(
         "--frames", type=positive, default=100, metavar="N",
@@ -107,142 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Job:
-    """``samples`` are what flows; ``inputs`` says whether they are random."""
-
-    model: Cut
-    platform: Platform
-    samples: Sequence[Sample]
-
-
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if not getattr(args, "debug", False):  # TVM says of every model that it was not tuned
-        logging.getLogger("autotvm").setLevel(logging.ERROR)
-    platform = load_platform(args.platform)
-    for path in (args.json, args.trace):
-        if path is not None:
-            check_writable(path)
-    if args.json is not None and args.json == args.trace:
-        raise UsageError("arguments --json and --trace name the same file")
-    if args.search == "exact" and not platform.simulated:
-        raise CliError(
-            f"search exact needs the times of every layer on every place, and those of platform "
-            f"{platform.name} are not known before it runs: choose another search"
-        )
-    if platform.simulated:
-        if args.trace is not None:
-            raise CliError(
-                f"platform {platform.name} is simulated: no frame flows, there is nothing to trace"
-            )
-        with terminal.steps() as steps:
-            job = _prepare(args, platform, terminal, steps)
-            content = _simulate(args, job, terminal, steps)
-    else:
-        running_places(platform)  # cores that do not exist: said before the work
-        content = _stream(args, platform, terminal)
-    if args.json is not None:
-        write_json(args.json, content)
-    return 0
+    from tvm_npu.cli.pipeline_job import run_pipeline
+
+    return run_pipeline(args, terminal)
 
 
-def _prepare(
-    args: argparse.Namespace, platform: Platform, terminal: Terminal, steps: Steps
-) -> _Job:
-    shapes = parse_shapes(args.shape)
-    npu = None if args.machine is None else make_options(args.machine, seed=args.seed)
-    files = None if args.input is None else calibration_files(args.input)
-    steps.begin("reading the model")
-    onnx_model = read_onnx(args.model)
-    known, notes = input_shapes(onnx_model, shapes)
-    for note in notes:
-        terminal.note(note)
-    steps.begin("importing the model into TVM")
-    from tvm_npu.door.models import import_onnx
+def _search_names() -> tuple[str, ...]:
+    from tvm_npu.pipelines.search import search_names
 
-    imported = import_onnx(onnx_model, known)
-    del onnx_model
-    if files is None:
-        samples = list(synthetic(imported.inputs, args.seed))
-    else:
-        samples = list(islice(CalibrationFiles(files, imported.inputs), MOST_SAMPLES))
-        if not samples:
-            raise CliError(f"{str(args.input)!r} holds no frame")
-    steps.begin("optimising and cutting the model")
-    model = imported.cut(platform, args.model.stem, npu, samples)
-    return _Job(model, platform, samples)
-
-
-def _simulate(
-    args: argparse.Namespace, job: _Job, terminal: Terminal, steps: Steps
-) -> dict[str, Any]:
-    steps.begin(f"searching ({args.search})")
-    chain, platform = job.model.chain, job.platform
-    measure = SimulatedMeasure(simulated_table(chain, platform))
-    result = run_search(args.search, chain, platform, measure, seed=args.seed, budget=args.budget)
-    print_simulated(chain, platform, result, terminal)
-    return simulated_json(chain, platform, result)
-
-
-def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) -> dict[str, Any]:
-    from tvm_npu.pipelines.stream import ResultDiffers, tune_and_measure
-    from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
-    from tvm_npu.runtime.pipeline import Pipeline
-    from tvm_npu.runtime.pipeline.trace import trace_events
-
-    with tempfile.TemporaryDirectory(prefix="tvm-npu-pipeline-") as folder:
-        with terminal.steps() as steps:
-            job = _prepare(args, platform, terminal, steps)
-            from tvm_npu.door.find import door
-
-            stages = door().placed_stages(job.model, platform, Path(folder))
-            steps.begin(f"compiling {len(job.model)} layers")
-            stages.compile_primitives()
-            fastest = platform.speed_order[0]
-            steps.begin("running the serial model")
-            references = stages.references(job.samples, fastest)
-            steps.begin("starting the pipeline")
-            options = TunerOptions(args.search, seed=args.seed, budget=args.budget)
-            with Pipeline(
-                stages.deploy(stages.serial(fastest)),
-                running_places(platform),
-                timeout_s=args.timeout,
-            ) as pipeline:
-                # Every place's process is up before frames flow.
-                for place in platform.speed_order[1:]:
-                    pipeline.discard(pipeline.prepare(stages.deploy(stages.serial(place))))
-                tuner = OnlineTuner(pipeline, job.model.chain, platform, stages.deploy, options)
-                shown_s = 0.0
-
-                def progress(part: str, done: int) -> None:
-                    nonlocal shown_s
-                    if time.monotonic() - shown_s < REFRESH_S:
-                        return
-                    shown_s = time.monotonic()
-                    if part == "tuning":
-                        steps.begin(f"searching ({args.search}): configuration {stages.deployed}")
-                    else:
-                        steps.reach(done, args.frames)
-                        steps.begin(f"frame {done:,} of {args.frames:,}")
-
-                try:
-                    report = tune_and_measure(
-                        pipeline, tuner, stages.deploy, job.samples, references, args.frames,
-                        progress,
-                        compiling=lambda: stages.compiling,
-                    )  # fmt: skip
-                except ResultDiffers as error:
-                    targets = sorted({one.target for one in stages.targets})
-                    reason = ""
-                    if len(targets) > 1:
-                        reason = (
-                            f"; places are compiled for {' and '.join(targets)}: cores with and "
-                            "without fused multiply-add round differently"
-                        )
-                    raise CliError(f"{error}{reason}") from error
-                if args.trace is not None:
-                    events = trace_events(pipeline.times(), pipeline.deployments, pipeline.places)
-                    write_json(args.trace, {"traceEvents": events, "displayTimeUnit": "ms"})
-    chain = job.model.chain
-    print_report(chain, platform, args.search, report, terminal)
-    return report_json(chain, platform, args.search, report)
+    return search_names()

@@ -7,7 +7,6 @@ import argparse
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.plan import planner, planner_names, tuned_planner_names
 
-SUMMARY = "list the planners"
 DESCRIPTION = """\
 The planners that decide how a layer is cut into tiles and spread over cores, as --planner takes
 them.

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.pipelines.detect import detect_platform
-from tvm_npu.pipelines.platform import (
-    Platform,
-    load_platform,
-    platform_names,
-    platform_to_toml,
-)
-from tvm_npu.runtime.pipeline.place import ranges
 
-SUMMARY = "list or show platforms of pipelines, or detect this machine's clusters"
+if TYPE_CHECKING:
+    from tvm_npu.pipelines.platform import Platform
+
 DESCRIPTION = """\
 A platform is a list of places (clusters of cores) over which 'tvm-npu pipeline' lays a model:
 'list' those that come with the package, 'show' one or a platform file, 'detect' the clusters of
@@ -58,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.action == "detect":
         return _detect(args, terminal)
+    from tvm_npu.pipelines.platform import load_platform, platform_names
+
     if args.json is not None:
         check_writable(args.json)
     content: Any
@@ -75,6 +71,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _detect(args: argparse.Namespace, terminal: Terminal) -> int:
+    from tvm_npu.pipelines.detect import detect_platform
+    from tvm_npu.pipelines.platform import platform_to_toml
+
     if args.out is not None:
         check_writable(args.out)
     platform = detect_platform(by=args.by)
@@ -122,6 +121,8 @@ _TEXTS = ("place", "kind", "core ids", "mcpu")
 
 
 def _place(place: Any) -> dict[str, str]:
+    from tvm_npu.runtime.pipeline.place import ranges
+
     row = {"place": place.name, "kind": place.kind}
     if place.core_ids:
         row["core ids"] = ranges(place.core_ids)

@@ -10,7 +10,6 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.calibration import Sample, synthetic
 from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.model_job import (
@@ -23,9 +22,9 @@ from tvm_npu.cli.model_job import (
 from tvm_npu.cli.terminal import Steps, Terminal
 
 if TYPE_CHECKING:
+    from tvm_npu.calibration import Sample
     from tvm_npu.cli.profile import Profile
 
-SUMMARY = "run a model on the simulated NPU and show what every layer costs"
 DESCRIPTION = """\
 Imports an ONNX model into TVM, compiles its NPU regions and runs inferences on the simulator.
 Shows a row for each layer, totals, and what stays on the CPU and why.
@@ -117,6 +116,8 @@ def _samples(job: ModelJob) -> Iterator[Sample]:
     """Inputs without end: calibration samples over and over, or random ones."""
     if job.calibration is not None:
         return cycle(job.calibration)
+    from tvm_npu.calibration import synthetic
+
     return cycle(synthetic(job.inputs, job.options.seed))
 
 

@@ -14,7 +14,6 @@ from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
-SUMMARY = "run an execution plan that was written as text"
 DESCRIPTION = """\
 Reads an execution plan in e-PlaNNer's intermediate representation ('tvm-npu ir' writes such text;
 by hand is fine, too), checks all of it, and runs it on the simulator of a tile machine with random

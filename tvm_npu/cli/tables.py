@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _GAP = 2
 """Blanks between columns: one of padding and one in place of a rule."""
@@ -68,6 +68,10 @@ def shortened(text: str, width: int) -> str:
 
 def make_table(columns: Sequence[Column], width: int, title: str | None = None) -> Table:
     """A rich table of at most ``width`` terminal columns where names allow it."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     with_total = any(column.total for column in columns)
     table = Table(
         title=title,

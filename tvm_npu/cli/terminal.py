@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 WIDTH_OF_A_FILE = 400
 """Columns when stdout is no terminal and COLUMNS is not set: every table fits unshortened."""
@@ -37,14 +38,13 @@ class Terminal:
     @contextmanager
     def steps(self, total: int | None = None) -> Iterator[Steps]:
         """A progress bar while the block runs; nothing at all unless stderr is a terminal."""
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TimeElapsedColumn(),
-            console=self.err,
-            transient=True,
-            disable=not self.err.is_terminal,
-        ) as progress:
+        if not self.err.is_terminal:
+            yield Steps(None, total)
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+        with Progress(*columns, console=self.err, transient=True) as progress:
             yield Steps(progress, total)
 
     @contextmanager
@@ -74,27 +74,33 @@ class Terminal:
 
 
 class Steps:
-    """A bar with a known number of steps once `expect` has said it."""
+    """A bar with a known number of steps once `expect` has said it; without ``progress`` none."""
 
-    def __init__(self, progress: Progress, total: int | None) -> None:
+    def __init__(self, progress: Progress | None, total: int | None) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=total)
+        self._task = None if progress is None else progress.add_task("", total=total)
 
     def expect(self, total: int) -> None:
-        self._progress.update(self._task, total=total)
+        self._update(total=total)
 
     def begin(self, text: str) -> None:
-        self._progress.update(self._task, description=text, refresh=True)
+        self._update(description=text, refresh=True)
 
     def done(self) -> None:
-        self._progress.advance(self._task)
+        self._update(advance=1)
 
     def reach(self, completed: int, total: int) -> None:
-        self._progress.update(self._task, completed=completed, total=total)
+        self._update(completed=completed, total=total)
+
+    def _update(self, **fields: Any) -> None:
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, **fields)
 
 
 def open_terminal() -> Terminal:
     """Consoles on the process's streams. Names of layers are text, never markup."""
+    from rich.console import Console
+
     width = None
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         width = WIDTH_OF_A_FILE

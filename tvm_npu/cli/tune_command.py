@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 
-from tvm_npu.cli.arguments import non_negative, positive
-from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.model_job import add_question_arguments, load_and_partition
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.model_job import add_question_arguments
 from tvm_npu.cli.terminal import Terminal
-from tvm_npu.codegen.tune.log import LogWriter, Run
-from tvm_npu.codegen.tune.model import load_xgboost
-from tvm_npu.codegen.tune.tuners import tuner_names
-from tvm_npu.options import DEFAULT_PLANNER
-from tvm_npu.tuning.model import TunedLayer, questions, tune_layer
 
-SUMMARY = "try plans of a model's layers on the simulator; the log is for --planner learned"
 DESCRIPTION = """\
 Tunes every distinct convolution and fully connected layer of a model, and every pool or depthwise
 convolution together with the convolution in front of it, where a machine can run the two as one:
@@ -57,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=non_negative, default=0, metavar="N", help="seed of the tuner (default: 0)"
     )
     parser.add_argument(
-        "--tuner", choices=tuner_names(), default="learned", help="see below (default: learned)"
-    )
+        "--tuner", choices=Names(_tuner_names), default="learned", metavar="NAME",
+        help="see below (default: learned)",
+    )  # fmt: skip
     parser.add_argument(
         "--warm", action="store_true",
         help="begin with the plans of analytic planners, not with random plans",
@@ -67,61 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.tuner == "learned":
-        load_xgboost()
-    for path in (args.log, args.json):
-        if path is not None:
-            check_writable(path)
-    asked = argparse.Namespace(
-        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, calibration=None, percentile=None
-    )
-    tuned: list[TunedLayer] = []
-    with LogWriter(args.log) as log, terminal.steps() as steps:
-        job = load_and_partition(asked, terminal, steps, needs_values=False)
-        machine = job.options.machine
-        steps.begin("collecting layers")
-        graphs = job.partitioned.fixed_graphs().values()
-        found = questions(graphs, machine)  # type: ignore[arg-type]
-        if not found:
-            raise CliError(f"no layer of {str(args.model)!r} needs a plan; nothing to tune")
-        run = Run(args.tuner, args.warm, args.seed)
-        steps.expect(2 + len(found) * args.trials)
-        for number, question in enumerate(found, 1):
-            best = float("inf")
-            title = f"{question.name} ({number} of {len(found)})"
-            steps.begin(title)
+    from tvm_npu.cli.tune_job import run_tune
 
-            def after(trial: int, cycles: float | None, title: str = title) -> None:
-                nonlocal best
-                best = min(best, cycles or best)
-                steps.begin(f"{title}: trial {trial + 1}, best {best:,.0f} cycles")
-                steps.done()
-
-            tuned.append(tune_layer(question, machine, run, args.trials, log, after))
-    terminal.out.print(make_table(columns(tuned), terminal.out.width))
-    new = sum(layer.measured for layer in tuned)
-    total = sum(layer.trials for layer in tuned)
-    terminal.out.print(f"{total:,} trials, {new:,} of them new, in {args.log}", soft_wrap=True)
-    if args.json is not None:
-        write_json(args.json, [asdict(layer) for layer in tuned])
-    return 0
+    return run_tune(args, terminal)
 
 
-def columns(tuned: list[TunedLayer]) -> list[Column]:
-    def cycles(value: float | None) -> str:
-        return "none" if value is None else f"{value:,.0f}"
+def _tuner_names() -> tuple[str, ...]:
+    from tvm_npu.codegen.tune.tuners import tuner_names
 
-    def ratio(layer: TunedLayer) -> str:
-        if layer.best_cycles is None or layer.exact_cycles is None:
-            return ""
-        return f"{layer.best_cycles / layer.exact_cycles:.3f}"
-
-    return [
-        Column("layer", tuple(layer.layer for layer in tuned), name=True),
-        Column("layers\nlike it", tuple(str(layer.layers) for layer in tuned)),
-        Column("trials", tuple(str(layer.trials) for layer in tuned)),
-        Column("failed", tuple(str(layer.failed) for layer in tuned)),
-        Column("best\ncycles", tuple(cycles(layer.best_cycles) for layer in tuned)),
-        Column("exact's\ncycles", tuple(cycles(layer.exact_cycles) for layer in tuned)),
-        Column("best /\nexact", tuple(ratio(layer) for layer in tuned)),
-    ]
+    return tuner_names()

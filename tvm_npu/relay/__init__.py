@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import tvm
+from tvm_npu.tvm_environment import prepare
+
+prepare()  # imports TVM, before the modules below do
 
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.door.models import build_onnx
@@ -17,7 +19,9 @@ from tvm_npu.relay.door import DOOR
 from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.report import PartitionReport
 from tvm_npu.targets import options_from_target, register_tags
-from tvm_npu.tvm_environment import prepare
+
+if TYPE_CHECKING:
+    import tvm
 
 __all__ = [
     "build_onnx",
@@ -37,7 +41,6 @@ def __dir__() -> list[str]:
     return __all__
 
 
-prepare()
 register_tags()
 
 

@@ -1,0 +1,51 @@
+"""The table of events inside compiled code.
+
+A simulator's state that records events has the fields ``events`` (int64 [capacity, columns], the
+first ones `EventColumn`s), ``event_times`` (float64 [capacity, 2]: begin, end) and ``event_count``
+(int64 [1]). The table grows when it is full, so whoever enters compiled code takes ``events`` and
+``event_times`` back from it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.events import EventColumn
+
+UNIT, WAITS, ROW = int(EventColumn.UNIT), int(EventColumn.WAITS), int(EventColumn.ROW)
+LAYER, STREAM = int(EventColumn.LAYER), int(EventColumn.STREAM)
+LINKS, BYTES, OWN = int(EventColumn.LINKS), int(EventColumn.BYTES), int(EventColumn.OWN)
+
+FIRST_CAPACITY = 1 << 12
+
+
+def event_room(columns: int) -> dict[str, NDArray[Any]]:
+    """The state's fields that make room for the first events."""
+    return {
+        "events": np.zeros((FIRST_CAPACITY, columns), np.int64),
+        "event_times": np.zeros((FIRST_CAPACITY, 2)),
+    }
+
+
+@device
+def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
+    """A new event of the instruction at ``row``, its other columns zero; returns its number. Look
+    into ``events`` only after this call: it may have been replaced."""
+    k = s.event_count[0]
+    if k == len(s.events):
+        events = np.zeros((2 * k, s.events.shape[1]), np.int64)
+        times = np.zeros((2 * k, 2))
+        events[:k] = s.events
+        times[:k] = s.event_times
+        s.events = events
+        s.event_times = times
+    s.event_count[0] = k + 1
+    event = s.events[k]
+    event[:] = 0
+    event[UNIT], event[ROW], event[LAYER] = unit, row, s.layer_of[row]
+    s.event_times[k, 0], s.event_times[k, 1] = begin, end
+    return k

@@ -1,0 +1,172 @@
+"""What the units of a machine did when: the events of a run, for traces and views of memories.
+
+A simulator records events only when it is given a sink; then it hands over all events of a run at
+its end, as `Events`: columns for whoever sums and draws many of them, and a sequence of `Event`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Protocol, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.streams import Stream
+
+
+class EventColumn(IntEnum):
+    """Columns of the table that simulators fill. UNIT counts the machine's units that are no
+    memories; ROW is the instruction's number in the code, LAYER its layer; LINKS has a bit for
+    each of the machine's links. Behind these columns each kind has its own."""
+
+    UNIT = 0
+    WAITS = 1
+    ROW = 2
+    LAYER = 3
+    STREAM = 4
+    LINKS = 5
+    BYTES = 6
+    OWN = 7
+
+
+@dataclass(frozen=True)
+class Access:
+    """Bytes begin..end of a memory (a unit's name) that an event reads or writes. In DRAM they
+    count from the machine's base address."""
+
+    memory: str
+    begin: int
+    end: int
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Event:
+    """One unit from ``begin_cycles`` to ``end_cycles``: busy with the instruction number
+    ``instruction``, called ``what``, or, when ``waits``, blocked by it. ``tile`` are the indices of
+    the tile it belongs to. A transfer moves ``bytes`` of ``stream`` over each of ``links``."""
+
+    unit: str
+    begin_cycles: float
+    end_cycles: float
+    waits: bool
+    what: str
+    instruction: int
+    layer: str
+    tile: Mapping[str, int] = field(default_factory=dict)
+    stream: str = ""
+    links: tuple[str, ...] = ()
+    bytes: int = 0
+    accesses: tuple[Access, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """What the numbers in a table of events mean. ``what`` [I] is by instruction; ``tile_of`` and
+    ``accesses_of`` take a row of the table."""
+
+    units: tuple[str, ...]
+    links: tuple[str, ...]
+    layers: tuple[str, ...]
+    what: Sequence[str]
+    tile_of: Callable[[NDArray[np.int64]], Mapping[str, int]]
+    accesses_of: Callable[[NDArray[np.int64]], tuple[Access, ...]]
+
+
+class Events(Sequence[Event]):
+    """The events of one run, by their begin, then by unit. ``table`` [N, columns] has
+    `EventColumn`s, ``begin_cycles`` and ``end_cycles`` are [N]."""
+
+    def __init__(
+        self, names: Names, table: NDArray[np.int64], times: NDArray[np.float64]
+    ) -> None:
+        """``times`` is [N, 2]: begin, end."""
+        order = np.lexsort((table[:, EventColumn.UNIT], times[:, 1], times[:, 0]))
+        self.names = names
+        self.table = table[order]
+        self.begin_cycles = times[order, 0]
+        self.end_cycles = times[order, 1]
+
+    def column(self, column: EventColumn) -> NDArray[np.int64]:
+        return self.table[:, column]
+
+    def busy_cycles(self) -> dict[str, float]:
+        """Cycles of each unit's events that are no waits, summed."""
+        return self._cycles(0)
+
+    def wait_cycles(self) -> dict[str, float]:
+        return self._cycles(1)
+
+    def _cycles(self, waits: int) -> dict[str, float]:
+        chosen = self.column(EventColumn.WAITS) == waits
+        cycles = np.bincount(
+            self.column(EventColumn.UNIT)[chosen],
+            (self.end_cycles - self.begin_cycles)[chosen],
+            minlength=len(self.names.units),
+        )
+        return dict(zip(self.names.units, cycles.tolist(), strict=True))
+
+    def bytes_by_link(self) -> dict[str, dict[str, int]]:
+        """As in statistics: bytes by stream for each link."""
+        found = {}
+        streams, moved = self.column(EventColumn.STREAM), self.column(EventColumn.BYTES)
+        for number, link in enumerate(self.names.links):
+            over = (self.column(EventColumn.LINKS) >> number) & 1
+            sums = {s: int(moved[(streams == s) & (over == 1)].sum()) for s in Stream}
+            found[link] = {s.name.lower(): total for s, total in sums.items() if total}
+        return found
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        if isinstance(index, slice):
+            return [self._event(k) for k in range(len(self))[index]]
+        return self._event(range(len(self))[index])
+
+    def __iter__(self) -> Iterator[Event]:
+        return (self._event(k) for k in range(len(self)))
+
+    def _event(self, index: int) -> Event:
+        row, names = self.table[index], self.names
+        unit, waits, instruction, layer, stream, links, moved = row[: EventColumn.OWN].tolist()
+        return Event(
+            unit=names.units[unit],
+            begin_cycles=float(self.begin_cycles[index]),
+            end_cycles=float(self.end_cycles[index]),
+            waits=bool(waits),
+            what=names.what[instruction],
+            instruction=instruction,
+            layer=names.layers[layer] if layer < len(names.layers) else "",
+            tile=names.tile_of(row),
+            stream=Stream(stream).name.lower() if links else "",
+            links=tuple(link for k, link in enumerate(names.links) if links >> k & 1),
+            bytes=moved,
+            accesses=names.accesses_of(row),
+        )
+
+
+class EventSink(Protocol):
+    """Where the events of runs go."""
+
+    def record(self, events: Events) -> Any:
+        """Takes the events of one run that has ended; not called for one that trapped."""
+
+
+class EventLog:
+    """A sink that keeps the events of all runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[Events] = []
+
+    def record(self, events: Events) -> None:
+        self.runs.append(events)

@@ -1,0 +1,103 @@
+"""Events of the NMP: what compiled code notes of them.
+
+Units count as in `NmpMachine.units`: cores, MAC units, DMA engines.
+"""
+
+from __future__ import annotations
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.event_table import BYTES, LINKS, OWN, STREAM, WAITS, add_event
+from tvm_npu.sim.nmp.hazards import FORWARDS, STORES
+from tvm_npu.sim.nmp.state import (
+    FORWARDED,
+    LOADED,
+    RING,
+    STORED,
+    Array,
+    Costs,
+    Descriptor,
+    NmpEvent,
+    State,
+)
+
+CORE, TLTS, TLES = OWN + NmpEvent.CORE, OWN + NmpEvent.TLTS, OWN + NmpEvent.TLES
+FIRST_ACCESS, TILE = OWN + NmpEvent.FIRST_ACCESS, OWN + NmpEvent.TILE
+MB2, MEMORIES = 2, 4
+
+D_BYTES = Descriptor.BYTES
+D_CORE = Descriptor.CORE
+D_KIND = Descriptor.KIND
+D_LOCAL = Descriptor.LOCAL
+D_MEMORY = Descriptor.MEMORY
+D_PC = Descriptor.PC
+D_SPAN = Descriptor.SPAN
+D_STREAM = Descriptor.STREAM
+D_TLES = Descriptor.TLES
+D_TLTS = Descriptor.TLTS
+D_USED = Descriptor.USED
+D_USED_SPAN = Descriptor.USED_SPAN
+
+
+@device
+def note_tile(s: State, event: Array, core: int, row: int) -> None:
+    """The issuing core and its tile's indices."""
+    event[CORE] = core
+    for k in range(s.tile_registers.shape[1]):
+        register = s.tile_registers[row, k]
+        if register >= 0:
+            event[TILE + k] = s.regs[core, register]
+
+
+@device
+def note_access(event: Array, number: int, memory: int, begin: int, end: int, writes: int) -> None:
+    at = FIRST_ACCESS + 4 * number
+    event[at], event[at + 1], event[at + 2], event[at + 3] = memory, begin, end, writes
+
+
+@device
+def record_wait(s: State, core: int, row: int, begin: float, end: float) -> None:
+    """The core was blocked by the instruction at ``row``."""
+    number = add_event(s, core, row, begin, end)
+    event = s.events[number]
+    event[WAITS] = 1
+    note_tile(s, event, core, row)
+
+
+@device
+def record_operation(s: State, m: Costs, core: int, row: int, begin: float, end: float) -> None:
+    """The core's MAC unit works on `State.mac_ranges`."""
+    number = add_event(s, m.cores + core, row, begin, end)
+    event = s.events[number]
+    note_tile(s, event, core, row)
+    used = s.mac_ranges[core]
+    for memory in range(MEMORIES):
+        writes = 1 if memory == MB2 else 0
+        note_access(event, memory, memory, used[2 * memory], used[2 * memory + 1], writes)
+
+
+@device
+def record_transfer(s: State, m: Costs, d: Array) -> int:
+    """The event of a transfer that has been queued; it begins and ends later."""
+    core = d[D_CORE]
+    tle = core // m.tlts
+    row = (d[D_PC] - s.code_base[0]) >> 2
+    number = add_event(s, 2 * m.cores + tle, row, 0.0, 0.0)
+    event = s.events[number]
+    note_tile(s, event, core, row)
+    event[STREAM], event[BYTES] = d[D_STREAM], d[D_BYTES]
+    event[TLTS], event[TLES] = d[D_TLTS], d[D_TLES]
+    begin, end = d[D_LOCAL], d[D_LOCAL] + d[D_SPAN]
+    if d[D_KIND] & STORES:
+        link = STORED
+        note_access(event, 0, d[D_MEMORY], begin, end, 0)
+    else:
+        link = LOADED
+        note_access(event, 0, d[D_MEMORY], begin, end, 1)
+        if d[D_KIND] & FORWARDS:
+            link = FORWARDED
+            used = d[D_USED]
+            note_access(event, 1, MB2, used, used + d[D_USED_SPAN], 0)
+    event[LINKS] = 1 << link
+    if d[D_TLES] != 1 << tle:
+        event[LINKS] |= 1 << RING
+    return number

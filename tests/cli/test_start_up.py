@@ -1,0 +1,62 @@
+"""What commands load. Times are told by scripts/bench_startup; what is imported decides them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("tvm", "numba", "llvmlite", "scipy", "onnx", "xgboost", "sklearn", "rich.progress", "PIL")
+LIGHT = ["", "--help", "--version", "machines", "machines nmp-4x8", "planners", "nonsense"]
+COMMANDS = ["profile", "compile", "tune", "ir", "run-ir", "run-elf", "pipeline", "platform"]
+
+
+def loaded_by(arguments: str, names: tuple[str, ...]) -> set[str]:
+    """Those of the modules ``names`` that ``tvm-npu`` with these arguments loads."""
+    program = (
+        "import sys\n"
+        "from tvm_npu.cli import main\n"
+        "main(sys.argv[1:])\n"
+        f"print('loaded', *(name for name in {names!r} if sys.modules.get(name)))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments.split()],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return set(result.stdout.splitlines()[-1].split()[1:])
+
+
+@pytest.mark.parametrize("arguments", LIGHT)
+def test_lists_and_help_load_no_compiler(arguments: str) -> None:
+    assert loaded_by(arguments, (*HEAVY, "numpy")) == set()
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "disasm"])
+def test_a_mistyped_argument_is_told_at_once(command: str) -> None:
+    assert loaded_by(f"{command} --mistyped", HEAVY) == set()
+
+
+def test_the_list_of_platforms_loads_no_compiler() -> None:
+    assert loaded_by("platform list", HEAVY) == set()
+
+
+@pytest.mark.relay
+def test_disassembling_loads_no_compiler(lenet_program: Path) -> None:
+    assert loaded_by(f"disasm {lenet_program}", HEAVY) == set()
+
+
+@pytest.mark.relay
+def test_profiling_loads_only_what_it_uses(lenet_program: Path) -> None:
+    """TVM imports xgboost, and with it scikit-learn, where they are installed."""
+    model = ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx"
+    unused = ("xgboost", "sklearn", "rich.progress", "PIL", "matplotlib")
+    names = ("tvm", "numba", *unused)
+    assert loaded_by(f"profile {model} --no-timing", names) == {"tvm", "numba"}
+
+
+def test_the_check_sees_what_is_loaded() -> None:
+    assert "rich.console" in loaded_by("machines", ("rich.console",))

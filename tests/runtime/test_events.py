@@ -1,0 +1,190 @@
+"""Events of runs: they change nothing, and say the same as the statistics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import SEEDS, layers, random_tensors
+from tests.codegen.nmp.simulated import small_machine
+from tests.codegen.random_graphs import graphs, random_inputs
+from tests.codegen.tiles.tile_cases import CORE_MACHINES, AnyPlan, core_machine, tile_machines
+from tests.runtime.networks import compiled, machine
+from tvm_npu.codegen.errors import PlanningError, QuantizationError
+from tvm_npu.codegen.fixed_point import quantize_tensor
+from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.nmp.emit import compiler as nmp
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.tiles.emit import compiler as tiles
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim import event_table
+from tvm_npu.sim.events import Event, EventLog, Events
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.statistics import RunStatistics, Statistics
+
+PROPERTIES = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture(autouse=True)
+def small_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of events have to grow."""
+    monkeypatch.setattr(event_table, "FIRST_CAPACITY", 2)
+
+
+def nmps() -> st.SearchStrategy[NmpMachine]:
+    memory = st.sampled_from((256, 512, 2048, 8192))
+    return st.builds(
+        small_machine, st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 3)), memory, memory,
+        memory, queue_depth=st.sampled_from((1, 2, 16)),
+    )  # fmt: skip
+
+
+def same_cycles(found: dict[str, float], part: Statistics, waits: bool) -> None:
+    """Control units are busy without events: they issue all the time."""
+    for unit in part.units:
+        if waits:
+            assert found.get(unit.name, 0.0) == pytest.approx(unit.wait_cycles, abs=1e-6)
+        elif unit.role != "control":
+            assert found.get(unit.name, 0.0) == pytest.approx(unit.busy_cycles, abs=1e-6)
+
+
+def check_events(events: Events, statistics: RunStatistics, program: Program) -> None:
+    capacities = {unit.name: unit.capacity_bytes for unit in program.machine_description().units()}
+    by_unit: dict[str, list[Event]] = defaultdict(list)
+    cycles: dict[tuple[str, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    moved: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for event in events:
+        by_unit[event.unit].append(event)
+        cycles[event.layer, event.waits][event.unit] += event.end_cycles - event.begin_cycles
+        for link in event.links:
+            if event.bytes:
+                moved[link][event.stream] += event.bytes
+        for access in event.accesses:
+            assert 0 <= access.begin < access.end <= capacities[access.memory]
+        if "loaded" in event.links and event.bytes:
+            assert any(access.writes for access in event.accesses)
+        assert not (event.waits and event.bytes) and event.what
+    assert all(
+        name in {layer.name for layer in program.layers} | {""} for name, _ in cycles
+    )
+    for unit, found in by_unit.items():
+        for one, other in zip(found, found[1:], strict=False):
+            assert one.end_cycles <= other.begin_cycles + 1e-9, (unit, one, other)
+        assert 0 <= found[0].begin_cycles and found[-1].end_cycles <= statistics.cycles + 1e-6
+    for layer in statistics.layers:
+        for waits in (False, True):
+            same_cycles(cycles[layer.name, waits], layer, waits)
+    same_cycles(events.busy_cycles(), statistics, waits=False)
+    same_cycles(events.wait_cycles(), statistics, waits=True)
+    assert {link: dict(found) for link, found in moved.items()} == {
+        link: found for link, found in statistics.bytes_by_link.items() if found
+    }
+    assert events.bytes_by_link() == statistics.bytes_by_link
+
+
+def check(program: Program, arrays: list[np.ndarray], timing: bool) -> None:
+    plain, recording = (Session(program, timing=timing) for _ in range(2))
+    log = EventLog()
+    wanted = plain.run_fixed(arrays)
+    found = recording.run_fixed(arrays, events=log)
+    for values, same in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(values, same)
+    (events,) = log.runs
+    assert recording.statistics == plain.statistics and recording.statistics is not None
+    check_events(events, recording.statistics, program)
+    assert timing or not (events.begin_cycles.any() or events.end_cycles.any())
+    again = plain.run_fixed(arrays, events=log)
+    np.testing.assert_array_equal(again[0], wanted[0])
+    assert list(log.runs[1]) == list(events)
+
+
+def check_layer(fixed: FixedGraph, program: Program, seed: int, timing: bool) -> None:
+    tensors = random_tensors(fixed, seed)
+    check(program, [tensors[name][None] for name in fixed.inputs], timing)
+
+
+@given(st.data(), nmps(), st.sampled_from(("tso", "exact", "fixed-ks")), SEEDS, st.booleans())
+@PROPERTIES
+def test_layers_on_nmps(
+    data: st.DataObject, machine: NmpMachine, planner: str, seed: int, timing: bool
+) -> None:
+    fixed = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
+    try:
+        program = nmp.compile_fixed(fixed, machine, planner)
+    except PlanningError:
+        reject()
+    check_layer(fixed, program, seed, timing)
+
+
+@given(st.data(), SEEDS, st.booleans())
+@PROPERTIES
+def test_layers_on_tile_machines(data: st.DataObject, seed: int, timing: bool) -> None:
+    """Also machines with a core and a PL-330."""
+    fixed = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
+    try:
+        program = tiles.compile_fixed(fixed, data.draw(tile_machines()), AnyPlan(seed))
+    except PlanningError:
+        reject()
+    check_layer(fixed, program, seed, timing)
+
+
+@pytest.mark.parametrize("name", CORE_MACHINES)
+@given(st.data(), SEEDS)
+@settings(PROPERTIES, max_examples=10)
+def test_layers_on_core_machines(name: str, data: st.DataObject, seed: int) -> None:
+    fixed = data.draw(layers(2))
+    try:
+        program = tiles.compile_fixed(
+            fixed, core_machine(name, 4096, (1, 2, 4, 8), 1024), AnyPlan(seed)
+        )
+    except PlanningError:
+        reject()
+    check_layer(fixed, program, seed, True)
+
+
+@given(graphs(), nmps(), tile_machines(), SEEDS)
+@settings(PROPERTIES, max_examples=10)
+def test_graphs(graph: Graph, nmp_machine: NmpMachine, tile_machine: object, seed: int) -> None:
+    samples = random_inputs(graph, seed)
+    try:
+        fixed = quantize(fuse(graph), calibrate(fuse(graph), [samples]), "int16")  # type: ignore[arg-type]
+        programs = [
+            nmp.compile_fixed(fixed, nmp_machine, "exact"),
+            tiles.compile_fixed(fixed, tile_machine, AnyPlan(seed)),  # type: ignore[arg-type]
+        ]
+    except (PlanningError, QuantizationError):
+        reject()
+    arrays = [
+        quantize_tensor(samples[name][:1], fixed.q_points[name], fixed.element_bytes)
+        for name in fixed.inputs
+    ]
+    for program in programs:
+        check(program, arrays, True)
+
+
+def test_every_image_is_a_run() -> None:
+    small = {f"mb{k}_bytes": 512 for k in range(3)}
+    program, _ = compiled(machine(2, 2, memories=small))
+    session, log = Session(program), EventLog()
+    arrays = [np.full((3, 3, 12, 12), value, np.int16) for value in (1, -2)]
+    session.run_fixed(arrays, events=log)
+    assert len(log.runs) == 3 and session.statistics is not None
+    totals = [events.busy_cycles() for events in log.runs]
+    for unit in session.statistics.units:
+        if unit.role != "control":
+            busy = sum(total[unit.name] for total in totals)
+            assert busy == pytest.approx(unit.busy_cycles)
+    events = log.runs[0]
+    assert events[-1] == list(events)[-1] and events[2:4] == list(events)[2:4]
+    names = {name for scope in program.scopes for name in scope}
+    found = {name for event in events for name in event.tile}
+    assert found and found <= names
