@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.ops import FixedChain, FixedConv
-from tvm_npu.codegen.passes.chains import window_of
+from tvm_npu.codegen.ops import FixedCascade, FixedConv
+from tvm_npu.codegen.passes.cascades import window_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 
 
@@ -40,11 +40,11 @@ def conv_problem(
     )
 
 
-def chain_problem(
-    chain: FixedChain, shapes: Mapping[str, Shape], element_bytes: int
+def cascade_problem(
+    cascade: FixedCascade, shapes: Mapping[str, Shape], element_bytes: int
 ) -> ConvProblem:
     """Its convolution, with the window behind it."""
-    conv = chain.conv
+    conv = cascade.conv
     problem = conv_problem(conv, shapes[conv.inputs[0]], shapes[conv.output], element_bytes)
-    return replace(problem, window=window_of(chain.window, shapes))
+    return replace(problem, window=window_of(cascade.window, shapes))
 

@@ -69,7 +69,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return frozenset(
             {
-                ops.FixedConv, ops.FixedChain, ops.FixedPool, ops.FixedPad,
+                ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
                 ops.FixedElementwise,
             }
         )  # fmt: skip
@@ -98,14 +98,14 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
     ) -> FixedGraph:
-        from tvm_npu.codegen.nmp.plan.planning import plan_chains
+        from tvm_npu.codegen.nmp.plan.planning import plan_cascades
 
-        return plan_chains(fixed, planner, machine)
+        return plan_cascades(fixed, planner, machine)
 
     def candidates(self, fixed: FixedGraph, machine: NmpMachine) -> Iterable[FixedLayer]:
-        from tvm_npu.codegen.nmp.plan.planning import possible_chains
+        from tvm_npu.codegen.nmp.plan.planning import possible_cascades
 
-        return possible_chains(fixed, machine)
+        return possible_cascades(fixed, machine)
 
     def check(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
         from tvm_npu.codegen.nmp.plan.check import check_plan

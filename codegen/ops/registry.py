@@ -11,7 +11,7 @@ from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Shape
-from tvm_npu.codegen.ops.chain import ChainOperator, FixedChain
+from tvm_npu.codegen.ops.cascade import CascadeOperator, FixedCascade
 from tvm_npu.codegen.ops.channel_slice import (
     ChannelSlice,
     ChannelSliceOperator,
@@ -44,7 +44,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Concat: _CONCAT, FixedConcat: _CONCAT,
     Reshape: _RESHAPE, FixedReshape: _RESHAPE,
     ChannelSlice: _SLICE, FixedChannelSlice: _SLICE,
-    FixedChain: ChainOperator(),
+    FixedCascade: CascadeOperator(),
 }  # fmt: skip
 
 

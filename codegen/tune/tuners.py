@@ -94,7 +94,7 @@ class LearnedTuner(_Base[P]):
 
 
 class AnnealingTuner(_Base[P]):
-    """Simulated annealing without a model: one chain in which every step is measured."""
+    """Simulated annealing without a model: one walk in which every step is measured."""
 
     FIRST_TEMPERATURE, COOLING = 0.5, 0.97
     """In log2 of cycles, and how it falls from trial to trial."""

@@ -100,7 +100,7 @@ class TestWithTvm:
         path.write_bytes(models.build("lenet").SerializeToString())
         extra = ["-o", tmp_path] if command == "compile" else []
         small = machine("[dram]\ncapacity_bytes = 65536\n")
-        # Without chains, whose OFMs in between take no DRAM.
+        # Without cascades, whose OFMs in between take no DRAM.
         code, _, err = run(command, path, *extra, "--machine", small, "--planner", "tso")
         assert code == 1
         assert "bytes of DRAM; machine 'mine' has dram.capacity_bytes = 65536" in last_line(err)

@@ -14,15 +14,14 @@ from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, AnyPlan, core_machine, tile_machines
 from tests.runtime.networks import compiled, machine
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.nmp.emit import compiler as nmp
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.tiles.emit import compiler as tiles
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim import event_table
 from tvm_npu.sim.events import Event, EventLog, Events
@@ -119,7 +118,7 @@ def test_layers_on_nmps(
 ) -> None:
     fixed = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
     try:
-        program = nmp.compile_fixed(fixed, machine, planner)
+        program = compile_fixed(fixed, machine, planner)
     except PlanningError:
         reject()
     check_layer(fixed, program, seed, timing)
@@ -131,7 +130,7 @@ def test_layers_on_tile_machines(data: st.DataObject, seed: int, timing: bool) -
     """Also machines with a core and a PL-330."""
     fixed = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
     try:
-        program = tiles.compile_fixed(fixed, data.draw(tile_machines()), AnyPlan(seed))
+        program = compile_fixed(fixed, data.draw(tile_machines()), AnyPlan(seed))
     except PlanningError:
         reject()
     check_layer(fixed, program, seed, timing)
@@ -143,7 +142,7 @@ def test_layers_on_tile_machines(data: st.DataObject, seed: int, timing: bool) -
 def test_layers_on_core_machines(name: str, data: st.DataObject, seed: int) -> None:
     fixed = data.draw(layers(2))
     try:
-        program = tiles.compile_fixed(
+        program = compile_fixed(
             fixed, core_machine(name, 4096, (1, 2, 4, 8), 1024), AnyPlan(seed)
         )
     except PlanningError:
@@ -158,8 +157,8 @@ def test_graphs(graph: Graph, nmp_machine: NmpMachine, tile_machine: object, see
     try:
         fixed = quantize(fuse(graph), calibrate(fuse(graph), [samples]), "int16")  # type: ignore[arg-type]
         programs = [
-            nmp.compile_fixed(fixed, nmp_machine, "exact"),
-            tiles.compile_fixed(fixed, tile_machine, AnyPlan(seed)),  # type: ignore[arg-type]
+            compile_fixed(fixed, nmp_machine, "exact"),
+            compile_fixed(fixed, tile_machine, AnyPlan(seed)),  # type: ignore[arg-type]
         ]
     except (PlanningError, QuantizationError):
         reject()

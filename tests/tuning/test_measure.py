@@ -54,7 +54,7 @@ def test_random_plans_of_random_layers_run_to_the_bit(
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])
-def test_random_plans_of_chains_run_to_the_bit(name: str, window: Window) -> None:
+def test_random_plans_of_cascades_run_to_the_bit(name: str, window: Window) -> None:
     problem, machine = replace(LAYER, window=window), load_nmp_machine(name)
     space, measure = ConvSpace(problem, machine), LayerMeasure(problem, machine)
     generator = np.random.default_rng(0)

@@ -236,5 +236,5 @@ def test_layers_in_few_words() -> None:
     assert described(reference.dense(10, 64)) == "fully connected layer 10x64"
     strided = reference.conv(8, 4, (9, 9), (3, 3), stride=(2, 2), has_residual=True)
     assert described(strided) == "convolution 8x4x3x3 of 4x9x9, stride 2x2 with residual"
-    chain = replace(LAYER, window=Window(9, 9, (3, 3), (1, 1), (1, 1), has_weights=True))
-    assert described(chain).endswith("and the depthwise convolution behind it")
+    cascade = replace(LAYER, window=Window(9, 9, (3, 3), (1, 1), (1, 1), has_weights=True))
+    assert described(cascade).endswith("and the depthwise convolution behind it")

@@ -17,7 +17,7 @@ from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.traps import Trap
-from tvm_npu.tuning.single_layer import chained, layer_on, random_inputs
+from tvm_npu.tuning.single_layer import cascaded, layer_on, random_inputs
 
 Plan = TypeVar("Plan")
 """A plan of any kind of machine."""
@@ -60,7 +60,7 @@ class LayerMeasure:
 
     def __post_init__(self) -> None:
         graph, bits = layer_on(self.problem, self.machine)
-        self._graph = chained(graph)
+        self._graph = cascaded(graph)
         self._inputs = random_inputs(graph, bits=bits)
         (self._expected,) = (run_fixed(graph, self._inputs)[name] for name in graph.outputs)
 

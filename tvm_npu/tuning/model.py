@@ -22,7 +22,7 @@ from tvm_npu.tuning.measure import LayerMeasure, bare
 
 @dataclass(frozen=True)
 class Question:
-    """What planners are asked about a model, and the first layer (or chain of two) that asks it;
+    """What planners are asked about a model, and the first layer (or cascade of two) that asks it;
     ``layers`` ask the same."""
 
     problem: ConvProblem

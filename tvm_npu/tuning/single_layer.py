@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, q_point_scales
-from tvm_npu.codegen.layers import chain_problem, conv_problem
-from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
-from tvm_npu.codegen.passes.chains import candidates, with_chains
+from tvm_npu.codegen.layers import cascade_problem, conv_problem
+from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedPool
+from tvm_npu.codegen.passes.cascades import candidates, with_cascades
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.description import MachineDescription
@@ -51,7 +51,7 @@ def layer_on(problem: ConvProblem, machine: MachineDescription) -> tuple[FixedGr
 
 def asked(graph: FixedGraph, machine: MachineDescription) -> ConvProblem:
     """What planners for ``machine`` are asked about a graph of `single_layer`."""
-    problem = question_of(chained(graph).layers[-1], graph, machine)
+    problem = question_of(cascaded(graph).layers[-1], graph, machine)
     assert isinstance(problem, ConvProblem)
     return problem
 
@@ -66,7 +66,7 @@ def _bits_that_fit(problem: ConvProblem, accumulator_bits: int) -> int:
 
 def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -> FixedGraph:
     """A graph whose only question to a planner is ``problem``, but for one with a window: its two
-    layers, which `chained` makes one. Weights are over the whole range of the element type, and
+    layers, which `cascaded` makes one. Weights are over the whole range of the element type, and
     the results of random inputs as well; or weights (and inputs) have ``bits`` bits."""
     generator = np.random.default_rng(seed)
     size = problem.element_bytes
@@ -113,9 +113,9 @@ def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -
         layers, shapes, tuple(dict.fromkeys(conv.inputs)), (layers[-1].output,),
         q_point_scales(dict.fromkeys(shapes, Q_POINT)), 1 if size == 1 else 2,
     )  # fmt: skip
-    last = chained(graph).layers[-1]
-    if isinstance(last, FixedChain):
-        found = chain_problem(last, shapes, size)
+    last = cascaded(graph).layers[-1]
+    if isinstance(last, FixedCascade):
+        found = cascade_problem(last, shapes, size)
     else:
         found = conv_problem(conv, shapes["x"], shapes["y"], size)
     if found != problem:
@@ -123,9 +123,9 @@ def single_layer(problem: ConvProblem, seed: int = 0, bits: int | None = None) -
     return graph
 
 
-def chained(graph: FixedGraph) -> FixedGraph:
-    """Two layers as the chain that they can be; a graph of one layer as it is."""
-    return with_chains(graph, candidates(graph))
+def cascaded(graph: FixedGraph) -> FixedGraph:
+    """Two layers as the cascade that they can be; a graph of one layer as it is."""
+    return with_cascades(graph, candidates(graph))
 
 
 def random_inputs(

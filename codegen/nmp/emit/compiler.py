@@ -35,7 +35,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
 )
-from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -105,7 +105,7 @@ def _code(
     one: PlannedLayer, shapes: dict[str, Shape], machine: NmpMachine, operands: Operands
 ) -> LayerCode:
     layer, problem, plan = one.layer, one.problem, one.plan
-    if isinstance(layer, FixedConv | FixedChain):
+    if isinstance(layer, FixedConv | FixedCascade):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
     if isinstance(layer, FixedElementwise):
@@ -134,12 +134,12 @@ class _Constants:
         layer = one.layer
         weight = bias = None
         window_weight = window_bias = None
-        conv = layer.conv if isinstance(layer, FixedChain) else layer
+        conv = layer.conv if isinstance(layer, FixedCascade) else layer
         if isinstance(conv, FixedConv):
             assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
             values = arranged(conv.weight, one.plan, one.problem, machine)
             weight, bias = self._weights(conv, values)
-        if isinstance(layer, FixedChain) and isinstance(layer.window, FixedConv):
+        if isinstance(layer, FixedCascade) and isinstance(layer.window, FixedConv):
             window_weight, window_bias = self._weights(layer.window, layer.window.weight)
         inputs = tuple(at(tensor) for tensor in layer.inputs)
         return Operands(inputs, at(layer.output), weight, bias, window_weight, window_bias)

@@ -7,13 +7,13 @@ from tvm_npu.codegen.nmp.emit.grouped import grouped
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.multicast import multicast
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.ops import FixedChain, FixedConv
+from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def convolution(
-    layer: FixedConv | FixedChain,
+    layer: FixedConv | FixedCascade,
     problem: ConvProblem,
     plan: ConvPlan,
     machine: NmpMachine,
@@ -37,7 +37,7 @@ def convolution(
             raise EmitError(
                 f"layer {layer.name!r}: a grouped plan shares nothing and has one buffer"
             )
-        if isinstance(layer, FixedChain):
+        if isinstance(layer, FixedCascade):
             raise EmitError(f"layer {layer.name!r}: a grouped plan has no window behind it")
         return grouped(layer, problem, plan, machine, operands)
     return multicast(layer, problem, plan, machine, operands)

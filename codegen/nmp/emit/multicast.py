@@ -25,7 +25,7 @@ from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.ops import FixedChain, FixedConv
+from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -34,7 +34,7 @@ HAS_LAST = Variable("has_last", 0, 1)
 
 
 def multicast(
-    layer: FixedConv | FixedChain,
+    layer: FixedConv | FixedCascade,
     problem: ConvProblem,
     plan: ConvPlan,
     machine: NmpMachine,
@@ -42,7 +42,7 @@ def multicast(
 ) -> LayerCode:
     """The command tree of a layer whose tiles are shared. EmitError for a plan that the machine
     cannot run."""
-    conv = layer.conv if isinstance(layer, FixedChain) else layer
+    conv = layer.conv if isinstance(layer, FixedCascade) else layer
     tiles = conv_tiles(problem, plan, machine)
     parameters = conv_parameters(tiles)
     words = conv_words(conv.name, tiles, parameters, operands)
@@ -53,7 +53,7 @@ def multicast(
     shared_in = share_in(tiles, parameters, layout.halves.in_tiles)
     shared_w = share_weights(tiles, parameters, layout.halves.w_tiles)
     window: ThroughWindow | None = None
-    if isinstance(layer, FixedChain):
+    if isinstance(layer, FixedCascade):
         assert problem.window is not None
         require_ring(conv.name, machine)
         window = through_window(

@@ -129,7 +129,7 @@ def _check_cores(plan: ConvPlan, machine: NmpMachine) -> None:
 
 
 def _check_split(plan: ConvPlan) -> None:
-    """The name of the cut over the TLEs says what the cut is; no cost depends on it."""
+    """The name of the split says how the layer is spread over the TLEs; no cost depends on it."""
     _require(plan.split in ("KS", "KS&OFM", "OFM"), "split", plan.split, "KS, KS&OFM or OFM")
     if plan.split == "KS":
         _require(plan.row_slices == 1, "row_slices under KS", plan.row_slices, "1")
@@ -246,7 +246,7 @@ def _longest(intervals: Iterable[Interval]) -> int:
     return max(end - begin for begin, end in intervals)
 
 
-def _cut(interval: Interval, size: int) -> list[Interval]:
+def _in_tiles(interval: Interval, size: int) -> list[Interval]:
     """The tiles of a loop from begin to end in steps of ``size``."""
     begin, end = interval
     return [(at, min(at + size, end)) for at in range(begin, end, size)]
@@ -306,17 +306,17 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
         for whole, parts in zip(wholes, slices, strict=True):
             _require_partition(f"{name} over TLTs", parts, whole)
             # All TLTs of a TLE make as many turns as the longest run needs.
-            turns = len(_cut((0, _longest(parts)), tile))
+            turns = len(_in_tiles((0, _longest(parts)), tile))
             for part in parts:
-                tiles = _cut(part, tile)
+                tiles = _in_tiles(part, tile)
                 _require_partition(f"{name} over tiles", tiles, part)
                 _require(len(tiles) <= turns, f"tiles of {name} {part}", len(tiles), turns)
     channels = (0, problem.channels // problem.groups)
-    _require_partition("channels over tiles", _cut(channels, plan.tile_n), channels)
+    _require_partition("channels over tiles", _in_tiles(channels, plan.tile_n), channels)
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
         for parts in slices:
             for part in parts:
-                _check_kernels(problem, axis, _cut(part, tile))
+                _check_kernels(problem, axis, _in_tiles(part, tile))
     if plan.ring_in:
         _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
     if plan.ring_weights:
@@ -367,7 +367,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
     columns = _longest_tile(deal.columns, plan.tile_c)
     box = problem.middle_tile(rows, columns)
     middle = min(box[0], problem.rows), min(box[1], problem.columns)
-    depth = _longest(_cut((0, channels), plan.tile_n))
+    depth = _longest(_in_tiles((0, channels), plan.tile_n))
     in_channels = filters // deal.item_filters * channels if plan.mode == "grouped" else depth
     w_channels = channels if plan.schedule == "WS" else depth
     in_area = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1])
@@ -375,7 +375,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
     size = problem.element_bytes
     in_bytes = in_channels * in_area * size
     out_bytes = filters * rows * columns * size
-    copies = _copies(plan, deal, len(_cut((0, channels), plan.tile_n)))
+    copies = _copies(plan, deal, len(_in_tiles((0, channels), plan.tile_n)))
     needs = []
 
     def need(tile: str, memory: str, number: int, tile_bytes: int, available: int) -> None:
@@ -412,15 +412,15 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
 
 
 def _longest_tile(slices: Iterable[Parts], tile: int) -> int:
-    return _longest(cut for parts in slices for part in parts for cut in _cut(part, tile))
+    return _longest(cut for parts in slices for part in parts for cut in _in_tiles(part, tile))
 
 
 def _copies(plan: ConvPlan, deal: _Deal, channel_tiles: int) -> dict[str, int]:
     """Places for each kind of tile: as many as the plan has buffers, one for what a TLT loads or
     makes only once a layer (a group)."""
-    filter_tiles = len(_cut((0, deal.most_items), plan.tile_m // deal.item_filters))
-    places = len(_cut((0, deal.most_rows), plan.tile_r))
-    places *= len(_cut((0, deal.most_columns), plan.tile_c))
+    filter_tiles = len(_in_tiles((0, deal.most_items), plan.tile_m // deal.item_filters))
+    places = len(_in_tiles((0, deal.most_rows), plan.tile_r))
+    places *= len(_in_tiles((0, deal.most_columns), plan.tile_c))
     made = {
         "IN": places * channel_tiles * (1 if plan.keeps_in else filter_tiles),
         "W": filter_tiles * (1 if plan.schedule == "WS" else places * channel_tiles),

@@ -1,11 +1,11 @@
 """The plan of least predicted time over all that a machine can do, with its proof.
 
-The space: any cut of the rows, the columns and the filters (or groups) over at most all TLEs, any
-grid of the TLTs, both modes, IS, OS, WS and OS that keeps IN, every stream that can go over the
+The space: any spread of the rows, the columns and the filters (or groups) over at most all TLEs,
+any grid of the TLTs, both modes, IS, OS, WS and OS that keeps IN, every stream that can go over the
 ring, one buffer or two, and every tile_m, tile_n, tile_r and tile_c that fits. Time is
 `cost.predict`: ragged edges, clipping and uneven shares counted exactly.
 
-The search (`exact_kernel`) is branch and bound over cuts, classes of tiles and tiles, from the
+The search (`exact_search`) is branch and bound over spreads, classes of tiles and tiles, from the
 time of TSO's plan down; what it leaves out by dominance is listed there. Left out here:
   weights "filters": a W tile that is one run takes no more bursts than its filters one by one,
     as the sum of ceil(x / b) is at least ceil(sum of x / b)
@@ -13,7 +13,7 @@ time of TSO's plan down; what it leaves out by dominance is listed there. Left o
     more than one of a 3-D transfer; else it is searched, too
   IS: costs what OS does with all filters of a TLT in a tile
   OS in the grouped mode: WS loads the same W tiles once
-  cuts with empty slices: see `exact_space`
+  spreads with empty slices: see `exact_space`
 Where "filters" and boxes take no longer, the plan says so.
 
 Ties: the first plan found. Classes of tiles are searched from the least bound up, those of equal
@@ -32,9 +32,9 @@ import numpy as np
 from tvm_npu.codegen.nmp.plan import exact_axes as axes
 from tvm_npu.codegen.nmp.plan import exact_bounds as bounds
 from tvm_npu.codegen.nmp.plan import exact_cost as cost
-from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
+from tvm_npu.codegen.nmp.plan import exact_search as search
 from tvm_npu.codegen.nmp.plan import exact_tables as tables
-from tvm_npu.codegen.nmp.plan.chain import plan_chain
+from tvm_npu.codegen.nmp.plan.cascade import plan_cascade
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, Space, space
@@ -66,8 +66,8 @@ class Proof:
 
 @dataclass(frozen=True)
 class ExactPlanner:
-    """Proven least predicted time over every cut, mode, schedule and tile of a convolution; for one
-    with a window behind it, what `plan_chain` finds."""
+    """Proven least predicted time over every spread, mode, schedule and tile of a convolution; for
+    one with a window behind it, what `plan_cascade` finds."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
@@ -80,7 +80,7 @@ class ExactPlanner:
 
     def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         if problem.window is not None:
-            return plan_chain(problem, machine, self.limits, self.name, self.uses_ring)
+            return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
         return proof.plan if isinstance(proof, Proof) else proof
 
@@ -93,7 +93,7 @@ def plan_with_proof(
     uses_ring: bool = True,
 ) -> Proof | Infeasible:
     """The fastest plan with the numbers of its search. Infeasible exactly when TSO finds nothing:
-    a tile of one filter, channel and place fits, or none does, under any cut and schedule, and
+    a tile of one filter, channel and place fits, or none does, under any spread and schedule, and
     biases fit best where the filters are spread over all TLEs."""
     first = TsoPlanner(limits=limits).plan(problem, machine)
     if isinstance(first, Infeasible):
@@ -113,20 +113,20 @@ def plan_with_proof(
     found: ConvPlan | None = None
     layouts = (True, False) if speeds.linear_burst > speeds.burst else (True,)
     for mode, linear in product(modes, layouts):
-        cuts = space(facts, mode == "grouped")
+        spreads = space(facts, mode == "grouped")
         task = _task(problem, machine, mode, linear)
-        layer = (task, room, speeds, *_tables(task, cuts, facts), cuts.families)
+        layer = (task, room, speeds, *_tables(task, spreads, facts), spreads.families)
         queue, least_times, classes, least = bounds.bound_classes(*layer, best)  # type: ignore[call-arg]
         order = np.argsort(least_times, kind="stable")
         bound = min(bound, least)
-        best, least, chosen, counts = kernel.open_classes(  # type: ignore[call-arg]
+        best, least, chosen, counts = search.open_classes(  # type: ignore[call-arg]
             *layer, queue[order], least_times[order], best
         )
         bound = min(bound, least)
-        counts[kernel.CLASSES] = classes
+        counts[search.CLASSES] = classes
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
-        if chosen[kernel.TILE_M]:
-            found = _plan(task, mode, linear, cuts, chosen)
+        if chosen[search.TILE_M]:
+            found = _plan(task, mode, linear, spreads, chosen)
     if found is not None:
         found = plainest(problem, found, machine)
         assert found.prediction is not None
@@ -149,19 +149,19 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvP
     return best
 
 
-def _tables(task: axes.Task, cuts: Space, facts: Facts) -> tuple[Any, ...]:
+def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
     wants_kinds = int(facts.ports > 1 and not task.grouped)
     return (
-        axes.axis_tables(task, 1, cuts.rows, wants_kinds),
-        axes.axis_tables(task, 0, cuts.columns, wants_kinds),
-        tables.item_tables(task, cuts.items),
-        tables.channel_tables(task, cuts.channels),
+        axes.axis_tables(task, 1, spreads.rows, wants_kinds),
+        axes.axis_tables(task, 0, spreads.columns, wants_kinds),
+        tables.item_tables(task, spreads.items),
+        tables.channel_tables(task, spreads.channels),
     )
 
 
-def _plan(task: axes.Task, mode: Mode, linear: bool, cuts: Space, chosen: Any) -> ConvPlan:
+def _plan(task: axes.Task, mode: Mode, linear: bool, spreads: Space, chosen: Any) -> ConvPlan:
     """What the search has chosen."""
-    family = [int(value) for value in cuts.families[chosen[kernel.FAMILY]]]
+    family = [int(value) for value in spreads.families[chosen[search.FAMILY]]]
     row_slices, column_slices, filter_slices = family[4:7]
     runs, flow, ring_in, ring_weights, buffers, row_parts, column_parts = family[8:]
     tile_m, tile_n, tile_r, tile_c = (int(chosen[index]) for index in range(1, 5))

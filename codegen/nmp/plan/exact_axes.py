@@ -1,10 +1,11 @@
 """How the rows and the columns of a layer fall into tiles, in numba: the tables of the search of
 `exact` for (slices over TLEs, parts over TLTs) and a tile extent.
 
-Counts are whole numbers in float64, exact below 2**53. A table holds the rows of all its cuts one
-after another: row ``begin[cut, slice] + tile`` is that of a tile extent, row 0 of a cut is unused.
-A class is the run of tile extents of one cut that make equally many turns; the tables of classes
-hold the least of every column over the class, slice by slice. `exact_kernel` gets the arrays.
+Counts are whole numbers in float64, exact below 2**53. A table holds the rows of all its spreads
+one after another: row ``begin[spread, slice] + tile`` is that of a tile extent, row 0 of a spread
+is unused. A class is the run of tile extents of one spread that make equally many turns; the
+tables of classes hold the least of every column over the class, slice by slice. `exact_search`
+gets the arrays.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ class Task(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Rows or columns. ``begin`` and ``class_begin`` are by cut and slice; ``longest`` part of the
-    longest slice, ``classes`` and ``used`` (no slice is empty) by cut; ``class_first`` and
+    """Rows or columns. ``begin`` and ``class_begin`` are by spread and slice; ``longest`` part of
+    the longest slice, ``classes`` and ``used`` (no slice is empty) by spread; ``class_first`` and
     ``class_last`` extents of a class by row of ``least``.
 
     ``kinds`` are turns that are alike in all parts, in the order in which they first appear:
@@ -174,71 +175,72 @@ def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
 
 
 @entry
-def axis_tables(task, is_rows, cuts, wants_kinds):
-    """`Axis` of the rows or columns for all ``cuts`` (slices over TLEs, parts over TLTs)."""
+def axis_tables(task, is_rows, spreads, wants_kinds):
+    """`Axis` of the rows or columns for all ``spreads`` (slices over TLEs, parts over TLTs)."""
     total = task.rows if is_rows else task.columns
     most_slices, most_parts = 1, 1
     table_rows, kind_rows = 0, 0
-    for cut in range(cuts.shape[0]):
-        most_slices, most_parts = max(most_slices, cuts[cut, 0]), max(most_parts, cuts[cut, 1])
-        part = ceil_div(ceil_div(total, cuts[cut, 0]), cuts[cut, 1])
-        table_rows += cuts[cut, 0] * (1 + part)
+    for spread in range(spreads.shape[0]):
+        most_slices = max(most_slices, spreads[spread, 0])
+        most_parts = max(most_parts, spreads[spread, 1])
+        part = ceil_div(ceil_div(total, spreads[spread, 0]), spreads[spread, 1])
+        table_rows += spreads[spread, 0] * (1 + part)
         for tile in range(1, part + 1):
-            kind_rows += cuts[cut, 0] * ceil_div(part, tile) * wants_kinds
+            kind_rows += spreads[spread, 0] * ceil_div(part, tile) * wants_kinds
     table = np.zeros((table_rows, AXIS_WIDTH))
     least = np.zeros((table_rows, AXIS_WIDTH))
     kinds = np.zeros((kind_rows, AXIS_WIDTH + 1))
     kind_begin = np.zeros(table_rows, np.int64)
     kind_count = np.zeros(table_rows, np.int64)
     seen = np.zeros((total + 1, 2 * most_parts), np.int64)
-    begin = np.zeros((cuts.shape[0], most_slices), np.int64)
-    class_begin = np.zeros((cuts.shape[0], most_slices), np.int64)
-    longest = np.zeros(cuts.shape[0], np.int64)
-    used = np.zeros(cuts.shape[0], np.int64)
-    classes = np.zeros(cuts.shape[0], np.int64)
+    begin = np.zeros((spreads.shape[0], most_slices), np.int64)
+    class_begin = np.zeros((spreads.shape[0], most_slices), np.int64)
+    longest = np.zeros(spreads.shape[0], np.int64)
+    used = np.zeros(spreads.shape[0], np.int64)
+    classes = np.zeros(spreads.shape[0], np.int64)
     class_first = np.zeros(table_rows, np.int64)
     class_last = np.zeros(table_rows, np.int64)
     end, kind_end = 0, 0
-    for cut in range(cuts.shape[0]):
-        slices, parts = cuts[cut, 0], cuts[cut, 1]
+    for spread in range(spreads.shape[0]):
+        slices, parts = spreads[spread, 0], spreads[spread, 1]
         size = ceil_div(total, slices)
-        used[cut] = ceil_div(total, size) == slices
-        if not used[cut]:
+        used[spread] = ceil_div(total, size) == slices
+        if not used[spread]:
             continue
-        longest[cut] = ceil_div(size, parts)
+        longest[spread] = ceil_div(size, parts)
         for index in range(slices):
-            begin[cut, index] = end
+            begin[spread, index] = end
             first = index * size
             count = min(size, total - first)
-            for tile in range(1, longest[cut] + 1):
+            for tile in range(1, longest[spread] + 1):
                 row = end + tile
                 kind_begin[row] = kind_end
                 kind_count[row] = _add_turns(
                     task, is_rows, first, count, parts, tile, table[row], kinds[kind_end:], seen
                 )
                 kind_end += kind_count[row]
-            end += longest[cut] + 1
+            end += longest[spread] + 1
     end = 0
-    for cut in range(cuts.shape[0]):
-        if not used[cut]:
+    for spread in range(spreads.shape[0]):
+        if not used[spread]:
             continue
-        for index in range(cuts[cut, 0]):
-            class_begin[cut, index] = end
-            tile, number = longest[cut], 0
+        for index in range(spreads[spread, 0]):
+            class_begin[spread, index] = end
+            tile, number = longest[spread], 0
             while tile:  # from large tiles, which make few steps, down
-                steps = ceil_div(longest[cut], tile)
-                first = ceil_div(longest[cut], steps)
-                least[end] = table[begin[cut, index] + first]
+                steps = ceil_div(longest[spread], tile)
+                first = ceil_div(longest[spread], steps)
+                least[end] = table[begin[spread, index] + first]
                 for other in range(first + 1, tile + 1):
                     for column in range(AXIS_WIDTH):
                         least[end, column] = min(
-                            least[end, column], table[begin[cut, index] + other, column]
+                            least[end, column], table[begin[spread, index] + other, column]
                         )
                 class_first[end], class_last[end] = first, tile
                 end += 1
                 number += 1
                 tile = first - 1
-            classes[cut] = number
+            classes[spread] = number
     return Axis(
         table, begin, longest, used, least, class_begin, classes, class_first, class_last, kinds,
         kind_begin, kind_count,

@@ -1,7 +1,7 @@
 """What tiles fit and how fast they can be at best, in numba: the first half of the search of
 `exact`.
 
-A class of a cut is all (tile_r, tile_c) that make equally many turns over the rows and over the
+A class of a spread is all (tile_r, tile_c) that make equally many turns over the rows and over the
 columns. It is bounded from the least of each count over its tiles: no less than all transfers and
 all MACs of a TLE one after the other or, with two buffers, either of them.
 """
@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     P_WINDOWS,
     PLACE_WIDTH,
     WS,
-    Cut,
+    Spread,
     engine,
     fill_place,
     least_finish,
@@ -52,12 +52,12 @@ class Room(NamedTuple):
 
 
 @device
-def cut_of(speeds, family):
+def spread_of(speeds, family):
     tles = family[4] * family[5] * family[6]
     rivals = float(tles)
     if not (family[10] or family[11]):
         rivals = 1.0 + speeds.free_rivals * (tles - 1)
-    return Cut(
+    return Spread(
         family[0], family[1], family[2], family[3], family[4], family[5], family[6], family[7],
         family[8], family[9], family[10], family[11], family[12], family[13], family[14],
         rivals,
@@ -65,20 +65,20 @@ def cut_of(speeds, family):
 
 
 @device
-def most_items(task, room, cut, most_m, tile_n, longest, turns):
+def most_items(task, room, spread, most_m, tile_n, longest, turns):
     """Items of a tile of ``tile_n`` channels that MB1 holds, at most ``most_m``."""
-    depth = task.channels if cut.flow == WS else tile_n
+    depth = task.channels if spread.flow == WS else tile_n
     each = task.item_filters * depth * task.kernel * task.element_bytes
     once = room.mb1 // each
-    if cut.buffers == 1:
+    if spread.buffers == 1:
         return min(most_m, once)
-    if once >= longest and depth == task.channels and (cut.flow == WS or turns == 1):
+    if once >= longest and depth == task.channels and (spread.flow == WS or turns == 1):
         return most_m
     return min(most_m, once // 2)
 
 
 @device
-def most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
+def most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m):
     """(most items, most channels) of tiles at a place, each with the least of the other; 0 of
     either where nothing fits or nothing is to be searched."""
     size = task.element_bytes
@@ -86,36 +86,36 @@ def most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m):
     in_columns = (tile_c - 1) * task.stride_columns + task.span_columns
     in_area = in_rows * in_columns * size
     out_area = tile_r * tile_c * task.item_filters * size
-    copies = 2 if cut.buffers == 2 and turns > 1 else 1
+    copies = 2 if spread.buffers == 2 and turns > 1 else 1
     most_m = min(longest, room.tile_m // task.item_filters)
     most_m = min(most_m, room.mb2 // (out_area * copies))
     most_n = min(task.channels, room.tile_n)
     if task.residual:
         beside = 0
-        if cut.flow == KEEPS_IN:
+        if spread.flow == KEEPS_IN:
             beside = copies * task.channels * in_area
-        elif cut.buffers == 2:
+        elif spread.buffers == 2:
             beside = copies * in_area
         most_m = min(most_m, max(0, room.mb0 - beside) // out_area)
     if task.grouped:
         most_m = min(most_m, room.mb0 // (task.channels * in_area))
     else:
         most_n = min(most_n, room.mb0 // (in_area * copies))
-    if cut.flow == OS:
-        if cut.buffers == 1:
+    if spread.flow == OS:
+        if spread.buffers == 1:
             most_n = min(most_n, task.channels - 1)
-        most_m = most_items(task, room, cut, most_m, 1, longest, turns)
+        most_m = most_items(task, room, spread, most_m, 1, longest, turns)
         if most_m <= ws_m:
             most_m = 0
     else:
-        most_m = most_items(task, room, cut, most_m, task.channels, longest, turns)
-    if (cut.flow == KEEPS_IN or task.grouped) and most_n < task.channels:
+        most_m = most_items(task, room, spread, most_m, task.channels, longest, turns)
+    if (spread.flow == KEEPS_IN or task.grouped) and most_n < task.channels:
         most_n = 0
     return most_m, most_n
 
 
 @device
-def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
+def fits(task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
     """Whether a tile fits, with all copies and neighbours that it needs."""
     size = task.element_bytes
     in_rows = (tile_r - 1) * task.stride_rows + task.span_rows
@@ -125,14 +125,14 @@ def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
     if task.grouped:
         in_bytes *= tile_m
     filters = tile_m * task.item_filters
-    depth = task.channels if cut.flow == WS else tile_n
+    depth = task.channels if spread.flow == WS else tile_n
     w_bytes = filters * depth * task.kernel * size
     out_bytes = filters * tile_r * tile_c * size
     in_copies, w_copies, out_copies = 1, 1, 1
-    if cut.buffers == 2:
-        if turns * n_turns * (1 if cut.flow == KEEPS_IN else m_turns) > 1:
+    if spread.buffers == 2:
+        if turns * n_turns * (1 if spread.flow == KEEPS_IN else m_turns) > 1:
             in_copies = 2
-        if m_turns * (1 if cut.flow == WS else turns * n_turns) > 1:
+        if m_turns * (1 if spread.flow == WS else turns * n_turns) > 1:
             w_copies = 2
         if turns * m_turns > 1:
             out_copies = 2
@@ -140,39 +140,39 @@ def fits(task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
     if in_all > room.mb0 or w_copies * w_bytes > room.mb1 or out_copies * out_bytes > room.mb2:
         return False
     if task.residual:
-        if cut.buffers == 2 or cut.flow == KEEPS_IN:
+        if spread.buffers == 2 or spread.flow == KEEPS_IN:
             return in_all + out_bytes <= room.mb0
         return out_bytes <= room.mb0
     return True
 
 
 @device
-def least_time(task, speeds, cut, place, item, part, count, longest, bias):
+def least_time(task, speeds, spread, place, item, part, count, longest, bias):
     """A lower bound from one TLE, of rows of tables or of least values. ``bias`` is (transfers,
     bursts, bytes)."""
     dma, _, _ = tle_dma(
-        task, speeds, cut, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
+        task, speeds, spread, place, item, part, count, bias, item[TURNS], place[P_TURNS], -1.0
     )
     macs = mac_time(task, speeds, place, item, part, longest)
     time = dma + macs
-    if cut.buffers == 2:
+    if spread.buffers == 2:
         macs += least_finish(task, speeds, place, item, longest)
-        time = max(dma, macs + engine(speeds, cut, bias[0], 0, bias[1], bias[2]))
+        time = max(dma, macs + engine(speeds, spread, bias[0], 0, bias[1], bias[2]))
     return time * task.repeats * (1.0 - SLACK)
 
 
 @device
-def fill_bias(cut, own_rows, own_columns, table, bias):
+def fill_bias(spread, own_rows, own_columns, table, bias):
     """Biases of all TLTs of a TLE of ``own_rows`` x ``own_columns`` that have work."""
-    parts = min(cut.row_parts, int(own_rows)) * min(cut.column_parts, int(own_columns))
+    parts = min(spread.row_parts, int(own_rows)) * min(spread.column_parts, int(own_columns))
     for index in range(3):
         bias[index] = parts * table[index]
 
 
 @device
-def critical_of(cut):
+def critical_of(spread):
     """Row and column slice of a TLE in the middle of the map: nothing of its IFM is clipped."""
-    return int(cut.row_slices > 2), int(cut.column_slices > 2)
+    return int(spread.row_slices > 2), int(spread.column_slices > 2)
 
 
 @entry
@@ -185,47 +185,48 @@ def bound_classes(task, room, speeds, rows, columns, items, channels, families, 
     place = np.zeros(PLACE_WIDTH)
     waiting, classes, least_bound = 0, 0, np.inf
     for number in range(families.shape[0]):
-        cut = cut_of(speeds, families[number])
-        if not (rows.used[cut.rows] and columns.used[cut.columns] and items.used[cut.items]):
+        spread = spread_of(speeds, families[number])
+        is_used = rows.used[spread.rows] and columns.used[spread.columns]
+        if not (is_used and items.used[spread.items]):
             continue
-        longest, count = items.longest[cut.items], items.count[cut.items, 0]
+        longest, count = items.longest[spread.items], items.count[spread.items, 0]
         if longest * task.item_filters * BIAS_BYTES > room.bias:
             continue
-        i, j = critical_of(cut)
-        position = i * cut.column_slices + j if cut.ring_weights else 0
-        item_begin = items.begin[cut.items, 0, position]
-        part_begin = channels.begin[cut.channels, 0]
+        i, j = critical_of(spread)
+        position = i * spread.column_slices + j if spread.ring_weights else 0
+        item_begin = items.begin[spread.items, 0, position]
+        part_begin = channels.begin[spread.channels, 0]
         ws_m = 0
-        if cut.buffers == 1:
-            ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
-        for a in range(rows.classes[cut.rows]):
-            tile_r = rows.class_first[rows.class_begin[cut.rows, 0] + a]
+        if spread.buffers == 1:
+            ws_m = most_items(task, room, spread, longest, task.channels, longest, 1)
+        for a in range(rows.classes[spread.rows]):
+            tile_r = rows.class_first[rows.class_begin[spread.rows, 0] + a]
             if tile_r > room.tile_r:
                 continue
-            row_class = rows.class_begin[cut.rows, i] + a
+            row_class = rows.class_begin[spread.rows, i] + a
             all_rows = rows.least[row_class, OUT_EXTENT]
-            own_rows = ceil_div(int(all_rows), cut.row_parts)
-            for b in range(columns.classes[cut.columns]):
-                tile_c = columns.class_first[columns.class_begin[cut.columns, 0] + b]
+            own_rows = ceil_div(int(all_rows), spread.row_parts)
+            for b in range(columns.classes[spread.columns]):
+                tile_c = columns.class_first[columns.class_begin[spread.columns, 0] + b]
                 if tile_c > room.tile_c:
                     continue
-                turns = ceil_div(rows.longest[cut.rows], tile_r)
-                turns *= ceil_div(columns.longest[cut.columns], tile_c)
-                most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                turns = ceil_div(rows.longest[spread.rows], tile_r)
+                turns *= ceil_div(columns.longest[spread.columns], tile_c)
+                most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
                 if most_m == 0 or most_n == 0:
                     continue
                 classes += 1
-                column_class = columns.class_begin[cut.columns, j] + b
+                column_class = columns.class_begin[spread.columns, j] + b
                 all_columns = columns.least[column_class, OUT_EXTENT]
-                own_columns = ceil_div(int(all_columns), cut.column_parts)
+                own_columns = ceil_div(int(all_columns), spread.column_parts)
                 fill_place(rows.least, row_class, columns.least, column_class, place)
                 place[P_LARGEST] = own_rows * own_columns
                 place[P_WINDOWS] = least_windows(
                     own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
                 )
-                fill_bias(cut, all_rows, all_columns, items.bias[cut.items, 0], bias)
+                fill_bias(spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
                 bound = least_time(
-                    task, speeds, cut, place, items.lowest[item_begin + most_m],
+                    task, speeds, spread, place, items.lowest[item_begin + most_m],
                     channels.lowest[part_begin + most_n], count, longest, bias,
                 )  # fmt: skip
                 if bound >= best:

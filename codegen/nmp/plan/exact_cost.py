@@ -75,8 +75,8 @@ class Speeds(NamedTuple):
     ringed: int
 
 
-class Cut(NamedTuple):
-    """A cut of the layer over TLEs and TLTs, with a schedule. The first four are rows of the
+class Spread(NamedTuple):
+    """A spread of the layer over TLEs and TLTs, with a schedule. The first four are rows of the
     tables' ``begin``; ``spatial`` parts of the TLTs differ in rows and columns, ``runs`` in
     filters; ``rivals`` are `traffic.rivals`."""
 
@@ -99,12 +99,12 @@ class Cut(NamedTuple):
 
 
 @device
-def engine(speeds, cut, transfers, bursts, linear, volume):
+def engine(speeds, spread, transfers, bursts, linear, volume):
     """Cycles of the DMA engine of a TLE: all that is known of the time of transfers, with
     ``bursts`` in 3-D and ``linear`` bursts in 1-D ones (`Traffic.engine_cycles`)."""
     alone = volume * speeds.byte + bursts * speeds.burst + linear * speeds.linear_burst
     shared = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return transfers * speeds.transfer + max(alone, cut.rivals * shared)
+    return transfers * speeds.transfer + max(alone, spread.rivals * shared)
 
 
 @device
@@ -203,7 +203,7 @@ def channel_bursts(task, items, runs, tile_m, tile_n, sharing, position):
 
 
 @device
-def loads_of(task, cut, place, item, part, items, turns, w_places, w_bursts):
+def loads_of(task, spread, place, item, part, items, turns, w_places, w_bursts):
     """Of a TLE with ``items`` items: (transfers, bursts of 3-D ones, of 1-D ones, bytes) of IN,
     (transfers, bursts, bytes) of W.
 
@@ -217,7 +217,7 @@ def loads_of(task, cut, place, item, part, items, turns, w_places, w_bursts):
         linear = channels * place[P_IN_LINEAR] + item[IN_MERGED] * place[P_IN_WHOLE]
         volume = channels * size * place[P_IN_AREA]
     else:
-        times = 1 if cut.flow == KEEPS_IN else turns
+        times = 1 if spread.flow == KEEPS_IN else turns
         transfers = times * part[LOADS] * place[P_IN]
         bursts = times * part[LOADED] * place[P_IN_BURSTS]
         linear = times * (part[LOADED] * place[P_IN_LINEAR] + part[MERGED] * place[P_IN_WHOLE])
@@ -225,13 +225,13 @@ def loads_of(task, cut, place, item, part, items, turns, w_places, w_bursts):
     w_transfers = item[W_LOADS]
     w_volume = item[W_FILTERS] * task.channels * task.kernel * size
     bursts_each = item[W_BURSTS]
-    if cut.flow == OS:
+    if spread.flow == OS:
         w_transfers *= part[PARTS]
         if w_bursts < 0:
             bursts_each = max(w_transfers, np.ceil(w_volume / task.burst_bytes))
         else:
             bursts_each = w_bursts
-    if cut.flow != WS:
+    if spread.flow != WS:
         w_transfers *= w_places
         bursts_each *= w_places
         w_volume *= w_places
@@ -270,11 +270,11 @@ def least_finish(task, speeds, place, item, longest):
 
 
 @device
-def tle_dma(task, speeds, cut, place, item, part, items, bias, turns, w_places, w_bursts):
+def tle_dma(task, speeds, spread, place, item, part, items, bias, turns, w_places, w_bursts):
     """(DMA cycles of a TLE, DRAM cycles and ring bytes of it); ``bias`` is (transfers, bursts,
     bytes)."""
     in_moves, in_bursts, in_linear, in_bytes, w_moves, w_linear, w_bytes = loads_of(
-        task, cut, place, item, part, items, turns, w_places, w_bursts
+        task, spread, place, item, part, items, turns, w_places, w_bursts
     )
     out_moves, out_bursts, out_linear, out_bytes = stores_of(task, place, item, items)
     times = 1 + task.residual
@@ -282,7 +282,7 @@ def tle_dma(task, speeds, cut, place, item, part, items, bias, turns, w_places, 
     bursts = in_bursts + times * out_bursts
     linear = in_linear + w_linear + times * out_linear + bias[1]
     volume = in_bytes + w_bytes + times * out_bytes + bias[2]
-    dma = engine(speeds, cut, moves, bursts, linear, volume)
-    dma += (cut.ring_in * in_moves + cut.ring_weights * w_moves) * speeds.hop
+    dma = engine(speeds, spread, moves, bursts, linear, volume)
+    dma += (spread.ring_in * in_moves + spread.ring_weights * w_moves) * speeds.hop
     dram = (bursts + linear) * speeds.dram_burst + volume * speeds.dram_byte
-    return dma, dram, cut.ring_in * in_bytes + cut.ring_weights * w_bytes
+    return dma, dram, spread.ring_in * in_bytes + spread.ring_weights * w_bytes

@@ -48,11 +48,11 @@ def _cycles(tile, count, once, is_first, is_last, residual):
 
 
 @device
-def _in_cycles(task, speeds, cut, place, tile_n, extent, position):
+def _in_cycles(task, speeds, spread, place, tile_n, extent, position):
     """Loads of the IN tiles of one step."""
     own = extent
-    if cut.ring_in:
-        own = own_run(tile_n, extent, cut.item_slices, position)
+    if spread.ring_in:
+        own = own_run(tile_n, extent, spread.item_slices, position)
     if own == 0:
         return 0.0
     size = task.element_bytes
@@ -60,19 +60,20 @@ def _in_cycles(task, speeds, cut, place, tile_n, extent, position):
     linear = own * place[P_IN_LINEAR]
     linear += place[P_IN_WHOLE] * ceil_div(own * plane_bytes, task.burst_bytes)
     moves, volume = place[P_IN], own * size * place[P_IN_AREA]
-    cycles = engine(speeds, cut, moves, own * place[P_IN_BURSTS], linear, volume)
-    return cycles + cut.ring_in * moves * speeds.hop
+    cycles = engine(speeds, spread, moves, own * place[P_IN_BURSTS], linear, volume)
+    return cycles + spread.ring_in * moves * speeds.hop
 
 
 @device
-def _weight_cycles(task, speeds, cut, kind, tile_m, position, channels):
+def _weight_cycles(task, speeds, spread, kind, tile_m, position, channels):
     """Loads of the W tiles of one step of a kind of turn over the filters."""
-    sharing = cut.row_slices * cut.column_slices if cut.ring_weights else 1
+    sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
     loads, bursts, filters = turn_weights(
         task, tile_m, kind[0], kind[1], kind[2], kind[3], sharing, position, channels
     )
     volume = filters * channels * task.kernel * task.element_bytes
-    return engine(speeds, cut, loads, 0, bursts, volume) + cut.ring_weights * loads * speeds.hop
+    cycles = engine(speeds, spread, loads, 0, bursts, volume)
+    return cycles + spread.ring_weights * loads * speeds.hop
 
 
 @device
@@ -105,14 +106,14 @@ def item_kinds(items, runs, tile_m, turns, kinds):
 
 @device
 def overlapped(
-    task, speeds, cut, row_kinds, column_kinds, spot, items, turns, tile_m, tile_n, in_position,
+    task, speeds, spread, row_kinds, column_kinds, spot, items, turns, tile_m, tile_n, in_position,
     w_position, bias_cycles, kinds, weights, place, tile,
 ):  # fmt: skip
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
-    which kinds of turns over rows and columns it has (`exact_kernel.SPOT`); the last four are
+    which kinds of turns over rows and columns it has (`exact_search.SPOT`); the last four are
     for numbers on the way."""
     size = task.element_bytes
-    number_q = item_kinds(items, cut.runs, tile_m, turns, kinds)
+    number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)
     full_n, rest_n = task.channels // tile_n, task.channels % tile_n
     count = full_n + (rest_n > 0)
     last_n = rest_n if rest_n else tile_n
@@ -121,16 +122,18 @@ def overlapped(
     empty_u, empty_v = row_turns - spot[2], column_turns - spot[6]
     all_u, all_v = number_u + (empty_u > 0), number_v + (empty_v > 0)
     for q in range(number_q):
-        if cut.flow == WS:
+        if spread.flow == WS:
             weights[q, 0] = _weight_cycles(
-                task, speeds, cut, kinds[q], tile_m, w_position, task.channels
+                task, speeds, spread, kinds[q], tile_m, w_position, task.channels
             )
         else:
-            weights[q, 0] = _weight_cycles(task, speeds, cut, kinds[q], tile_m, w_position, tile_n)
+            weights[q, 0] = _weight_cycles(
+                task, speeds, spread, kinds[q], tile_m, w_position, tile_n
+            )
             weights[q, 1] = weights[q, 0]
             if last_n != tile_n:
                 weights[q, 1] = _weight_cycles(
-                    task, speeds, cut, kinds[q], tile_m, w_position, last_n
+                    task, speeds, spread, kinds[q], tile_m, w_position, last_n
                 )
     out_bytes = task.rows * task.columns * size
     first_store = 0.0
@@ -147,15 +150,15 @@ def overlapped(
             if not is_empty:
                 fill_place(row_kinds, first_u + u, column_kinds, first_v + v, place)
                 area = int(row_kinds[first_u + u, FIRST] * column_kinds[first_v + v, FIRST])
-                in_load = _in_cycles(task, speeds, cut, place, tile_n, tile_n, in_position)
+                in_load = _in_cycles(task, speeds, spread, place, tile_n, tile_n, in_position)
                 in_last = in_load
                 if last_n != tile_n:
-                    in_last = _in_cycles(task, speeds, cut, place, tile_n, last_n, in_position)
-                if cut.flow == KEEPS_IN:
+                    in_last = _in_cycles(task, speeds, spread, place, tile_n, last_n, in_position)
+                if spread.flow == KEEPS_IN:
                     once_in, in_load, in_last = in_load, 0.0, 0.0
             for q in range(number_q):
                 tile[LOAD], tile[LAST_LOAD] = in_load, in_last
-                if cut.flow != WS:
+                if spread.flow != WS:
                     tile[LOAD] += weights[q, 0]
                     tile[LAST_LOAD] += weights[q, 1]
                 tile[STORE], tile[MAC], tile[LAST_MAC] = 0.0, 0.0, 0.0
@@ -169,7 +172,7 @@ def overlapped(
                         merged += shorter * ceil_div(short * out_bytes, task.burst_bytes)
                         linear += place[P_OUT_WHOLE] * merged
                     tile[STORE] = engine(
-                        speeds, cut, moves * place[P_OUT], filters * place[P_OUT_BURSTS],
+                        speeds, spread, moves * place[P_OUT], filters * place[P_OUT_BURSTS],
                         linear, filters * size * place[P_OUT_AREA],
                     )  # fmt: skip
                     if task.dense:
@@ -201,10 +204,10 @@ def overlapped(
                 if is_last:
                     total += tile[LOAD] + (residual if count == 1 else 0.0)
                 once, loads = 0.0, 0
-                if cut.flow == WS and u == last_u and v == last_v:
+                if spread.flow == WS and u == last_u and v == last_v:
                     once, loads = weights[q, 0], int(kinds[q, 4])
                     is_opening = q == 0
-                elif cut.flow == KEEPS_IN and q == last_q:
+                elif spread.flow == KEEPS_IN and q == last_q:
                     once, loads = once_in, times_u * times_v
                     is_opening = u == 0 and v == 0
                 if loads:

@@ -1,4 +1,4 @@
-"""The cuts of `exact`: who works on what, in which schedule, over which wires.
+"""The spreads of `exact`: who works on what, in which schedule, over which wires.
 
 `space` lists them as rows of integers for the search, in the order in which ties are broken: more
 TLEs first, then fewer row and column slices, fewer spatial parts of the TLTs, one buffer, no
@@ -34,8 +34,8 @@ class Facts:
 
 @dataclass(frozen=True)
 class Space:
-    """``families`` has a row for each cut and schedule: indices into the other four, which say
-    how the axes are cut (rows and columns: slices, parts; items: slices, parts, TLEs that share
+    """``families`` has a row for each spread and schedule: indices into the other four, which say
+    how the axes are spread (rows and columns: slices, parts; items: slices, parts, TLEs that share
     W; channels: TLEs that share IN), then slices of rows, columns and items, spatial parts,
     filter parts, schedule, ring_in, ring_weights, buffers, row parts, column parts."""
 
@@ -61,7 +61,7 @@ class _Numbered:
 
 @lru_cache(maxsize=64)
 def space(facts: Facts, is_grouped: bool) -> Space:
-    """All cuts of one mode."""
+    """All spreads of one mode."""
     rows, columns, items, channels = _Numbered(), _Numbered(), _Numbered(), _Numbered()
     families = []
     for slices, parts in _deals(facts, is_grouped):
@@ -105,7 +105,7 @@ def _deals(
         for item in tles
         if row * column * item <= facts.tles
     ]
-    slices.sort(key=lambda cut: (-cut[0] * cut[1] * cut[2], cut[0] * cut[1], cut[0]))
+    slices.sort(key=lambda one: (-one[0] * one[1] * one[2], one[0] * one[1], one[0]))
     tlts = range(1, facts.tlts + 1)
     parts = [
         (row, column)
@@ -114,6 +114,6 @@ def _deals(
         if facts.tlts % (row * column) == 0 and (not is_grouped or row * column == 1)
     ]
     parts.sort(key=lambda grid: (grid[0] * grid[1], grid[0]))
-    for cut in slices:
+    for spread in slices:
         for grid in parts:
-            yield cut, grid
+            yield spread, grid

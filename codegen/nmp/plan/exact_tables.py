@@ -26,12 +26,12 @@ CHANNEL_WIDTH = 5
 
 
 class Items(NamedTuple):
-    """``begin`` is by cut, kind of filter slice (0: full, 1: the last, if shorter) and position
-    among the TLEs that share W; ``count`` and ``slices`` (so many are of the kind) by cut and
-    kind; ``longest`` run of a TLT and ``used`` by cut; ``bias`` is (transfers, bursts, bytes) for
-    one spatial part of a TLE by cut and kind. ``lowest`` has the least of the rows up to each;
-    ``kept`` are, from ``kept_begin[cut]`` to ``kept_begin[cut + 1]``, the tile_m that no smaller
-    one equals or betters in all columns."""
+    """``begin`` is by spread, kind of filter slice (0: full, 1: the last, if shorter) and position
+    among the TLEs that share W; ``count`` and ``slices`` (so many are of the kind) by spread and
+    kind; ``longest`` run of a TLT and ``used`` by spread; ``bias`` is (transfers, bursts, bytes)
+    for one spatial part of a TLE by spread and kind. ``lowest`` has the least of the rows up to
+    each; ``kept`` are, from ``kept_begin[spread]`` to ``kept_begin[spread + 1]``, the tile_m that
+    no smaller one equals or betters in all columns."""
 
     table: Any
     lowest: Any
@@ -46,7 +46,7 @@ class Items(NamedTuple):
 
 
 class Channels(NamedTuple):
-    """``begin`` is by cut and position among the TLEs that share IN; ``lowest`` and ``kept`` are
+    """``begin`` is by spread and position among the TLEs that share IN; ``lowest`` and ``kept`` are
     as in `Items`."""
 
     table: Any
@@ -125,15 +125,15 @@ def _undominated(table, begins, most, kept):
 
 
 @entry
-def item_tables(task, cuts):
-    """`Items` for all ``cuts`` (filter slices, TLT parts, TLEs that share W)."""
-    number = cuts.shape[0]
+def item_tables(task, spreads):
+    """`Items` for all ``spreads`` (filter slices, TLT parts, TLEs that share W)."""
+    number = spreads.shape[0]
     most_sharing = 1
     table_rows, kept_rows = 0, 0
-    for cut in range(number):
-        longest = ceil_div(ceil_div(task.items, cuts[cut, 0]), cuts[cut, 1])
-        most_sharing = max(most_sharing, cuts[cut, 2])
-        table_rows += 2 * cuts[cut, 2] * (1 + longest)
+    for spread in range(number):
+        longest = ceil_div(ceil_div(task.items, spreads[spread, 0]), spreads[spread, 1])
+        most_sharing = max(most_sharing, spreads[spread, 2])
+        table_rows += 2 * spreads[spread, 2] * (1 + longest)
         kept_rows += longest
     table = np.zeros((table_rows, ITEM_WIDTH))
     begin = np.zeros((number, 2, most_sharing), np.int64)
@@ -145,33 +145,33 @@ def item_tables(task, cuts):
     kept = np.zeros(kept_rows, np.int64)
     kept_begin = np.zeros(number + 1, np.int64)
     end, kept_end = 0, 0
-    for cut in range(number):
-        kept_begin[cut] = kept_end
-        parts, sharing = cuts[cut, 1], cuts[cut, 2]
-        size = ceil_div(task.items, cuts[cut, 0])
-        used[cut] = ceil_div(task.items, size) == cuts[cut, 0]
-        if not used[cut]:
+    for spread in range(number):
+        kept_begin[spread] = kept_end
+        parts, sharing = spreads[spread, 1], spreads[spread, 2]
+        size = ceil_div(task.items, spreads[spread, 0])
+        used[spread] = ceil_div(task.items, size) == spreads[spread, 0]
+        if not used[spread]:
             continue
-        longest[cut] = ceil_div(size, parts)
-        count[cut, 0], count[cut, 1] = size, task.items % size
-        slices[cut, 0], slices[cut, 1] = task.items // size, count[cut, 1] > 0
+        longest[spread] = ceil_div(size, parts)
+        count[spread, 0], count[spread, 1] = size, task.items % size
+        slices[spread, 0], slices[spread, 1] = task.items // size, count[spread, 1] > 0
         begins = np.zeros(2 * sharing, np.int64)
         known = 0
         for kind in range(2):
-            here = count[cut, kind]
+            here = count[spread, kind]
             if here == 0:
                 continue
             base, extra = here // parts, here % parts
             bytes_each = task.item_filters * BIAS_BYTES
-            bias[cut, kind, 0] = min(here, parts)
-            bias[cut, kind, 1] = extra * ceil_div((base + 1) * bytes_each, task.burst_bytes)
-            bias[cut, kind, 1] += (parts - extra) * ceil_div(base * bytes_each, task.burst_bytes)
-            bias[cut, kind, 2] = here * bytes_each
+            bias[spread, kind, 0] = min(here, parts)
+            bias[spread, kind, 1] = extra * ceil_div((base + 1) * bytes_each, task.burst_bytes)
+            bias[spread, kind, 1] += (parts - extra) * ceil_div(base * bytes_each, task.burst_bytes)
+            bias[spread, kind, 2] = here * bytes_each
             for position in range(sharing):
-                begin[cut, kind, position] = end
+                begin[spread, kind, position] = end
                 begins[known] = end
                 known += 1
-                for tile in range(1, longest[cut] + 1):
+                for tile in range(1, longest[spread] + 1):
                     row = table[end + tile]
                     row[TURNS] = ceil_div(base + (extra > 0), tile)
                     for longer in range(2):
@@ -181,36 +181,36 @@ def item_tables(task, cuts):
                         _add_items(task, tile, runs_here, first, sharing, position, tile, full, row)
                         rest = run - full * tile
                         _add_items(task, tile, runs_here, first, sharing, position, rest, 1, row)
-                end += longest[cut] + 1
-        kept_end += _undominated(table, begins[:known], longest[cut], kept[kept_end:])
+                end += longest[spread] + 1
+        kept_end += _undominated(table, begins[:known], longest[spread], kept[kept_end:])
     kept_begin[number] = kept_end
     lowest = table.copy()
-    for cut in range(number):
+    for spread in range(number):
         for kind in range(2):
-            if used[cut] and count[cut, kind]:
-                for position in range(cuts[cut, 2]):
-                    _lowest(lowest, begin[cut, kind, position], longest[cut])
+            if used[spread] and count[spread, kind]:
+                for position in range(spreads[spread, 2]):
+                    _lowest(lowest, begin[spread, kind, position], longest[spread])
     return Items(table, lowest, begin, count, slices, longest, used, bias, kept, kept_begin)
 
 
 @entry
-def channel_tables(task, cuts):
-    """`Channels` for all ``cuts`` (TLEs that share IN)."""
-    number, most = cuts.shape[0], 1
+def channel_tables(task, spreads):
+    """`Channels` for all ``spreads`` (TLEs that share IN)."""
+    number, most = spreads.shape[0], 1
     table_rows = 0
-    for cut in range(number):
-        most = max(most, cuts[cut])
-        table_rows += cuts[cut] * (task.channels + 1)
+    for spread in range(number):
+        most = max(most, spreads[spread])
+        table_rows += spreads[spread] * (task.channels + 1)
     table = np.zeros((table_rows, CHANNEL_WIDTH))
     begin = np.zeros((number, most), np.int64)
     kept = np.zeros(number * task.channels, np.int64)
     kept_begin = np.zeros(number + 1, np.int64)
     plane_bytes = task.in_rows * task.in_columns * task.element_bytes
     end, kept_end = 0, 0
-    for cut in range(number):
-        kept_begin[cut] = kept_end
-        for position in range(cuts[cut]):
-            begin[cut, position] = end
+    for spread in range(number):
+        kept_begin[spread] = kept_end
+        for position in range(spreads[spread]):
+            begin[spread, position] = end
             for tile in range(1, task.channels + 1):
                 row = table[end + tile]
                 full, rest = task.channels // tile, task.channels % tile
@@ -220,16 +220,17 @@ def channel_tables(task, cuts):
                         continue
                     row[PARTS] += times
                     row[DENSE] += times * ceil_div(extent, task.macs_per_cycle)
-                    own = _own_run(tile, extent, cuts[cut], position)
+                    own = _own_run(tile, extent, spreads[spread], position)
                     if own:
                         row[LOADS] += times
                         row[LOADED] += times * own
                         row[MERGED] += times * ceil_div(own * plane_bytes, task.burst_bytes)
             end += task.channels + 1
-        kept_end += _undominated(table, begin[cut, : cuts[cut]], task.channels, kept[kept_end:])
+        begins = begin[spread, : spreads[spread]]
+        kept_end += _undominated(table, begins, task.channels, kept[kept_end:])
     kept_begin[number] = kept_end
     lowest = table.copy()
-    for cut in range(number):
-        for position in range(cuts[cut]):
-            _lowest(lowest, begin[cut, position], task.channels)
+    for spread in range(number):
+        for position in range(spreads[spread]):
+            _lowest(lowest, begin[spread, position], task.channels)
     return Channels(table, lowest, begin, kept, kept_begin)

@@ -49,7 +49,7 @@ def tlt_machine(machine: NmpMachine, element_bytes: int) -> LoopMachine:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _Spread:
     """A way to spread a layer; ``grouped``: TLTs own whole groups."""
 
     split: Split
@@ -59,16 +59,16 @@ class _Cut:
     grouped: bool
 
 
-def _cuts(machine: NmpMachine, grouped: bool) -> Iterator[_Cut]:
+def _spreads(machine: NmpMachine, grouped: bool) -> Iterator[_Spread]:
     tlts = machine.cores.tlts_per_tle
     for split in SPLITS:
         slices = tle_slices(split, machine.cores.tles)
         if slices is not None:
             for parts in (1, tlts) if tlts > 1 and not grouped else (1,):
-                yield _Cut(split, *slices, parts, grouped)
+                yield _Spread(split, *slices, parts, grouped)
 
 
-def _share(problem: ConvProblem, cut: _Cut, tlts: int) -> ConvProblem:
+def _share(problem: ConvProblem, spread: _Spread, tlts: int) -> ConvProblem:
     """What the TLT with most rows and filters computes, without borders. In the grouped mode its
     filters are whole groups."""
 
@@ -76,9 +76,9 @@ def _share(problem: ConvProblem, cut: _Cut, tlts: int) -> ConvProblem:
         dealt = -(-total // slices)
         return -(-dealt // each)
 
-    rows = most(problem.rows, cut.row_slices, cut.tlt_rows)
-    parts = cut.filter_slices, tlts // cut.tlt_rows
-    if cut.grouped:
+    rows = most(problem.rows, spread.row_slices, spread.tlt_rows)
+    parts = spread.filter_slices, tlts // spread.tlt_rows
+    if spread.grouped:
         groups = most(problem.groups, *parts)
         filters = groups * (problem.filters // problem.groups)
         channels = groups * (problem.channels // problem.groups)
@@ -98,21 +98,21 @@ def loop_questions(problem: ConvProblem, machine: NmpMachine) -> Iterator[LoopQu
     view = tlt_machine(machine, problem.element_bytes)
     kinds = (problem,) if problem.groups == 1 else (problem, one_group(problem))
     for kind in kinds:
-        for cut in _cuts(machine, kind.groups > 1):
-            share = _share(kind, cut, machine.cores.tlts_per_tle)
-            realize = partial(_realized, problem, machine, share, cut)
+        for spread in _spreads(machine, kind.groups > 1):
+            share = _share(kind, spread, machine.cores.tlts_per_tle)
+            realize = partial(_realized, problem, machine, share, spread)
             yield LoopQuestion(share, view, realize)
 
 
 def _realized(
-    problem: ConvProblem, machine: NmpMachine, share: ConvProblem, cut: _Cut, tile: LoopPlan
+    problem: ConvProblem, machine: NmpMachine, share: ConvProblem, spread: _Spread, tile: LoopPlan
 ) -> ConvPlan | Infeasible:
     """``tile`` of one TLT's share as a plan of the NMP or, where its IN tile does not stay beside
     what else MB0 has to take, the same without that."""
     whole = (share.filters // share.groups, share.channels // share.groups)
-    if cut.grouped and (tile.tile_m, tile.tile_n) != whole:
+    if spread.grouped and (tile.tile_m, tile.tile_n) != whole:
         return _refused(machine, "a tile of a part of a group, in the mode of many groups a step")
-    plan = conv_plan(share, tile, cut)
+    plan = conv_plan(share, tile, spread)
     for one in (plan, replace(plan, keeps_in=False)):
         fault = check_plan(problem, one, machine)
         if fault is None:
@@ -127,11 +127,11 @@ def _refused(machine: NmpMachine, reason: str) -> Infeasible:
     )  # fmt: skip
 
 
-def conv_plan(share: ConvProblem, tile: LoopPlan, cut: _Cut) -> ConvPlan:
+def conv_plan(share: ConvProblem, tile: LoopPlan, spread: _Spread) -> ConvPlan:
     """``tile`` of one TLT's share as a plan of the NMP, sound or not."""
     schedule: Schedule = "OS"
     keeps_in = False
-    if cut.grouped:
+    if spread.grouped:
         schedule = "WS"
     elif trips(share, tile, "N") == 1:
         moving = [loop for loop in tile.order if trips(share, tile, loop) > 1]
@@ -140,15 +140,15 @@ def conv_plan(share: ConvProblem, tile: LoopPlan, cut: _Cut) -> ConvPlan:
         else:
             keeps_in = True
     return ConvPlan(
-        mode="grouped" if cut.grouped else "multicast",
-        split=cut.split,
-        row_slices=cut.row_slices,
-        filter_slices=cut.filter_slices,
+        mode="grouped" if spread.grouped else "multicast",
+        split=spread.split,
+        row_slices=spread.row_slices,
+        filter_slices=spread.filter_slices,
         schedule=schedule,
         tile_m=tile.tile_groups * tile.tile_m,
         tile_n=tile.tile_n,
         tile_r=tile.tile_r,
         tile_c=tile.tile_c,
-        tlt_rows=cut.tlt_rows,
+        tlt_rows=spread.tlt_rows,
         keeps_in=keeps_in,
     )

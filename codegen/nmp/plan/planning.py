@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
-from tvm_npu.codegen.layers import chain_problem, conv_problem
+from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
@@ -18,8 +18,8 @@ from tvm_npu.codegen.nmp.plan.window import (
     plan_window,
     window_problem,
 )
-from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedElementwise, FixedPad, FixedPool
-from tvm_npu.codegen.passes.chains import candidates, with_chains
+from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.passes.cascades import candidates, with_cascades
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner, plans_windows
@@ -32,8 +32,8 @@ Plan = ConvPlan | WindowPlan | FlatPlan
 
 def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int) -> Question:
     """What is asked about ``layer``."""
-    if isinstance(layer, FixedChain):
-        return chain_problem(layer, shapes, element_bytes)
+    if isinstance(layer, FixedCascade):
+        return cascade_problem(layer, shapes, element_bytes)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
         return conv_problem(layer, in_shape, out_shape, element_bytes)
@@ -62,23 +62,23 @@ def predicted_cycles(plan: Plan) -> float | None:
     return float(plan.cycles)
 
 
-def possible_chains(fixed: FixedGraph, machine: NmpMachine) -> list[FixedChain]:
-    """A window takes its input over the ring of its TLE: no chains without one."""
+def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
+    """A window takes its input over the ring of its TLE: no cascades without one."""
     return [] if machine.ring is None else candidates(fixed)
 
 
-def plan_chains(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
-    """The graph with the chains that are faster than their two layers; a layer is in one chain at
-    most, the earlier one of two that overlap."""
+def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
+    """The graph with the cascades that are faster than their two layers; a layer is in one cascade
+    at most, the earlier one of two that overlap."""
     if not plans_windows(planner.chosen):
         return fixed
-    taken: list[FixedChain] = []
+    taken: list[FixedCascade] = []
     used: set[str] = set()
-    for chain in possible_chains(fixed, machine):
-        if used & {chain.conv.output, chain.output}:
+    for cascade in possible_cascades(fixed, machine):
+        if used & {cascade.conv.output, cascade.output}:
             continue
-        apart = sum(planner.cycles(layer, fixed.shapes) for layer in (chain.conv, chain.window))
-        if planner.cycles(chain, fixed.shapes) < apart:
-            taken.append(chain)
-            used |= {chain.conv.output, chain.output}
-    return with_chains(fixed, taken)
+        apart = sum(planner.cycles(layer, fixed.shapes) for layer in (cascade.conv, cascade.window))
+        if planner.cycles(cascade, fixed.shapes) < apart:
+            taken.append(cascade)
+            used |= {cascade.conv.output, cascade.output}
+    return with_cascades(fixed, taken)

@@ -1,9 +1,9 @@
 """The best plans of a layer by the cost model, not only the best one: for those who know more than
 the cost model does.
 
-Neighbouring tiles of one cut cost nearly the same and err alike, so the list has one plan a family
-(a cut over TLEs and TLTs, a schedule, ring, buffers): its fastest, proven as `exact` proves its
-own, which is the first of the list.
+Neighbouring tiles of one spread cost nearly the same and err alike, so the list has one plan a
+family (a spread over TLEs and TLTs, a schedule, ring, buffers): its fastest, proven as `exact`
+proves its own, which is the first of the list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from tvm_npu.codegen.nmp.plan import exact, exact_bounds
-from tvm_npu.codegen.nmp.plan import exact_kernel as kernel
+from tvm_npu.codegen.nmp.plan import exact_search as search
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
 from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
@@ -70,20 +70,18 @@ def _families(
     layouts = (True, False) if speeds.linear_burst > speeds.burst else (True,)
     found = []
     for mode, linear in product(modes, layouts):
-        cuts = space(facts, mode == "grouped")
+        spreads = space(facts, mode == "grouped")
         task = exact._task(problem, machine, mode, linear)
-        tables = exact._tables(task, cuts, facts)
-        layer = (task, room, speeds, *tables, cuts.families)
-        queue, bounds, _, _ = exact_bounds.bound_classes(  # type: ignore[call-arg]
-            *layer, most_cycles
-        )
+        tables = exact._tables(task, spreads, facts)
+        layer = (task, room, speeds, *tables, spreads.families)
+        queue, bounds, _, _ = exact_bounds.bound_classes(*layer, most_cycles)  # type: ignore[call-arg]
         for family in np.unique(queue[:, 0]):
             own = queue[:, 0] == family
             order = np.argsort(bounds[own], kind="stable")
-            _, _, chosen, _ = kernel.open_classes(  # type: ignore[call-arg]
+            _, _, chosen, _ = search.open_classes(  # type: ignore[call-arg]
                 *layer, queue[own][order], bounds[own][order], most_cycles
             )
-            if chosen[kernel.TILE_M]:
-                plan = exact._plan(task, mode, linear, cuts, chosen)
+            if chosen[search.TILE_M]:
+                plan = exact._plan(task, mode, linear, spreads, chosen)
                 found.append(exact.plainest(problem, plan, machine))
     return found

@@ -1,7 +1,7 @@
 """Tensor Slicing Optimization: the exhaustive search of the TSO paper, Algorithms 1-4.
 
 `TsoPlanner` tries the three TLE splits (Algorithm 2), the three schedules and all tiles
-(Algorithm 3) and keeps the fastest by the paper's estimate (`tso_kernel`), which believes what
+(Algorithm 3) and keeps the fastest by the paper's estimate (`tso_search`), which believes what
 Equations 3-9 say, not what a machine does: planner, cost model and machine are three things. With
 ``by_volume`` the estimate leaves out CAS (TSO-noburst). So the equations choose what the paper
 reports: for InceptionV3's fifth convolution IN tiles of 14x4x73 with bursts and of 16x11x20
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.nmp.plan import tso_kernel as kernel
+from tvm_npu.codegen.nmp.plan import tso_search as search
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
@@ -26,7 +26,7 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 SPLITS: tuple[Split, ...] = ("KS", "KS&OFM", "OFM")
 SCHEDULES: tuple[Schedule, ...] = ("IS", "OS", "WS")
-_CODES: dict[Schedule, int] = {"IS": kernel.IS, "OS": kernel.OS, "WS": kernel.WS}
+_CODES: dict[Schedule, int] = {"IS": search.IS, "OS": search.OS, "WS": search.WS}
 _UNLIMITED = 1 << 40
 
 
@@ -77,9 +77,9 @@ class TsoPlanner:
         schedules: tuple[Schedule, ...],
     ) -> ConvPlan | None:
         """Algorithm 1 for one convolution: the best tile of every split and schedule."""
-        rates = kernel_rates(problem, machine, self.by_volume)
+        rates = search_rates(problem, machine, self.by_volume)
         bounds = _bounds(problem, machine, self.limits)
-        alone, together = kernel_layer(one_group(problem)), kernel_layer(problem)
+        alone, together = search_layer(one_group(problem)), search_layer(problem)
         filters_each = problem.filters // problem.groups
         best: ConvPlan | None = None
         best_time = float("inf")
@@ -87,11 +87,11 @@ class TsoPlanner:
             slices = tle_slices(split, machine.cores.tles)
             if slices is None:
                 continue
-            part = kernel_slice(problem, machine, "multicast", *slices)
+            part = search_slice(problem, machine, "multicast", *slices)
             if _biases_fit(-(-part.items // part.tlts), machine):
                 for schedule in schedules:
                     limit = best_time if problem.groups == 1 else float("inf")
-                    time, m, n, r, c = kernel.best_tile(
+                    time, m, n, r, c = search.best_tile(
                         alone, bounds, rates, part, _CODES[schedule], limit
                     )
                     if m and time * problem.groups < best_time:
@@ -101,11 +101,11 @@ class TsoPlanner:
                         )
             if problem.groups == 1:
                 continue
-            part = kernel_slice(problem, machine, "grouped", *slices)
+            part = search_slice(problem, machine, "grouped", *slices)
             if not _biases_fit(-(-part.items // part.tlts) * filters_each, machine):
                 continue
             for schedule in _grouped_schedules(schedules):
-                time, m, n, r, c = kernel.best_grouped_tile(
+                time, m, n, r, c = search.best_grouped_tile(
                     together, bounds, rates, part, _CODES[schedule], best_time
                 )
                 if m:
@@ -120,25 +120,25 @@ class TsoPlanner:
 def closed_form_cycles(
     problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, by_volume: bool = False
 ) -> float:
-    """The paper's estimate of ``plan``, Equations 3-9 as `tso_kernel` states them."""
-    part = kernel_slice(problem, machine, plan.mode, plan.row_slices, plan.filter_slices)
-    rates = kernel_rates(problem, machine, by_volume)
+    """The paper's estimate of ``plan``, Equations 3-9 as `tso_search` states them."""
+    part = search_slice(problem, machine, plan.mode, plan.row_slices, plan.filter_slices)
+    rates = search_rates(problem, machine, by_volume)
     grouped = plan.mode == "grouped"
-    layer = kernel_layer(problem if grouped else one_group(problem))
+    layer = search_layer(problem if grouped else one_group(problem))
     schedule = _CODES[plan.schedule]
     if grouped:
         tile_m = plan.tile_m // (problem.filters // problem.groups)
         return float(
-            kernel.grouped_cycles(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
+            search.grouped_cycles(layer, rates, part, schedule, tile_m, plan.tile_r, plan.tile_c)
         )
-    time = kernel.multicast_cycles(
+    time = search.multicast_cycles(
         layer, rates, part, schedule, plan.tile_m, plan.tile_n, plan.tile_r, plan.tile_c
     )
     return float(time) * problem.groups
 
 
-def kernel_layer(problem: ConvProblem) -> kernel.Layer:
-    return kernel.Layer(
+def search_layer(problem: ConvProblem) -> search.Layer:
+    return search.Layer(
         filters=problem.filters,
         channels=problem.channels,
         groups=problem.groups,
@@ -157,22 +157,22 @@ def kernel_layer(problem: ConvProblem) -> kernel.Layer:
     )
 
 
-def kernel_slice(
+def search_slice(
     problem: ConvProblem, machine: NmpMachine, mode: str, row_slices: int, filter_slices: int
-) -> kernel.Slice:
+) -> search.Slice:
     """TLE_R and TLE_W (TLE_W in groups when TLTs own whole groups)."""
     items = problem.groups if mode == "grouped" else problem.filters // problem.groups
-    return kernel.Slice(
+    return search.Slice(
         rows=-(-problem.rows // row_slices),
         items=-(-items // filter_slices),
         tlts=machine.cores.tlts_per_tle,
     )
 
 
-def kernel_rates(problem: ConvProblem, machine: NmpMachine, by_volume: bool) -> kernel.Rates:
+def search_rates(problem: ConvProblem, machine: NmpMachine, by_volume: bool) -> search.Rates:
     """Algorithm 4: CAS a burst, whatever the transfer, unless ``by_volume``; BW is the rate of an
     engine."""
-    return kernel.Rates(
+    return search.Rates(
         transfer=float(machine.dme.setup_cycles),
         burst=0.0 if by_volume else float(machine.dram.cas_cycles),
         byte=1.0 / machine.dme.bytes_per_cycle,
@@ -183,12 +183,12 @@ def kernel_rates(problem: ConvProblem, machine: NmpMachine, by_volume: bool) -> 
     )
 
 
-def _bounds(problem: ConvProblem, machine: NmpMachine, limits: TileLimits) -> kernel.Bounds:
+def _bounds(problem: ConvProblem, machine: NmpMachine, limits: TileLimits) -> search.Bounds:
     memories = machine.memories
     mb2 = memories.mb2_bytes
     if problem.has_residual:  # the residual tile goes where IN was
         mb2 = min(mb2, memories.mb0_bytes)
-    return kernel.Bounds(
+    return search.Bounds(
         memories.mb0_bytes,
         memories.mb1_bytes,
         mb2,

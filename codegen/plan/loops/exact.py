@@ -1,7 +1,7 @@
 """The plan of least predicted time, or of least traffic, over all `LoopPlan`s; proven.
 
 The space: every tile size along every loop, every order of the loops, several groups in a step, one
-buffer or two. All of it is enumerated (`exact_kernel`), but for
+buffer or two. All of it is enumerated (`exact_search`), but for
   tile sizes along a loop that give as many tiles as another size, need no less room, and lose in
     nothing that `cost.predicted` counts (iterations, IFM rows or columns, contiguous runs)
   orders that differ in loops of one trip only
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops import exact_kernel as kernel
+from tvm_npu.codegen.plan.loops import exact_search as search
 from tvm_npu.codegen.plan.loops.axes import in_axis
 from tvm_npu.codegen.plan.loops.cost import iterations, predicted
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
@@ -64,7 +64,7 @@ def loop_table(
         if loop in ("R", "C"):
             axis = in_axis(problem, loop, size)
             row = (size, count, passes, axis.largest, axis.inside, axis.full, axis.filled)
-        alike = rows.setdefault((count, row[kernel.FILLED]), [])
+        alike = rows.setdefault((count, row[search.FILLED]), [])
         if not any(_dominates(other, row) for other in alike):
             alike.append(row)
     table = sorted((row for alike in rows.values() for row in alike), reverse=True)
@@ -74,22 +74,22 @@ def loop_table(
 def _dominates(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """``one`` is smaller and loses in nothing."""
     return (
-        one[kernel.PASSES] <= other[kernel.PASSES]
-        and one[kernel.LARGEST] <= other[kernel.LARGEST]
-        and one[kernel.INSIDE] <= other[kernel.INSIDE]
-        and one[kernel.FULL] >= other[kernel.FULL]
+        one[search.PASSES] <= other[search.PASSES]
+        and one[search.LARGEST] <= other[search.LARGEST]
+        and one[search.INSIDE] <= other[search.INSIDE]
+        and one[search.FULL] >= other[search.FULL]
     )
 
 
 def _layer(
     problem: ConvProblem, machine: LoopMachine, transfer: TransferCost, engine: EngineCost
-) -> kernel.Layer:
+) -> search.Layer:
     memories = machine.memories
     if isinstance(memories, SharedMemory):
         rooms = (memories.shared_bytes, 0, 0)
     else:
         rooms = (memories.input_bytes, memories.weight_bytes, memories.output_bytes)
-    return kernel.Layer(
+    return search.Layer(
         problem.filters,
         problem.channels,
         problem.groups,
@@ -137,12 +137,12 @@ def prove(
     found: Any = np.zeros(7, np.int64)
     layer = _layer(problem, machine, transfer, engine)
     groups = np.array(list(tile_sizes(problem.groups)), np.int64)
-    best, seen, timed = kernel.search(
+    best, seen, timed = search.search(
         layer, padded, lengths, groups, _ORDERS, buffers, np.inf, found
     )
     if not np.isfinite(best):
         return no_room(problem, machine)
-    m, n, r, c = (int(tables[at][int(found[at]), kernel.SIZE]) for at in range(4))
+    m, n, r, c = (int(tables[at][int(found[at]), search.SIZE]) for at in range(4))
     plan = LoopPlan(
         m,
         n,

@@ -89,7 +89,7 @@ class BruteForce:
 
     def plan(self, problem: ConvProblem, machine: NmpMachine, exact_edges: bool) -> Found:
         """The best of TSO's space: by `cost.predict`'s time (``exact_edges``), or by the paper's
-        estimate (`tso_kernel`). Ties go to the first in the order of
+        estimate (`tso_search`). Ties go to the first in the order of
         the loops."""
         cuts = [
             (split, slices)

@@ -168,7 +168,7 @@ def with_brute_force(prepared: Prepared) -> Case:
 
 def run_case(prepared: Prepared, chosen: Planner) -> tuple[Measurement, float]:
     """Simulates, every value checked, then times the planner, which is warm by then, on all that
-    it was asked: layers, and chains of them that would run as one. Raises StudyError when a value
+    it was asked: layers, and cascades of them that would run as one. Raises StudyError when a value
     differs from the reference's in any bit."""
     noting, machine = Noting(chosen), prepared.machine
     try:

@@ -60,7 +60,7 @@ def conv(
     return fixed_graph(layer, shapes, 2)  # type: ignore[arg-type]
 
 
-def chain() -> FixedGraph:
+def cascade() -> FixedGraph:
     """A convolution and a depthwise one behind it."""
     first = conv(10, 7, 1, 9)
     window = FixedConv(
@@ -109,7 +109,7 @@ CASES = {
         replace(PLAN, row_slices=2, filter_slices=1, ring_weights=True, schedule="WS"),
     ),
     "two-buffers": (conv(10, 7, 3, 9, residual=True), replace(PLAN, buffers=2)),
-    "chain": (chain(), replace(PLAN, tile_r=2, tile_c=4, prediction=NO_TIME)),
+    "cascade": (cascade(), replace(PLAN, tile_r=2, tile_c=4, prediction=NO_TIME)),
     "max-pool": (
         fixed_graph(
             replace(POOL, kind="max", low=-32768, high=32767), {"x": (6, 9, 9), "y": (6, 5, 5)}, 2

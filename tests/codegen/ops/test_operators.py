@@ -17,7 +17,7 @@ from tvm_npu.codegen.ops import (
     Conv2d,
     Dense,
     Elementwise,
-    FixedChain,
+    FixedCascade,
     FixedConv,
     FixedElementwise,
     FixedPool,
@@ -172,7 +172,7 @@ def test_a_chain_means_its_two_layers() -> None:
     pool = FixedPool("p", ("v",), ("y",), "max", (2, 2), shift=0, low=-3, high=50)
     x = random.integers(-128, 128, (2, 3, 6, 7)).astype(np.int8)
     for window, word in ((depthwise, "conv+conv"), (pool, "conv+max_pool")):
-        chain = FixedChain("cw", ("x",), ("y",), conv=conv, window=window)
+        chain = FixedCascade("cw", ("x",), ("y",), conv=conv, window=window)
         room = operator_of(chain)
         shapes = {"x": (3, 6, 7), "v": (5, 6, 7), "y": (5, 5, 6)}
         assert list(room.shapes(chain, [shapes["x"]], [shapes["y"]])) == [shapes["y"]]
@@ -193,7 +193,7 @@ def test_what_machines_must_emit() -> None:
 
 MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
-    "codegen/passes/chains.py": "layers that run as one",
+    "codegen/passes/cascades.py": "layers that run as one",
     "codegen/layers.py": "the question that planners are asked about convolutions",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
     "tvm_npu/tuning/model.py": "the layers that are tuned",

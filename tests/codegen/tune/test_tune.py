@@ -25,7 +25,7 @@ BEST = cycles(Point(17, 5))
 @pytest.fixture(autouse=True)
 def short_annealing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small grid needs no long search."""
-    monkeypatch.setattr(annealing, "CHAINS", 16)
+    monkeypatch.setattr(annealing, "WALKS", 16)
     monkeypatch.setattr(annealing, "STEPS", 25)
 
 

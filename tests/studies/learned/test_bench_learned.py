@@ -45,7 +45,7 @@ SPACE = ConvSpace(SMALL, MACHINE)
 @pytest.fixture(scope="module", autouse=True)
 def short_annealing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(annealing, "CHAINS", 16)
+        patch.setattr(annealing, "WALKS", 16)
         patch.setattr(annealing, "STEPS", 10)
         yield
 

@@ -69,8 +69,8 @@ def test_lenet_under_two_planners(run: Run, tmp_path: Path) -> None:
         assert row["brute_force_s"] is None or row["brute_force_s"] > 0
         assert f"{row['simulated_us']:,.0f}" in out
         own = [x for x in json.loads(layers.read_text()) if x["planner"] == row["planner"]]
-        chained = sum("+" in layer["layer"] for layer in own)
-        assert len(own) == 6 - chained and (row["planner"] == "exact" or not chained)
+        cascaded = sum("+" in layer["layer"] for layer in own)
+        assert len(own) == 6 - cascaded and (row["planner"] == "exact" or not cascaded)
         for key in ("predicted_us", "bound_us", "dram_bytes"):
             assert sum(layer[key] for layer in own) == pytest.approx(row[key]), key
         assert sum(layer["simulated_us"] for layer in own) == pytest.approx(

@@ -57,22 +57,22 @@ def ran(name: str, *source: str, kind: str = "conv") -> LayerMeasurement:
 
 
 APART = [ran(x.name, *x.source) for x in (CONV, POOL, DENSE)]
-CHAIN = ran("conv+pool", "conv-op", "pool-op")
+CASCADE = ran("conv+pool", "conv-op", "pool-op")
 
 
 def test_layers_that_a_program_makes_one_of() -> None:
     """By name; what is left goes where its source is. What lies between them is no traffic."""
     assert executed((CONV, POOL, DENSE), APART) == [CONV, POOL, DENSE]
-    other, one = executed((CONV, POOL, DENSE), [APART[2], CHAIN])
+    other, one = executed((CONV, POOL, DENSE), [APART[2], CASCADE])
     assert (one.macs, one.input_bytes, one.constant_bytes, one.output_bytes) == (90, 10, 5, 7)
-    assert (one.name, one.kind, one.source) == ("conv", "conv+pool", CHAIN.source)
+    assert (one.name, one.kind, one.source) == ("conv", "conv+pool", CASCADE.source)
     assert other == DENSE
 
 
-def test_copies_come_and_go_with_chains() -> None:
+def test_copies_come_and_go_with_cascades() -> None:
     gone = Work("conv@0", "copy", (), 0, 20, 0, 20, None)
-    assert len(executed((CONV, gone, POOL), [CHAIN])) == 1
-    _, copy = executed((CONV, POOL), [CHAIN, ran("pool@0", kind="copy")])
+    assert len(executed((CONV, gone, POOL), [CASCADE])) == 1
+    _, copy = executed((CONV, POOL), [CASCADE, ran("pool@0", kind="copy")])
     assert (copy.input_bytes, copy.output_bytes) == (30, 30)
 
 

@@ -174,20 +174,20 @@ def test_convolutions_with_a_window_behind(machine: str) -> None:
         behind = Window(
             extent, extent, (window, window), (stride, stride), (padding, padding), has_weights
         )
-        chained = replace(problem, window=behind)
-        plan = planner("exact").plan(chained, mach)
+        cascaded = replace(problem, window=behind)
+        plan = planner("exact").plan(cascaded, mach)
         assert isinstance(plan, ConvPlan)
-        graph = chained_graph(problem, behind)
-        program = compile_fixed(graph, mach, Chaining(plan))
+        graph = cascaded_graph(problem, behind)
+        program = compile_fixed(graph, mach, Cascading(plan))
         _, statistics = simulate(program, random_tensors(graph, 1))
         assert len(statistics.layers) == 1
-        found = predict(chained, plan, mach).cycles
+        found = predict(cascaded, plan, mach).cycles
         pairs.append((found, statistics.layers[0].cycles))
     check_agreement(pairs)
 
 
 @dataclass(frozen=True)
-class Chaining(Given):
+class Cascading(Given):
     """Answers with one plan, which it finds much faster than two layers."""
 
     plans_windows: bool = True
@@ -199,7 +199,7 @@ class Chaining(Given):
         return replace(found, prediction=replace(found.prediction, cycles=cycles))
 
 
-def chained_graph(problem: ConvProblem, window: Window) -> FixedGraph:
+def cascaded_graph(problem: ConvProblem, window: Window) -> FixedGraph:
     graph = graph_of(problem)
     pads = (*window.padding, *window.padding)
     behind: FixedLayer

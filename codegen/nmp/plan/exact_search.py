@@ -1,9 +1,9 @@
-"""The search of `exact` in numba: branch and bound over cuts, classes of tiles, and tiles.
+"""The search of `exact` in numba: branch and bound over spreads, classes of tiles, and tiles.
 
-A cut says who works on what, in which schedule, with which streams on the ring and how many
-buffers (`exact_cost.Cut`). `exact_bounds` bounds its classes of tiles. `open_classes` opens those
-that can hold something faster than what is known, the least bound first: each place, which is one
-(tile_r, tile_c), is bounded from its own counts, then each tile_n with it, then each tile_m.
+A spread says who works on what, in which schedule, with which streams on the ring and how many
+buffers (`exact_cost.Spread`). `exact_bounds` bounds its classes of tiles. `open_classes` opens
+those that can hold something faster than what is known, the least bound first: each place, which
+is one (tile_r, tile_c), is bounded from its own counts, then each tile_n with it, then each tile_m.
 
 What is left out, because something in the space is at least as fast (one buffer):
   OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
@@ -23,12 +23,12 @@ import numpy as np
 from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT, STEPS
 from tvm_npu.codegen.nmp.plan.exact_bounds import (
     critical_of,
-    cut_of,
     fill_bias,
     fits,
     least_time,
     most_at,
     most_items,
+    spread_of,
 )
 from tvm_npu.codegen.nmp.plan.exact_cost import (
     KEEPS_IN,
@@ -76,7 +76,7 @@ class Scratch(NamedTuple):
 
 @device
 def _tile_time(
-    task, speeds, cut, scratch, row_kinds, column_kinds, item_table, item_begins, item_counts,
+    task, speeds, spread, scratch, row_kinds, column_kinds, item_table, item_begins, item_counts,
     longest, part_table, part_begins, tile_m, tile_n, best,
 ):  # fmt: skip
     """Cycles of the layer with this tile; when they are no less than ``best``, anything that is
@@ -87,37 +87,37 @@ def _tile_time(
     places = scratch.places
     w_places = places[0, P_TURNS]  # the first slices are the longest
     most_turns = int(item_table[item_begins[0, 0] + tile_m, TURNS])
-    sharing = cut.row_slices * cut.column_slices if cut.ring_weights else 1
+    sharing = spread.row_slices * spread.column_slices if spread.ring_weights else 1
     # In step over the ring, an engine takes at least its part of what the DRAM needs for all.
-    is_shared = speeds.shared and not (cut.ring_in or cut.ring_weights)
-    wants_all = is_shared or speeds.ringed or cut.buffers == 2
+    is_shared = speeds.shared and not (spread.ring_in or spread.ring_weights)
+    wants_all = is_shared or speeds.ringed or spread.buffers == 2
     slowest, dram, ring = 0.0, 0.0, 0.0
-    for item_slice in range(cut.item_slices if wants_all else 1):
-        kind = int(item_slice == cut.item_slices - 1 and item_counts[1] > 0)
-        in_position = item_slice if cut.ring_in else 0
+    for item_slice in range(spread.item_slices if wants_all else 1):
+        kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
+        in_position = item_slice if spread.ring_in else 0
         part = part_table[part_begins[in_position] + tile_n]
         w_bursts = -1.0
-        for index in range(cut.row_slices * cut.column_slices - 1, -1, -1):
-            w_position = index if cut.ring_weights else 0
-            if cut.flow == OS and (w_bursts < 0 or cut.ring_weights):
+        for index in range(spread.row_slices * spread.column_slices - 1, -1, -1):
+            w_position = index if spread.ring_weights else 0
+            if spread.flow == OS and (w_bursts < 0 or spread.ring_weights):
                 w_bursts = channel_bursts(
-                    task, item_counts[kind], cut.runs, tile_m, tile_n, sharing, w_position
+                    task, item_counts[kind], spread.runs, tile_m, tile_n, sharing, w_position
                 )
             item = item_table[item_begins[kind, w_position] + tile_m]
             bias = scratch.biases[index, kind]
-            bias_time = engine(speeds, cut, bias[0], 0, bias[1], bias[2])
-            turns = most_turns if cut.ring_in else int(item[TURNS])
-            own_w_places = w_places if cut.ring_weights else places[index, P_TURNS]
+            bias_time = engine(speeds, spread, bias[0], 0, bias[1], bias[2])
+            turns = most_turns if spread.ring_in else int(item[TURNS])
+            own_w_places = w_places if spread.ring_weights else places[index, P_TURNS]
             dma, own_dram, own_ring = tle_dma(
-                task, speeds, cut, places[index], item, part, item_counts[kind], bias, turns,
+                task, speeds, spread, places[index], item, part, item_counts[kind], bias, turns,
                 own_w_places, w_bursts,
             )  # fmt: skip
             dram += own_dram
             ring += own_ring
-            if cut.buffers == 2:
-                if item_slice == 0 or kind or cut.ring_in:
+            if spread.buffers == 2:
+                if item_slice == 0 or kind or spread.ring_in:
                     time = overlapped(
-                        task, speeds, cut, row_kinds, column_kinds, scratch.spots[index],
+                        task, speeds, spread, row_kinds, column_kinds, scratch.spots[index],
                         item_counts[kind], turns, tile_m, tile_n, item_slice, w_position,
                         bias_time, scratch.kinds, scratch.weights, scratch.place, scratch.tile,
                     )  # fmt: skip
@@ -157,24 +157,24 @@ def open_classes(
             break
         counts[OPENED] += 1
         number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
-        cut = cut_of(speeds, families[number])
-        longest, item_counts = items.longest[cut.items], items.count[cut.items]
-        item_begins, part_begins = items.begin[cut.items], channels.begin[cut.channels]
-        kept_m = items.kept[items.kept_begin[cut.items] : items.kept_begin[cut.items + 1]]
+        spread = spread_of(speeds, families[number])
+        longest, item_counts = items.longest[spread.items], items.count[spread.items]
+        item_begins, part_begins = items.begin[spread.items], channels.begin[spread.channels]
+        kept_m = items.kept[items.kept_begin[spread.items] : items.kept_begin[spread.items + 1]]
         kept_n = channels.kept[
-            channels.kept_begin[cut.channels] : channels.kept_begin[cut.channels + 1]
+            channels.kept_begin[spread.channels] : channels.kept_begin[spread.channels + 1]
         ]
-        i, j = critical_of(cut)
-        critical = i * cut.column_slices + j
-        item_begin = item_begins[0, critical if cut.ring_weights else 0]
+        i, j = critical_of(spread)
+        critical = i * spread.column_slices + j
+        item_begin = item_begins[0, critical if spread.ring_weights else 0]
         part_begin = part_begins[0]
         ws_m = 0
-        if cut.buffers == 1:
-            ws_m = most_items(task, room, cut, longest, task.channels, longest, 1)
+        if spread.buffers == 1:
+            ws_m = most_items(task, room, spread, longest, task.channels, longest, 1)
             ws_m = min(ws_m, room.tile_m // task.item_filters)
-        tries_all = cut.flow == OS or cut.buffers == 2
-        row_class = rows.class_begin[cut.rows, 0] + a
-        column_class = columns.class_begin[cut.columns, 0] + b
+        tries_all = spread.flow == OS or spread.buffers == 2
+        row_class = rows.class_begin[spread.rows, 0] + a
+        column_class = columns.class_begin[spread.columns, 0] + b
         place = scratch.places[critical]
         for tile_r in range(
             rows.class_first[row_class], min(rows.class_last[row_class], room.tile_r) + 1
@@ -183,23 +183,23 @@ def open_classes(
                 columns.class_first[column_class],
                 min(columns.class_last[column_class], room.tile_c) + 1,
             ):
-                row_turns = ceil_div(rows.longest[cut.rows], tile_r)
-                column_turns = ceil_div(columns.longest[cut.columns], tile_c)
+                row_turns = ceil_div(rows.longest[spread.rows], tile_r)
+                column_turns = ceil_div(columns.longest[spread.columns], tile_c)
                 turns = row_turns * column_turns
-                most_m, most_n = most_at(task, room, cut, tile_r, tile_c, longest, turns, ws_m)
+                most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
                 if most_m == 0 or most_n == 0:
                     break
                 # First the critical TLE, for a bound, then the others.
-                for turn in range(cut.row_slices * cut.column_slices):
-                    index = (critical + turn) % (cut.row_slices * cut.column_slices)
-                    row = rows.begin[cut.rows, index // cut.column_slices] + tile_r
-                    column = columns.begin[cut.columns, index % cut.column_slices] + tile_c
+                for turn in range(spread.row_slices * spread.column_slices):
+                    index = (critical + turn) % (spread.row_slices * spread.column_slices)
+                    row = rows.begin[spread.rows, index // spread.column_slices] + tile_r
+                    column = columns.begin[spread.columns, index % spread.column_slices] + tile_c
                     here, spot = scratch.places[index], scratch.spots[index]
                     fill_place(rows.table, row, columns.table, column, here)
                     all_rows = rows.table[row, OUT_EXTENT]
                     all_columns = columns.table[column, OUT_EXTENT]
-                    own_rows = ceil_div(int(all_rows), cut.row_parts)
-                    own_columns = ceil_div(int(all_columns), cut.column_parts)
+                    own_rows = ceil_div(int(all_rows), spread.row_parts)
+                    own_columns = ceil_div(int(all_columns), spread.column_parts)
                     here[P_LARGEST] = own_rows * own_columns
                     here[P_WINDOWS] = windows(
                         own_rows, tile_r, own_columns, tile_c, task.kernel,
@@ -207,18 +207,18 @@ def open_classes(
                     )  # fmt: skip
                     for kind in range(2):
                         fill_bias(
-                            cut, all_rows, all_columns, items.bias[cut.items, kind],
+                            spread, all_rows, all_columns, items.bias[spread.items, kind],
                             scratch.biases[index, kind],
                         )  # fmt: skip
                     spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
                     spot[2] = spot[3] = int(rows.table[row, STEPS])
                     spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
                     spot[6] = spot[7] = int(columns.table[column, STEPS])
-                    if cut.ring_weights:
+                    if spread.ring_weights:
                         spot[3], spot[7] = row_turns, column_turns
                     if turn == 0:
                         bound = least_time(
-                            task, speeds, cut, place, items.lowest[item_begin + most_m],
+                            task, speeds, spread, place, items.lowest[item_begin + most_m],
                             channels.lowest[part_begin + most_n], item_counts[0], longest,
                             scratch.biases[critical, 0],
                         )  # fmt: skip
@@ -229,7 +229,7 @@ def open_classes(
                     continue
                 for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
                     tile_n = index_n + 1
-                    if cut.flow == KEEPS_IN or task.grouped:
+                    if spread.flow == KEEPS_IN or task.grouped:
                         tile_n = task.channels
                     elif not tries_all:
                         tile_n = kept_n[index_n]
@@ -237,18 +237,18 @@ def open_classes(
                             continue
                     part = channels.table[part_begin + tile_n]
                     bound = least_time(
-                        task, speeds, cut, place, items.lowest[item_begin + most_m],
+                        task, speeds, spread, place, items.lowest[item_begin + most_m],
                         channels.lowest[part_begin + tile_n], item_counts[0], longest,
                         scratch.biases[critical, 0],
                     )  # fmt: skip
                     if bound >= best:
                         least_bound = min(least_bound, bound)
                         break
-                    top_m = most_items(task, room, cut, most_m, tile_n, longest, turns)
-                    bottom_m = 1 if cut.flow != OS else ws_m + 1
+                    top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
+                    bottom_m = 1 if spread.flow != OS else ws_m + 1
                     if top_m >= bottom_m:
                         bound = least_time(
-                            task, speeds, cut, place, items.lowest[item_begin + top_m], part,
+                            task, speeds, spread, place, items.lowest[item_begin + top_m], part,
                             item_counts[0], longest, scratch.biases[critical, 0],
                         )  # fmt: skip
                         if bound >= best:
@@ -262,7 +262,7 @@ def open_classes(
                         if tile_m < bottom_m:
                             break
                         bound = least_time(
-                            task, speeds, cut, place, items.lowest[item_begin + tile_m], part,
+                            task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
                             item_counts[0], longest, scratch.biases[critical, 0],
                         )  # fmt: skip
                         if bound >= best:
@@ -270,20 +270,20 @@ def open_classes(
                             break
                         m_turns = ceil_div(longest, tile_m)
                         if not fits(
-                            task, room, cut, tile_m, tile_n, tile_r, tile_c, m_turns, turns
+                            task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns
                         ):
                             continue
                         counts[EVALUATED] += 1
                         time = _tile_time(
-                            task, speeds, cut, scratch, rows.kinds, columns.kinds,
+                            task, speeds, spread, scratch, rows.kinds, columns.kinds,
                             items.table, item_begins, item_counts, longest, channels.table,
                             part_begins, tile_m, tile_n, best,
                         )  # fmt: skip
                         if time < best:
                             best = time
-                            chosen[SCHEDULE], chosen[FAMILY] = cut.flow, number
+                            chosen[SCHEDULE], chosen[FAMILY] = spread.flow, number
                             chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
                             chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
-                    if cut.flow == KEEPS_IN or task.grouped:
+                    if spread.flow == KEEPS_IN or task.grouped:
                         break
     return best, least_bound, chosen, counts

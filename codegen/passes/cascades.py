@@ -1,9 +1,9 @@
 """Which pools and depthwise convolutions run behind the convolution that feeds them.
 
-The pairs are found here; a backend decides which of them become chains. A chain saves the store of
-the convolution's OFM and the loads of the layer behind it, and costs what windows that overlap
-compute twice and the smaller tiles that leave room for both: planned both ways, the faster one is
-taken.
+The pairs are found here; a backend decides which of them become cascades. A cascade saves the
+store of the convolution's OFM and the loads of the layer behind it. It costs what overlapping
+windows compute twice, and smaller tiles, which leave room for both layers. Both ways are planned,
+and the faster one is taken.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
-from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
+from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import Window
 
 
@@ -47,9 +47,9 @@ def _is_depthwise(layer: FixedConv) -> bool:
     )
 
 
-def candidates(fixed: FixedGraph) -> list[FixedChain]:
-    """All pairs that could be a chain: a dense-channel convolution whose OFM only the layer behind
-    it reads."""
+def candidates(fixed: FixedGraph) -> list[FixedCascade]:
+    """All pairs that could be a cascade: a dense-channel convolution whose OFM only the layer
+    behind it reads."""
     uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
     makers = {tensor: layer for layer in fixed.layers for tensor in layer.outputs}
     found = []
@@ -67,7 +67,7 @@ def candidates(fixed: FixedGraph) -> list[FixedChain]:
         if isinstance(layer, FixedConv) and layer.weight.shape[0] != conv.weight.shape[0]:
             continue
         found.append(
-            FixedChain(
+            FixedCascade(
                 f"{conv.name}+{layer.name}", conv.inputs, layer.outputs,
                 source=(*conv.source, *layer.source), conv=conv, window=layer,
             )
@@ -75,10 +75,10 @@ def candidates(fixed: FixedGraph) -> list[FixedChain]:
     return found
 
 
-def with_chains(fixed: FixedGraph, chosen: list[FixedChain]) -> FixedGraph:
-    """The graph with chains in place of their two layers, where the second was."""
-    first = {chain.conv.output for chain in chosen}
-    second = {chain.output: chain for chain in chosen}
+def with_cascades(fixed: FixedGraph, chosen: list[FixedCascade]) -> FixedGraph:
+    """The graph with cascades in place of their two layers, where the second was."""
+    first = {cascade.conv.output for cascade in chosen}
+    second = {cascade.output: cascade for cascade in chosen}
     layers: list[FixedLayer] = []
     for layer in fixed.layers:
         if first.isdisjoint(layer.outputs):

@@ -14,8 +14,8 @@ from tests.codegen.nmp.test_wide_plans import Drawn, machines, run_drawn
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, output_extent, q_point_scales
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.ops import FixedChain, FixedConv, FixedPool
-from tvm_npu.codegen.passes.chains import candidates
+from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedPool
+from tvm_npu.codegen.passes.cascades import candidates
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -27,10 +27,10 @@ def predicted(cycles: float) -> Prediction:
 
 
 @dataclass
-class Chaining(Drawn):
+class Cascading(Drawn):
     """Likes windows, and finds their layers alone very slow."""
 
-    name: str = "chaining"
+    name: str = "cascading"
     plans_windows: bool = True
 
     def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan:
@@ -41,7 +41,7 @@ class Chaining(Drawn):
 
 
 @st.composite
-def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
+def cascades(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     """A convolution and a window over its OFM."""
     graph = draw(convolutions(element_bytes))
     conv = graph.layers[0]
@@ -87,9 +87,9 @@ def chains(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-def test_chains_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
-    fixed = data.draw(chains(element_bytes))
+def test_cascades_run_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
+    fixed = data.draw(cascades(element_bytes))
     assume(candidates(fixed))
     machine = data.draw(machines(buffers))
-    layers = run_drawn(fixed, machine, Chaining(data, buffers), data)
-    assert [type(one.layer) for one in layers] == [FixedChain]
+    layers = run_drawn(fixed, machine, Cascading(data, buffers), data)
+    assert [type(one.layer) for one in layers] == [FixedCascade]

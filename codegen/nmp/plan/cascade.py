@@ -1,6 +1,6 @@
 """Plans for a convolution with a window behind it.
 
-The space is a part of `exact`'s: rows and filters are cut over TLEs, rows and filters over TLTs,
+The space is a part of `exact`'s: rows and filters are spread over TLEs, rows and filters over TLTs,
 all schedules, ring and buffers; columns stay whole unless no tile of full width fits; for every
 T_R, T_M and T_N are the largest that fit. All of it is ranked by a closed-form estimate, and the
 best `PREDICTED` by the cost model.
@@ -25,7 +25,7 @@ PREDICTED = 8
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _Spread:
     """Who has how much: slices over TLEs, parts over TLTs, and what one TLT has at most."""
 
     row_slices: int
@@ -36,13 +36,13 @@ class _Cut:
     filters: int
 
 
-def plan_chain(
+def plan_cascade(
     problem: ConvProblem, machine: NmpMachine, limits: TileLimits, name: str, uses_ring: bool
 ) -> ConvPlan | Infeasible:
     """The best plan of the space above; ties go to the earlier candidate."""
     window = problem.window
     if window is None:
-        raise ValueError("plan_chain needs a problem with a window")
+        raise ValueError("plan_cascade needs a problem with a window")
     candidates = _candidates(problem, window, machine, limits, uses_ring)
     ranked = (plan for _, plan in sorted(candidates, key=lambda entry: entry[0]))
     sound = (plan for plan in ranked if check_plan(problem, plan, machine) is None)
@@ -60,7 +60,7 @@ def plan_chain(
     )
 
 
-def _cuts(problem: ConvProblem, window: Window, machine: NmpMachine) -> Iterator[_Cut]:
+def _spreads(problem: ConvProblem, window: Window, machine: NmpMachine) -> Iterator[_Spread]:
     tles, tlts = machine.cores.tles, machine.cores.tlts_per_tle
     for row_slices in range(1, tles + 1):
         filter_slices = tles // row_slices
@@ -73,7 +73,7 @@ def _cuts(problem: ConvProblem, window: Window, machine: NmpMachine) -> Iterator
                 continue
             parts = tlts // row_parts
             own = -(-rows // row_parts), -(-filters // parts)
-            yield _Cut(row_slices, filter_slices, row_parts, parts, *own)
+            yield _Spread(row_slices, filter_slices, row_parts, parts, *own)
 
 
 def _candidates(
@@ -81,15 +81,15 @@ def _candidates(
 ) -> Iterator[tuple[float, ConvPlan]]:
     ring = uses_ring and machine.ring is not None
     for buffers in (1, 2)[: machine.memories.ports]:
-        for cut in _cuts(problem, window, machine):
-            most_rows = min(cut.rows, limits.max_tile_r or cut.rows)
+        for spread in _spreads(problem, window, machine):
+            most_rows = min(spread.rows, limits.max_tile_r or spread.rows)
             for tile_r in reversed(tuple(tile_sizes(most_rows))):
                 tile_c = min(window.columns, limits.max_tile_c or window.columns)
                 while tile_c > 1 and _most_filters(problem, (tile_r, tile_c), buffers, machine) < 1:
                     tile_c = -(-tile_c // 2)
                 for schedule in ("WS", "OS"):
                     yield from _tiles(
-                        problem, machine, limits, cut, (tile_r, tile_c), schedule, buffers, ring
+                        problem, machine, limits, spread, (tile_r, tile_c), schedule, buffers, ring
                     )
 
 
@@ -108,7 +108,7 @@ def _tiles(
     problem: ConvProblem,
     machine: NmpMachine,
     limits: TileLimits,
-    cut: _Cut,
+    spread: _Spread,
     place: tuple[int, int],
     schedule: Schedule,
     buffers: int,
@@ -123,13 +123,13 @@ def _tiles(
     taps = problem.kernel[0] * problem.kernel[1]
     mb1 = memories.mb1_bytes
     if window.has_weights:
-        mb1 -= cut.filters * window.kernel[0] * window.kernel[1] * size
+        mb1 -= spread.filters * window.kernel[0] * window.kernel[1] * size
     in_bytes = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1]) * size
-    tile_m = min(_most_filters(problem, place, buffers, machine), cut.filters)
+    tile_m = min(_most_filters(problem, place, buffers, machine), spread.filters)
     tile_m = min(tile_m, limits.max_tile_m or tile_m)
     keeps_weights = schedule == "WS"
     if keeps_weights:
-        halves = 1 if tile_m >= cut.filters else buffers
+        halves = 1 if tile_m >= spread.filters else buffers
         tile_m = min(tile_m, mb1 // (halves * problem.channels * taps * size))
     if tile_m < 1:
         return
@@ -142,22 +142,22 @@ def _tiles(
     tile_n = min(tile_n, limits.max_tile_n or tile_n)
     if tile_n < 1:
         return
-    for ring_in in (False, True)[: 1 + (ring and cut.filter_slices > 1)]:
-        for ring_weights in (False, True)[: 1 + (ring and cut.row_slices > 1)]:
+    for ring_in in (False, True)[: 1 + (ring and spread.filter_slices > 1)]:
+        for ring_weights in (False, True)[: 1 + (ring and spread.row_slices > 1)]:
             split: Split = "KS&OFM"
-            if cut.row_slices == 1:
+            if spread.row_slices == 1:
                 split = "KS"
-            elif cut.filter_slices == 1:
+            elif spread.filter_slices == 1:
                 split = "OFM"
             plan = ConvPlan(
-                "multicast", split, cut.row_slices, cut.filter_slices, schedule, tile_m, tile_n,
-                *place, tlt_rows=cut.row_parts, ring_in=ring_in, ring_weights=ring_weights,
-                weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
+                "multicast", split, spread.row_slices, spread.filter_slices, schedule, tile_m,
+                tile_n, *place, tlt_rows=spread.row_parts, ring_in=ring_in,
+                ring_weights=ring_weights, weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
             )  # fmt: skip
-            yield _estimate(problem, machine, plan, cut), plan
+            yield _estimate(problem, machine, plan, spread), plan
 
 
-def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, cut: _Cut) -> float:
+def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, spread: _Spread) -> float:
     """Time of a TLE, roughly: whole tiles, every byte at the rate of its kind of transfer."""
     window, dme, size = problem.window, machine.dme, problem.element_bytes
     assert window is not None
@@ -165,8 +165,8 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, cut: _C
     box = problem.middle_tile(plan.tile_r, plan.tile_c)
     middle = min(box[0], problem.rows), min(box[1], problem.columns)
     in_rows, in_columns = problem.in_tile_rows(middle[0]), problem.in_tile_columns(middle[1])
-    places = -(-cut.rows // plan.tile_r) * -(-window.columns // plan.tile_c)
-    turns = -(-cut.filters // plan.tile_m)
+    places = -(-spread.rows // plan.tile_r) * -(-window.columns // plan.tile_c)
+    turns = -(-spread.filters // plan.tile_m)
     steps = -(-problem.channels // plan.tile_n)
 
     def cycles(segments: float, segment_bytes: int, is_linear: bool) -> float:
@@ -181,14 +181,14 @@ def _estimate(problem: ConvProblem, machine: NmpMachine, plan: ConvPlan, cut: _C
         segments, segment = segments * in_extent[0], in_extent[1] * size
     linear = wide and not any(problem.padding)
     share = plan.filter_slices if plan.ring_in else 1
-    total = cycles(segments, segment, linear) * cut.row_parts * places * turns / share
-    total += dme.setup_cycles * cut.row_parts * places * turns * steps
+    total = cycles(segments, segment, linear) * spread.row_parts * places * turns / share
+    total += dme.setup_cycles * spread.row_parts * places * turns * steps
     filter_bytes = problem.channels * problem.kernel[0] * problem.kernel[1] * size
-    loads = cut.filter_parts * turns * (1 if plan.schedule == "WS" else places)
+    loads = spread.filter_parts * turns * (1 if plan.schedule == "WS" else places)
     share = plan.row_slices if plan.ring_weights else 1
     total += cycles(loads, plan.tile_m * filter_bytes, True) / share + loads * dme.setup_cycles
     out = plan.tile_r * plan.tile_c * size
-    tlts = cut.row_parts * cut.filter_parts
+    tlts = spread.row_parts * spread.filter_parts
     total += cycles(plan.tile_m, out, plan.tile_c >= window.columns) * tlts * places * turns
     mac = steps * mac_cycles(problem, plan.tile_m, plan.tile_n, *middle, machine)
     mac += finish_cycles(problem, plan.tile_m, *middle, machine)
