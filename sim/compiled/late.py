@@ -55,7 +55,9 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc]
             if variable.name.startswith(ENVIRONMENT_PREFIX):
                 environment = lookup_environment(variable.name)
                 if environment is not None:
-                    self._codegen.set_env(variable.name, environment)
+                    self._codegen.set_env(  # type: ignore[attr-defined]
+                        variable.name, environment
+                    )
 
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()

@@ -162,7 +162,7 @@ class Reach:
         if isinstance(kind, (types.NamedTuple, types.NamedUniTuple)):
             self._class(kind.instance_class)
         if isinstance(kind, types.BaseTuple):
-            for item in kind:
+            for item in kind:  # type: ignore[attr-defined]
                 self.type(item)
 
     def _note_module(self, name: str) -> None:
