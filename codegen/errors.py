@@ -56,19 +56,3 @@ class CapacityError(EmitError):
 
 class InputError(CodegenError, ValueError):
     """Arrays that do not match a graph's inputs: name, shape, element type or batch."""
-
-
-class ChainError(CodegenError, ValueError):
-    """A chain of layers that cannot be cut into stages: no layers, or a negative figure."""
-
-
-class ConfigurationError(CodegenError, ValueError):
-    """Stages that do not cover a chain of layers, or places that do not exist or are used twice."""
-
-
-class PlatformError(CodegenError, ValueError):
-    """A platform file that cannot be used: key, value and limit are in the message."""
-
-
-class SearchError(CodegenError, ValueError):
-    """A search that does not exist, or a budget, seed or option that it cannot work with."""

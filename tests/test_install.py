@@ -106,6 +106,9 @@ def test_wheel_holds_the_package_and_nothing_else(wheel: Path, checkout: Path) -
         (entry_points,) = (n for n in names if n.endswith("dist-info/entry_points.txt"))
         assert "tvm-npu = tvm_npu.cli:main" in archive.read(entry_points).decode()
     assert packaged == set(package_files(checkout))
+    assert not [name for name in packaged if not name.startswith("tvm_npu/")]
+    foreign = ("studies/", "tests/", "brute_force", "reproduce", "bench_")
+    assert not [name for name in packaged if any(word in name for word in foreign)]
     assert {f"{package}/py.typed" for package in FOLDERS.values()} <= packaged
     assert wheel.name.endswith("-py3-none-any.whl")
 

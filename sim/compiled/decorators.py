@@ -11,6 +11,7 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from tvm_npu.sim.compiled.cache import DigestCache
 from tvm_npu.sim.compiled.late import late_machine_code
+from tvm_npu.sim.making_code import making_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -37,8 +38,9 @@ def entry(function: Function, *, references: bool = True) -> Function:
     compile_now = dispatcher.compile
 
     def compile_late(signature: Any) -> Any:
-        with global_compiler_lock, late_machine_code(dispatcher.targetctx.codegen()):
-            return compile_now(signature)
+        with global_compiler_lock, making_code():
+            with late_machine_code(dispatcher.targetctx.codegen()):
+                return compile_now(signature)
 
     dispatcher.compile = compile_late
     return dispatcher

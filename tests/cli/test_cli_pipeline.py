@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.cli.test_cli_errors import failing
-from tvm_npu.pipelines.platform import load_platform, platform_names
+from tvm_npu.pipelines.platform_file import load_platform, platform_names
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 pytestmark = pytest.mark.relay

@@ -11,7 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAVY = ("tvm", "numba", "llvmlite", "scipy", "onnx", "xgboost", "sklearn", "rich.progress", "PIL")
 LIGHT = ["", "--help", "--version", "machines", "machines nmp-4x8", "planners", "nonsense"]
-COMMANDS = ["profile", "compile", "tune", "ir", "run-ir", "run-elf", "pipeline", "platform"]
+COMMANDS = (
+    "profile", "warmup", "compile", "tune", "ir", "run-ir", "run-elf", "pipeline", "platform",
+    "disasm",
+)  # fmt: skip
 
 
 def loaded_by(arguments: str, names: tuple[str, ...]) -> set[str]:
@@ -35,7 +38,7 @@ def test_lists_and_help_load_no_compiler(arguments: str) -> None:
     assert loaded_by(arguments, (*HEAVY, "numpy")) == set()
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "disasm"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_mistyped_argument_is_told_at_once(command: str) -> None:
     assert loaded_by(f"{command} --mistyped", HEAVY) == set()
 

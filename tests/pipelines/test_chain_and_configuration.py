@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tvm_npu.codegen.errors import ChainError, ConfigurationError
 from tvm_npu.pipelines import ChainLayer, Configuration, LayerChain
+from tvm_npu.pipelines.errors import ChainError, ConfigurationError
 
 
 def test_a_configuration_knows_its_ranges() -> None:

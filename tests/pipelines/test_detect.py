@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tvm_npu.codegen.errors import PlatformError
 from tvm_npu.pipelines.detect import (
     MOST_PARTS,
     detect_platform,
     quota_cores,
     usable_cores,
 )
+from tvm_npu.pipelines.errors import PlatformError
 
 
 def write(root: Path, name: str, text: object) -> None:

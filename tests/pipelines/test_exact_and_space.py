@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 
 from tests.pipelines.chains_made_up import chain, plain_optimum, real_cases, simulated
-from tvm_npu.codegen.errors import SearchError
-from tvm_npu.pipelines.platform import Platform, load_platform
+from tvm_npu.pipelines.errors import SearchError
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.search import enumerate_space, exact_configuration
 from tvm_npu.pipelines.search.space import (
     all_configurations,

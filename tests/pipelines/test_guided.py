@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.pipelines.chains_made_up import chain
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines import Configuration, LayerChain, load_platform
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.search import exact_configuration, run_search
 from tvm_npu.pipelines.search.layer_model import LayerTimeModel

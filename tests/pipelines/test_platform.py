@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from tvm_npu.codegen.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines import Configuration, load_platform, platform_names
+from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines.platform import (
     MAXIMUM_PLACES,
     SimulatedPlace,
     ThrottledPlace,
     platform_from_dict,
-    platform_from_toml,
-    platform_to_toml,
 )
+from tvm_npu.pipelines.platform_file import platform_from_toml, platform_to_toml
 
 REAL = """
 name = "two"

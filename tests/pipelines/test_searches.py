@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipelines.chains_made_up import chain, configurations, simulated
-from tvm_npu.codegen.errors import ConfigurationError, SearchError
 from tvm_npu.pipelines import Configuration, load_platform
+from tvm_npu.pipelines.errors import ConfigurationError, SearchError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.search import (
     SearchResult,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.pipelines.chains_made_up import chain
-from tvm_npu.codegen.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines import ChainLayer, Configuration, LayerChain, load_platform
+from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines.platform import platform_from_dict
 from tvm_npu.pipelines.times import (
     SimulatedMeasure,

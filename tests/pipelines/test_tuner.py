@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.pipeline.stages import CORES, frame, make, numbers
-from tvm_npu.codegen.errors import PlatformError, SearchError
 from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import PlatformError, SearchError
 from tvm_npu.pipelines.places import running_places
-from tvm_npu.pipelines.platform import load_platform, platform_from_dict
+from tvm_npu.pipelines.platform import platform_from_dict
+from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.search import run_search
 from tvm_npu.pipelines.times import StageTimes
 from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions

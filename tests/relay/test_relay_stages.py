@@ -27,12 +27,13 @@ from tests.relay.relay_cases import (  # noqa: E402
     stock,
     var,
 )
-from tvm_npu.codegen.errors import ConfigurationError  # noqa: E402
 from tvm_npu.errors import CutError  # noqa: E402
 from tvm_npu.models.data import load_digits_lenet  # noqa: E402
 from tvm_npu.models.shared import SharedModels, find_shared_models  # noqa: E402
 from tvm_npu.pipelines.configuration import Configuration  # noqa: E402
-from tvm_npu.pipelines.platform import load_platform, platform_from_dict  # noqa: E402
+from tvm_npu.pipelines.errors import ConfigurationError  # noqa: E402
+from tvm_npu.pipelines.platform import platform_from_dict  # noqa: E402
+from tvm_npu.pipelines.platform_file import load_platform  # noqa: E402
 from tvm_npu.relay import partition_for_npu  # noqa: E402
 from tvm_npu.relay.compile_stages import (  # noqa: E402
     CpuTarget,

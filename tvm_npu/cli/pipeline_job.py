@@ -27,7 +27,8 @@ from tvm_npu.cli.pipeline_report import (
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.options import make_options
 from tvm_npu.pipelines.places import running_places
-from tvm_npu.pipelines.platform import Platform, load_platform
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.search import run_search
 from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 

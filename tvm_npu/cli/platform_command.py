@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.action == "detect":
         return _detect(args, terminal)
-    from tvm_npu.pipelines.platform import load_platform, platform_names
+    from tvm_npu.pipelines.platform_file import load_platform, platform_names
 
     if args.json is not None:
         check_writable(args.json)
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _detect(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.pipelines.detect import detect_platform
-    from tvm_npu.pipelines.platform import platform_to_toml
+    from tvm_npu.pipelines.platform_file import platform_to_toml
 
     if args.out is not None:
         check_writable(args.out)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import cycle, islice
@@ -20,6 +19,7 @@ from tvm_npu.cli.model_job import (
     load_and_partition,
 )
 from tvm_npu.cli.terminal import Steps, Terminal
+from tvm_npu.sim.making_code import Stopwatch
 
 if TYPE_CHECKING:
     from tvm_npu.calibration import Sample
@@ -56,14 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
-    seconds: dict[str, float] = {}
+    watch = Stopwatch()
     with terminal.steps() as steps:
-        begin = time.perf_counter()
-        job = load_and_partition(args, terminal, steps)
-        seconds["import_and_partition"] = time.perf_counter() - begin
+        with watch.part("import_and_partition"):
+            job = load_and_partition(args, terminal, steps)
         regions = len(job.partitioned.report.regions)
         steps.expect(PARTITION_STEPS + regions + args.runs)
-        profile = _profile(job, args, terminal, steps, seconds)
+        profile = _profile(job, args, terminal, steps, watch)
     from tvm_npu.cli.profile_tables import print_profile
 
     print_profile(profile, terminal.out)
@@ -77,21 +76,19 @@ def _profile(
     args: argparse.Namespace,
     terminal: Terminal,
     steps: Steps,
-    seconds: dict[str, float],
+    watch: Stopwatch,
 ) -> Profile:
     from tvm_npu.cli.profile import Profile, RegionRun, layer_rows, totals
     from tvm_npu.codegen.program.format import Program
 
-    begin = time.perf_counter()
-    runs = [
-        RegionRun(symbol, Program.from_bytes(content), args.timing)
-        for symbol, content in compiled(job, steps)
-    ]
-    seconds["compile"] = time.perf_counter() - begin
-    begin = time.perf_counter()
+    with watch.part("compile"):
+        runs = [
+            RegionRun(symbol, Program.from_bytes(content), args.timing)
+            for symbol, content in compiled(job, steps)
+        ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
-    job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
-    seconds["simulate"] = time.perf_counter() - begin
+    with watch.part("simulate"):
+        job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
     rows = [row for run in runs for row in layer_rows(run)]
     return Profile(
         model=str(job.path),
@@ -108,7 +105,7 @@ def _profile(
         totals=totals(runs, rows),
         report=job.partitioned.report,
         links=job.options.machine.links(),
-        host_seconds=seconds,
+        host_seconds={**watch.seconds, "machine_code": watch.machine_code_s},
     )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from tvm_npu.codegen.errors import ChainError
+from tvm_npu.pipelines.errors import ChainError
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tvm_npu.codegen.errors import ConfigurationError
+from tvm_npu.pipelines.errors import ConfigurationError
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tvm_npu.codegen.errors import PlatformError
+from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import MAXIMUM_PLACES, Platform, RealPlace
 
 CPUS = Path("devices/system/cpu")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.errors import PlatformError
+from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.runtime.pipeline.place import Place, usable_cores
 

@@ -1,28 +1,20 @@
-"""Platform files: the execution places of a pipeline, and what lies between them.
+"""A platform: the execution places of a pipeline, and what lies between them.
 
-TOML, validated, immutable, units in the key names. A place is `real` (cores of this machine),
+Validated, immutable, units in the names. A place is `real` (cores of this machine),
 `throttled` (the same with a duty cycle, to stand for a slower cluster) or `simulated` (a roofline:
 see `times`). Places that name a core in common cannot serve two stages of one configuration.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Sequence
-from functools import cached_property, lru_cache
-from importlib import resources
-from pathlib import Path
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tvm_npu.codegen.errors import ConfigurationError, PlatformError
 from tvm_npu.pipelines.configuration import Configuration
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
 
 MAXIMUM_PLACES = 16
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -281,47 +273,6 @@ def _check_known(key: str, names: Sequence[str], known: Sequence[str]) -> None:
             raise ValueError(f"{key}: no place is called {name}; there are {', '.join(known)}")
 
 
-def platform_names() -> tuple[str, ...]:
-    """Names of the platforms that come with the package."""
-    folder = resources.files("tvm_npu.pipelines") / "platforms"
-    files = (item.name for item in folder.iterdir())
-    return tuple(sorted(name[: -len(".toml")] for name in files if name.endswith(".toml")))
-
-
-@lru_cache(maxsize=64)
-def _built_in(name: str) -> Platform:
-    file = resources.files("tvm_npu.pipelines") / "platforms" / f"{name}.toml"
-    return platform_from_toml(file.read_text("utf-8"), origin=f"{name}.toml")
-
-
-def load_platform(name_or_path: str | Path) -> Platform:
-    """A built-in platform by name, or a platform file by path.
-
-    Raises PlatformError for an unknown name, an unreadable file, or a missing or absurd key.
-    """
-    text = str(name_or_path)
-    if text in platform_names():
-        return _built_in(text)
-    path = Path(name_or_path)
-    if path.suffix != ".toml" and not path.exists():
-        known = ", ".join(platform_names())
-        raise PlatformError(f"unknown platform {text!r}: neither a file nor one of {known}")
-    try:
-        content = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlatformError(f"cannot read platform file {text!r}: {error}") from error
-    return platform_from_toml(content, origin=text)
-
-
-def platform_from_toml(text: str, origin: str) -> Platform:
-    """``origin`` names the file in messages. Raises PlatformError."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlatformError(f"platform file {origin}: not TOML: {error}") from error
-    return platform_from_dict(values, origin)
-
-
 def platform_from_dict(values: dict[str, Any], origin: str = "platform") -> Platform:
     """Validates plain values. Raises PlatformError."""
     try:
@@ -347,38 +298,3 @@ def _shared(one: Sequence[Any], other: Sequence[Any]) -> int:
     """Length of the longest common beginning."""
     equal = [a == b for a, b in zip(one, other, strict=False)]
     return equal.index(False) if False in equal else len(equal)
-
-
-def platform_to_toml(platform: Platform) -> str:
-    """The platform as a file that `load_platform` reads back to an equal one."""
-    lines = [f"name = {_toml(platform.name)}"]
-    if platform.description:
-        lines.append(f"description = {_toml(platform.description)}")
-    if platform.arrangements:
-        lines.append(f"arrangements = {_toml(platform.arrangements)}")
-    if platform.link != Link():
-        lines += ["", "[link]", *_assignments(platform.link)]
-    for place in platform.places:
-        lines += ["", "[[places]]", *_assignments(place)]
-    for link in platform.links:
-        lines += ["", "[[links]]", *_assignments(link)]
-    return "\n".join(lines) + "\n"
-
-
-def _assignments(part: BaseModel) -> list[str]:
-    fields = type(part).model_fields
-    values = part.model_dump()
-    return [
-        f"{key} = {_toml(values[key])}"
-        for key in fields
-        if fields[key].is_required() or values[key] != fields[key].default
-    ]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in escaped) + '"'
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value)

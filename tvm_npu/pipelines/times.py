@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from tvm_npu.codegen.errors import PlatformError
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform, SimulatedPlace
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import ConfigurationError
 from tvm_npu.errors import CutError
 from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut_points import bits, cut_points
+from tvm_npu.pipelines.errors import ConfigurationError
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.primitive_graph import Primitive, PrimitiveGraph, Value, primitive_graph
 from tvm_npu.relay.stage_modules import StageModule, stage_module

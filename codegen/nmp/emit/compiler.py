@@ -20,6 +20,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.convolution import convolution
+from tvm_npu.codegen.nmp.emit.elementwise import elementwise
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.listing import listing
@@ -27,7 +28,7 @@ from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged
-from tvm_npu.codegen.nmp.emit.windows import elementwise, window
+from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,

@@ -19,9 +19,9 @@ Schedule = Literal["IS", "OS", "WS"]
 class ConvPlan:
     """How one convolution runs.
 
-    Over the TLEs: the OFM rows are cut into ``row_slices``, its columns into ``column_slices`` and
-    the filters into ``filter_slices`` (`slice_of`; their product is the number of TLEs in use, at
-    most the machine's). TLE t has row slice t // (column_slices * filter_slices), column slice
+    Over the TLEs: the OFM rows are split into ``row_slices``, its columns into ``column_slices``
+    and the filters into ``filter_slices`` (`slice_of`; their product is the number of TLEs in use,
+    at most the machine's). TLE t has row slice t // (column_slices * filter_slices), column slice
     t // filter_slices % column_slices and filter slice t % filter_slices.
 
     Over the TLTs of a TLE: its rows into ``tlt_rows`` parts, its columns into ``tlt_columns`` and

@@ -116,11 +116,11 @@ def plan_with_proof(
         spreads = space(facts, mode == "grouped")
         task = _task(problem, machine, mode, linear)
         layer = (task, room, speeds, *_tables(task, spreads, facts), spreads.families)
-        queue, least_times, classes, least = bounds.bound_classes(*layer, best)  # type: ignore[call-arg]
+        queue, least_times, classes, least = bounds.bound_classes(*(*layer, best))
         order = np.argsort(least_times, kind="stable")
         bound = min(bound, least)
-        best, least, chosen, counts = search.open_classes(  # type: ignore[call-arg]
-            *layer, queue[order], least_times[order], best
+        best, least, chosen, counts = search.open_classes(
+            *(*layer, queue[order], least_times[order], best)
         )
         bound = min(bound, least)
         counts[search.CLASSES] = classes

@@ -131,10 +131,10 @@ def item_tables(task, spreads):
     most_sharing = 1
     table_rows, kept_rows = 0, 0
     for spread in range(number):
-        longest = ceil_div(ceil_div(task.items, spreads[spread, 0]), spreads[spread, 1])
+        run = ceil_div(ceil_div(task.items, spreads[spread, 0]), spreads[spread, 1])
         most_sharing = max(most_sharing, spreads[spread, 2])
-        table_rows += 2 * spreads[spread, 2] * (1 + longest)
-        kept_rows += longest
+        table_rows += 2 * spreads[spread, 2] * (1 + run)
+        kept_rows += run
     table = np.zeros((table_rows, ITEM_WIDTH))
     begin = np.zeros((number, 2, most_sharing), np.int64)
     count = np.zeros((number, 2), np.int64)

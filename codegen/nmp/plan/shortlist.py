@@ -74,12 +74,12 @@ def _families(
         task = exact._task(problem, machine, mode, linear)
         tables = exact._tables(task, spreads, facts)
         layer = (task, room, speeds, *tables, spreads.families)
-        queue, bounds, _, _ = exact_bounds.bound_classes(*layer, most_cycles)  # type: ignore[call-arg]
+        queue, bounds, _, _ = exact_bounds.bound_classes(*(*layer, most_cycles))
         for family in np.unique(queue[:, 0]):
             own = queue[:, 0] == family
             order = np.argsort(bounds[own], kind="stable")
-            _, _, chosen, _ = search.open_classes(  # type: ignore[call-arg]
-                *layer, queue[own][order], bounds[own][order], most_cycles
+            _, _, chosen, _ = search.open_classes(
+                *(*layer, queue[own][order], bounds[own][order], most_cycles)
             )
             if chosen[search.TILE_M]:
                 plan = exact._plan(task, mode, linear, spreads, chosen)

@@ -1,4 +1,4 @@
-"""How much of a convolution one TLT has under a cut, and whether its tiles fit: what drawing and
+"""How much of a convolution one TLT has under a spread, and whether its tiles fit: what drawing and
 changing plans needs thousands of times a second. `check_plan` has the last word on a plan."""
 
 from __future__ import annotations

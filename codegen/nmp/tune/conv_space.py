@@ -1,7 +1,7 @@
 """The space of convolution plans on NMP machines, which is the one that `exact` searches: drawing
 a plan at random and changing one choice of a plan.
 
-A draw is uniform over cuts, schedules, ring, layouts and buffers; tile extents are drawn as
+A draw is uniform over spreads, schedules, ring, layouts and buffers; tile extents are drawn as
 `extents` says, and those of tiles that do not fit are halved, at random, until they do.
 """
 
@@ -175,7 +175,7 @@ class ConvSpace:
 
     def _consistent(self, plan: ConvPlan) -> ConvPlan | None:
         """``plan`` with what follows from its choices: flags that mean nothing are off, extents
-        that a choice dictates are so, none is above its most. None where a cut leaves a slice
+        that a choice dictates are so, none is above its most. None where a spread leaves a slice
         empty."""
         ring = self.machine.ring is not None
         slices = (plan.row_slices, plan.column_slices, plan.filter_slices)

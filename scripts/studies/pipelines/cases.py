@@ -11,7 +11,8 @@ from studies.pipelines.chains import model_chain, synthetic_chain
 from studies.pipelines.published import SYNTH_WEIGHTS
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
-from tvm_npu.pipelines.platform import Platform, load_platform
+from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.search import (
     Enumeration,
     enumerate_space,

@@ -11,8 +11,8 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.chain import LayerChain
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.exact import (
     Enumeration,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search import bottleneck
 from tvm_npu.pipelines.search.session import Session, Trial

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from threadpoolctl import threadpool_limits
 
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.exact import exact_configuration
 from tvm_npu.pipelines.search.layer_model import LayerFit, LayerTimeModel

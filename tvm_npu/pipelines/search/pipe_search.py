@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.search.balance import balanced_cuts
 from tvm_npu.pipelines.search.session import Session, Trial
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.codegen.errors import SearchError
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.times import StageTimes
 

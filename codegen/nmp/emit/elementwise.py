@@ -1,0 +1,96 @@
+"""Elementwise layers: every core loads, computes and stores a run of elements for itself."""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, loop, registers
+from tvm_npu.codegen.nmp.emit.conventions import (
+    IN_ARRIVED,
+    MAC_DONE,
+    SECOND_ARRIVED,
+    STORE_DONE,
+    stored,
+    wait,
+    wait_store,
+)
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
+from tvm_npu.codegen.nmp.emit.mac import out_tile, requantize
+from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.transfers import run_transfer
+from tvm_npu.codegen.nmp.plan.window import FlatPlan, FlatProblem
+from tvm_npu.codegen.ops import FixedElementwise
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, VectorOp
+from tvm_npu.sim.streams import Stream
+
+
+def elementwise(
+    layer: FixedElementwise,
+    problem: FlatProblem,
+    plan: FlatPlan,
+    machine: NmpMachine,
+    operands: Operands,
+) -> LayerCode:
+    """Flat runs: A to MB0, B to MB1, the operation, the store."""
+    size = problem.element_bytes
+    tile_bytes = min(plan.tile_elements, problem.elements) * size
+    for memory in ("mb0", "mb1", "mb2") if problem.operands > 1 else ("mb0", "mb2"):
+        require_fit(layer.name, "the tile", tile_bytes, machine, memory)
+    begins, counts = _shares(layer.name, problem, plan, machine.core_count)
+    parameters = LayerParameters([count > 0 for count in counts])
+    own = parameters.number("elements", counts)
+
+    def at(name: str, index: int | None) -> Expression:
+        base = operands.output if index is None else operands.inputs[index]
+        return parameters.address(name, [base.plus(begin * size) for begin in begins])
+
+    addresses = [at(f"operand_{index}", index) for index in range(problem.operands)]
+    out_address = at("out_address", None)
+    op = {"add": VectorOp.ADD, "mul": VectorOp.MULTIPLY, "copy": VectorOp.COPY}[layer.op]
+    shift_a, shift_b = (layer.shift_a, layer.shift_b) if layer.op == "add" else (0, 0)
+
+    def step(begin: Expression, count: Expression) -> Nodes:
+        out = out_tile(count, 1, 1, size)
+        arrive = ((Memory.MB0, IN_ARRIVED), (Memory.MB1, SECOND_ARRIVED))[: problem.operands]
+        loads = tuple(
+            run_transfer(
+                "nmp_load", Stream.IN, memory, address + begin * size, semaphore, count * size, size
+            )
+            for address, (memory, semaphore) in zip(addresses, arrive, strict=True)
+        )
+        values: dict[MacRegister, Operand] = {
+            **out,
+            MacRegister.IN_ADDRESS: 0,
+            MacRegister.W_ADDRESS: 0,
+            MacRegister.SHIFT_A: shift_a,
+            MacRegister.SHIFT_B: shift_b,
+        }
+        return (
+            *loads,
+            *(wait(semaphore) for _, semaphore in arrive),
+            *wait_store(),
+            Compute("nmp_veop", int(op), MAC_DONE, registers(values)),
+            wait(MAC_DONE),
+            *requantize(out, layer.shift, layer.low, layer.high, size),
+            run_transfer(
+                "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * size, STORE_DONE,
+                count * size, size,
+            ),
+            *stored(),
+        )  # fmt: skip
+
+    return finish(parameters, loop("element", own, plan.tile_elements, step))
+
+
+def _shares(
+    name: str, problem: FlatProblem, plan: FlatPlan, core_count: int
+) -> tuple[list[int], list[int]]:
+    """The first element of every core, and how many it has."""
+    begins = [min(core * plan.core_elements, problem.elements) for core in range(core_count)]
+    counts = [min(plan.core_elements, problem.elements - begin) for begin in begins]
+    if sum(counts) != problem.elements:
+        raise EmitError(
+            f"layer {name!r}: the plan covers {sum(counts)} of {problem.elements} elements"
+        )
+    return begins, counts

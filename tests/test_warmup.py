@@ -1,0 +1,52 @@
+"""Machine code made ahead, and times without it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tvm_npu.cli import main
+from tvm_npu.codegen.backends import backend_names
+from tvm_npu.sim import making_code
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.making_code import Stopwatch, machine_code_seconds
+from tvm_npu.warmup import warm_up
+
+
+def test_what_is_warm_makes_no_code() -> None:
+    machine = load_machine("setup-a")
+    warm_up(machine, "naive")
+    before = machine_code_seconds()
+    warm_up(machine, "naive")
+    assert machine_code_seconds() == before
+
+
+def test_a_stopwatch_leaves_machine_code_out() -> None:
+    watch = Stopwatch()
+    before = machine_code_seconds()
+    with watch.part("work"):
+        time.sleep(0.01)
+        with making_code.making_code(), making_code.making_code():
+            time.sleep(0.05)
+    made = machine_code_seconds() - before
+    assert made >= 0.05 and watch.machine_code_s == pytest.approx(made)
+    assert 0.01 <= watch.seconds["work"]
+    with watch.part("nothing"):
+        pass
+    assert watch.seconds["nothing"] < watch.machine_code_s == pytest.approx(made)
+
+
+def test_the_command_warms_one_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["warmup", "setup-a", "--planner", "naive"]) == 0
+    name, seconds = capsys.readouterr().out.strip().split(": ")
+    assert name == "setup-a" and float(seconds.removesuffix(" s")) >= 0.0
+    assert main(["warmup", "no-such-machine"]) == 1
+    assert "no-such-machine" in capsys.readouterr().err
+
+
+def test_every_kind_with_code_has_a_machine_to_warm() -> None:
+    from tvm_npu.cli.warmup_command import first_of_each_kind
+
+    kinds = [load_machine(name).isa for name in first_of_each_kind()]
+    assert len(kinds) == len(set(kinds)) and {"nmp", "tiles"} <= set(kinds) <= set(backend_names())

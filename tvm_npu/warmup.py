@@ -1,0 +1,61 @@
+"""Makes the machine code of planners and simulators before somebody waits for it.
+
+A small network with a convolution, a depthwise and a pointwise one, a pool and a fully connected
+layer is compiled and run: whatever compiled code that takes is in the cache on disk afterwards.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tvm_npu.codegen.compile import CompileOptions, compile_graph
+from tvm_npu.codegen.graph import Clip, Graph
+from tvm_npu.codegen.ops import Conv2d, Dense, Pool, Reshape
+from tvm_npu.codegen.passes.calibrate import calibrate, synthetic_samples
+from tvm_npu.codegen.plan import DEFAULT_PLANNER
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+
+CHANNELS, EXTENT, CLASSES = 8, 8, 4
+
+
+def small_network() -> Graph:
+    """Input "x" float32 [8, 8, 8], output "y" float32 [4]."""
+    random = np.random.default_rng(0)
+
+    def weights(*shape: int) -> np.ndarray:
+        return (random.normal(size=shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+    relu, around = Clip(0.0, np.inf), (1, 1, 1, 1)
+    maps, half = (CHANNELS, EXTENT, EXTENT), EXTENT // 2
+    flat = CHANNELS * half * half
+    layers = (
+        Conv2d("whole", ("x",), ("a",), weights(CHANNELS, CHANNELS, 3, 3), weights(CHANNELS),
+               padding=around, activation=relu),
+        Conv2d("depthwise", ("a",), ("b",), weights(CHANNELS, 1, 3, 3), weights(CHANNELS),
+               padding=around, groups=CHANNELS),
+        Conv2d("pointwise", ("b",), ("c",), weights(CHANNELS, CHANNELS, 1, 1), weights(CHANNELS)),
+        Pool("pool", ("c",), ("p",), "max", (2, 2), (2, 2)),
+        Reshape("flat", ("p",), ("f",)),
+        Dense("dense", ("f",), ("y",), weights(CLASSES, flat), weights(CLASSES)),
+    )  # fmt: skip
+    shapes = {
+        "x": maps, "a": maps, "b": maps, "c": maps, "p": (CHANNELS, half, half), "f": (flat,),
+        "y": (CLASSES,),
+    }  # fmt: skip
+    return Graph(layers, shapes, ("x",), ("y",))
+
+
+def warm_up(
+    machine: MachineDescription,
+    planner: str = DEFAULT_PLANNER,
+    precision: Precision | None = None,
+) -> None:
+    """Makes what programs of ``planner`` for ``machine`` at ``precision`` (None: the machine's
+    own) need. Raises what `compile_graph` does for the small network."""
+    graph = small_network()
+    samples = synthetic_samples(graph, seed=0, count=1)
+    options = CompileOptions(precision=precision, planner=planner)
+    program = compile_graph(graph, calibrate(graph, samples), machine, options)
+    Session(program).run([np.zeros((1, CHANNELS, EXTENT, EXTENT), np.float32)])
