@@ -117,3 +117,34 @@ def test_without_the_package_the_kind_is_unknown() -> None:
     last = result.stderr.strip().splitlines()[-1]
     assert "no such kind of machine (value: 'loom'); there are 'nmp', " in last
     assert "'tiles'" in last
+
+
+PAGE = ROOT / "docs" / "your-own-npu.md"
+BLOCK = re.compile(r"^```(?:py|toml)\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_quotes_the_package() -> None:
+    found = BLOCK.findall(PAGE.read_text("utf-8"))
+    assert {Path(name).name for name, _ in found} == {
+        "pyproject.toml", "machine.py", "loom-16.toml", "isa.py", "simulator.py", "kind.py",
+        "backend.py", "emit.py",
+    }  # fmt: skip
+    for name, quoted in found:
+        assert quoted in (PACKAGE / name).read_text("utf-8"), name
+
+
+@pytest.mark.relay
+def test_the_program_of_the_page_runs(site: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    (program,) = re.findall(
+        r"^```py\n# a program of your own\n(.*?)^```$", PAGE.read_text("utf-8"), re.M | re.S
+    )
+    assert "loom-16" in run(site, "-c", program)
+
+
+def test_the_commands_of_the_page_run(site: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    commands = re.findall(r"^tvm-npu (.*)$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        assert "loom-16" in run(site, "-m", "tvm_npu.cli", *command.split())
