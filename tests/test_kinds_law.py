@@ -14,11 +14,6 @@ KINDS = sorted({path.parent.name for path in ROOT.glob("sim/*/kind.py")})
 ROOMS = tuple(f"{folder}/{kind}/" for folder in ("sim", "codegen") for kind in KINDS)
 LISTS = ("sim/kinds.py", "codegen/backends.py")
 """The registries, which name every kind once, as text."""
-EXCEPTIONS = {
-    "sim/isa/assembler.py": "the assembler's default instruction set",
-    "sim/isa/disassembler.py": "the disassembler's default instruction set",
-    "sim/isa/document.py": "the document of the NMP's instructions",
-}
 PLANS = frozenset({"LoopPlan", "LoopMachine"})
 """Neutral, but what a planner answers is for its machine's backend to look at."""
 
@@ -84,7 +79,7 @@ def test_the_kinds_of_the_folders_are_those_of_the_registries() -> None:
 @pytest.mark.parametrize("path", sources())
 def test_rooms_import_no_other_room_and_nobody_imports_rooms(path: str) -> None:
     found = foreign_imports(path, (ROOT / path).read_text("utf-8"))
-    assert bool(found) == (path in EXCEPTIONS), found or "no exception any more"
+    assert not found
 
 
 @pytest.mark.parametrize("path", outside())

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.builder import REGISTERS, CodeBuilder
 from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction, Isa
-from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
 _OPERAND = r"([^\s,()]+)"
 
 
-def assemble(text: str, base_address: int = 0, isa: Isa = NMP_ISA) -> NDArray[np.uint32]:
+def assemble(text: str, base_address: int = 0, *, isa: Isa) -> NDArray[np.uint32]:
     """The words of ``text``, to be placed at ``base_address`` (bytes, a multiple of 4).
 
     Raises IsaError with the line's number for anything that ``isa`` and the pseudo-instructions

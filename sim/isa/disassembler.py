@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.isa.builder import ABI_NAMES, WORD_BYTES
 from tvm_npu.sim.isa.table import OPERAND_NAME, WORD_MASK, Field, Instruction, Isa
-from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 _HEX_FROM = 4096
 _COMMENT_COLUMN = 36
 
 
-def disassemble(word: int, isa: Isa = NMP_ISA) -> str:
+def disassemble(word: int, isa: Isa) -> str:
     """One instruction as text; ``.word 0x...`` for a word that is no instruction."""
     decoded = isa.decode(int(word) & WORD_MASK)
     if decoded is None:
@@ -27,7 +26,8 @@ def disassemble_code(
     words: Sequence[int] | NDArray[np.uint32],
     base_address: int = 0,
     comments: Mapping[int, str] | None = None,
-    isa: Isa = NMP_ISA,
+    *,
+    isa: Isa,
 ) -> str:
     """A listing of code that starts at ``base_address`` (bytes).
 

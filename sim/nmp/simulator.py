@@ -202,7 +202,7 @@ class NmpSimulator:
         if row < len(self._tile_registers):
             registers = self._state.regs[core]
             tile = {k: int(registers[r]) for k, r in self._tile_registers[row].items()}
-        text = disassemble(int(self._state.words[row]))
+        text = disassemble(int(self._state.words[row]), isa=NMP_ISA)
         return replace(place, index=row, instruction=text, layer=self._layer(row), tile=tile)
 
     def _layer(self, row: int | None) -> str:

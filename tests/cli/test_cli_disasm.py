@@ -15,6 +15,7 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm_npu.cli.disasm_command import listing, programs_in  # noqa: E402
 from tvm_npu.codegen.program.format import PROLOGUE, Program, Segment  # noqa: E402
 from tvm_npu.sim.isa.assembler import assemble  # noqa: E402
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 pytestmark = pytest.mark.relay
 
@@ -42,7 +43,7 @@ def test_listing_assembles_back(lenet_program: Path) -> None:
     base = program.machine_description().dram.base_address
     text = listing(program)
     assert text is not None
-    np.testing.assert_array_equal(assemble(text, base), program.image(base).code)
+    np.testing.assert_array_equal(assemble(text, base, isa=NMP_ISA), program.image(base).code)
 
 
 def test_one_layer(run, lenet_program: Path) -> None:

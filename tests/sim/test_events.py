@@ -14,13 +14,14 @@ from tests.sim.tiles import test_tile_dma_control as dmac
 from tvm_npu.sim.events import Access, Event, EventLog
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.simulator import NmpSimulator
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.traps import Trap
 
 TILE = {"n": 20, "row": 21}
 
 
 def nmp_events(text: str, tles: int = 1, tlts: int = 2) -> list[Event]:
-    code = assemble("li s4, 6\nli s5, -2\n" + text + EXIT, BASE)
+    code = assemble("li s4, 6\nli s5, -2\n" + text + EXIT, BASE, isa=NMP_ISA)
     found = NmpSimulator(
         nmp.small_machine(tles, tlts), code, BASE, nmp.DRAM_BYTES, layer_names=("a", "b"),
         layer_of=np.array([-1, -1] + [1] * (len(code) - 2), np.int32),

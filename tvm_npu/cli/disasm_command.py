@@ -92,7 +92,7 @@ def listing(program: Program, layer: str | None = None) -> str | None:
         inside = {at - begin: text for at, text in comments.items() if begin <= at < end}
         code = image.code[begin:end]
         address = start + WORD_BYTES * begin
-        texts.append(disassemble_code(code, address, inside, program_isa(program)))
+        texts.append(disassemble_code(code, address, inside, isa=program_isa(program)))
     return "\n".join(texts)
 
 

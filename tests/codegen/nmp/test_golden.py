@@ -19,6 +19,7 @@ from tvm_npu.codegen.program.annotate import annotated_code
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, nmp_machine_from_dict
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 MACHINE = small_machine(tles=2, tlts=2)
 DUAL = nmp_machine_from_dict(
@@ -144,7 +145,7 @@ def test_listing_and_code(case: str, golden: Callable[[str, str], None]) -> None
     text = generate(fixed, machine, chosen).listing()
     program = compile_fixed(fixed, machine, chosen)
     code = annotated_code(program)
-    assert np.array_equal(assemble(code), program.code)
+    assert np.array_equal(assemble(code, isa=NMP_ISA), program.code)
     inputs = random_tensors(fixed, 5)
     expected = run_fixed(fixed, {name: value[None] for name, value in inputs.items()})
     outputs, _ = simulate(program, inputs)

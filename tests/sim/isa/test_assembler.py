@@ -23,9 +23,9 @@ from tvm_npu.sim.nmp.xnmp import NMP_ISA, MacRegister
 def test_one_instruction_there_and_back(case: tuple[Instruction, dict[str, int]]) -> None:
     instruction, operands = case
     word = instruction.encode(**operands)
-    text = disassemble(word)
+    text = disassemble(word, isa=NMP_ISA)
     assert text.split()[0] == instruction.mnemonic
-    assert assemble(text).tolist() == [word]
+    assert assemble(text, isa=NMP_ISA).tolist() == [word]
 
 
 @settings(max_examples=50)
@@ -41,14 +41,15 @@ def test_one_instruction_there_and_back(case: tuple[Instruction, dict[str, int]]
     st.integers(0, (1 << 30) - 1).map(lambda number: 4 * number),
 )
 def test_a_listing_there_and_back(words: list[int], base_address: int) -> None:
-    listing = disassemble_code(words, base_address, {0: "first\nword", 7: "", len(words): "end"})
-    assert assemble(listing, base_address).tolist() == words
+    comments = {0: "first\nword", 7: "", len(words): "end"}
+    listing = disassemble_code(words, base_address, comments, isa=NMP_ISA)
+    assert assemble(listing, base_address, isa=NMP_ISA).tolist() == words
 
 
 @pytest.mark.parametrize(("word", "text"), KNOWN_RV32IM)
 def test_known_words(word: int, text: str) -> None:
-    assert assemble(text).tolist() == [word]
-    assert assemble(disassemble(word)).tolist() == [word]
+    assert assemble(text, isa=NMP_ISA).tolist() == [word]
+    assert assemble(disassemble(word, isa=NMP_ISA), isa=NMP_ISA).tolist() == [word]
 
 
 @pytest.mark.skipif(shutil.which("riscv64-unknown-elf-as") is None, reason="no GNU as for RISC-V")
@@ -84,9 +85,9 @@ def test_listing() -> None:
                 lui t0, 0x80000
                 j start
                 .word 0xffffffff
-        """
+        """, isa=NMP_ISA
     )
-    assert disassemble_code(words, 0x80000000, {3: "conv1, tile 0"}) == (
+    assert disassemble_code(words, 0x80000000, {3: "conv1, tile 0"}, isa=NMP_ISA) == (
         "L_80000000:\n"
         "    addi a0, zero, 3                  # 80000000: 00300513\n"
         "L_80000004:\n"
@@ -104,9 +105,9 @@ def test_listing() -> None:
 
 def test_values_without_a_name_are_numbers() -> None:
     word = NMP_ISA.encode("nmp_mcfg", creg=31, rs1=5)
-    assert disassemble(word) == "nmp_mcfg 31, t0"
+    assert disassemble(word, isa=NMP_ISA) == "nmp_mcfg 31, t0"
     word = NMP_ISA.encode("nmp_mcfg", creg=MacRegister.LOW, rs1=5)
-    assert disassemble(word) == "nmp_mcfg low, t0"
+    assert disassemble(word, isa=NMP_ISA) == "nmp_mcfg low, t0"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_values_without_a_name_are_numbers() -> None:
     ],
 )
 def test_pseudo_instructions_and_spelling(text: str, same: str) -> None:
-    assert assemble(text).tolist() == assemble(same).tolist()
+    assert assemble(text, isa=NMP_ISA).tolist() == assemble(same, isa=NMP_ISA).tolist()
 
 
 def test_pseudo_instructions_are_all_listed() -> None:
@@ -139,7 +140,7 @@ def test_pseudo_instructions_are_all_listed() -> None:
 
 
 def test_data_words_hold_absolute_addresses() -> None:
-    assert assemble(".word end\nend:", 0x8000_0000).tolist() == [0x8000_0004]
+    assert assemble(".word end\nend:", 0x8000_0000, isa=NMP_ISA).tolist() == [0x8000_0004]
 
 
 @pytest.mark.parametrize(
@@ -166,10 +167,10 @@ def test_data_words_hold_absolute_addresses() -> None:
 )
 def test_errors_name_the_line(text: str, message: str) -> None:
     with pytest.raises(IsaError) as caught:
-        assemble(text)
+        assemble(text, isa=NMP_ISA)
     assert str(caught.value).startswith(message)
 
 
 def test_misaligned_base_is_refused() -> None:
     with pytest.raises(IsaError, match="multiple of 4"):
-        assemble("nop", base_address=2)
+        assemble("nop", base_address=2, isa=NMP_ISA)

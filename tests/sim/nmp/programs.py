@@ -10,6 +10,7 @@ import numpy as np
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.statistics import RunStatistics
 
 BASE = 0x8000_0000
@@ -90,7 +91,7 @@ CONV = {
 
 def instructions(text: str) -> int:
     """Number of machine instructions of assembly without loops."""
-    return len(assemble(text))
+    return len(assemble(text, isa=NMP_ISA))
 
 
 def simulator(
@@ -101,7 +102,7 @@ def simulator(
 ) -> NmpSimulator:
     """A loaded simulator; code at BASE, arrays of ``data`` at their addresses."""
     machine = small_machine() if machine is None else machine
-    found = NmpSimulator(machine, assemble(text, BASE), BASE, DRAM_BYTES, **options)
+    found = NmpSimulator(machine, assemble(text, BASE, isa=NMP_ISA), BASE, DRAM_BYTES, **options)
     for address, array in (data or {}).items():
         found.write(address, np.asarray(array))
     return found

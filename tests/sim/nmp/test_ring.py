@@ -32,6 +32,7 @@ from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.statistics import MovedBytes
 from tvm_npu.sim.traps import Trap
 
@@ -307,7 +308,8 @@ def test_statistics_by_layer() -> None:
     ]
     layers = np.repeat([0, 1, 1, -1], [instructions(part) for part in parts]).astype(np.int32)
     found = NmpSimulator(
-        small_machine(2, 1), assemble("".join(parts), 0x8000_0000), 0x8000_0000, DRAM_BYTES,
+        small_machine(2, 1), assemble("".join(parts), 0x8000_0000, isa=NMP_ISA), 0x8000_0000,
+        DRAM_BYTES,
         layer_names=("load", "forward"), layer_of=layers,
         stream_of=np.ones(len(layers), np.int8),
     )  # fmt: skip

@@ -29,6 +29,7 @@ from tests.sim.nmp.programs import (
 from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 EXIT_CYCLES = 3
 SEMAPHORE = 4.0
@@ -353,7 +354,7 @@ def test_statistics_add_up_over_layers_and_the_rest(timing: bool) -> None:
     ]
     layers = np.repeat([-1, 0, 1, -1], [instructions(p.replace("skip", "4")) if k == 0 else
                                         instructions(p) for k, p in enumerate(parts)])  # fmt: skip
-    code = assemble("".join(parts), BASE)
+    code = assemble("".join(parts), BASE, isa=NMP_ISA)
     assert len(layers) == len(code)
     found = NmpSimulator(
         small_machine(1, 3), code, BASE, DRAM_BYTES,

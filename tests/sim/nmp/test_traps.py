@@ -32,6 +32,7 @@ from tvm_npu.sim.isa.assembler import assemble
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
 from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.traps import Trap
 
 
@@ -51,7 +52,7 @@ BOX = {
 def test_place_is_complete_and_simulator_stays_usable() -> None:
     """Core, pc, instruction, layer and tile of a trap; the next run starts afresh."""
     text = "li s4, 6\nli s5, -2\nli t1, 2\nlw t2, 0(a5)\nbne a0, t1, done\nebreak\ndone: " + EXIT
-    code = assemble(text, BASE)
+    code = assemble(text, BASE, isa=NMP_ISA)
     found = NmpSimulator(
         small_machine(1, 3), code, BASE, DRAM_BYTES,
         layer_names=("first", "second"),
@@ -105,7 +106,7 @@ def test_pc_leaves_the_code() -> None:
 
 
 def test_layer_of_the_jump_that_left_the_code() -> None:
-    code = assemble("li t0, 0\njalr ra, 0(t0)\n", BASE)
+    code = assemble("li t0, 0\njalr ra, 0(t0)\n", BASE, isa=NMP_ISA)
     found = NmpSimulator(
         small_machine(), code, BASE, DRAM_BYTES,
         layer_names=("one",), layer_of=np.zeros(len(code), np.int32),
@@ -455,7 +456,7 @@ def test_multicast_waits_for_a_buffer_that_nobody_frees() -> None:
 
 
 def test_deadlock_names_layers() -> None:
-    code = assemble(wait(3) + EXIT, BASE)
+    code = assemble(wait(3) + EXIT, BASE, isa=NMP_ISA)
     found = NmpSimulator(
         small_machine(), code, BASE, DRAM_BYTES,
         layer_names=("conv1",), layer_of=np.zeros(len(code), np.int32),
@@ -593,7 +594,7 @@ def test_every_code_has_a_format_that_works() -> None:
 
 def test_wrong_use_of_the_simulator() -> None:
     machine = small_machine(1, 2)
-    code = assemble(EXIT, BASE)
+    code = assemble(EXIT, BASE, isa=NMP_ISA)
     for count in (0, 3, -1):
         with pytest.raises(SimError, match=f"{count} cores .* has 2"):
             NmpSimulator(machine, code, BASE, DRAM_BYTES).run(BASE, cores=count)
