@@ -180,7 +180,12 @@ def test_restart(run: Run, tmp_path: Path) -> None:
     assert run("--json", target, "--restart")[0] == 0 and computed(tmp_path) == list(NAMES)
 
 
-@pytest.mark.parametrize("tail", [b'{"key": ["three", "squ', b'{"key": 3}\n', b"\xff\xfe\n", b"{}"])
+WHOLE = b'{"key": ["four", "square"], "value": {"name": "", "value": 1, "nested": {}, "pid": 1}}'
+
+
+@pytest.mark.parametrize(
+    "tail", [b'{"key": ["three", "squ', b'{"key": 3}\n', b"\xff\xfe\n", b"{}", WHOLE]
+)
 def test_a_torn_end_is_cut_off(run: Run, tmp_path: Path, tail: bytes) -> None:
     target = tmp_path / "rows.json"
     interrupted(run, tmp_path, "--json", target)
