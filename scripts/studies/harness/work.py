@@ -64,12 +64,12 @@ class WorkFolder:
         log.seek(0)
         whole = 0
         for line in log:
+            if not line.endswith(b"\n"):
+                break
             try:
                 entry = json.loads(line)
                 self.values[tuple(entry["key"])] = entry["value"]
             except (ValueError, KeyError, TypeError):
-                break
-            if not line.endswith(b"\n"):
                 break
             whole += len(line)
         log.truncate(whole)
