@@ -3,7 +3,7 @@
 `device` is for functions that only compiled code calls, `entry` for those that Python calls.
 """
 
-from tvm_npu.sim.compiled.borrowed import borrowed
+from tvm_npu.sim.compiled.borrowed import borrowed, uncounted
 from tvm_npu.sim.compiled.decorators import device, entry
 
-__all__ = ["borrowed", "device", "entry"]
+__all__ = ["borrowed", "device", "entry", "uncounted"]

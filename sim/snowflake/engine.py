@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.sim.compiled import borrowed, device, entry
+from tvm_npu.sim.compiled import borrowed, device, entry, uncounted
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap
 from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
 from tvm_npu.sim.snowflake.hazards import check_clusters
@@ -47,8 +47,16 @@ _NO_PARTNER = int(SnowflakeTrapCode.NO_PARTNER)
 @entry
 def run_device(state: Any, m: Any) -> int:
     """Runs all clusters of a device to their ends."""
-    s = SharedState(*borrowed(state))  # type: ignore[call-arg]
-    if s.work[0] == 0:
+    owner = SharedState(*borrowed(state))  # type: ignore[call-arg]
+    outcome = _run(uncounted(owner), m)  # type: ignore[call-arg]
+    if outcome == TRAPPED:
+        return TRAPPED if owner.trap[0] else FINISHED  # the owner has to live until here
+    return outcome
+
+
+@device
+def _run(s: State, m: Costs) -> int:
+    if s.executed[0] == 0:
         _begin(s, m)
     while True:
         ended = 0

@@ -97,10 +97,12 @@ def run(
 
 
 def coop(
-    layer: Layer, machine: SnowflakeMachine, weights: np.ndarray, bias: np.ndarray, parts: int
+    layer: Layer, machine: SnowflakeMachine, weights: np.ndarray, bias: np.ndarray, parts: int,
+    reuse_weights: bool = False,
 ) -> Built:
     """Rows in ``parts``, kernels in tiles that fill half of a WBuf; loads of the next step and the
-    store of the last one run under the traces of this one. A tile's results lie in each MBuf, the
+    store of the last one run under the traces of this one. All parts with one tile of kernels
+    (``reuse_weights``), or all tiles with one part. A tile's results lie in the MBuf of CU 0, the
     filters of a tile beside each other."""
     together = 4 * machine.clusters.cus
     kernel_words = LINE + layer.kernel**2 * layer.planes
@@ -134,17 +136,27 @@ def coop(
     out_at = [2 * half, 2 * half + tile_words]
     assert out_at[1] + tile_words <= machine.mbuf_words
     steps = [(part, tile) for part in range(parts) for tile in range(len(tiles))]
+    if reuse_weights:
+        steps.sort(key=lambda step: step[::-1])
+    # Which half of its buffer a step's maps and kernels lie in: each load takes the other one.
+    maps_half, weights_half = [0], [0]
+    for (part, tile), (last_part, last_tile) in zip(steps[1:], steps, strict=False):
+        maps_half.append(maps_half[-1] ^ (part != last_part))
+        weights_half.append(weights_half[-1] ^ (tile != last_tile))
 
     def loads(step: int) -> list[str]:
         part, tile = steps[step]
+        last_part, last_tile = steps[step - 1] if step else (None, None)
         texts = []
-        if tile == 0:
+        if part != last_part:
             begin, end = in_rows(part)
             texts.append(
                 _address("r20", maps_at + 2 * begin * row_words)
-                + f"movi r21, {part % 2 * half}\nmovi r22, {(end - begin) * row_words}\n"
+                + f"movi r21, {maps_half[step] * half}\nmovi r22, {(end - begin) * row_words}\n"
                 + f"ld mbuf, r20, r21, r22, {(1 << machine.clusters.cus) - 1}, all, own, in\n"
             )
+        if tile == last_tile:
+            return texts
         # The first step's loads come group by group, so that its first group can begin early.
         groups = len(tiles[tile])
         pieces = [(g, 1) for g in range(groups)] if step == 0 else [(0, groups)]
@@ -152,7 +164,7 @@ def coop(
             for v in range(together):
                 texts.append(
                     _address("r20", address[tile, v] + 2 * g * kernel_words)
-                    + f"movi r21, {step % 2 * machine.wbuf_words // 2 + g * kernel_words}\n"
+                    + f"movi r21, {weights_half[step] * machine.wbuf_words // 2 + g * kernel_words}\n"
                     + f"movi r22, {count * kernel_words}\n"
                     + f"ld wbuf, r20, r21, r22, {1 << v // 4}, v{v % 4}, own, weight\n"
                 )
@@ -173,6 +185,8 @@ def coop(
     for step, (part, tile) in enumerate(steps):
         transfers = [stores(step - 1)] if step else []
         transfers += loads(step + 1) if step + 1 < len(steps) else []
+        # Transfers go between the rows of a step's first half, so that the other half hides them.
+        each = -(-len(transfers) // max(1, len(tiles[tile]) * len(rows[part]) // 2))
         count = len(tiles[tile]) * together
         chunks.append(f"sync load, 0\nsync store, 0\nmovi out_step, {count}\n" if step else
                       f"movi out_step, {count}\n")  # fmt: skip
@@ -181,17 +195,15 @@ def coop(
                 chunks.append(f"sync load, {(len(tiles[tile]) - 1 - g) * together}\n")
             for local, y in enumerate(rows[part].tolist()):
                 at = out_at[step % 2] + local * layer.out * count + g * together
-                where = step % 2 * machine.wbuf_words // 2 + g * kernel_words
-                maps = part % 2 * half - in_rows(part)[0] * row_words
+                where = weights_half[step] * machine.wbuf_words // 2 + g * kernel_words
+                maps = maps_half[step] * half - in_rows(part)[0] * row_words
                 chunks.append(f"movi out, {at}\n" + _coop_row(layer, y, maps, where))
                 # Vector instructions of the step before are complete when those of this row alone
                 # are left; then what they used can be stored and loaded anew.
                 issued = layer.out * (1 + layer.window(y)[2])
                 if g == local == 0:
                     chunks.append(f"sync vector, {min(255, issued)}\n")
-                last = g == len(tiles[tile]) - 1 and local == len(rows[part]) - 1
-                share = transfers[:] if last else transfers[:1]
-                del transfers[: len(share)]
+                share, transfers = transfers[:each], transfers[each:]
                 chunks.extend(share)
     chunks.append("sync vector, 0\n" + stores(len(steps) - 1) + "sync end, 0\n")
     size = results_at + 2 * layer.out**2 * layer.filters

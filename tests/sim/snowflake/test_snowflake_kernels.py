@@ -36,7 +36,8 @@ def test_coop_convolutions(data: st.DataObject) -> None:
     )  # fmt: skip
     maps, weights, bias = arrays(layer, data.draw(st.integers(0, 1 << 30)))
     parts = data.draw(st.integers(1, layer.out))
-    found, _, results = run(coop(layer, on, weights, bias, parts), layer, on, maps)
+    built = coop(layer, on, weights, bias, parts, reuse_weights=data.draw(st.booleans()))
+    found, _, results = run(built, layer, on, maps)
     assert not found.hazards
     assert np.array_equal(results, reference(layer, maps, weights, bias))
 
@@ -63,16 +64,23 @@ def test_the_reference_here_rounds_as_the_project_does() -> None:
     assert np.array_equal(requantize(acc, 4, -(1 << 15), (1 << 15) - 1, 2), expected)
 
 
-def test_first_layer_of_table_3() -> None:
-    """13x13, 3x3, 192 to 384 planes on one CU: published 11.08 ms, an efficiency of 99.7 %."""
+@pytest.mark.parametrize(
+    ("planes", "filters", "parts", "reuse_weights", "published_ms"),
+    [(192, 384, 3, False, 11.08), (384, 256, 13, True, 14.77), (256, 256, 7, True, 9.86)],
+)
+def test_table_3(
+    planes: int, filters: int, parts: int, reuse_weights: bool, published_ms: float
+) -> None:
+    """AlexNet's 3x3 layers over 13x13 maps on one CU: 99.6 to 99.8 % published."""
     on = machine("snowflake-1cu")
-    layer = Layer(size=13, planes=192, filters=384, kernel=3, pad=1)
+    layer = Layer(size=13, planes=planes, filters=filters, kernel=3, pad=1)
     maps, weights, bias = arrays(layer, 1)
-    found, cycles, results = run(coop(layer, on, weights, bias, 3), layer, on, maps)
+    built = coop(layer, on, weights, bias, parts, reuse_weights)
+    found, cycles, results = run(built, layer, on, maps)
     assert not found.hazards
     assert np.array_equal(results, reference(layer, maps, weights, bias))
     assert layer.macs / 64 / cycles > 0.996
-    assert cycles / on.frequency_mhz / 1000 == pytest.approx(11.08, rel=0.01)
+    assert cycles / on.frequency_mhz / 1000 == pytest.approx(published_ms, rel=0.01)
 
 
 def test_slow_memory_shows() -> None:
