@@ -159,12 +159,13 @@ def coop(
             return texts
         # The first step's loads come group by group, so that its first group can begin early.
         groups = len(tiles[tile])
+        begin = weights_half[step] * machine.wbuf_words // 2
         pieces = [(g, 1) for g in range(groups)] if step == 0 else [(0, groups)]
         for g, count in pieces:
             for v in range(together):
                 texts.append(
                     _address("r20", address[tile, v] + 2 * g * kernel_words)
-                    + f"movi r21, {weights_half[step] * machine.wbuf_words // 2 + g * kernel_words}\n"
+                    + f"movi r21, {begin + g * kernel_words}\n"
                     + f"movi r22, {count * kernel_words}\n"
                     + f"ld wbuf, r20, r21, r22, {1 << v // 4}, v{v % 4}, own, weight\n"
                 )
