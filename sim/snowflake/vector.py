@@ -158,7 +158,12 @@ def _accumulate(s: State, cu: int, u: int, r: Array) -> None:
         _dot(maps, weights, s.coop[SUM, cu], min(VMACS, r[V.OUTPUTS] - VMACS * u), a, b, length)
     elif r[V.MODE] == INDP:
         for v in range((r[V.OUTPUTS] + LANES - 1) // LANES):
-            _broadcast(maps, weights[v], s.indp[SUM, cu], v * LANES, a, b, length)
+            first = v * LANES
+            sums = s.indp[SUM, cu, first : first + min(LANES, r[V.OUTPUTS] - first)]
+            if len(sums) == LANES:
+                _broadcast(maps, weights[v], sums, a, b, length)
+            else:
+                _broadcast_some(maps, weights[v], sums, a, b, length)
     else:
         sums, step = s.indp[SUM, cu], r[V.LANE_STEP]
         for t in range(length):
@@ -189,16 +194,22 @@ def _dot(
 
 
 @device
-def _broadcast(
-    maps: Array, weights: Array, sums: Array, first: int, a: int, b: int, length: int
-) -> None:
+def _broadcast(maps: Array, weights: Array, sums: Array, a: int, b: int, length: int) -> None:
     """The 16 MACs of a vMAC, a sum each."""
-    total = sums[first : first + LANES]
     for t in range(length):
         value = np.int32(maps[a + t])
         line = weights[b + LANES * t : b + LANES * t + LANES]
         for i in range(LANES):
-            total[i] += np.int64(np.int32(value * np.int32(line[i])))
+            sums[i] += np.int64(np.int32(value * np.int32(line[i])))
+
+
+@device
+def _broadcast_some(maps: Array, weights: Array, sums: Array, a: int, b: int, length: int) -> None:
+    """The first MACs of a vMAC: as many as there are ``sums``."""
+    for t in range(length):
+        value = np.int32(maps[a + t])
+        for i in range(len(sums)):
+            sums[i] += np.int64(np.int32(value * np.int32(weights[b + LANES * t + i])))
 
 
 @device

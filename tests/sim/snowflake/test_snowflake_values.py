@@ -51,6 +51,9 @@ def computed(
         ("movi outputs, 4\nmac coop, result, r0, r0, 5\n", [55] * 4),
         # Lane l: 1 * (l + 1) + 2 * (l + 17) = 35, 38, 41; halves, rounded up.
         ("movi outputs, 3\nmovi shift, 1\nmac indp, result, r0, r0, 2\n", [18, 19, 21]),
+        # Beyond OUTPUTS a MAC keeps what it has: 1 * 1 twice, 1 * 2 once.
+        ("movi outputs, 1\nmac indp, keep, r0, r0, 1\nmovi outputs, 2\n"
+         "mac indp, result, r0, r0, 1\n", [2, 2]),
         # Step t: words t * 2 + i of MBuf by words 16 t + i of WBuf.
         ("movi outputs, 2\nmovi lane_step, 2\nmac lane, result, r0, r0, 2\n", [52, 76]),
         ("movi r1, 1\nmac multiply, result, r0, r1, 3\n", [2, 6, 12]),
