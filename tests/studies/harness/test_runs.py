@@ -245,7 +245,7 @@ def test_wrong_values_are_written_and_told(run: Run, tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (("--names", "five"), "unknown name 'five'; known: one, two, three, four"),
-        (("--power", "0"), "no integer of at least 1"),
+        (("--power", "0"), "not an integer of at least 1"),
         (("--names",), "expected at least one argument"),
     ],
 )

@@ -168,7 +168,7 @@ def test_errors(arguments: list[str], message: str, capsys: pytest.CaptureFixtur
 def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in (
         (["--machine", "none"], "unknown machine 'none'"),
-        (["--trials", "0"], "no integer of at least 1"),
+        (["--trials", "0"], "not an integer of at least 1"),
     ):
         with pytest.raises(SystemExit) as stop:
             main(study.STUDY, arguments)
