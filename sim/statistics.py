@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.streams import Stream
-from tvm_npu.sim.units import LOADED, STORED, Role
+from tvm_npu.sim.units import LOADED, STORED, Role, Unit
 
 DRAM = "dram"
 
@@ -132,6 +132,7 @@ def collect(
 ) -> RunStatistics:
     """Statistics of the run that ``counts`` are of. MACs use elements of ``element_bytes``."""
     peak = machine.macs_per_cycle(element_bytes) * machine.core_count
+    units = machine.units()  # once a run: a machine has many, a model many layers
 
     def shared(rows: slice | list[int], cycles: float) -> dict[str, Any]:
         macs = int(counts.macs[rows].sum())
@@ -142,9 +143,9 @@ def collect(
             "macs": macs,
             "mac_utilization": macs / (cycles * peak) if cycles > 0 else 0.0,
             "bytes_by_link": links,
-            "bytes_by_memory": _memories(machine, counts.memory_bytes[rows].sum(axis=0), links),
+            "bytes_by_memory": _memories(units, counts.memory_bytes[rows].sum(axis=0), links),
             "bursts": int(counts.bursts[rows].sum()),
-            "units": _units(machine, counts.busy_cycles[rows], counts.wait_cycles[rows]),
+            "units": _units(units, counts.busy_cycles[rows], counts.wait_cycles[rows]),
             "instructions": int(counts.instructions[rows].sum()),
             "code_bytes": 4 * int(counts.words[rows].sum()),
         }
@@ -166,18 +167,18 @@ def collect(
 
 
 def _units(
-    machine: MachineDescription, busy: NDArray[np.float64], wait: NDArray[np.float64]
+    units: tuple[Unit, ...], busy: NDArray[np.float64], wait: NDArray[np.float64]
 ) -> tuple[UnitStatistics, ...]:
-    units = [unit for unit in machine.units() if unit.role != "memory"]
-    sums = zip(units, busy.sum(axis=0).tolist(), wait.sum(axis=0).tolist(), strict=True)
+    timed = [unit for unit in units if unit.role != "memory"]
+    sums = zip(timed, busy.sum(axis=0).tolist(), wait.sum(axis=0).tolist(), strict=True)
     return tuple(UnitStatistics(unit.name, unit.role, *cycles) for unit, *cycles in sums)
 
 
 def _memories(
-    machine: MachineDescription, moved: NDArray[np.int64], links: dict[str, dict[str, int]]
+    units: tuple[Unit, ...], moved: NDArray[np.int64], links: dict[str, dict[str, int]]
 ) -> dict[str, MovedBytes]:
     """DRAM sees what is loaded and stored."""
-    parts = dict.fromkeys(unit.part for unit in machine.units() if unit.role == "memory")
+    parts = dict.fromkeys(unit.part for unit in units if unit.role == "memory")
     found = {
         part: MovedBytes(*counts)
         for part, counts in zip((p for p in parts if p != DRAM), moved.tolist(), strict=True)
