@@ -1,0 +1,1 @@
+"""CPU time of starting commands: lists and help, warm profiles, first profiles."""
