@@ -195,6 +195,8 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
     "codegen/layers.py": "the question that planners are asked about convolutions",
+    "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",
+    "tvm_npu/warmup.py": "the small network that has machine code made",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
     "tvm_npu/tuning/model.py": "the layers that are tuned",
     "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
