@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from inspect import cleandoc
 from pathlib import Path
 
 from tvm_npu.sim.isa.table import Field, Instruction, Isa, Named
@@ -77,9 +78,9 @@ def field_table(isa: Isa) -> str:
 def names_section(title: str, names: type[Named]) -> str:
     """A section that lists an enumeration."""
     rows = ((str(int(item)), f"`{item.name}`", item.meaning) for item in names)
-    return f"### {title}\n\n{names.__doc__}\n\n" + markdown_table(
-        ("value", "name", "meaning"), rows
-    )
+    # Python 3.13 takes the indentation out of docstrings, earlier ones do not.
+    meaning = cleandoc(names.__doc__ or "")
+    return f"### {title}\n\n{meaning}\n\n" + markdown_table(("value", "name", "meaning"), rows)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
