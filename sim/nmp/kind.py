@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator
+from tvm_npu.sim.kinds import CodeFault, MachineKind, Simulator
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 if TYPE_CHECKING:
@@ -23,22 +21,15 @@ if TYPE_CHECKING:
 _OVER_RINGS = ("nmp_forward", "nmp_forward3d")
 
 
-@dataclass(frozen=True)
-class NmpKind:
-    description: type[NmpMachine] = NmpMachine
-    holds_addresses: bool = True
-    hidden_locations: tuple[str, ...] = ()
-    readers: Mapping[str, FileReader] = field(default_factory=dict)
-    machines: None = None
+class NmpKind(MachineKind):
+    description = NmpMachine
+    holds_addresses = True
 
     @property
     def isa(self) -> Isa:
         from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
         return NMP_ISA
-
-    def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
-        """No table of an NMP excludes another."""
 
     def code_fault(
         self, words: NDArray[np.uint32], machine: MachineDescription

@@ -15,7 +15,6 @@ from tvm_npu.sim.machine_file import (
     of_description,
 )
 from tvm_npu.sim.machine_parts import (
-    ELEMENT_BYTES,
     AddressSpace,
     Cycles,
     MemoryBytes,
@@ -172,9 +171,6 @@ class NmpMachine(MachineDescription):
 
     def links(self) -> tuple[Link, ...]:
         return (LOADED, STORED) if self.ring is None else (LOADED, STORED, RING, FORWARDED)
-
-    def stored_element_bytes(self, precision: Precision) -> Literal[1, 2]:
-        return ELEMENT_BYTES[precision]
 
     def with_cores(self, tles: int, tlts_per_tle: int | None = None) -> NmpMachine:
         """This machine with other numbers of TLEs and TLTs (for tests and studies)."""

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator, illegal_word
+from tvm_npu.sim.kinds import MachineKind, Simulator
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
 
 
-@dataclass(frozen=True)
-class SnowflakeKind:
-    description: type[SnowflakeMachine] = SnowflakeMachine
-    holds_addresses: bool = True
-    hidden_locations: tuple[str, ...] = ()
-    readers: Mapping[str, FileReader] = field(default_factory=dict)
-    machines: None = None
+class SnowflakeKind(MachineKind):
+    description = SnowflakeMachine
+    holds_addresses = True
 
     @property
     def isa(self) -> Isa:
         from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 
         return SNOWFLAKE_ISA
-
-    def drop_alternatives(self, base: dict[str, Any], values: Mapping[str, Any]) -> None:
-        """It has none."""
-
-    def code_fault(
-        self, words: NDArray[np.uint32], machine: MachineDescription
-    ) -> CodeFault | None:
-        """Words that are no instruction."""
-        return illegal_word(words, self.isa)
 
     def load(
         self, image: ProgramImage, machine: MachineDescription, budget: int | None

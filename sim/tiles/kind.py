@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, FileReader, Simulator, illegal_word
+from tvm_npu.sim.kinds import CodeFault, FileReader, MachineKind, Simulator, illegal_word
 from tvm_npu.sim.tiles.eplanner_json import eplanner_machine
 from tvm_npu.sim.tiles.machine import SHARED, SPLIT, TileMachine, without_alternatives
 
@@ -19,15 +18,10 @@ if TYPE_CHECKING:
     from tvm_npu.sim.isa.table import Isa
 
 
-@dataclass(frozen=True)
-class TilesKind:
-    description: type[TileMachine] = TileMachine
-    holds_addresses: bool = False
-    hidden_locations: tuple[str, ...] = (SPLIT, SHARED)
-    readers: Mapping[str, FileReader] = field(
-        default_factory=lambda: {".json": (eplanner_machine, "setup-a")}
-    )
-    machines: None = None
+class TilesKind(MachineKind):
+    description = TileMachine
+    hidden_locations = (SPLIT, SHARED)
+    readers: Mapping[str, FileReader] = {".json": (eplanner_machine, "setup-a")}
 
     @property
     def isa(self) -> Isa:

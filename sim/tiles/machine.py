@@ -213,10 +213,6 @@ class TileMachine(MachineDescription):
             *(Unit(part, "memory", capacity_bytes=size) for part, size in sizes.items()),
         )
 
-    @property
-    def core_count(self) -> int:
-        return 1
-
     def macs_per_cycle(self, element_bytes: int) -> float:
         """Peak multiply-accumulates a cycle; those of a core that finds all in registers."""
         if self.array is not None:
