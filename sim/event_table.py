@@ -16,10 +16,6 @@ from numpy.typing import NDArray
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.events import EventColumn
 
-UNIT, WAITS, ROW = int(EventColumn.UNIT), int(EventColumn.WAITS), int(EventColumn.ROW)
-LAYER, STREAM = int(EventColumn.LAYER), int(EventColumn.STREAM)
-LINKS, BYTES, OWN = int(EventColumn.LINKS), int(EventColumn.BYTES), int(EventColumn.OWN)
-
 FIRST_CAPACITY = 1 << 12
 
 
@@ -46,6 +42,7 @@ def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
     s.event_count[0] = k + 1
     event = s.events[k]
     event[:] = 0
-    event[UNIT], event[ROW], event[LAYER] = unit, row, s.layer_of[row]
+    event[EventColumn.UNIT], event[EventColumn.ROW] = unit, row
+    event[EventColumn.LAYER] = s.layer_of[row]
     s.event_times[k, 0], s.event_times[k, 1] = begin, end
     return k

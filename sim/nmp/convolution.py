@@ -24,46 +24,21 @@ from tvm_npu.sim.nmp.mac import (
     out_ok,
     tile_ok,
 )
-from tvm_npu.sim.nmp.mac_registers import (
-    BIAS_ADDRESS,
-    DILATION_COLUMNS,
-    DILATION_ROWS,
-    ELEMENT_BYTES,
-    GROUPS,
-    IN_ADDRESS,
-    IN_CHANNELS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    OUT_ADDRESS,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    STRIDE_COLUMNS,
-    STRIDE_ROWS,
-    W_ADDRESS,
-    W_PITCH,
-)
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs, State
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import Initialise
+from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
-_OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
-_BAD = int(TrapCode.BAD_CONFIGURATION)
-_ILLEGAL = int(TrapCode.ILLEGAL_INSTRUCTION)
-
-KEEP, WITH_BIAS = int(Initialise.KEEP), int(Initialise.BIAS)
 LARGEST_TILE = 1 << 32
 
 
 @device
 def load_weights(s: State, core: int, filters: int, depth: int) -> None:
     """MB1's filters as float64 [filters, depth] in the scratch."""
-    pitch = s.mac[core, W_PITCH]
-    wide = s.mac[core, ELEMENT_BYTES] == 2
-    begin = s.mac[core, W_ADDRESS] // 2 if wide else s.mac[core, W_ADDRESS]
+    pitch = s.mac[core, Reg.W_PITCH]
+    wide = s.mac[core, Reg.ELEMENT_BYTES] == 2
+    begin = s.mac[core, Reg.W_ADDRESS] // 2 if wide else s.mac[core, Reg.W_ADDRESS]
     for f in range(filters):
         base = begin + f * pitch
         target = f * depth
@@ -81,13 +56,13 @@ def fill_columns(
 ) -> None:
     """im2col of output positions begin..end of one group: float64 [depth, end - begin]."""
     r = s.mac[core]
-    channels, in_rows, in_columns = r[IN_CHANNELS], r[IN_ROWS], r[IN_COLUMNS]
-    kernel_rows, kernel_columns = r[KERNEL_ROWS], r[KERNEL_COLUMNS]
-    stride_rows, stride_columns = r[STRIDE_ROWS], r[STRIDE_COLUMNS]
-    dilation_rows, dilation_columns = r[DILATION_ROWS], r[DILATION_COLUMNS]
-    out_columns = r[OUT_COLUMNS]
-    wide = r[ELEMENT_BYTES] == 2
-    address = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
+    channels, in_rows, in_columns = r[Reg.IN_CHANNELS], r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]
+    kernel_rows, kernel_columns = r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS]
+    stride_rows, stride_columns = r[Reg.STRIDE_ROWS], r[Reg.STRIDE_COLUMNS]
+    dilation_rows, dilation_columns = r[Reg.DILATION_ROWS], r[Reg.DILATION_COLUMNS]
+    out_columns = r[Reg.OUT_COLUMNS]
+    wide = r[Reg.ELEMENT_BYTES] == 2
+    address = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     half, byte = s.mb0_half[core], s.mb0[core]
     first_row, last_row = begin // out_columns, (end - 1) // out_columns
     at = 0
@@ -126,22 +101,22 @@ def share_columns(s: State, m: Costs, core: int, tle: int) -> tuple[int, bool]:
     if tag == 0:
         s.column_key[tle, 0, 0] = 0
         return 0, False
-    packed_in = (r[IN_CHANNELS] << 40) + (r[IN_ROWS] << 20) + r[IN_COLUMNS]
-    packed_kernel = (r[KERNEL_ROWS] << 20) + r[KERNEL_COLUMNS]
-    packed_stride = (r[STRIDE_ROWS] << 20) + r[STRIDE_COLUMNS]
-    packed_dilation = (r[DILATION_ROWS] << 20) + r[DILATION_COLUMNS]
+    packed_in = (r[Reg.IN_CHANNELS] << 40) + (r[Reg.IN_ROWS] << 20) + r[Reg.IN_COLUMNS]
+    packed_kernel = (r[Reg.KERNEL_ROWS] << 20) + r[Reg.KERNEL_COLUMNS]
+    packed_stride = (r[Reg.STRIDE_ROWS] << 20) + r[Reg.STRIDE_COLUMNS]
+    packed_dilation = (r[Reg.DILATION_ROWS] << 20) + r[Reg.DILATION_COLUMNS]
     for slot in range(COLUMN_BUFFERS):
         key = s.column_key[tle, slot]
         if key[0] == tag:
-            same = key[1] == r[IN_ADDRESS] and key[2] == r[ELEMENT_BYTES]
-            same = same and key[3] == r[OUT_ROWS] and key[4] == r[OUT_COLUMNS]
+            same = key[1] == r[Reg.IN_ADDRESS] and key[2] == r[Reg.ELEMENT_BYTES]
+            same = same and key[3] == r[Reg.OUT_ROWS] and key[4] == r[Reg.OUT_COLUMNS]
             same = same and key[5] == packed_in and key[6] == packed_kernel
             if same and key[7] == packed_stride and key[8] == packed_dilation:
                 return slot, True
     slot = core % m.tlts % COLUMN_BUFFERS
     key = s.column_key[tle, slot]
-    key[0], key[1], key[2] = tag, r[IN_ADDRESS], r[ELEMENT_BYTES]
-    key[3], key[4] = r[OUT_ROWS], r[OUT_COLUMNS]
+    key[0], key[1], key[2] = tag, r[Reg.IN_ADDRESS], r[Reg.ELEMENT_BYTES]
+    key[3], key[4] = r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     key[5], key[6], key[7], key[8] = packed_in, packed_kernel, packed_stride, packed_dilation
     return slot, False
 
@@ -152,19 +127,19 @@ def accumulate(
     positions: int, begin: int, count: int,
 ) -> bool:  # fmt: skip
     """Adds products [filters, count] to MB2[first..][begin..begin+count], checking the width."""
-    out = s.mac[core, OUT_ADDRESS]
-    bias_base = s.mac[core, BIAS_ADDRESS]
+    out = s.mac[core, Reg.OUT_ADDRESS]
+    bias_base = s.mac[core, Reg.BIAS_ADDRESS]
     bound = np.int64(1) << (m.accumulator_bits - 1)
     memory = s.mb2[core]
     for f in range(filters):
         start = np.int64(0)
-        if initialise == WITH_BIAS:
+        if initialise == Initialise.BIAS:
             start = np.int64(s.bias_word[core, bias_base + first + f])
         at = out + (first + f) * positions + begin
         from_ = f * count
         largest = np.int64(0)
         smallest = np.int64(0)
-        if initialise == KEEP:
+        if initialise == Initialise.KEEP:
             for p in range(count):
                 value = memory[at + p] + np.int64(s.products[from_ + p])
                 memory[at + p] = value
@@ -178,7 +153,7 @@ def accumulate(
                 smallest = min(smallest, value)
         if largest >= bound or smallest < -bound:
             worst = largest if largest >= bound else smallest
-            trap(s, core, _OVERFLOW, worst, m.accumulator_bits, first + f, 0)
+            trap(s, core, Code.ACCUMULATOR_OVERFLOW, worst, m.accumulator_bits, first + f, 0)
             return False
     return True
 
@@ -187,59 +162,59 @@ def accumulate(
 def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -> None:
     """Products of one group with a single input channel, without im2col."""
     r = s.mac[core]
-    in_columns, out_columns = r[IN_COLUMNS], r[OUT_COLUMNS]
-    taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
-    positions = r[OUT_ROWS] * out_columns
-    wide = r[ELEMENT_BYTES] == 2
-    base = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
-    base += channel * r[IN_ROWS] * in_columns
+    in_columns, out_columns = r[Reg.IN_COLUMNS], r[Reg.OUT_COLUMNS]
+    taps = r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
+    positions = r[Reg.OUT_ROWS] * out_columns
+    wide = r[Reg.ELEMENT_BYTES] == 2
+    base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
+    base += channel * r[Reg.IN_ROWS] * in_columns
     for f in range(filters):
         target = s.products[f * positions : (f + 1) * positions]
         target[:] = 0.0
-        for i in range(r[KERNEL_ROWS]):
-            for j in range(r[KERNEL_COLUMNS]):
-                weight = s.weights[(first + f) * taps + i * r[KERNEL_COLUMNS] + j]
-                for row in range(r[OUT_ROWS]):
-                    at = base + (row * r[STRIDE_ROWS] + i * r[DILATION_ROWS]) * in_columns
-                    at += j * r[DILATION_COLUMNS]
+        for i in range(r[Reg.KERNEL_ROWS]):
+            for j in range(r[Reg.KERNEL_COLUMNS]):
+                weight = s.weights[(first + f) * taps + i * r[Reg.KERNEL_COLUMNS] + j]
+                for row in range(r[Reg.OUT_ROWS]):
+                    at = base + (row * r[Reg.STRIDE_ROWS] + i * r[Reg.DILATION_ROWS]) * in_columns
+                    at += j * r[Reg.DILATION_COLUMNS]
                     line = target[row * out_columns : (row + 1) * out_columns]
                     if wide:
                         source = s.mb0_half[core]
                         for q in range(out_columns):
-                            line[q] += weight * source[at + q * r[STRIDE_COLUMNS]]
+                            line[q] += weight * source[at + q * r[Reg.STRIDE_COLUMNS]]
                     else:
                         narrow = s.mb0[core]
                         for q in range(out_columns):
-                            line[q] += weight * narrow[at + q * r[STRIDE_COLUMNS]]
+                            line[q] += weight * narrow[at + q * r[Reg.STRIDE_COLUMNS]]
 
 
 @device
 def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     if not begin_operation(s, m, core, row) or not tile_ok(s, m, core):
         return STOP
-    if not check_registers(s, core, GROUPS, GROUPS, 1, LARGEST_EXTENT):
+    if not check_registers(s, core, Reg.GROUPS, Reg.GROUPS, 1, LARGEST_EXTENT):
         return STOP
     r = s.mac[core]
-    groups, filters = r[GROUPS], r[OUT_CHANNELS]
+    groups, filters = r[Reg.GROUPS], r[Reg.OUT_CHANNELS]
     if filters % groups:
-        return trap(s, core, _BAD, groups, filters, GROUPS, 0)
-    taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
-    depth = r[IN_CHANNELS] * taps
-    group_elements = min(r[IN_CHANNELS] * r[IN_ROWS] * r[IN_COLUMNS], LARGEST_TILE)
+        return trap(s, core, Code.BAD_CONFIGURATION, groups, filters, Reg.GROUPS, 0)
+    taps = r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
+    depth = r[Reg.IN_CHANNELS] * taps
+    group_elements = min(r[Reg.IN_CHANNELS] * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS], LARGEST_TILE)
     initialise = s.decoded[row, SUB]
-    if initialise > WITH_BIAS:
-        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+    if initialise > Initialise.BIAS:
+        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     if not in_ok(s, m, core, MB0, groups * group_elements):
         return STOP
     if not filters_ok(s, m, core, filters, depth, initialise):
         return STOP
-    positions = r[OUT_ROWS] * r[OUT_COLUMNS]
+    positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     load_weights(s, core, filters, depth)
     per_group = filters // groups
     tle = core // m.tlts
     for group in range(groups):
         first = group * per_group
-        if r[IN_CHANNELS] == 1 and per_group <= 2:
+        if r[Reg.IN_CHANNELS] == 1 and per_group <= 2:
             depthwise_row(s, core, group, first, per_group)
             if not accumulate(s, m, core, initialise, first, per_group, positions, 0, positions):
                 return STOP
@@ -255,7 +230,7 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
         for begin in range(0, positions, block):
             count = min(block, positions - begin)
             if not reuse:
-                fill_columns(s, core, columns, group * r[IN_CHANNELS], begin, begin + count)
+                fill_columns(s, core, columns, group * r[Reg.IN_CHANNELS], begin, begin + count)
             np.dot(
                 weights.reshape((per_group, depth)),
                 columns[: depth * count].reshape((depth, count)),
@@ -263,7 +238,7 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
             )
             if not accumulate(s, m, core, initialise, first, per_group, positions, begin, count):
                 return STOP
-    beats = r[IN_CHANNELS] * filters * beats_of(positions * taps, m, r[ELEMENT_BYTES])
+    beats = r[Reg.IN_CHANNELS] * filters * beats_of(positions * taps, m, r[Reg.ELEMENT_BYTES])
     return end_operation(s, m, core, row, beats, depth * filters * positions)
 
 
@@ -271,26 +246,26 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
 def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
     if not begin_operation(s, m, core, row):
         return STOP
-    if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+    if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
         return STOP
     r = s.mac[core]
-    filters, depth = r[OUT_CHANNELS], r[IN_CHANNELS]
+    filters, depth = r[Reg.OUT_CHANNELS], r[Reg.IN_CHANNELS]
     if filters < 1 or filters > LARGEST_EXTENT or depth < 1 or depth > LARGEST_EXTENT:
-        register = IN_CHANNELS if 1 <= filters <= LARGEST_EXTENT else OUT_CHANNELS
-        return trap(s, core, _BAD, r[register], 0, register, 0)
+        register = Reg.IN_CHANNELS if 1 <= filters <= LARGEST_EXTENT else Reg.OUT_CHANNELS
+        return trap(s, core, Code.BAD_CONFIGURATION, r[register], 0, register, 0)
     if not in_ok(s, m, core, MB0, depth) or not out_ok(s, m, core, filters):
         return STOP
     initialise = s.decoded[row, SUB]
-    if initialise > WITH_BIAS:
-        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+    if initialise > Initialise.BIAS:
+        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     if not filters_ok(s, m, core, filters, depth, initialise):
         return STOP
-    wide = r[ELEMENT_BYTES] == 2
-    at_x = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
-    at_w = r[W_ADDRESS] // 2 if wide else r[W_ADDRESS]
+    wide = r[Reg.ELEMENT_BYTES] == 2
+    at_x = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
+    at_w = r[Reg.W_ADDRESS] // 2 if wide else r[Reg.W_ADDRESS]
     for f in range(filters):
         total = np.int64(0)
-        base = at_w + f * r[W_PITCH]
+        base = at_w + f * r[Reg.W_PITCH]
         if wide:
             for k in range(depth):
                 total += np.int64(s.mb0_half[core, at_x + k]) * s.mb1_half[core, base + k]
@@ -300,5 +275,5 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
         s.products[f] = np.float64(total)
     if not accumulate(s, m, core, initialise, 0, filters, 1, 0, 1):
         return STOP
-    beats = filters * beats_of(depth, m, r[ELEMENT_BYTES])
+    beats = filters * beats_of(depth, m, r[Reg.ELEMENT_BYTES])
     return end_operation(s, m, core, row, beats, depth * filters)

@@ -21,7 +21,7 @@ from tvm_npu.sim.nmp.state import (
     State,
     TrapSlot,
 )
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 GO, STOP = 0, 1
 
@@ -30,10 +30,6 @@ RD, RS1, RS2, IMM = 1, 2, 3, 4
 CODE, CORE, PC, MEMORY = TrapSlot.CODE, TrapSlot.CORE, TrapSlot.PC, TrapSlot.MEMORY
 DETAIL_A, DETAIL_B, DETAIL_C = TrapSlot.A, TrapSlot.B, TrapSlot.C
 
-_SCALAR_ACCESS = int(TrapCode.SCALAR_ACCESS)
-_MISALIGNED = int(TrapCode.MISALIGNED_ACCESS)
-_BREAKPOINT = int(TrapCode.BREAKPOINT)
-_UNKNOWN_ECALL = int(TrapCode.UNKNOWN_ECALL)
 EXIT_CALL = 93
 
 
@@ -75,7 +71,7 @@ def write(s: State, core: int, row: int, value: int) -> int:
 def locate(s: State, m: Costs, core: int, address: int, size: int) -> tuple[int, int]:
     """(memory, offset): 0 DRAM, 1 MB0, 2 MB1, 3 bias buffer; memory -1 after a trap."""
     if address & (size - 1):
-        trap(s, core, _MISALIGNED, address, size, 0, 0)
+        trap(s, core, Code.MISALIGNED_ACCESS, address, size, 0, 0)
         return -1, 0
     if m.dram_base <= address and address + size <= m.dram_base + m.dram_bytes:
         return 0, address - m.dram_base
@@ -85,7 +81,7 @@ def locate(s: State, m: Costs, core: int, address: int, size: int) -> tuple[int,
         return 2, address - MB1_WINDOW
     if BIAS_WINDOW <= address and address + size <= BIAS_WINDOW + m.bias_bytes:
         return 3, address - BIAS_WINDOW
-    trap(s, core, _SCALAR_ACCESS, address, size, 0, 0)
+    trap(s, core, Code.SCALAR_ACCESS, address, size, 0, 0)
     return -1, 0
 
 
@@ -185,7 +181,7 @@ def rv_fence(s: State, m: Costs, core: int, row: int) -> int:
 @device
 def rv_ecall(s: State, m: Costs, core: int, row: int) -> int:
     if s.regs[core, 17] != EXIT_CALL:
-        return trap(s, core, _UNKNOWN_ECALL, np.int64(s.regs[core, 17]), 0, 0, 0)
+        return trap(s, core, Code.UNKNOWN_ECALL, np.int64(s.regs[core, 17]), 0, 0, 0)
     if s.mac_sem[core] >= 0:
         s.time[core] = max(s.time[core], s.mac_done[core])
     s.exit_code[core] = s.regs[core, 10]
@@ -195,4 +191,4 @@ def rv_ecall(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def rv_ebreak(s: State, m: Costs, core: int, row: int) -> int:
-    return trap(s, core, _BREAKPOINT, 0, 0, 0, 0)
+    return trap(s, core, Code.BREAKPOINT, 0, 0, 0, 0)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 KINDS = ("value", "branch", "jump", "state")
@@ -59,10 +59,8 @@ def _chain(name: str, parameters: str, kinds: tuple[str, ...], arguments: str, l
 
 @device
 def illegal(s: Any, costs: Any, who: int, row: int) -> int:
-    return core.trap(s, who, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
+    return core.trap(s, who, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
 
-
-_ILLEGAL = int(TrapCode.ILLEGAL_INSTRUCTION)
 
 value_of = _chain("value_of", "op, a, b, imm, pc", ("value", "jump"), "a, b, imm, pc", "0")
 taken = _chain("taken", "op, a, b, imm, pc", ("branch",), "a, b, imm, pc", "False")

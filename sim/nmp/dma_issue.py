@@ -40,37 +40,10 @@ from tvm_npu.sim.nmp.recording import record_transfer
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.semaphores import SEM, SUB
 from tvm_npu.sim.nmp.state import QUEUE_FULL, Array, Costs, State
-from tvm_npu.sim.nmp.transfers import (
-    ADDRESS,
-    BOX_CHANNELS,
-    BOX_COLUMNS,
-    BOX_ROWS,
-    CHANNEL_STRIDE,
-    CHANNELS,
-    COLUMNS,
-    ELEMENT_BYTES,
-    REGISTERS,
-    ROW_STRIDE,
-    ROWS,
-    SEGMENT_BYTES,
-    SEGMENT_STRIDE,
-    SEGMENTS,
-    START_CHANNEL,
-    START_COLUMN,
-    START_ROW,
-)
-from tvm_npu.sim.nmp.traps import TrapCode
-from tvm_npu.sim.nmp.xnmp import DmaRegister
+from tvm_npu.sim.nmp.transfers import ADDRESS, REGISTERS
+from tvm_npu.sim.nmp.traps import TrapCode as Code
+from tvm_npu.sim.nmp.xnmp import DmaRegister as Reg
 
-_TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
-_DRAM = int(TrapCode.DRAM_ACCESS)
-_BAD = int(TrapCode.BAD_CONFIGURATION)
-_MISALIGNED = int(TrapCode.MISALIGNED_ACCESS)
-_WRONG_MEMORY = int(TrapCode.WRONG_MEMORY)
-_SEMAPHORE = int(TrapCode.SEMAPHORE)
-_NO_RING = int(TrapCode.NO_RING)
-
-RECEIVER_TLTS, RECEIVER_TLES = int(DmaRegister.RECEIVER_TLTS), int(DmaRegister.RECEIVER_TLES)
 LARGEST_EXTENT = 1 << 28
 
 
@@ -96,20 +69,21 @@ def box_traffic(r: Array, m: Costs) -> tuple[int, int, int, int]:
     """(bursts, bytes, first and last byte touched relative to the tensor) of a box transfer.
 
     Rows that span the full width of the tensor are one contiguous segment a channel."""
-    size = r[ELEMENT_BYTES]
-    c0, c1 = max(r[START_CHANNEL], 0), min(r[START_CHANNEL] + r[BOX_CHANNELS], r[CHANNELS])
-    h0, h1 = max(r[START_ROW], 0), min(r[START_ROW] + r[BOX_ROWS], r[ROWS])
-    w0, w1 = max(r[START_COLUMN], 0), min(r[START_COLUMN] + r[BOX_COLUMNS], r[COLUMNS])
+    size = r[Reg.ELEMENT_BYTES]
+    c0, h0, w0 = max(r[Reg.START_CHANNEL], 0), max(r[Reg.START_ROW], 0), max(r[Reg.START_COLUMN], 0)
+    c1 = min(r[Reg.START_CHANNEL] + r[Reg.BOX_CHANNELS], r[Reg.CHANNELS])
+    h1 = min(r[Reg.START_ROW] + r[Reg.BOX_ROWS], r[Reg.ROWS])
+    w1 = min(r[Reg.START_COLUMN] + r[Reg.BOX_COLUMNS], r[Reg.COLUMNS])
     if c1 <= c0 or h1 <= h0 or w1 <= w0:
         return 0, 0, 0, 0
     row_bytes = (w1 - w0) * size
     total = (c1 - c0) * (h1 - h0) * row_bytes
-    if row_bytes == r[ROW_STRIDE]:
+    if row_bytes == r[Reg.ROW_STRIDE]:
         bursts = (c1 - c0) * bursts_of((h1 - h0) * row_bytes, m)
     else:
         bursts = (c1 - c0) * (h1 - h0) * bursts_of(row_bytes, m)
-    first = c0 * r[CHANNEL_STRIDE] + h0 * r[ROW_STRIDE] + w0 * size
-    last = (c1 - 1) * r[CHANNEL_STRIDE] + (h1 - 1) * r[ROW_STRIDE] + w1 * size
+    first = c0 * r[Reg.CHANNEL_STRIDE] + h0 * r[Reg.ROW_STRIDE] + w0 * size
+    last = (c1 - 1) * r[Reg.CHANNEL_STRIDE] + (h1 - 1) * r[Reg.ROW_STRIDE] + w1 * size
     return bursts, total, first, last
 
 
@@ -118,7 +92,7 @@ def bad_register(s: State, core: int, first: int, last: int, low: int, high: int
     for register in range(first, last + 1):
         value = s.dma[core, register]
         if value < low or value > high:
-            trap(s, core, _BAD, value, 0, register, 0)
+            trap(s, core, Code.BAD_CONFIGURATION, value, 0, register, 0)
             return True
     return False
 
@@ -128,37 +102,37 @@ def extent(s: State, m: Costs, core: int, kind: int) -> tuple[int, int, int, int
     """What the configuration registers say: (bytes on chip, bursts, bytes moved, first and last
     byte touched relative to the address); bytes on chip -1 after a trap."""
     r = s.dma[core]
-    if bad_register(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+    if bad_register(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
         return -1, 0, 0, 0, 0
-    size = r[ELEMENT_BYTES]
+    size = r[Reg.ELEMENT_BYTES]
     if kind & BOX:
-        if bad_register(s, core, CHANNELS, ROW_STRIDE, 0, LARGEST_EXTENT):
+        if bad_register(s, core, Reg.CHANNELS, Reg.ROW_STRIDE, 0, LARGEST_EXTENT):
             return -1, 0, 0, 0, 0
-        if bad_register(s, core, BOX_CHANNELS, BOX_COLUMNS, 0, LARGEST_EXTENT >> 8):
+        if bad_register(s, core, Reg.BOX_CHANNELS, Reg.BOX_COLUMNS, 0, LARGEST_EXTENT >> 8):
             return -1, 0, 0, 0, 0
         bursts, total, first, last = box_traffic(r, m)
-        local_bytes = r[BOX_CHANNELS] * r[BOX_ROWS] * r[BOX_COLUMNS] * size
+        local_bytes = r[Reg.BOX_CHANNELS] * r[Reg.BOX_ROWS] * r[Reg.BOX_COLUMNS] * size
         return local_bytes, bursts, total, first, last
-    if bad_register(s, core, SEGMENTS, SEGMENT_STRIDE, 0, LARGEST_EXTENT):
+    if bad_register(s, core, Reg.SEGMENTS, Reg.SEGMENT_STRIDE, 0, LARGEST_EXTENT):
         return -1, 0, 0, 0, 0
-    total = r[SEGMENTS] * r[SEGMENT_BYTES]
-    last = (r[SEGMENTS] - 1) * r[SEGMENT_STRIDE] + r[SEGMENT_BYTES] if total else 0
-    if r[SEGMENTS] == 1 or r[SEGMENT_STRIDE] == r[SEGMENT_BYTES]:
+    total = r[Reg.SEGMENTS] * r[Reg.SEGMENT_BYTES]
+    last = (r[Reg.SEGMENTS] - 1) * r[Reg.SEGMENT_STRIDE] + r[Reg.SEGMENT_BYTES] if total else 0
+    if r[Reg.SEGMENTS] == 1 or r[Reg.SEGMENT_STRIDE] == r[Reg.SEGMENT_BYTES]:
         bursts = bursts_of(total, m)
     else:
-        bursts = r[SEGMENTS] * bursts_of(r[SEGMENT_BYTES], m)
+        bursts = r[Reg.SEGMENTS] * bursts_of(r[Reg.SEGMENT_BYTES], m)
     return total, bursts, total, 0, last
 
 
 @device
 def odd_register(s: State, core: int, kind: int) -> bool:
     """Whether a stride or length is no whole number of elements; then it traps."""
-    first, last = SEGMENT_BYTES, SEGMENT_STRIDE
+    first, last = Reg.SEGMENT_BYTES, Reg.SEGMENT_STRIDE
     if kind & BOX:
-        first, last = CHANNEL_STRIDE, ROW_STRIDE
+        first, last = Reg.CHANNEL_STRIDE, Reg.ROW_STRIDE
     for register in range(first, last + 1):
-        if s.dma[core, register] % s.dma[core, ELEMENT_BYTES]:
-            trap(s, core, _BAD, s.dma[core, register], 0, register, 0)
+        if s.dma[core, register] % s.dma[core, Reg.ELEMENT_BYTES]:
+            trap(s, core, Code.BAD_CONFIGURATION, s.dma[core, register], 0, register, 0)
             return True
     return False
 
@@ -171,20 +145,20 @@ def receivers(s: State, m: Costs, core: int, kind: int) -> tuple[int, int]:
         return tlts, tles
     r = s.dma[core]
     if kind & (MULTICAST | FORWARDS):
-        named = r[RECEIVER_TLTS] & LOW32
+        named = r[Reg.RECEIVER_TLTS] & LOW32
         if named >> m.tlts:
-            trap(s, core, _BAD, r[RECEIVER_TLTS], 0, RECEIVER_TLTS, 0)
+            trap(s, core, Code.BAD_CONFIGURATION, r[Reg.RECEIVER_TLTS], 0, Reg.RECEIVER_TLTS, 0)
             return 0, 0
         if named:
             tlts = named
         elif kind & MULTICAST:
             tlts = (1 << m.tlts) - 1
-    named = r[RECEIVER_TLES] & LOW32
+    named = r[Reg.RECEIVER_TLES] & LOW32
     if named >> m.tles:
-        trap(s, core, _BAD, r[RECEIVER_TLES], 0, RECEIVER_TLES, 0)
+        trap(s, core, Code.BAD_CONFIGURATION, r[Reg.RECEIVER_TLES], 0, Reg.RECEIVER_TLES, 0)
         return 0, 0
     if not m.has_ring and (kind & FORWARDS or (named and named != tles)):
-        trap(s, core, _NO_RING, 0, 0, 0, 0)
+        trap(s, core, Code.NO_RING, 0, 0, 0, 0)
         return 0, 0
     return tlts, named if named else tles
 
@@ -200,11 +174,11 @@ def misplaced(s: State, m: Costs, core: int, memory: int, local: int, count: int
     elif memory == BIAS:
         limit = m.bias_bytes
     if local < 0 or local + count > limit:
-        trap(s, core, _TOO_LARGE, local, local + count, limit, memory)
+        trap(s, core, Code.TILE_TOO_LARGE, local, local + count, limit, memory)
         return True
-    size = s.dma[core, ELEMENT_BYTES]
+    size = s.dma[core, Reg.ELEMENT_BYTES]
     if local % size:
-        trap(s, core, _MISALIGNED, local, size, 0, 0)
+        trap(s, core, Code.MISALIGNED_ACCESS, local, size, 0, 0)
         return True
     return False
 
@@ -218,7 +192,7 @@ def blocked(s: State, m: Costs, core: int, row: int) -> bool:
         s.pc[core] -= 4
         return True
     if s.decoded[row, SEM] >= m.semaphores:
-        trap(s, core, _SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
+        trap(s, core, Code.SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
         return True
     return False
 
@@ -233,21 +207,21 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     local_bytes, bursts, total, first, last = extent(s, m, core, kind)
     if local_bytes < 0:
         return STOP
-    size = s.dma[core, ELEMENT_BYTES]
+    size = s.dma[core, Reg.ELEMENT_BYTES]
     if address % size:
-        return trap(s, core, _MISALIGNED, address, size, 0, 0)
+        return trap(s, core, Code.MISALIGNED_ACCESS, address, size, 0, 0)
     if odd_register(s, core, kind):
         return STOP
     stores = kind & STORES != 0
     if stores != (memory == MB2):
-        return trap(s, core, _WRONG_MEMORY, 0, 0, 0, memory)
+        return trap(s, core, Code.WRONG_MEMORY, 0, 0, 0, memory)
     if memory == MB2:
         local *= size
     if misplaced(s, m, core, memory, local, local_bytes):
         return STOP
     begin, end = address + first, address + last
     if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
-        return trap(s, core, _DRAM, begin, end, 0, 0)
+        return trap(s, core, Code.DRAM_ACCESS, begin, end, 0, 0)
     tlts, tles = receivers(s, m, core, kind)
     if tlts == 0:
         return STOP
@@ -265,7 +239,7 @@ def issue_forward(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     local_bytes, _, total, first, last = extent(s, m, core, kind)
     if local_bytes < 0 or odd_register(s, core, kind):
         return STOP
-    local, source = rs1(s, core, row), rs2(s, core, row) * s.dma[core, ELEMENT_BYTES]
+    local, source = rs1(s, core, row), rs2(s, core, row) * s.dma[core, Reg.ELEMENT_BYTES]
     if misplaced(s, m, core, MB0, local, local_bytes):
         return STOP
     if total and misplaced(s, m, core, MB2, source + first, last - first):

@@ -21,11 +21,7 @@ from tvm_npu.sim.nmp.state import (
     State,
     TrapSlot,
 )
-from tvm_npu.sim.nmp.traps import TrapCode
-
-_PC_OUTSIDE = int(TrapCode.PC_OUTSIDE_CODE)
-_DEADLOCK = int(TrapCode.DEADLOCK)
-_RUNAWAY = int(TrapCode.RUNAWAY)
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 _SOURCE = '''
 def run_events(state, m, kinds, shared, budget):
@@ -142,8 +138,9 @@ run_events = dispatch.compile_text(
         "STATE": dispatch.STATE, "INF": np.inf, "RUNNING": RUNNING, "HALTED": HALTED, "STOP": STOP,
         "QUEUE_FULL": QUEUE_FULL,
         "CODE": TrapSlot.CODE, "CORE": TrapSlot.CORE, "PC": TrapSlot.PC, "A": TrapSlot.A,
-        "B": TrapSlot.B, "C": TrapSlot.C, "DEADLOCK": _DEADLOCK, "PC_OUTSIDE": _PC_OUTSIDE,
-        "RUNAWAY": _RUNAWAY, "advance": dma.advance, "execute": dispatch.execute,
+        "B": TrapSlot.B, "C": TrapSlot.C, "DEADLOCK": Code.DEADLOCK,
+        "PC_OUTSIDE": Code.PC_OUTSIDE_CODE, "RUNAWAY": Code.RUNAWAY, "advance": dma.advance,
+        "execute": dispatch.execute,
     },
 )  # fmt: skip
 

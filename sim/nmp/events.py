@@ -35,7 +35,7 @@ def collect_events(
     tile_registers: Sequence[Mapping[str, int]],
 ) -> Events:
     """The events of the run that just ended in ``state``."""
-    own = int(EventColumn.OWN)
+    own = EventColumn.OWN
     tle_size = machine.cores.tlts_per_tle
     mnemonics = [instruction.mnemonic for instruction in NMP_ISA.instructions]
 

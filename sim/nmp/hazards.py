@@ -13,10 +13,7 @@ from __future__ import annotations
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import trap
 from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
-from tvm_npu.sim.nmp.traps import TrapCode
-
-_HAZARD = int(TrapCode.HAZARD)
-_RACE = int(TrapCode.RACE)
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 KIND, CORE, MEMORY = Descriptor.KIND, Descriptor.CORE, Descriptor.MEMORY
 LOCAL, SPAN, PC = Descriptor.LOCAL, Descriptor.SPAN, Descriptor.PC
@@ -63,7 +60,7 @@ def queue_clashes(
         elif memory == MB2 and d[KIND] & FORWARDS and d[CORE] == core:
             found = clash(m, d[USED], d[USED] + d[USED_SPAN], begin, end)
         if found:
-            trap(s, core, _HAZARD, core, d[PC], 0, memory)
+            trap(s, core, Code.HAZARD, core, d[PC], 0, memory)
             return True
     return False
 
@@ -94,7 +91,7 @@ def operation_clashes(
     used = s.mac_ranges[core]
     if not clash(m, used[2 * memory], used[2 * memory + 1], begin, end):
         return False
-    trap(s, sender, _HAZARD, core, -1, 0, memory)
+    trap(s, sender, Code.HAZARD, core, -1, 0, memory)
     return True
 
 
@@ -141,6 +138,6 @@ def transfers_race(s: State, m: Costs, d: Array) -> bool:
                 continue
             core = common_receiver(m, d, other)
             if core >= 0:
-                trap(s, d[CORE], _RACE, core, other[PC], 0, d[MEMORY])
+                trap(s, d[CORE], Code.RACE, core, other[PC], 0, d[MEMORY])
                 return True
     return False

@@ -9,37 +9,13 @@ from __future__ import annotations
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
-from tvm_npu.sim.nmp.mac_registers import (
-    BIAS_ADDRESS,
-    DILATION_COLUMNS,
-    DILATION_ROWS,
-    ELEMENT_BYTES,
-    IN_ADDRESS,
-    IN_CHANNELS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    OUT_ADDRESS,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    STRIDE_COLUMNS,
-    STRIDE_ROWS,
-    W_ADDRESS,
-    W_PITCH,
-)
 from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import Initialise
+from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
-_TOO_LARGE = int(TrapCode.TILE_TOO_LARGE)
-_BAD = int(TrapCode.BAD_CONFIGURATION)
-_SEMAPHORE = int(TrapCode.SEMAPHORE)
-
-WITH_BIAS = int(Initialise.BIAS)
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
 LARGEST_EXTENT = 1 << 20
 
@@ -61,7 +37,7 @@ def check_registers(s: State, core: int, first: int, last: int, low: int, high: 
     for register in range(first, last + 1):
         value = s.mac[core, register]
         if value < low or value > high:
-            trap(s, core, _BAD, value, 0, register, 0)
+            trap(s, core, Code.BAD_CONFIGURATION, value, 0, register, 0)
             return False
     return True
 
@@ -70,7 +46,7 @@ def check_registers(s: State, core: int, first: int, last: int, low: int, high: 
 def fits(s: State, m: Costs, core: int, memory: int, begin: int, end: int, size: int) -> bool:
     """Bytes begin..end lie in ``memory``, of ``size`` bytes, and no transfer is using them."""
     if begin < 0 or end > size:
-        trap(s, core, _TOO_LARGE, begin, end, size, memory)
+        trap(s, core, Code.TILE_TOO_LARGE, begin, end, size, memory)
         return False
     return use_range(s, m, core, memory, begin, end)
 
@@ -79,7 +55,7 @@ def fits(s: State, m: Costs, core: int, memory: int, begin: int, end: int, size:
 def begin_operation(s: State, m: Costs, core: int, row: int) -> bool:
     """The unit works in order: a new operation waits for the one before."""
     if s.decoded[row, SEM] >= m.semaphores:
-        trap(s, core, _SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
+        trap(s, core, Code.SEMAPHORE, 0, 1, s.decoded[row, SEM], 0)
         return False
     if s.mac_sem[core] >= 0:
         s.time[core] = max(s.time[core], s.mac_done[core])
@@ -112,38 +88,40 @@ def beats_of(elements: int, m: Costs, element_bytes: int) -> int:
 def tile_ok(s: State, m: Costs, core: int) -> bool:
     """IN and OUT tiles of a window operation have sane extents and lie inside MB0 and MB2."""
     r = s.mac[core]
-    if not check_registers(s, core, IN_CHANNELS, IN_COLUMNS, 1, LARGEST_EXTENT):
+    if not check_registers(s, core, Reg.IN_CHANNELS, Reg.IN_COLUMNS, 1, LARGEST_EXTENT):
         return False
-    if not check_registers(s, core, OUT_CHANNELS, DILATION_COLUMNS, 1, LARGEST_EXTENT):
+    if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.DILATION_COLUMNS, 1, LARGEST_EXTENT):
         return False
-    if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+    if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
         return False
-    rows = (r[OUT_ROWS] - 1) * r[STRIDE_ROWS] + (r[KERNEL_ROWS] - 1) * r[DILATION_ROWS] + 1
-    if rows > r[IN_ROWS]:
-        trap(s, core, _BAD, r[IN_ROWS], rows, IN_ROWS, 0)
+    rows = (r[Reg.OUT_ROWS] - 1) * r[Reg.STRIDE_ROWS] + 1
+    rows += (r[Reg.KERNEL_ROWS] - 1) * r[Reg.DILATION_ROWS]
+    if rows > r[Reg.IN_ROWS]:
+        trap(s, core, Code.BAD_CONFIGURATION, r[Reg.IN_ROWS], rows, Reg.IN_ROWS, 0)
         return False
-    columns = (r[OUT_COLUMNS] - 1) * r[STRIDE_COLUMNS] + 1
-    columns += (r[KERNEL_COLUMNS] - 1) * r[DILATION_COLUMNS]
-    if columns > r[IN_COLUMNS]:
-        trap(s, core, _BAD, r[IN_COLUMNS], columns, IN_COLUMNS, 0)
+    columns = (r[Reg.OUT_COLUMNS] - 1) * r[Reg.STRIDE_COLUMNS] + 1
+    columns += (r[Reg.KERNEL_COLUMNS] - 1) * r[Reg.DILATION_COLUMNS]
+    if columns > r[Reg.IN_COLUMNS]:
+        trap(s, core, Code.BAD_CONFIGURATION, r[Reg.IN_COLUMNS], columns, Reg.IN_COLUMNS, 0)
         return False
-    return out_ok(s, m, core, r[OUT_CHANNELS] * r[OUT_ROWS] * r[OUT_COLUMNS])
+    return out_ok(s, m, core, r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS])
 
 
 @device
 def out_ok(s: State, m: Costs, core: int, elements: int) -> bool:
-    size = s.mac[core, ELEMENT_BYTES]
-    begin = s.mac[core, OUT_ADDRESS] * size
+    size = s.mac[core, Reg.ELEMENT_BYTES]
+    begin = s.mac[core, Reg.OUT_ADDRESS] * size
     return fits(s, m, core, MB2, begin, begin + elements * size, m.mb2_bytes)
 
 
 @device
 def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
     """Operand of ``elements`` elements at IN_ADDRESS (MB0) or W_ADDRESS (MB1)."""
-    size = s.mac[core, ELEMENT_BYTES]
-    begin = s.mac[core, IN_ADDRESS if memory == MB0 else W_ADDRESS]
+    size = s.mac[core, Reg.ELEMENT_BYTES]
+    register = Reg.IN_ADDRESS if memory == MB0 else Reg.W_ADDRESS
+    begin = s.mac[core, register]
     if begin % size:
-        trap(s, core, _BAD, begin, 0, IN_ADDRESS if memory == MB0 else W_ADDRESS, 0)
+        trap(s, core, Code.BAD_CONFIGURATION, begin, 0, register, 0)
         return False
     end = begin + elements * size
     return fits(s, m, core, memory, begin, end, m.mb0_bytes if memory == MB0 else m.mb1_bytes)
@@ -152,13 +130,13 @@ def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
 @device
 def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initialise: int) -> bool:
     """Filters of ``depth`` elements in MB1, not one in another, and their biases if used."""
-    pitch = s.mac[core, W_PITCH]
+    pitch = s.mac[core, Reg.W_PITCH]
     if pitch < 0 or (filters > 1 and pitch < depth):
-        trap(s, core, _BAD, pitch, 0, W_PITCH, 0)
+        trap(s, core, Code.BAD_CONFIGURATION, pitch, 0, Reg.W_PITCH, 0)
         return False
     if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
         return False
-    begin = s.mac[core, BIAS_ADDRESS] * 4
-    return initialise != WITH_BIAS or fits(
+    begin = s.mac[core, Reg.BIAS_ADDRESS] * 4
+    return initialise != Initialise.BIAS or fits(
         s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes
     )

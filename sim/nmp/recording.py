@@ -6,7 +6,8 @@ Units count as in `NmpMachine.units`: cores, MAC units, DMA engines.
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.event_table import BYTES, LINKS, OWN, STREAM, WAITS, add_event
+from tvm_npu.sim.event_table import add_event
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.nmp.hazards import FORWARDS, STORES
 from tvm_npu.sim.nmp.state import (
     FORWARDED,
@@ -20,8 +21,9 @@ from tvm_npu.sim.nmp.state import (
     State,
 )
 
-CORE, TLTS, TLES = OWN + NmpEvent.CORE, OWN + NmpEvent.TLTS, OWN + NmpEvent.TLES
-FIRST_ACCESS, TILE = OWN + NmpEvent.FIRST_ACCESS, OWN + NmpEvent.TILE
+CORE = EventColumn.OWN + NmpEvent.CORE
+TLTS, TLES = EventColumn.OWN + NmpEvent.TLTS, EventColumn.OWN + NmpEvent.TLES
+FIRST_ACCESS, TILE = EventColumn.OWN + NmpEvent.FIRST_ACCESS, EventColumn.OWN + NmpEvent.TILE
 MB2, MEMORIES = 2, 4
 
 D_BYTES = Descriptor.BYTES
@@ -59,7 +61,7 @@ def record_wait(s: State, core: int, row: int, begin: float, end: float) -> None
     """The core was blocked by the instruction at ``row``."""
     number = add_event(s, core, row, begin, end)
     event = s.events[number]
-    event[WAITS] = 1
+    event[EventColumn.WAITS] = 1
     note_tile(s, event, core, row)
 
 
@@ -84,7 +86,7 @@ def record_transfer(s: State, m: Costs, d: Array) -> int:
     number = add_event(s, 2 * m.cores + tle, row, 0.0, 0.0)
     event = s.events[number]
     note_tile(s, event, core, row)
-    event[STREAM], event[BYTES] = d[D_STREAM], d[D_BYTES]
+    event[EventColumn.STREAM], event[EventColumn.BYTES] = d[D_STREAM], d[D_BYTES]
     event[TLTS], event[TLES] = d[D_TLTS], d[D_TLES]
     begin, end = d[D_LOCAL], d[D_LOCAL] + d[D_SPAN]
     if d[D_KIND] & STORES:
@@ -97,7 +99,7 @@ def record_transfer(s: State, m: Costs, d: Array) -> int:
             link = FORWARDED
             used = d[D_USED]
             note_access(event, 1, MB2, used, used + d[D_USED_SPAN], 0)
-    event[LINKS] = 1 << link
+    event[EventColumn.LINKS] = 1 << link
     if d[D_TLES] != 1 << tle:
-        event[LINKS] |= 1 << RING
+        event[EventColumn.LINKS] |= 1 << RING
     return number

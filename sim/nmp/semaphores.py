@@ -6,12 +6,10 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
 from tvm_npu.sim.nmp.recording import record_wait
 from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 SEM, SUB = 5, 6
 TLT, TLE, GLOBAL = 0, 1, 2
-
-_SEMAPHORE = int(TrapCode.SEMAPHORE)
 
 
 @device
@@ -69,7 +67,7 @@ def finish_mac(s: State, core: int) -> None:
 def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level > GLOBAL or count < 0 or sem >= m.semaphores:
-        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
+        return trap(s, core, Code.SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     if level == TLT:
         s.sem_tlt[core, sem] += count
@@ -84,7 +82,7 @@ def nmp_signal(s: State, m: Costs, core: int, row: int) -> int:
 def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level not in (TLE, GLOBAL) or count < 0 or sem >= m.semaphores:
-        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
+        return trap(s, core, Code.SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     first, last = 0, m.cores
     if level == TLE:
@@ -99,7 +97,7 @@ def nmp_release(s: State, m: Costs, core: int, row: int) -> int:
 def nmp_wait(s: State, m: Costs, core: int, row: int) -> int:
     level, sem, count = s.decoded[row, SUB], s.decoded[row, SEM], rs1(s, core, row)
     if level > GLOBAL or count < 0 or sem >= m.semaphores:
-        return trap(s, core, _SEMAPHORE, level, count, sem, 0)
+        return trap(s, core, Code.SEMAPHORE, level, count, sem, 0)
     s.time[core] += m.semaphore
     if level == TLT:
         if s.mac_sem[core] == sem and sem > 0 and s.sem_tlt[core, sem] < count:

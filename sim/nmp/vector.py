@@ -18,45 +18,12 @@ from tvm_npu.sim.nmp.mac import (
     out_ok,
     tile_ok,
 )
-from tvm_npu.sim.nmp.mac_registers import (
-    COUNT_COLUMN_BEGIN,
-    COUNT_COLUMN_END,
-    COUNT_ROW_BEGIN,
-    COUNT_ROW_END,
-    DILATION_COLUMNS,
-    DILATION_ROWS,
-    ELEMENT_BYTES,
-    HIGH,
-    IN_ADDRESS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    LOW,
-    ORIGIN_COLUMN,
-    ORIGIN_ROW,
-    OUT_ADDRESS,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    SHIFT,
-    SHIFT_A,
-    SHIFT_B,
-    STRIDE_COLUMNS,
-    STRIDE_ROWS,
-    W_ADDRESS,
-)
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
-from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.traps import TrapCode as Code
+from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 from tvm_npu.sim.nmp.xnmp import PoolKind, VectorOp
 
-_OVERFLOW = int(TrapCode.ACCUMULATOR_OVERFLOW)
-_BAD = int(TrapCode.BAD_CONFIGURATION)
-_ILLEGAL = int(TrapCode.ILLEGAL_INSTRUCTION)
-
-AVERAGE = int(PoolKind.AVERAGE)
-COPY, ADD, MULTIPLY = int(VectorOp.COPY), int(VectorOp.ADD), int(VectorOp.MULTIPLY)
 LARGEST_SHIFT = 47
 
 
@@ -76,49 +43,55 @@ def overlap(begin: int, length: int, low: int, high: int) -> int:
 def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
     if not begin_operation(s, m, core, row):
         return STOP
-    if not check_registers(s, core, DILATION_ROWS, DILATION_COLUMNS, 1, 1):
+    if not check_registers(s, core, Reg.DILATION_ROWS, Reg.DILATION_COLUMNS, 1, 1):
         return STOP
     if not tile_ok(s, m, core):
         return STOP
     r = s.mac[core]
-    channels = r[OUT_CHANNELS]
-    if not in_ok(s, m, core, MB0, channels * r[IN_ROWS] * r[IN_COLUMNS]):
+    channels = r[Reg.OUT_CHANNELS]
+    if not in_ok(s, m, core, MB0, channels * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]):
         return STOP
-    if s.decoded[row, SUB] > AVERAGE:
-        return trap(s, core, _ILLEGAL, np.int64(s.words[row]), 0, 0, 0)
-    average = s.decoded[row, SUB] == AVERAGE
-    wide = r[ELEMENT_BYTES] == 2
-    base = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
-    at = r[OUT_ADDRESS]
+    if s.decoded[row, SUB] > PoolKind.AVERAGE:
+        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
+    average = s.decoded[row, SUB] == PoolKind.AVERAGE
+    wide = r[Reg.ELEMENT_BYTES] == 2
+    base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
+    at = r[Reg.OUT_ADDRESS]
     for c in range(channels):
-        plane = base + c * r[IN_ROWS] * r[IN_COLUMNS]
-        for p in range(r[OUT_ROWS]):
-            top = p * r[STRIDE_ROWS]
+        plane = base + c * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]
+        for p in range(r[Reg.OUT_ROWS]):
+            top = p * r[Reg.STRIDE_ROWS]
             counted_rows = overlap(
-                r[ORIGIN_ROW] + top, r[KERNEL_ROWS], r[COUNT_ROW_BEGIN], r[COUNT_ROW_END]
+                r[Reg.ORIGIN_ROW] + top,
+                r[Reg.KERNEL_ROWS],
+                r[Reg.COUNT_ROW_BEGIN],
+                r[Reg.COUNT_ROW_END],
             )
-            for q in range(r[OUT_COLUMNS]):
-                left = q * r[STRIDE_COLUMNS]
-                corner = plane + top * r[IN_COLUMNS] + left
+            for q in range(r[Reg.OUT_COLUMNS]):
+                left = q * r[Reg.STRIDE_COLUMNS]
+                corner = plane + top * r[Reg.IN_COLUMNS] + left
                 best = element(s, core, MB0, wide, corner)
                 total = np.int64(0)
-                for i in range(r[KERNEL_ROWS]):
-                    for j in range(r[KERNEL_COLUMNS]):
-                        x = element(s, core, MB0, wide, corner + i * r[IN_COLUMNS] + j)
+                for i in range(r[Reg.KERNEL_ROWS]):
+                    for j in range(r[Reg.KERNEL_COLUMNS]):
+                        x = element(s, core, MB0, wide, corner + i * r[Reg.IN_COLUMNS] + j)
                         best = max(best, x)
                         total += x
                 if average:
                     count = counted_rows * overlap(
-                        r[ORIGIN_COLUMN] + left, r[KERNEL_COLUMNS],
-                        r[COUNT_COLUMN_BEGIN], r[COUNT_COLUMN_END],
+                        r[Reg.ORIGIN_COLUMN] + left, r[Reg.KERNEL_COLUMNS],
+                        r[Reg.COUNT_COLUMN_BEGIN], r[Reg.COUNT_COLUMN_END],
                     )  # fmt: skip
                     if count < 1:
-                        return trap(s, core, _BAD, r[COUNT_ROW_END], 0, COUNT_ROW_END, 0)
+                        last = r[Reg.COUNT_ROW_END]
+                        return trap(
+                            s, core, Code.BAD_CONFIGURATION, last, 0, Reg.COUNT_ROW_END, 0
+                        )
                     best = (2 * total + count) // (2 * count)
                 s.mb2[core, at] = best
                 at += 1
-    window = r[OUT_ROWS] * r[OUT_COLUMNS] * r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
-    beats = channels * beats_of(window, m, r[ELEMENT_BYTES])
+    window = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS] * r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
+    beats = channels * beats_of(window, m, r[Reg.ELEMENT_BYTES])
     return end_operation(s, m, core, row, beats, 0)
 
 
@@ -126,65 +99,66 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
     if not begin_operation(s, m, core, row):
         return STOP
-    if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+    if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
         return STOP
-    if not check_registers(s, core, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT):
+    if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
         return STOP
-    if not check_registers(s, core, SHIFT_A, SHIFT_B, 0, LARGEST_SHIFT):
+    if not check_registers(s, core, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT):
         return STOP
     r = s.mac[core]
-    count = r[OUT_CHANNELS] * r[OUT_ROWS] * r[OUT_COLUMNS]
+    count = r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     op = s.decoded[row, SUB]
     if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
         return STOP
-    two = op == ADD or op == MULTIPLY
+    two = op == VectorOp.ADD or op == VectorOp.MULTIPLY
     if two and not in_ok(s, m, core, MB1, count):
         return STOP
-    wide = r[ELEMENT_BYTES] == 2
-    at_a = r[IN_ADDRESS] // 2 if wide else r[IN_ADDRESS]
-    at_b = r[W_ADDRESS] // 2 if wide else r[W_ADDRESS]
-    out = r[OUT_ADDRESS]
+    wide = r[Reg.ELEMENT_BYTES] == 2
+    at_a = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
+    at_b = r[Reg.W_ADDRESS] // 2 if wide else r[Reg.W_ADDRESS]
+    out = r[Reg.OUT_ADDRESS]
     bound = np.int64(1) << (m.accumulator_bits - 1)
     for k in range(count):
         a = element(s, core, MB0, wide, at_a + k)
-        if op == COPY:
-            value = a << r[SHIFT_A]
-        elif op == ADD:
-            value = (a << r[SHIFT_A]) + (element(s, core, MB1, wide, at_b + k) << r[SHIFT_B])
-        elif op == MULTIPLY:
+        if op == VectorOp.COPY:
+            value = a << r[Reg.SHIFT_A]
+        elif op == VectorOp.ADD:
+            b = element(s, core, MB1, wide, at_b + k)
+            value = (a << r[Reg.SHIFT_A]) + (b << r[Reg.SHIFT_B])
+        elif op == VectorOp.MULTIPLY:
             value = a * element(s, core, MB1, wide, at_b + k)
         else:
             kept = s.mb2[core, out + k]
-            if abs(kept) >> (62 - r[SHIFT_A]):
-                return trap(s, core, _OVERFLOW, kept, m.accumulator_bits, k, 0)
-            value = (kept << r[SHIFT_A]) + (a << r[SHIFT_B])
+            if abs(kept) >> (62 - r[Reg.SHIFT_A]):
+                return trap(s, core, Code.ACCUMULATOR_OVERFLOW, kept, m.accumulator_bits, k, 0)
+            value = (kept << r[Reg.SHIFT_A]) + (a << r[Reg.SHIFT_B])
         if value >= bound or value < -bound:
-            return trap(s, core, _OVERFLOW, value, m.accumulator_bits, k, 0)
+            return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
-    return end_operation(s, m, core, row, beats_of(count, m, r[ELEMENT_BYTES]), 0)
+    return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
 
 
 @device
 def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
     if not begin_operation(s, m, core, row):
         return STOP
-    if not check_registers(s, core, ELEMENT_BYTES, ELEMENT_BYTES, 1, 2):
+    if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
         return STOP
-    if not check_registers(s, core, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT):
+    if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
         return STOP
-    if not check_registers(s, core, SHIFT, SHIFT, -LARGEST_SHIFT, 62):
+    if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62):
         return STOP
     r = s.mac[core]
-    count = r[OUT_CHANNELS] * r[OUT_ROWS] * r[OUT_COLUMNS]
+    count = r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     if not out_ok(s, m, core, count):
         return STOP
-    shift = r[SHIFT]
-    top = (np.int64(1) << (8 * r[ELEMENT_BYTES] - 1)) - 1
-    low, high = max(r[LOW], -top - 1), min(r[HIGH], top)
+    shift = r[Reg.SHIFT]
+    top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
+    low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
     half = np.int64(0)
     if shift > 0:
         half = np.int64(1) << (shift - 1)
-    out = r[OUT_ADDRESS]
+    out = r[Reg.OUT_ADDRESS]
     memory = s.mb2[core]
     for k in range(out, out + count):
         if shift >= 0:
@@ -193,4 +167,4 @@ def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
             kept = min(max(memory[k], -top - 1), top)
             value = kept << -shift
         memory[k] = min(max(value, low), high)
-    return end_operation(s, m, core, row, beats_of(count, m, r[ELEMENT_BYTES]), 0)
+    return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)

@@ -7,9 +7,7 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.tiles.operands import RESULT, mark_written, memory_of, pitches, trap
 from tvm_npu.sim.tiles.state import Array, Costs, State
-from tvm_npu.sim.tiles.traps import TileTrapCode
-
-_OVERFLOW = int(TileTrapCode.ACCUMULATOR_OVERFLOW)
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 
 @device
@@ -63,7 +61,7 @@ def add_sums(
                     low, high = min(low, total), max(high, total)
                     line[p] = total
             if low < -(1 << 31) or high >= 1 << 31:
-                trap(s, _OVERFLOW, first + f, 32, 0, 0, 0)
+                trap(s, Code.ACCUMULATOR_OVERFLOW, first + f, 32, 0, 0, 0)
                 return False
         return True
     for f in range(filters):
@@ -81,7 +79,7 @@ def add_sums(
             for p in range(count):
                 line[p] = np.int64(row[p])
         if wrapped < 0:
-            trap(s, _OVERFLOW, first + f, 64, 0, 0, 0)
+            trap(s, Code.ACCUMULATOR_OVERFLOW, first + f, 64, 0, 0, 0)
             return False
     return True
 

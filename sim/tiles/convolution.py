@@ -11,6 +11,7 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.tiles.accumulators import add_sums, copy_rows, is_plain
 from tvm_npu.sim.tiles.isa import Accumulate
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
     ENGINE_READS,
     FIRST,
@@ -34,31 +35,10 @@ from tvm_npu.sim.tiles.operands import (
     use,
     was_written,
 )
-from tvm_npu.sim.tiles.registers import (
-    DILATION_COLUMNS,
-    DILATION_ROWS,
-    GROUPS,
-    IN_CHANNELS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    PAD_LEFT,
-    PAD_TOP,
-    STRIDE_COLUMNS,
-    STRIDE_ROWS,
-    W_FILTER_BYTES,
-    W_OFFSET,
-)
 from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Array, Costs, State
 from tvm_npu.sim.tiles.timing import book_conv
-from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
-_BAD_REGISTER = int(TileTrapCode.BAD_REGISTER)
-KEEP = int(Accumulate.KEEP)
 SUB = 6
 FEW_FILTERS = 4
 """Groups of one channel with at most so many filters are multiplied without im2col."""
@@ -76,30 +56,30 @@ def inside(count: int, tap: int, stride: int, pad: int, size: int) -> tuple[int,
 def fill_columns(s: State, channels: int, first_channel: int, begin: int, end: int) -> None:
     """im2col of output positions begin..end of one group: [channels * taps][end - begin]."""
     r, tile, target = s.registers, s.tile, s.columns
-    in_rows, in_columns = r[IN_ROWS], r[IN_COLUMNS]
-    stride_rows, stride_columns = r[STRIDE_ROWS], r[STRIDE_COLUMNS]
-    out_columns = r[OUT_COLUMNS]
+    in_rows, in_columns = r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]
+    stride_rows, stride_columns = r[Reg.STRIDE_ROWS], r[Reg.STRIDE_COLUMNS]
+    out_columns = r[Reg.OUT_COLUMNS]
     first_row, last_row = begin // out_columns, (end - 1) // out_columns
     at = 0
     for c in range(channels):
         plane = (first_channel + c) * in_rows * in_columns
-        for i in range(r[KERNEL_ROWS]):
-            for j in range(r[KERNEL_COLUMNS]):
-                tap = j * r[DILATION_COLUMNS]
-                low, high = inside(out_columns, tap, stride_columns, r[PAD_LEFT], in_columns)
+        for i in range(r[Reg.KERNEL_ROWS]):
+            for j in range(r[Reg.KERNEL_COLUMNS]):
+                tap = j * r[Reg.DILATION_COLUMNS]
+                low, high = inside(out_columns, tap, stride_columns, r[Reg.PAD_LEFT], in_columns)
                 for row in range(first_row, last_row + 1):
                     q0 = begin - row * out_columns if row == first_row else 0
                     q1 = end - row * out_columns if row == last_row else out_columns
                     line = target[at : at + q1 - q0]
                     at += q1 - q0
-                    y = row * stride_rows + i * r[DILATION_ROWS] - r[PAD_TOP]
+                    y = row * stride_rows + i * r[Reg.DILATION_ROWS] - r[Reg.PAD_TOP]
                     a, b = max(low, q0), min(high, q1)
                     if y < 0 or y >= in_rows or a >= b:
                         line[:] = 0
                         continue
                     line[: a - q0] = 0
                     line[b - q0 :] = 0
-                    base = plane + y * in_columns + a * stride_columns + tap - r[PAD_LEFT]
+                    base = plane + y * in_columns + a * stride_columns + tap - r[Reg.PAD_LEFT]
                     if stride_columns == 1:
                         line[a - q0 : b - q0] = tile[base : base + b - a]
                     else:
@@ -111,22 +91,24 @@ def fill_columns(s: State, channels: int, first_channel: int, begin: int, end: i
 def multiply_plane(s: State, channel: int, filters: int) -> None:
     """Products [filters][positions] of a group of one channel; its weights lie in `weights`."""
     r, tile = s.registers, s.tile
-    in_rows, in_columns = r[IN_ROWS], r[IN_COLUMNS]
-    out_rows, out_columns = r[OUT_ROWS], r[OUT_COLUMNS]
-    stride = r[STRIDE_COLUMNS]
+    in_rows, in_columns = r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]
+    out_rows, out_columns = r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
+    stride = r[Reg.STRIDE_COLUMNS]
     positions = out_rows * out_columns
-    taps = r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
+    taps = r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
     s.products[: filters * positions] = 0
-    for i in range(r[KERNEL_ROWS]):
-        top, bottom = inside(out_rows, i * r[DILATION_ROWS], r[STRIDE_ROWS], r[PAD_TOP], in_rows)
-        for j in range(r[KERNEL_COLUMNS]):
-            tap = j * r[DILATION_COLUMNS]
-            low, high = inside(out_columns, tap, stride, r[PAD_LEFT], in_columns)
+    for i in range(r[Reg.KERNEL_ROWS]):
+        top, bottom = inside(
+            out_rows, i * r[Reg.DILATION_ROWS], r[Reg.STRIDE_ROWS], r[Reg.PAD_TOP], in_rows
+        )
+        for j in range(r[Reg.KERNEL_COLUMNS]):
+            tap = j * r[Reg.DILATION_COLUMNS]
+            low, high = inside(out_columns, tap, stride, r[Reg.PAD_LEFT], in_columns)
             for row in range(top, bottom):
-                y = row * r[STRIDE_ROWS] + i * r[DILATION_ROWS] - r[PAD_TOP]
-                base = (channel * in_rows + y) * in_columns + low * stride + tap - r[PAD_LEFT]
+                y = row * r[Reg.STRIDE_ROWS] + i * r[Reg.DILATION_ROWS] - r[Reg.PAD_TOP]
+                base = (channel * in_rows + y) * in_columns + low * stride + tap - r[Reg.PAD_LEFT]
                 for f in range(filters):
-                    weight = s.weights[f * taps + i * r[KERNEL_COLUMNS] + j]
+                    weight = s.weights[f * taps + i * r[Reg.KERNEL_COLUMNS] + j]
                     at = f * positions + row * out_columns
                     line = s.products[at + low : at + high]
                     if stride == 1:
@@ -143,10 +125,10 @@ def columns_are_there(s: State, m: Costs, address: int, size: int) -> bool:
     """Whether `columns` holds the whole im2col of the tile at ``address``; claims it if not."""
     key, r = s.columns_key, s.registers
     same = key[0] == address and key[1] == address + size * m.element_bytes
-    for register in range(IN_CHANNELS, GROUPS):
-        if register != OUT_CHANNELS and key[2 + register - IN_CHANNELS] != r[register]:
+    for register in range(Reg.IN_CHANNELS, Reg.GROUPS):
+        if register != Reg.OUT_CHANNELS and key[2 + register - Reg.IN_CHANNELS] != r[register]:
             same = False
-            key[2 + register - IN_CHANNELS] = r[register]
+            key[2 + register - Reg.IN_CHANNELS] = r[register]
     key[0], key[1] = address, address + size * m.element_bytes
     return same
 
@@ -174,15 +156,15 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
     memory = reachable(s, m, SECOND)
     if memory == NOWHERE:
         return NOWHERE
-    packed, pitch = depth * m.element_bytes, s.registers[W_FILTER_BYTES]
+    packed, pitch = depth * m.element_bytes, s.registers[Reg.W_FILTER_BYTES]
     if pitch != 0 and pitch < packed:
-        trap(s, _BAD_REGISTER, pitch, packed, LARGEST_PRODUCT, 0, W_FILTER_BYTES)
+        trap(s, Code.BAD_REGISTER, pitch, packed, LARGEST_PRODUCT, 0, Reg.W_FILTER_BYTES)
         return NOWHERE
     pitch = packed if pitch == 0 else pitch
     size = product(filters - 1, pitch) + packed
-    if not fits(s, memory, s.registers[W_OFFSET], size, W_OFFSET):
+    if not fits(s, memory, s.registers[Reg.W_OFFSET], size, Reg.W_OFFSET):
         return NOWHERE
-    begin = s.places[memory, 0] + s.registers[W_OFFSET]
+    begin = s.places[memory, 0] + s.registers[Reg.W_OFFSET]
     for f in range(filters):
         if pitch != packed or f == 0:
             end = begin + (packed if pitch != packed else size)
@@ -195,27 +177,27 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
 @device
 def tconv(s: State, m: Costs, row: int) -> int:
     r = s.registers
-    if not in_bounds(s, IN_CHANNELS, IN_CHANNELS, 1, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.IN_CHANNELS, Reg.IN_CHANNELS, 1, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, IN_ROWS, IN_COLUMNS, 0, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.IN_ROWS, Reg.IN_COLUMNS, 0, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, OUT_CHANNELS, DILATION_COLUMNS, 1, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.OUT_CHANNELS, Reg.DILATION_COLUMNS, 1, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, PAD_TOP, PAD_LEFT, 0, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, GROUPS, GROUPS, 1, r[OUT_CHANNELS]):
+    if not in_bounds(s, Reg.GROUPS, Reg.GROUPS, 1, r[Reg.OUT_CHANNELS]):
         return STOP
-    groups, filters = r[GROUPS], r[OUT_CHANNELS]
+    groups, filters = r[Reg.GROUPS], r[Reg.OUT_CHANNELS]
     if filters % groups:
-        return trap(s, _BAD_REGISTER, filters, groups, groups, 0, OUT_CHANNELS)
-    per_group, channels = filters // groups, r[IN_CHANNELS]
+        return trap(s, Code.BAD_REGISTER, filters, groups, groups, 0, Reg.OUT_CHANNELS)
+    per_group, channels = filters // groups, r[Reg.IN_CHANNELS]
     all_channels = min(groups * channels, LARGEST_EXTENT)
-    taps = product(r[KERNEL_ROWS], r[KERNEL_COLUMNS])
+    taps = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
     depth = min(channels * min(taps, LARGEST_EXTENT), LARGEST_PRODUCT)
-    keep = s.decoded[row, SUB] == KEEP
-    out_rows, out_columns = r[OUT_ROWS], r[OUT_COLUMNS]
+    keep = s.decoded[row, SUB] == Accumulate.KEEP
+    out_rows, out_columns = r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     in_at = locate(
-        s, m, FIRST, all_channels, r[IN_ROWS], r[IN_COLUMNS], m.element_bytes, True, False
+        s, m, FIRST, all_channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS], m.element_bytes, True, False
     )
     if in_at == NOWHERE:
         return STOP
@@ -229,7 +211,7 @@ def tconv(s: State, m: Costs, row: int) -> int:
     plain = is_plain(s, m, out_at, out_rows, out_columns, width)
     sums_at = out_at if plain else m.sums_begin
     positions = out_rows * out_columns
-    if not load_first(s, m, in_at, all_channels, r[IN_ROWS], r[IN_COLUMNS]):
+    if not load_first(s, m, in_at, all_channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]):
         return STOP
     if keep and not plain:
         copy_rows(s, m, out_at, sums_at, filters, out_rows, out_columns, width, False)
@@ -250,17 +232,19 @@ def convolve(
 ) -> bool:
     """The sums of all groups into packed accumulators at ``sums_at``; False when one traps."""
     r = s.registers
-    groups, channels = r[GROUPS], r[IN_CHANNELS]
-    positions = r[OUT_ROWS] * r[OUT_COLUMNS]
-    pitch = r[W_FILTER_BYTES]
+    groups, channels = r[Reg.GROUPS], r[Reg.IN_CHANNELS]
+    positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    pitch = r[Reg.W_FILTER_BYTES]
     if pitch == 0:
         pitch = depth * m.element_bytes
     exact = m.exact_products
-    tile_size = groups * channels * r[IN_ROWS] * r[IN_COLUMNS]
-    is_tile = r[KERNEL_ROWS] == 1 and r[KERNEL_COLUMNS] == 1
-    is_tile = is_tile and r[STRIDE_ROWS] == 1 and r[STRIDE_COLUMNS] == 1
-    is_tile = is_tile and r[PAD_TOP] == 0 and r[PAD_LEFT] == 0
-    is_tile = is_tile and r[IN_ROWS] == r[OUT_ROWS] and r[IN_COLUMNS] == r[OUT_COLUMNS]
+    tile_size = groups * channels * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]
+    is_tile = r[Reg.KERNEL_ROWS] == 1 and r[Reg.KERNEL_COLUMNS] == 1
+    is_tile = is_tile and r[Reg.STRIDE_ROWS] == 1 and r[Reg.STRIDE_COLUMNS] == 1
+    is_tile = is_tile and r[Reg.PAD_TOP] == 0 and r[Reg.PAD_LEFT] == 0
+    is_tile = (
+        is_tile and r[Reg.IN_ROWS] == r[Reg.OUT_ROWS] and r[Reg.IN_COLUMNS] == r[Reg.OUT_COLUMNS]
+    )
     block = positions
     if not is_tile:
         block = min(positions, max(1, SCRATCH_ELEMENTS // max(depth, per_group)))

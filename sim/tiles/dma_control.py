@@ -264,7 +264,7 @@ class DmaControl:
             if chip < chip_end and chip_begin < chip + moved and (loads or writes_chip):
                 where, first, size = memory, chip, moved
             elif outside < end and begin < outside + extent and not (loads and writes_chip):
-                where, first, size = int(TileMemory.ACTIVATIONS), outside, extent
+                where, first, size = TileMemory.ACTIVATIONS, outside, extent
             else:
                 continue
             place = int(s.places[where, 0])

@@ -7,9 +7,9 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.accumulators import copy_rows, is_plain, load_sums
-from tvm_npu.sim.tiles.isa import Finish, TileVector
+from tvm_npu.sim.tiles.isa import Finish, TileMemory, TileVector
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
-    BIAS,
     ENGINE_READS,
     FIRST,
     GO,
@@ -29,29 +29,11 @@ from tvm_npu.sim.tiles.operands import (
     use,
     was_written,
 )
-from tvm_npu.sim.tiles.registers import (
-    BIAS_OFFSET,
-    FILL,
-    HIGH,
-    LOW,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    SHIFT,
-    SHIFT_A,
-    SHIFT_B,
-)
 from tvm_npu.sim.tiles.state import Costs, State
 from tvm_npu.sim.tiles.timing import book_elements
-from tvm_npu.sim.tiles.traps import TileTrapCode
-
-_OVERFLOW = int(TileTrapCode.ACCUMULATOR_OVERFLOW)
-_ILLEGAL = int(TileTrapCode.ILLEGAL_INSTRUCTION)
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 SUB = 6
-WITH_BIAS = int(Finish.BIAS)
-WITH_RESIDUAL = int(Finish.RESIDUAL)
-COPY, ADD, MULTIPLY = int(TileVector.COPY), int(TileVector.ADD), int(TileVector.MULTIPLY)
 LARGEST_SHIFT = 47
 
 
@@ -70,17 +52,17 @@ def requantize(value: int, shift: int, low: int, high: int, bottom: int, top: in
 def result_is_good(s: State) -> bool:
     """Registers that all commands with a requantized result read."""
     return (
-        in_bounds(s, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT)
-        and in_bounds(s, SHIFT, SHIFT, -LARGEST_SHIFT, 62)
-        and in_bounds(s, LOW, LOW, -(1 << 31), s.registers[HIGH])
-        and in_bounds(s, SHIFT_A, SHIFT_B, 0, LARGEST_SHIFT)
+        in_bounds(s, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT)
+        and in_bounds(s, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62)
+        and in_bounds(s, Reg.LOW, Reg.LOW, -(1 << 31), s.registers[Reg.HIGH])
+        and in_bounds(s, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT)
     )
 
 
 @device
 def bias_of(s: State, channel: int) -> int:
     """int32 at any byte of the bias memory."""
-    at = s.places[BIAS, 0] + s.registers[BIAS_OFFSET] + BIAS_BYTES * channel
+    at = s.places[TileMemory.BIAS, 0] + s.registers[Reg.BIAS_OFFSET] + BIAS_BYTES * channel
     value = np.int64(0)
     for k in range(BIAS_BYTES - 1):
         value |= np.int64(s.memory[at + k]) << (8 * k)
@@ -89,12 +71,12 @@ def bias_of(s: State, channel: int) -> int:
 
 @device
 def biases_are_there(s: State, m: Costs, channels: int) -> bool:
-    offset = s.registers[BIAS_OFFSET]
-    if not fits(s, BIAS, offset, channels * BIAS_BYTES, BIAS_OFFSET):
+    offset = s.registers[Reg.BIAS_OFFSET]
+    if not fits(s, TileMemory.BIAS, offset, channels * BIAS_BYTES, Reg.BIAS_OFFSET):
         return False
-    begin = s.places[BIAS, 0] + offset
+    begin = s.places[TileMemory.BIAS, 0] + offset
     use(s, ENGINE_READS, begin, begin + channels * BIAS_BYTES)
-    return was_written(s, m, BIAS, begin, begin + channels * BIAS_BYTES)
+    return was_written(s, m, TileMemory.BIAS, begin, begin + channels * BIAS_BYTES)
 
 
 @device
@@ -102,13 +84,13 @@ def tfinish(s: State, m: Costs, row: int) -> int:
     if not result_is_good(s):
         return STOP
     r = s.registers
-    channels, rows, columns = r[OUT_CHANNELS], r[OUT_ROWS], r[OUT_COLUMNS]
+    channels, rows, columns = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     width = m.accumulator_bytes
     out_at = locate(s, m, RESULT, channels, rows, columns, width, True, True)
     if out_at == NOWHERE:
         return STOP
-    with_bias = s.decoded[row, SUB] & WITH_BIAS != 0
-    with_residual = s.decoded[row, SUB] & WITH_RESIDUAL != 0
+    with_bias = s.decoded[row, SUB] & Finish.BIAS != 0
+    with_residual = s.decoded[row, SUB] & Finish.RESIDUAL != 0
     if with_bias and not biases_are_there(s, m, channels):
         return STOP
     if with_residual:
@@ -122,7 +104,8 @@ def tfinish(s: State, m: Costs, row: int) -> int:
     if not plain:
         copy_rows(s, m, out_at, sums_at, channels, rows, columns, width, False)
     load_sums(s, m, sums_at, count, s.sums)
-    shift, low, high, shift_a, shift_b = r[SHIFT], r[LOW], r[HIGH], r[SHIFT_A], r[SHIFT_B]
+    shift, low, high = r[Reg.SHIFT], r[Reg.LOW], r[Reg.HIGH]
+    shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     # A shift must lose no bit: these are the sums that stay within 62.
     limit = np.int64(1) << (62 - shift_a)
     for c in range(channels):
@@ -143,7 +126,7 @@ def tfinish(s: State, m: Costs, row: int) -> int:
                 least, most = min(least, value), max(most, value)
                 target[k] = requantize(value, shift, low, high, m.element_low, m.element_high)
         if with_residual and (least < -limit or most >= limit):
-            return trap(s, _OVERFLOW, c, 63 - shift_a, 0, 0, 0)
+            return trap(s, Code.ACCUMULATOR_OVERFLOW, c, 63 - shift_a, 0, 0, 0)
     mark_written(s, m, out_at, out_at + count * width, 0)
     store_elements(s, m, out_at, channels, rows, columns, s.products)
     book_elements(s, m, row, count)
@@ -153,17 +136,17 @@ def tfinish(s: State, m: Costs, row: int) -> int:
 @device
 def tvec(s: State, m: Costs, row: int) -> int:
     op = s.decoded[row, SUB]
-    if op > MULTIPLY:
-        return trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
+    if op > TileVector.MULTIPLY:
+        return trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
     if not result_is_good(s):
         return STOP
     r = s.registers
-    channels, rows, columns = r[OUT_CHANNELS], r[OUT_ROWS], r[OUT_COLUMNS]
+    channels, rows, columns = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     width = m.element_bytes
     a_at = locate(s, m, FIRST, channels, rows, columns, width, True, False)
     if a_at == NOWHERE or not load_first(s, m, a_at, channels, rows, columns):
         return STOP
-    if op != COPY:
+    if op != TileVector.COPY:
         b_at = locate(s, m, SECOND, channels, rows, columns, width, True, False)
         if b_at == NOWHERE:
             return STOP
@@ -173,14 +156,15 @@ def tvec(s: State, m: Costs, row: int) -> int:
     if out_at == NOWHERE:
         return STOP
     count = channels * rows * columns
-    shift, low, high, shift_a, shift_b = r[SHIFT], r[LOW], r[HIGH], r[SHIFT_A], r[SHIFT_B]
+    shift, low, high = r[Reg.SHIFT], r[Reg.LOW], r[Reg.HIGH]
+    shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     for k in range(count):
         value = np.int64(s.tile[k])
-        if op == MULTIPLY:
+        if op == TileVector.MULTIPLY:
             value *= np.int64(s.weights[k])
         else:
             value <<= shift_a
-            if op == ADD:
+            if op == TileVector.ADD:
                 value += np.int64(s.weights[k]) << shift_b
         s.products[k] = requantize(value, shift, low, high, m.element_low, m.element_high)
     store_elements(s, m, out_at, channels, rows, columns, s.products)
@@ -190,17 +174,17 @@ def tvec(s: State, m: Costs, row: int) -> int:
 
 @device
 def tfill(s: State, m: Costs, row: int) -> int:
-    if not in_bounds(s, OUT_CHANNELS, OUT_COLUMNS, 1, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, FILL, FILL, m.element_low, m.element_high):
+    if not in_bounds(s, Reg.FILL, Reg.FILL, m.element_low, m.element_high):
         return STOP
     r = s.registers
-    channels, rows, columns = r[OUT_CHANNELS], r[OUT_ROWS], r[OUT_COLUMNS]
+    channels, rows, columns = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     at = locate(s, m, RESULT, channels, rows, columns, m.element_bytes, False, True)
     if at == NOWHERE:
         return STOP
     count = channels * rows * columns
-    s.products[:count] = r[FILL]
+    s.products[:count] = r[Reg.FILL]
     store_elements(s, m, at, channels, rows, columns, s.products)
     book_elements(s, m, row, count)
     return GO

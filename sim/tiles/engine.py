@@ -20,13 +20,11 @@ from tvm_npu.sim.tiles.operands import STOP, races, trap
 from tvm_npu.sim.tiles.pooling import tpool
 from tvm_npu.sim.tiles.state import ISSUE, Costs, SharedState, State
 from tvm_npu.sim.tiles.transfers import tload, tstore
-from tvm_npu.sim.tiles.traps import TileTrapCode
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 ENDED, TRAPPED, GROW, CONTROL = range(4)
 """Why the loop came back."""
 
-_ILLEGAL = int(TileTrapCode.ILLEGAL_INSTRUCTION)
-_NO_END = int(TileTrapCode.NO_END)
 
 TSET, TSETU = TILE_ISA.index["tset"], TILE_ISA.index["tsetu"]
 TLOAD, TSTORE = TILE_ISA.index["tload"], TILE_ISA.index["tstore"]
@@ -48,7 +46,7 @@ def execute_words(s: State, m: Costs) -> int:
     while True:
         row = s.pc[0]
         if row >= rows:
-            trap(s, _NO_END, rows, 0, 0, 0, 0)
+            trap(s, Code.NO_END, rows, 0, 0, 0, 0)
             return TRAPPED
         op = s.decoded[row, 0]
         if op == TGO or op == TWAIT:
@@ -65,7 +63,7 @@ def execute_words(s: State, m: Costs) -> int:
             register = s.decoded[row, RD]
             value = np.int64(s.decoded[row, IMM])
             if register >= REGISTERS:
-                outcome = trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
+                outcome = trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
             elif op == TSET:
                 s.registers[register] = value
             else:
@@ -88,7 +86,7 @@ def execute_words(s: State, m: Costs) -> int:
         elif op == TEND:
             return ENDED
         else:
-            outcome = trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
+            outcome = trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
         if outcome == STOP or (len(s.flights) and races(s)):
             return TRAPPED
         s.pc[0] = row + 1

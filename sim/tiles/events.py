@@ -14,8 +14,6 @@ from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.state import State, TileEvent
 from tvm_npu.sim.tiles.timing import COMPUTES, MOVES
 
-OWN = int(EventColumn.OWN)
-
 
 def collect_events(
     state: State,
@@ -28,7 +26,7 @@ def collect_events(
     places = _places(state, machine)
 
     def accesses_of(row: NDArray[np.int64]) -> tuple[Access, ...]:
-        ranges = row[OWN:].reshape(TileEvent.ACCESSES, 3).tolist()
+        ranges = row[EventColumn.OWN :].reshape(TileEvent.ACCESSES, 3).tolist()
         found = []
         for begin, end, writes in ranges:
             if end > begin:
@@ -78,6 +76,7 @@ def _of_dma(
         event[EventColumn.STREAM], event[EventColumn.LINKS] = one.stream, 1 << one.link
         event[EventColumn.BYTES] = one.moved_bytes
         loads = 1 if one.link == 0 else 0
-        event[OWN : OWN + 3] = one.chip_address, one.chip_address + one.moved_bytes, loads
+        chip_end = one.chip_address + one.moved_bytes
+        event[EventColumn.OWN : EventColumn.OWN + 3] = one.chip_address, chip_end, loads
     times = [(one.begin_cycles, one.end_cycles) for one in dma]
     return table, np.array(times, np.float64).reshape(-1, 2)

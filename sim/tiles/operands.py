@@ -10,35 +10,16 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.tiles.isa import TileMemory
-from tvm_npu.sim.tiles.registers import (
-    IN_CHANNEL_BYTES,
-    IN_OFFSET,
-    IN_ROW_BYTES,
-    OPERANDS,
-    OUT_CHANNEL_BYTES,
-    OUT_OFFSET,
-    OUT_ROW_BYTES,
-    W_OFFSET,
-)
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.state import ENGINE_READS, ENGINE_WRITES, Array, Costs, State
-from tvm_npu.sim.tiles.traps import TileTrapCode, TrapSlot
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
+from tvm_npu.sim.tiles.traps import TrapSlot
 
 GO, STOP = 0, 1
 NOWHERE = -1
 
 CODE, ROW, A, B, C = TrapSlot.CODE, TrapSlot.ROW, TrapSlot.A, TrapSlot.B, TrapSlot.C
 MEMORY, REGISTER = TrapSlot.MEMORY, TrapSlot.REGISTER
-
-_TILE_OUTSIDE = int(TileTrapCode.TILE_OUTSIDE)
-_BAD_REGISTER = int(TileTrapCode.BAD_REGISTER)
-_WRONG_MEMORY = int(TileTrapCode.WRONG_MEMORY)
-_NOT_WRITTEN = int(TileTrapCode.NOT_WRITTEN)
-_BAD_ELEMENT = int(TileTrapCode.BAD_ELEMENT)
-_RACE = int(TileTrapCode.RACE)
-
-BIAS, CONSTANTS, ACTIVATIONS = (
-    int(TileMemory.BIAS), int(TileMemory.CONSTANTS), int(TileMemory.ACTIVATIONS)
-)  # fmt: skip
 
 FIRST, SECOND, RESULT = 0, 1, 2
 """An operand's place in the OPERANDS register."""
@@ -64,7 +45,7 @@ def in_bounds(s: State, first: int, last: int, low: int, high: int) -> bool:
     for register in range(first, last + 1):
         value = s.registers[register]
         if value < low or value > high:
-            trap(s, _BAD_REGISTER, value, low, high, 0, register)
+            trap(s, Code.BAD_REGISTER, value, low, high, 0, register)
             return False
     return True
 
@@ -77,7 +58,7 @@ def product(a: int, b: int) -> int:
 
 @device
 def memory_of(s: State, operand: int) -> int:
-    return (s.registers[OPERANDS] >> (3 * operand)) & 7
+    return (s.registers[Reg.OPERANDS] >> (3 * operand)) & 7
 
 
 @device
@@ -104,7 +85,7 @@ def races(s: State) -> bool:
             if moved_there or (kind == ENGINE_WRITES and (on_chip or outside)):
                 memory = memory_at(s, begin)
                 base = s.places[memory, 0]
-                trap(s, _RACE, begin - base, end - base, channel, memory, 0)
+                trap(s, Code.RACE, begin - base, end - base, channel, memory, 0)
                 return True
     return False
 
@@ -116,14 +97,14 @@ def memory_at(s: State, address: int) -> int:
         begin, size = s.places[memory, 0], s.places[memory, 1]
         if begin <= address < begin + size:
             return memory
-    return CONSTANTS
+    return TileMemory.CONSTANTS
 
 
 @device
 def fits(s: State, memory: int, begin: int, size: int, register: int) -> bool:
     """Bytes begin..begin+size lie in ``memory``; traps otherwise."""
     if begin < 0 or begin + size > s.places[memory, 1]:
-        trap(s, _TILE_OUTSIDE, begin, begin + size, s.places[memory, 1], memory, register)
+        trap(s, Code.TILE_OUTSIDE, begin, begin + size, s.places[memory, 1], memory, register)
         return False
     return True
 
@@ -141,7 +122,7 @@ def was_written(s: State, m: Costs, memory: int, begin: int, end: int) -> bool:
         at = 0
         while written[at] != 0:
             at += 1
-        trap(s, _NOT_WRITTEN, begin + at - s.places[memory, 0], 0, 0, memory, 0)
+        trap(s, Code.NOT_WRITTEN, begin + at - s.places[memory, 0], 0, 0, memory, 0)
         return False
     return True
 
@@ -162,11 +143,13 @@ def mark_written(s: State, m: Costs, begin: int, end: int, value: int) -> None:
 def reachable(s: State, m: Costs, operand: int) -> int:
     """The memory of an operand; NOWHERE, with a trap, where the machine cannot have one."""
     memory = memory_of(s, operand)
-    good = memory < BIAS or (m.has_core and BIAS < memory <= ACTIVATIONS)
-    if operand == RESULT and memory == CONSTANTS:
+    good = memory < TileMemory.BIAS or (
+        m.has_core and TileMemory.BIAS < memory <= TileMemory.ACTIVATIONS
+    )
+    if operand == RESULT and memory == TileMemory.CONSTANTS:
         good = False
     if not good:
-        trap(s, _WRONG_MEMORY, 0, 0, 0, memory, OPERANDS)
+        trap(s, Code.WRONG_MEMORY, 0, 0, 0, memory, Reg.OPERANDS)
         return NOWHERE
     return memory
 
@@ -177,10 +160,10 @@ def pitches(s: State, operand: int, memory: int, rows: int, columns: int, width:
 ]:  # fmt: skip
     """Bytes from one row, and from one channel, of an operand to the next."""
     row, channel = columns * width, 0
-    if memory > BIAS and operand != SECOND:
+    if memory > TileMemory.BIAS and operand != SECOND:
         first = operand == FIRST
-        row_register = s.registers[IN_ROW_BYTES if first else OUT_ROW_BYTES]
-        channel = s.registers[IN_CHANNEL_BYTES if first else OUT_CHANNEL_BYTES]
+        row_register = s.registers[Reg.IN_ROW_BYTES if first else Reg.OUT_ROW_BYTES]
+        channel = s.registers[Reg.IN_CHANNEL_BYTES if first else Reg.OUT_CHANNEL_BYTES]
         if row_register != 0:
             row = row_register
     return row, channel if channel != 0 else row * rows
@@ -196,21 +179,22 @@ def locate(
     memory = reachable(s, m, operand)
     if memory == NOWHERE:
         return NOWHERE
-    register = IN_OFFSET
+    register = Reg.IN_OFFSET
     if operand == SECOND:
-        register = W_OFFSET
+        register = Reg.W_OFFSET
     elif operand == RESULT:
-        register = OUT_OFFSET
+        register = Reg.OUT_OFFSET
     row_bytes, channel_bytes = pitches(s, operand, memory, rows, columns, width)
     size = 0
     if channels > 0 and rows > 0 and columns > 0:
         if row_bytes < columns * width and rows > 1:
-            which = IN_ROW_BYTES if operand == FIRST else OUT_ROW_BYTES
-            trap(s, _BAD_REGISTER, row_bytes, columns * width, LARGEST_PRODUCT, memory, which)
+            which = Reg.IN_ROW_BYTES if operand == FIRST else Reg.OUT_ROW_BYTES
+            trap(s, Code.BAD_REGISTER, row_bytes, columns * width, LARGEST_PRODUCT, memory, which)
             return NOWHERE
         if channel_bytes < (rows - 1) * row_bytes + columns * width and channels > 1:
-            which = IN_CHANNEL_BYTES if operand == FIRST else OUT_CHANNEL_BYTES
-            trap(s, _BAD_REGISTER, channel_bytes, rows * row_bytes, LARGEST_PRODUCT, memory, which)
+            which = Reg.IN_CHANNEL_BYTES if operand == FIRST else Reg.OUT_CHANNEL_BYTES
+            least = rows * row_bytes
+            trap(s, Code.BAD_REGISTER, channel_bytes, least, LARGEST_PRODUCT, memory, which)
             return NOWHERE
         size = product(channels - 1, channel_bytes) + product(rows - 1, row_bytes)
         size += columns * width
@@ -258,7 +242,7 @@ def load_run(
             target[at + k] = word
     if low < m.element_low or high > m.element_high:
         bad = low if low < m.element_low else high
-        trap(s, _BAD_ELEMENT, np.int64(bad), m.element_low, m.element_high, memory, 0)
+        trap(s, Code.BAD_ELEMENT, np.int64(bad), m.element_low, m.element_high, memory, 0)
         return False
     return True
 

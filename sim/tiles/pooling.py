@@ -6,6 +6,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.tiles.isa import TilePool
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
     FIRST,
     GO,
@@ -20,38 +21,11 @@ from tvm_npu.sim.tiles.operands import (
     store_elements,
     trap,
 )
-from tvm_npu.sim.tiles.registers import (
-    COUNT_COLUMN_BEGIN,
-    COUNT_COLUMN_END,
-    COUNT_ROW_BEGIN,
-    COUNT_ROW_END,
-    HIGH,
-    IN_CHANNELS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    LOW,
-    ORIGIN_COLUMN,
-    ORIGIN_ROW,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    PAD_LEFT,
-    PAD_TOP,
-    STRIDE_COLUMNS,
-    STRIDE_ROWS,
-)
 from tvm_npu.sim.tiles.state import Costs, State
 from tvm_npu.sim.tiles.timing import book_elements
-from tvm_npu.sim.tiles.traps import TileTrapCode
-
-_ILLEGAL = int(TileTrapCode.ILLEGAL_INSTRUCTION)
-_EMPTY = int(TileTrapCode.EMPTY_WINDOW)
-_BAD_REGISTER = int(TileTrapCode.BAD_REGISTER)
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 SUB = 6
-AVERAGE = int(TilePool.AVERAGE)
 
 
 @device
@@ -61,33 +35,35 @@ def overlap(begin: int, length: int, low: int, high: int) -> int:
 
 @device
 def tpool(s: State, m: Costs, row: int) -> int:
-    if s.decoded[row, SUB] > AVERAGE:
-        return trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
-    if not in_bounds(s, IN_CHANNELS, IN_CHANNELS, 1, LARGEST_EXTENT):
+    if s.decoded[row, SUB] > TilePool.AVERAGE:
+        return trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
+    if not in_bounds(s, Reg.IN_CHANNELS, Reg.IN_CHANNELS, 1, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, IN_ROWS, IN_COLUMNS, 0, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.IN_ROWS, Reg.IN_COLUMNS, 0, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, OUT_CHANNELS, STRIDE_COLUMNS, 1, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.OUT_CHANNELS, Reg.STRIDE_COLUMNS, 1, LARGEST_EXTENT):
         return STOP
-    if not in_bounds(s, PAD_TOP, PAD_LEFT, 0, LARGEST_EXTENT):
+    if not in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT):
         return STOP
     r = s.registers
-    if not in_bounds(s, LOW, LOW, -(1 << 31), r[HIGH]):
+    if not in_bounds(s, Reg.LOW, Reg.LOW, -(1 << 31), r[Reg.HIGH]):
         return STOP
-    channels, width = r[OUT_CHANNELS], m.element_bytes
-    if r[IN_CHANNELS] != channels:
-        return trap(s, _BAD_REGISTER, r[IN_CHANNELS], channels, channels, 0, IN_CHANNELS)
-    in_at = locate(s, m, FIRST, channels, r[IN_ROWS], r[IN_COLUMNS], width, True, False)
-    if in_at == NOWHERE or not load_first(s, m, in_at, channels, r[IN_ROWS], r[IN_COLUMNS]):
+    channels, width = r[Reg.OUT_CHANNELS], m.element_bytes
+    if r[Reg.IN_CHANNELS] != channels:
+        return trap(
+            s, Code.BAD_REGISTER, r[Reg.IN_CHANNELS], channels, channels, 0, Reg.IN_CHANNELS
+        )
+    in_at = locate(s, m, FIRST, channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS], width, True, False)
+    if in_at == NOWHERE or not load_first(s, m, in_at, channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]):
         return STOP
-    out_at = locate(s, m, RESULT, channels, r[OUT_ROWS], r[OUT_COLUMNS], width, False, True)
+    out_at = locate(s, m, RESULT, channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], width, False, True)
     if out_at == NOWHERE:
         return STOP
-    if not pool_planes(s, m, s.decoded[row, SUB] == AVERAGE):
+    if not pool_planes(s, m, s.decoded[row, SUB] == TilePool.AVERAGE):
         return STOP
-    store_elements(s, m, out_at, channels, r[OUT_ROWS], r[OUT_COLUMNS], s.products)
-    window = product(r[KERNEL_ROWS], r[KERNEL_COLUMNS])
-    book_elements(s, m, row, channels * r[OUT_ROWS] * r[OUT_COLUMNS] * window)
+    store_elements(s, m, out_at, channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], s.products)
+    window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
+    book_elements(s, m, row, channels * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS] * window)
     return GO
 
 
@@ -95,28 +71,31 @@ def tpool(s: State, m: Costs, row: int) -> int:
 def pool_planes(s: State, m: Costs, average: bool) -> bool:
     """The results, packed, into `products`; False, with a trap, at a window without elements."""
     r, tile, target = s.registers, s.tile, s.products
-    rows, columns = r[IN_ROWS], r[IN_COLUMNS]
-    low, high = max(r[LOW], m.element_low), min(r[HIGH], m.element_high)
-    positions = r[OUT_ROWS] * r[OUT_COLUMNS]
-    for p in range(r[OUT_ROWS]):
-        top = p * r[STRIDE_ROWS] - r[PAD_TOP]
-        y0, y1 = max(top, 0), min(top + r[KERNEL_ROWS], rows)
+    rows, columns = r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]
+    low, high = max(r[Reg.LOW], m.element_low), min(r[Reg.HIGH], m.element_high)
+    positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    for p in range(r[Reg.OUT_ROWS]):
+        top = p * r[Reg.STRIDE_ROWS] - r[Reg.PAD_TOP]
+        y0, y1 = max(top, 0), min(top + r[Reg.KERNEL_ROWS], rows)
         counted_rows = overlap(
-            r[ORIGIN_ROW] + top, r[KERNEL_ROWS], r[COUNT_ROW_BEGIN], r[COUNT_ROW_END]
+            r[Reg.ORIGIN_ROW] + top,
+            r[Reg.KERNEL_ROWS],
+            r[Reg.COUNT_ROW_BEGIN],
+            r[Reg.COUNT_ROW_END],
         )
-        for q in range(r[OUT_COLUMNS]):
-            left = q * r[STRIDE_COLUMNS] - r[PAD_LEFT]
-            x0, x1 = max(left, 0), min(left + r[KERNEL_COLUMNS], columns)
+        for q in range(r[Reg.OUT_COLUMNS]):
+            left = q * r[Reg.STRIDE_COLUMNS] - r[Reg.PAD_LEFT]
+            x0, x1 = max(left, 0), min(left + r[Reg.KERNEL_COLUMNS], columns)
             counted = counted_rows * overlap(
-                r[ORIGIN_COLUMN] + left, r[KERNEL_COLUMNS],
-                r[COUNT_COLUMN_BEGIN], r[COUNT_COLUMN_END],
+                r[Reg.ORIGIN_COLUMN] + left, r[Reg.KERNEL_COLUMNS],
+                r[Reg.COUNT_COLUMN_BEGIN], r[Reg.COUNT_COLUMN_END],
             )  # fmt: skip
             if (average and counted < 1) or (not average and (y0 >= y1 or x0 >= x1)):
-                trap(s, _EMPTY, p, q, 0, 0, 0)
+                trap(s, Code.EMPTY_WINDOW, p, q, 0, 0, 0)
                 return False
-            for c in range(r[OUT_CHANNELS]):
+            for c in range(r[Reg.OUT_CHANNELS]):
                 plane = c * rows * columns
-                at = c * positions + p * r[OUT_COLUMNS] + q
+                at = c * positions + p * r[Reg.OUT_COLUMNS] + q
                 if average:
                     total = np.int64(0)
                     for y in range(y0, y1):

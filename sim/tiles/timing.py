@@ -9,32 +9,13 @@ outside of the chip counts from its first byte to its last.
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.event_table import BYTES, LINKS, OWN, STREAM, WAITS, add_event
+from tvm_npu.sim.event_table import add_event
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.intervals import latest, note
-from tvm_npu.sim.tiles.operands import (
-    CONSTANTS,
-    FIRST,
-    RESULT,
-    SECOND,
-    memory_of,
-)
-from tvm_npu.sim.tiles.registers import (
-    COUNT_INNER,
-    COUNT_OUTER,
-    GROUPS,
-    IN_CHANNELS,
-    IN_COLUMNS,
-    IN_ROWS,
-    KERNEL_COLUMNS,
-    KERNEL_ROWS,
-    OUT_CHANNELS,
-    OUT_COLUMNS,
-    OUT_ROWS,
-    RUN_BYTES,
-    STRIDE_INNER,
-    STRIDE_OUTER,
-)
+from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
+from tvm_npu.sim.tiles.operands import FIRST, RESULT, SECOND, memory_of
 from tvm_npu.sim.tiles.state import ENGINE, ISSUE, MOVER, Costs, State
 
 COMPUTES, MOVES = 1, 2
@@ -57,7 +38,7 @@ def record(s: State, row: int, engine: int, begin: float, end: float) -> int:
     event = s.events[number]
     for k in range(s.range_count[0]):
         kind, first, last = s.ranges[k, 0], s.ranges[k, 1], s.ranges[k, 2]
-        at = OWN + 3 * k
+        at = EventColumn.OWN + 3 * k
         event[at], event[at + 1], event[at + 2] = first, last, 0 if kind & READS else 1
     return number
 
@@ -93,7 +74,7 @@ def book(s: State, m: Costs, row: int, engine: int, cycles: float) -> int:
         return -1
     if engine == ENGINE and start > free:
         number = add_event(s, COMPUTES, row, free, start)
-        s.events[number, WAITS] = 1
+        s.events[number, EventColumn.WAITS] = 1
     return record(s, row, engine, start, done)
 
 
@@ -103,14 +84,16 @@ def book_transfer(
 ) -> None:
     r = s.registers
     runs = contiguous_runs(
-        r[RUN_BYTES], r[COUNT_INNER], r[STRIDE_INNER], r[COUNT_OUTER], r[STRIDE_OUTER]
-    )
+        r[Reg.RUN_BYTES], r[Reg.COUNT_INNER], r[Reg.STRIDE_INNER], r[Reg.COUNT_OUTER],
+        r[Reg.STRIDE_OUTER],
+    )  # fmt: skip
     s.layer_runs[s.layer_of[row]] += runs
     cycles = transfer_cycles(m.mover_setup, m.mover_segment, m.mover_rate, runs, size_bytes)
     number = book(s, m, row, MOVER, cycles)
     if number >= 0:
         event = s.events[number]
-        event[STREAM], event[LINKS], event[BYTES] = stream, 1 << link, size_bytes
+        event[EventColumn.STREAM], event[EventColumn.LINKS] = stream, 1 << link
+        event[EventColumn.BYTES] = size_bytes
 
 
 @device
@@ -120,8 +103,8 @@ def book_conv(s: State, m: Costs, row: int) -> None:
         book(s, m, row, ENGINE, core_conv_cycles(s, m))
         return
     cycles = array_conv_cycles(
-        m.setup, r[GROUPS], r[OUT_CHANNELS] // r[GROUPS], r[IN_CHANNELS], r[OUT_ROWS],
-        r[OUT_COLUMNS], r[KERNEL_ROWS] * r[KERNEL_COLUMNS],
+        m.setup, r[Reg.GROUPS], r[Reg.OUT_CHANNELS] // r[Reg.GROUPS], r[Reg.IN_CHANNELS],
+        r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS],
         m.over_channels, m.over_filters, m.over_rows, m.over_columns,
     )  # fmt: skip
     book(s, m, row, ENGINE, cycles)
@@ -132,7 +115,7 @@ def operand_cycles(
     s: State, m: Costs, operand: int, accesses: int, size_bytes: int, walks: int
 ) -> float:
     """A core's accesses to an operand of a command."""
-    outside = memory_of(s, operand) >= CONSTANTS
+    outside = memory_of(s, operand) >= TileMemory.CONSTANTS
     miss = m.dram_miss if outside else m.chip_miss
     access = m.dram_access if outside else m.chip_access
     return core_operand_cycles(
@@ -145,12 +128,13 @@ def core_conv_cycles(s: State, m: Costs) -> float:
     """A loop over filters around one over places: it walks over the input once a filter, over the
     weights once; a sum stays in a register and is read and written once."""
     r = s.registers
-    filters, positions = r[OUT_CHANNELS], r[OUT_ROWS] * r[OUT_COLUMNS]
-    depth = r[IN_CHANNELS] * r[KERNEL_ROWS] * r[KERNEL_COLUMNS]
+    filters, positions = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    depth = r[Reg.IN_CHANNELS] * r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
     products, sums = filters * positions * depth, filters * positions
-    in_bytes = r[GROUPS] * r[IN_CHANNELS] * r[IN_ROWS] * r[IN_COLUMNS] * m.element_bytes
+    in_bytes = r[Reg.GROUPS] * r[Reg.IN_CHANNELS] * m.element_bytes
+    in_bytes *= r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]
     cycles = m.setup + products * m.mac
-    cycles += operand_cycles(s, m, FIRST, products, in_bytes, filters // r[GROUPS])
+    cycles += operand_cycles(s, m, FIRST, products, in_bytes, filters // r[Reg.GROUPS])
     cycles += operand_cycles(s, m, SECOND, products, filters * depth * m.element_bytes, 1)
     return cycles + operand_cycles(s, m, RESULT, 2 * sums, sums * m.accumulator_bytes, 1)
 

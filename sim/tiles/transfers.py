@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
-    ACTIVATIONS,
-    BIAS,
-    CONSTANTS,
     GO,
     LARGEST_EXTENT,
     STOP,
@@ -18,24 +17,9 @@ from tvm_npu.sim.tiles.operands import (
     use,
     was_written,
 )
-from tvm_npu.sim.tiles.registers import (
-    ADDRESS,
-    CHIP_OFFSET,
-    COUNT_INNER,
-    COUNT_OUTER,
-    OPERANDS,
-    RUN_BYTES,
-    STRIDE_INNER,
-    STRIDE_OUTER,
-)
 from tvm_npu.sim.tiles.state import MOVER_READS, MOVER_WRITES, Costs, State
 from tvm_npu.sim.tiles.timing import book_transfer
-from tvm_npu.sim.tiles.traps import TileTrapCode
-
-_TRANSFER_OUTSIDE = int(TileTrapCode.TRANSFER_OUTSIDE)
-_WRONG_MEMORY = int(TileTrapCode.WRONG_MEMORY)
-_NO_UNIT = int(TileTrapCode.NO_UNIT)
-_ILLEGAL = int(TileTrapCode.ILLEGAL_INSTRUCTION)
+from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 MEM, BASE, STREAM = 2, 3, 5
 STREAMS = 7
@@ -56,34 +40,36 @@ def tstore(s: State, m: Costs, row: int) -> int:
 @device
 def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
     if not m.has_mover:
-        return trap(s, _NO_UNIT, 0, 0, 0, 0, 0)
+        return trap(s, Code.NO_UNIT, 0, 0, 0, 0, 0)
     memory, base, stream = s.decoded[row, MEM], s.decoded[row, BASE], s.decoded[row, STREAM]
     if stream >= STREAMS:
-        return trap(s, _ILLEGAL, s.words[row], 0, 0, 0, 0)
-    if memory > BIAS:
-        return trap(s, _WRONG_MEMORY, 0, 0, 0, memory, OPERANDS)
-    if base != ACTIVATIONS and (base != CONSTANTS or not loads):
-        return trap(s, _WRONG_MEMORY, 0, 0, 0, base, OPERANDS)
-    if not in_bounds(s, RUN_BYTES, RUN_BYTES, 1, LARGEST_RUN):
+        return trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
+    if memory > TileMemory.BIAS:
+        return trap(s, Code.WRONG_MEMORY, 0, 0, 0, memory, Reg.OPERANDS)
+    if base != TileMemory.ACTIVATIONS and (base != TileMemory.CONSTANTS or not loads):
+        return trap(s, Code.WRONG_MEMORY, 0, 0, 0, base, Reg.OPERANDS)
+    if not in_bounds(s, Reg.RUN_BYTES, Reg.RUN_BYTES, 1, LARGEST_RUN):
         return STOP
-    for count, stride in ((COUNT_INNER, STRIDE_INNER), (COUNT_OUTER, STRIDE_OUTER)):
+    for count, stride in ((Reg.COUNT_INNER, Reg.STRIDE_INNER), (Reg.COUNT_OUTER, Reg.STRIDE_OUTER)):
         if not in_bounds(s, count, count, 1, LARGEST_EXTENT):
             return STOP
         if s.registers[count] > 1 and not in_bounds(s, stride, stride, 0, LARGEST_STRIDE):
             return STOP
     r = s.registers
-    run, inner, outer = r[RUN_BYTES], r[COUNT_INNER], r[COUNT_OUTER]
-    inner_stride = r[STRIDE_INNER] if inner > 1 else run
-    outer_stride = r[STRIDE_OUTER] if outer > 1 else inner * inner_stride
+    run, inner, outer = r[Reg.RUN_BYTES], r[Reg.COUNT_INNER], r[Reg.COUNT_OUTER]
+    inner_stride = r[Reg.STRIDE_INNER] if inner > 1 else run
+    outer_stride = r[Reg.STRIDE_OUTER] if outer > 1 else inner * inner_stride
     size = product(outer, product(inner, run))
-    if not fits(s, memory, r[CHIP_OFFSET], size, CHIP_OFFSET):
+    if not fits(s, memory, r[Reg.CHIP_OFFSET], size, Reg.CHIP_OFFSET):
         return STOP
-    chip = s.places[memory, 0] + r[CHIP_OFFSET]
+    chip = s.places[memory, 0] + r[Reg.CHIP_OFFSET]
     extent = (outer - 1) * outer_stride + (inner - 1) * inner_stride + run
-    if r[ADDRESS] < 0 or r[ADDRESS] + extent > s.places[base, 1]:
-        end = r[ADDRESS] + extent
-        return trap(s, _TRANSFER_OUTSIDE, r[ADDRESS], end, s.places[base, 1], base, ADDRESS)
-    outside = s.places[base, 0] + r[ADDRESS]
+    if r[Reg.ADDRESS] < 0 or r[Reg.ADDRESS] + extent > s.places[base, 1]:
+        end = r[Reg.ADDRESS] + extent
+        return trap(
+            s, Code.TRANSFER_OUTSIDE, r[Reg.ADDRESS], end, s.places[base, 1], base, Reg.ADDRESS
+        )
+    outside = s.places[base, 0] + r[Reg.ADDRESS]
     if not loads and not was_written(s, m, memory, chip, chip + size):
         return STOP
     if outer_stride == inner * inner_stride:  # one row of runs
