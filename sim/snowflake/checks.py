@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.snowflake.state import State
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapSlot
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
+from tvm_npu.sim.snowflake.traps import TrapSlot
 
 GO, STOP = 0, 1
 
 _CODE, _ROW, _CLUSTER = TrapSlot.CODE, TrapSlot.ROW, TrapSlot.CLUSTER
 _A, _B, _C = TrapSlot.A, TrapSlot.B, TrapSlot.C
 _MEMORY, _OPERAND = TrapSlot.MEMORY, TrapSlot.OPERAND
-
-_OUTSIDE_BUFFER = int(SnowflakeTrapCode.OUTSIDE_BUFFER)
-_BAD_OPERAND = int(SnowflakeTrapCode.BAD_OPERAND)
-_UNALIGNED = int(SnowflakeTrapCode.UNALIGNED)
-_BUDGET = int(SnowflakeTrapCode.BUDGET)
 
 
 @device
@@ -36,7 +32,7 @@ def within(s: State, c: int, row: int, operand: int, value: int, low: int, high:
     """STOP, with a trap that names the operand, unless low <= value <= high."""
     if low <= value <= high:
         return GO
-    trap(s, c, row, _BAD_OPERAND, value, low, high)
+    trap(s, c, row, Code.BAD_OPERAND, value, low, high)
     s.trap[_OPERAND] = operand
     return STOP
 
@@ -46,7 +42,7 @@ def aligned(s: State, c: int, row: int, operand: int, value: int, step: int) -> 
     """STOP, with a trap, unless ``value`` is a multiple of ``step``."""
     if value % step == 0:
         return GO
-    trap(s, c, row, _UNALIGNED, value, step, 0)
+    trap(s, c, row, Code.UNALIGNED, value, step, 0)
     s.trap[_OPERAND] = operand
     return STOP
 
@@ -56,7 +52,7 @@ def inside(s: State, c: int, row: int, memory: int, begin: int, end: int, size: 
     """STOP, with a trap, unless words begin..end (end not included) lie in a buffer."""
     if 0 <= begin <= end <= size:
         return GO
-    trap(s, c, row, _OUTSIDE_BUFFER, begin, end - 1, size)
+    trap(s, c, row, Code.OUTSIDE_BUFFER, begin, end - 1, size)
     s.trap[_MEMORY] = memory
     return STOP
 
@@ -67,7 +63,7 @@ def spend(s: State, c: int, row: int, units: int) -> int:
     s.work[0] += units
     if s.work[0] <= s.work[1]:
         return GO
-    return trap(s, c, row, _BUDGET, s.work[1], 0, 0)
+    return trap(s, c, row, Code.BUDGET, s.work[1], 0, 0)
 
 
 @device

@@ -21,6 +21,8 @@ from tvm_npu.sim.snowflake.isa import (
     REGISTERS,
     SCALARS,
     SNOWFLAKE_ISA,
+    Finish,
+    MacMode,
     Wait,
 )
 from tvm_npu.sim.snowflake.registers import (
@@ -50,8 +52,9 @@ from tvm_npu.sim.snowflake.state import (
     State,
 )
 from tvm_npu.sim.snowflake.transfers import issue_transfer
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapOperand
-from tvm_npu.sim.snowflake.vector_issue import KEEP, LANE, MAC, MAX, VMOV, issue_vector
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
+from tvm_npu.sim.snowflake.traps import TrapOperand
+from tvm_npu.sim.snowflake.vector_issue import MAC, MAX, VMOV, issue_vector
 
 GROW = 2
 """What `run_core` returns when the log of transfers is full; besides GO and STOP."""
@@ -63,11 +66,6 @@ MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
 _RD, _RS1, _RS2, _RS3 = COLUMN["rd"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["rs3"]
 _IMM, _MODE, _FINISH = COLUMN["imm"], COLUMN["mode"], COLUMN["finish"]
 _PLACES = BANKS * BANK_INSTRUCTIONS
-_ALL, _CLUSTERS, _END = int(Wait.ALL), int(Wait.CLUSTERS), int(Wait.END)
-_ILLEGAL = int(SnowflakeTrapCode.ILLEGAL_INSTRUCTION)
-_BRANCH_IN_SLOT = int(SnowflakeTrapCode.BRANCH_IN_SLOT)
-_OP_WHAT = int(TrapOperand.WHAT)
-_RUNAWAY = int(SnowflakeTrapCode.RUNAWAY)
 
 
 @device
@@ -87,10 +85,10 @@ def run_core(s: State, m: Costs, c: int) -> int:
         row = bank_row[bank, 0] + offset
         if offset >= bank_row[bank, 1] or decoded[row, 0] < 0:
             missing = offset >= bank_row[bank, 1]
-            return trap(s, c, -1 if missing else row, _ILLEGAL, place, 0, 0)
+            return trap(s, c, -1 if missing else row, Code.ILLEGAL_INSTRUCTION, place, 0, 0)
         executed[0] += 1
         if executed[0] > executed[1]:
-            return trap(s, c, row, _RUNAWAY, executed[1], 0, 0)
+            return trap(s, c, row, Code.RUNAWAY, executed[1], 0, 0)
         d = decoded[row]
         op, unit = d[0], _unit_of(d[0])
         if unit >= 0:
@@ -168,9 +166,9 @@ def _operands_ready(d: Array, ready: Array, clock: Array, op: int) -> float:
 @device
 def _specials_read(op: int, mode: int, finish: int) -> int:
     if op == MAC:
-        if mode > LANE:
+        if mode > MacMode.LANE:
             return READ_BY_STREAM
-        return READ_BY_SUM if finish == KEEP else READ_BY_FINISH
+        return READ_BY_SUM if finish == Finish.KEEP else READ_BY_FINISH
     if op == MAX:
         return READ_BY_STREAM
     if op == VMOV:
@@ -220,7 +218,7 @@ def _scalar(d: Array, registers: Array, ready: Array, clock: Array, there: float
 @device
 def _branch(s: State, c: int, row: int, d: Array, registers: Array, core: Array) -> int:
     if core[CORE.SLOTS] > 0:
-        return trap(s, c, row, _BRANCH_IN_SLOT, 0, 0, 0)
+        return trap(s, c, row, Code.BRANCH_IN_SLOT, 0, 0, 0)
     a, b = registers[d[_RS1]], registers[d[_RS2]]
     taken = a == b or (d[0] == BLE and a < b)
     distance = d[_IMM] // 4 if taken else 1 + DELAY_SLOTS
@@ -232,7 +230,7 @@ def _branch(s: State, c: int, row: int, d: Array, registers: Array, core: Array)
 @device
 def _sync(s: State, c: int, row: int) -> int:
     what, pending = s.decoded[row, _MODE], s.decoded[row, _IMM]
-    if within(s, c, row, _OP_WHAT, what, VECTOR, _END) == STOP:
+    if within(s, c, row, TrapOperand.WHAT, what, VECTOR, Wait.END) == STOP:
         return STOP
     if what <= STORE:
         know(s, c, what, pending)
@@ -273,9 +271,9 @@ def resume(s: State, c: int, unit: int, now: float) -> None:
     elif status == WAITING:
         if not _waited_for(s, c):
             return
-        if core[CORE.UNIT] == _CLUSTERS or core[CORE.UNIT] == _END:
+        if core[CORE.UNIT] == Wait.CLUSTERS or core[CORE.UNIT] == Wait.END:
             s.clock[c, CLOCK.ISSUE] = max(s.clock[c, CLOCK.ISSUE], now)
-            core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == _CLUSTERS else ENDED
+            core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == Wait.CLUSTERS else ENDED
             _until(s, c)
             return
     else:

@@ -34,14 +34,13 @@ from tvm_npu.sim.snowflake.state import (
     State,
 )
 from tvm_npu.sim.snowflake.transfers import NOBODY, move_words, next_service, serve
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector import complete_vector, start_vector
 
 FINISHED, TRAPPED, FULL = 0, 1, 2
 """What `run_device` returns; FULL: the log of transfers has to grow."""
 
 _START, _COMPLETE, _SERVE, _MOVE, _DONE = range(5)
-_NO_PARTNER = int(SnowflakeTrapCode.NO_PARTNER)
 
 
 @entry
@@ -144,7 +143,7 @@ def _meet(s: State, m: Costs) -> int:
         if waits == missing:
             for c in range(m.clusters):
                 missing = c if c != waits else missing
-        return trap(s, waits, s.core[waits, CORE.ROW], _NO_PARTNER, missing, 0, 0)
+        return trap(s, waits, s.core[waits, CORE.ROW], Code.NO_PARTNER, missing, 0, 0)
     if check_clusters(s, m) == STOP:
         return STOP
     for c in range(m.clusters):

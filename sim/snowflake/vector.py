@@ -10,23 +10,18 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.snowflake.checks import GO, lowest, trap
-from tvm_npu.sim.snowflake.isa import ACCUMULATOR_BITS, LANES, SUM_WORDS, VMACS
-from tvm_npu.sim.snowflake.state import QUEUE, Array, Costs, State, V
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode
-from tvm_npu.sim.snowflake.vector_issue import (
-    ADD,
-    BIAS,
-    COOP,
-    INDP,
-    KEEP,
-    LANE,
-    MAX,
-    MULTIPLY,
-    PARTIAL,
-    RESULT,
-    SCALE,
-    VMOV,
+from tvm_npu.sim.snowflake.isa import (
+    ACCUMULATOR_BITS,
+    LANES,
+    SUM_WORDS,
+    VMACS,
+    Finish,
+    MacMode,
+    Preload,
 )
+from tvm_npu.sim.snowflake.state import QUEUE, Array, Costs, State, V
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
+from tvm_npu.sim.snowflake.vector_issue import MAX, VMOV
 
 SUM, INITIAL, ADDEND = 0, 1, 2
 """First index of `State.coop` and `State.indp`."""
@@ -34,7 +29,6 @@ SUM, INITIAL, ADDEND = 0, 1, 2
 _LIMIT = 1 << (ACCUMULATOR_BITS - 1)
 _DIVIDABLE = 1 << 61
 _LOWEST, _HIGHEST = -(1 << 15), (1 << 15) - 1
-_SUM_OVERFLOW = int(SnowflakeTrapCode.SUM_OVERFLOW)
 
 
 @device
@@ -44,7 +38,7 @@ def start_vector(s: State, m: Costs, c: int, number: int) -> int:
     r = s.vector[c, slot]
     if r[V.KIND] == VMOV:
         return _preload(s, m, c, r)
-    if r[V.KIND] == MAX or r[V.MODE] > LANE:
+    if r[V.KIND] == MAX or r[V.MODE] > MacMode.LANE:
         for u in range(m.cus):
             if r[V.CUS] >> u & 1:
                 _stream(s, c * m.cus + u, s.staged[c, slot, u], r)
@@ -52,11 +46,11 @@ def start_vector(s: State, m: Costs, c: int, number: int) -> int:
     for u in range(m.cus):
         if r[V.CUS] >> u & 1:
             if r[V.OPENS] >> u & 1:
-                _open(s, c * m.cus + u, r[V.MODE] == COOP)
+                _open(s, c * m.cus + u, r[V.MODE] == MacMode.COOP)
             _accumulate(s, c * m.cus + u, u, r)
             if _overflows(s, m, c, u, r):
-                return trap(s, c, r[V.ROW], _SUM_OVERFLOW, u, ACCUMULATOR_BITS, 0)
-    if r[V.FINISH] != KEEP:
+                return trap(s, c, r[V.ROW], Code.SUM_OVERFLOW, u, ACCUMULATOR_BITS, 0)
+    if r[V.FINISH] != Finish.KEEP:
         return _finish(s, m, c, slot)
     return GO
 
@@ -70,7 +64,7 @@ def complete_vector(s: State, m: Costs, c: int, number: int) -> None:
     if words == 0:
         return
     out = r[V.WRITE]
-    if r[V.KIND] != MAX and r[V.MODE] == COOP:
+    if r[V.KIND] != MAX and r[V.MODE] == MacMode.COOP:
         each = VMACS * (words // r[V.OUTPUTS])  # words of a CU's results
         for u in range(m.cus):
             if r[V.CUS] >> u & 1:
@@ -125,16 +119,16 @@ def _preload(s: State, m: Costs, c: int, r: Array) -> int:
         values = s.coop[:, cu] if coop else s.indp[:, cu]
         words = s.mbuf[source if coop else cu]
         for i in range(count):
-            if r[V.MODE] == BIAS:
+            if r[V.MODE] == Preload.BIAS:
                 vmac = i if coop else i // LANES
                 at = a if coop else a + 2 * (i % LANES)
                 values[INITIAL, i] += _int32(s.wbuf[cu * VMACS + vmac], at)
-            elif r[V.MODE] == PARTIAL:
+            elif r[V.MODE] == Preload.SUMS:
                 values[INITIAL, i] += _int48(words, a + SUM_WORDS * (first + i))
             else:
                 values[ADDEND, i] = words[a + first + i]
             if values[INITIAL, i] >= _LIMIT or values[INITIAL, i] < -_LIMIT:
-                return trap(s, c, r[V.ROW], _SUM_OVERFLOW, u, ACCUMULATOR_BITS, 0)
+                return trap(s, c, r[V.ROW], Code.SUM_OVERFLOW, u, ACCUMULATOR_BITS, 0)
     return GO
 
 
@@ -154,9 +148,9 @@ def _open(s: State, cu: int, coop: bool) -> None:
 def _accumulate(s: State, cu: int, u: int, r: Array) -> None:
     maps, a, b, length = s.mbuf[cu], r[V.A], r[V.B], r[V.LENGTH]
     weights = s.wbuf[cu * VMACS : (cu + 1) * VMACS]
-    if r[V.MODE] == COOP:
+    if r[V.MODE] == MacMode.COOP:
         _dot(maps, weights, s.coop[SUM, cu], min(VMACS, r[V.OUTPUTS] - VMACS * u), a, b, length)
-    elif r[V.MODE] == INDP:
+    elif r[V.MODE] == MacMode.INDP:
         for v in range((r[V.OUTPUTS] + LANES - 1) // LANES):
             first = v * LANES
             sums = s.indp[SUM, cu, first : first + min(LANES, r[V.OUTPUTS] - first)]
@@ -216,7 +210,7 @@ def _broadcast_some(maps: Array, weights: Array, sums: Array, a: int, b: int, le
 def _overflows(s: State, m: Costs, c: int, u: int, r: Array) -> bool:
     """A mac adds less than 2**46 to a sum: what passed the last check cannot have wrapped."""
     cu = c * m.cus + u
-    coop = r[V.MODE] == COOP
+    coop = r[V.MODE] == MacMode.COOP
     sums = s.coop[SUM, cu] if coop else s.indp[SUM, cu]
     count = min(VMACS, r[V.OUTPUTS] - VMACS * u) if coop else r[V.OUTPUTS]
     for i in range(count):
@@ -229,7 +223,7 @@ def _overflows(s: State, m: Costs, c: int, u: int, r: Array) -> bool:
 def _finish(s: State, m: Costs, c: int, slot: int) -> int:
     """Results of sums, into the place where they wait for the write port."""
     r = s.vector[c, slot]
-    coop = r[V.MODE] == COOP
+    coop = r[V.MODE] == MacMode.COOP
     for u in range(m.cus):
         if r[V.CUS] >> u & 1 == 0:
             continue
@@ -240,11 +234,11 @@ def _finish(s: State, m: Costs, c: int, slot: int) -> int:
         first = VMACS * u if coop else 0
         count = min(VMACS, r[V.OUTPUTS] - first) if coop else r[V.OUTPUTS]
         for i in range(count):
-            if r[V.FINISH] == RESULT:
+            if r[V.FINISH] == Finish.RESULT:
                 value = (sums[i] << r[V.SUM_SHIFT]) + (residuals[i] << r[V.RESIDUAL_SHIFT])
                 if r[V.DIVISOR] > 1:
                     if value >= _DIVIDABLE or value < -_DIVIDABLE:
-                        return trap(s, c, r[V.ROW], _SUM_OVERFLOW, u, 62, 0)
+                        return trap(s, c, r[V.ROW], Code.SUM_OVERFLOW, u, 62, 0)
                     value = (2 * value + r[V.DIVISOR]) // (2 * r[V.DIVISOR])
                 out[first + i] = requantized(value, r[V.SHIFT], r[V.LOW], r[V.HIGH])
             else:
@@ -265,15 +259,15 @@ def _stream(s: State, cu: int, out: Array, r: Array) -> None:
     if r[V.KIND] == MAX:
         for i in range(length):
             out[i] = min(max(max(maps[a + i], maps[b + i]), low), high)
-    elif mode == MULTIPLY:
+    elif mode == MacMode.MULTIPLY:
         for i in range(length):
             out[i] = requantized(np.int64(maps[a + i]) * np.int64(maps[b + i]), shift, low, high)
-    elif mode == ADD:
+    elif mode == MacMode.ADD:
         left, right = r[V.SHIFT_A], r[V.SHIFT_B]
         for i in range(length):
             value = (np.int64(maps[a + i]) << left) + (np.int64(maps[b + i]) << right)
             out[i] = requantized(value, shift, low, high)
-    elif mode == SCALE:
+    elif mode == MacMode.SCALE:
         for i in range(length):
             out[i] = requantized(np.int64(maps[a + i]), shift, low, high)
     else:
