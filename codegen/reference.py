@@ -7,6 +7,7 @@ Every simulator must agree with `run_fixed` to the bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -44,13 +45,20 @@ def stream_float(
     graph: Graph, inputs: Mapping[str, Array], keep: bool = False
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """(tensor, values) in execution order; without ``keep`` a tensor is freed after its last
-    reader, which bounds the memory of calibration."""
+    reader, which bounds the memory of calibration. States come with all values that they take,
+    [B, steps, *shape], where their operators say them."""
     _check_inputs(graph.inputs, graph.shapes, inputs, np.dtype(np.float32))
+    states: dict[str, Array] = {}
 
     def apply(layer: Layer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
+        states.update(operator_of(layer).states_float(layer, arrays))
         return operator_of(layer).run_float(layer, arrays, shapes)
 
-    return _run(graph.layers, graph.shapes, graph.inputs, inputs, apply, keep)
+    def all_states() -> Iterator[tuple[str, Array]]:
+        yield from states.items()
+
+    tensors = _run(graph.layers, graph.shapes, graph.inputs, inputs, apply, keep)
+    return chain(tensors, all_states())
 
 
 def _check_inputs(

@@ -1,7 +1,8 @@
 """The NPU graph: what a region of a network means, free of any TVM type.
 
 A :class:`Graph` is a list of layers in execution order over named tensors. Tensor shapes leave
-the batch out: ``(C, H, W)`` or ``(C,)``; arrays that run through a graph carry the batch in front.
+the batch out: ``(C, H, W)``, ``(C,)``, or ``(T, N)`` for a sequence of T flat tensors; arrays that
+run through a graph carry the batch in front.
 A door (Relay, Relax) builds a graph of the layers in `codegen.ops` with float weights;
 `codegen.passes.fuse` merges them, `codegen.passes.quantize` turns the result into a
 :class:`FixedGraph`, and `codegen.reference` says what either means.

@@ -12,7 +12,7 @@ Array = NDArray[Any]
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[Any]
 Shape = tuple[int, ...]
-"""Without the batch: (C, H, W), or (C,) for a flat tensor."""
+"""Without the batch: (C, H, W), (C,) for a flat tensor, (T, N) for a sequence of T flat ones."""
 Padding = tuple[int, int, int, int]
 """top, left, bottom, right; a negative value crops."""
 

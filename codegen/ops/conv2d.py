@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +14,7 @@ from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
 from tvm_npu.codegen.ops.arithmetic import convolve, images
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
-from tvm_npu.codegen.ops.weights import fixed_weights
-
-FLOAT32_EXACT = 1 << 24
-FLOAT64_EXACT = 1 << 53
+from tvm_npu.codegen.ops.weights import fixed_weights, product_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +99,7 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
     ) -> Arrays:
         acc = convolve(
             images(arrays[0]), layer.weight, layer.stride, layer.padding, layer.dilation,
-            layer.groups, product_type(layer, element_bytes),
+            layer.groups, product_type(layer.weight, element_bytes),
         ).astype(np.int64)  # fmt: skip
         acc += layer.bias.astype(np.int64)[:, None, None]
         acc = acc.reshape(len(acc), *shapes[0])
@@ -154,12 +150,3 @@ def with_residual(layer: Layer | Requantized, shape: Shape, inputs: Shapes) -> S
             f"layer {layer.name!r} makes {shape}; its residual {layer.inputs[1]!r} has {inputs[1]}"
         )
     return (shape,)
-
-
-def product_type(layer: FixedConv, element_bytes: int) -> type[Any]:
-    """The cheapest number type in which every partial sum of the layer is exact."""
-    magnitudes = np.abs(layer.weight.astype(np.int64)).reshape(len(layer.weight), -1).sum(axis=1)
-    bound = int(magnitudes.max()) << (8 * element_bytes - 1)
-    if bound < FLOAT32_EXACT:
-        return np.float32
-    return np.float64 if bound < FLOAT64_EXACT else np.int64

@@ -85,6 +85,11 @@ class Operator(Generic[L, F]):
         """The outputs, integers of the element type, exactly as a machine must make them."""
         raise GraphError(f"{type(layer).__name__} is no layer of a fixed-point graph")
 
+    def states_float(self, layer: L, arrays: Arrays) -> Mapping[str, Array]:
+        """All values that the layer's states take while it runs, [B, steps, *shape]: calibration
+        takes their ranges. Without an entry a state has those of the tensors it is tied to."""
+        return {}
+
     def ties(self, layer: L) -> Sequence[tuple[str, ...]]:
         """Groups of the layer's tensors that must share a scale (states are tied to their initial
         and final values without being named here)."""

@@ -21,11 +21,26 @@ from tvm_npu.codegen.ops.concat import Concat, ConcatOperator, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, Conv2dOperator, FixedConv
 from tvm_npu.codegen.ops.dense import Dense, DenseOperator
 from tvm_npu.codegen.ops.elementwise import Elementwise, ElementwiseOperator, FixedElementwise
+from tvm_npu.codegen.ops.gru import FixedGru, Gru, GruOperator
+from tvm_npu.codegen.ops.lstm import FixedLstm, Lstm, LstmOperator
+from tvm_npu.codegen.ops.max_feature_map import (
+    FixedMaxFeatureMap,
+    MaxFeatureMap,
+    MaxFeatureMapOperator,
+)
+from tvm_npu.codegen.ops.maximum import FixedMaximum, Maximum, MaximumOperator
 from tvm_npu.codegen.ops.operator import Operator
 from tvm_npu.codegen.ops.pad import FixedPad, Pad, PadOperator
 from tvm_npu.codegen.ops.pool import FixedPool, Pool, PoolOperator
+from tvm_npu.codegen.ops.reflect_pad import FixedReflectPad, ReflectPad, ReflectPadOperator
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape, ReshapeOperator
 from tvm_npu.codegen.ops.scale_shift import ScaleShift, ScaleShiftOperator
+from tvm_npu.codegen.ops.table import FixedTable, TableFunction, TableOperator
+from tvm_npu.codegen.ops.transposed_conv import (
+    FixedTransposedConv,
+    TransposedConv,
+    TransposedConvOperator,
+)
 
 AnyLayer = Layer | FixedLayer
 AnyOperator = Operator[Any, Any]
@@ -33,6 +48,9 @@ AnyOperator = Operator[Any, Any]
 _CONV, _DENSE, _POOL = Conv2dOperator(), DenseOperator(), PoolOperator()
 _ELEMENTWISE, _PAD, _CONCAT = ElementwiseOperator(), PadOperator(), ConcatOperator()
 _RESHAPE, _SLICE = ReshapeOperator(), ChannelSliceOperator()
+_TRANSPOSED, _REFLECT, _TABLE = TransposedConvOperator(), ReflectPadOperator(), TableOperator()
+_MAXIMUM, _FEATURE_MAP = MaximumOperator(), MaxFeatureMapOperator()
+_LSTM, _GRU = LstmOperator(), GruOperator()
 
 OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Conv2d: _CONV, FixedConv: _CONV,
@@ -44,6 +62,13 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Concat: _CONCAT, FixedConcat: _CONCAT,
     Reshape: _RESHAPE, FixedReshape: _RESHAPE,
     ChannelSlice: _SLICE, FixedChannelSlice: _SLICE,
+    TransposedConv: _TRANSPOSED, FixedTransposedConv: _TRANSPOSED,
+    ReflectPad: _REFLECT, FixedReflectPad: _REFLECT,
+    Maximum: _MAXIMUM, FixedMaximum: _MAXIMUM,
+    MaxFeatureMap: _FEATURE_MAP, FixedMaxFeatureMap: _FEATURE_MAP,
+    TableFunction: _TABLE, FixedTable: _TABLE,
+    Lstm: _LSTM, FixedLstm: _LSTM,
+    Gru: _GRU, FixedGru: _GRU,
     FixedCascade: CascadeOperator(),
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,8 @@ ACCUMULATOR_LIMIT = 1 << 46
 """Exclusive bound of abs(accumulator) for any input data; machines have 48 bits."""
 BIAS_LIMIT = 1 << 31
 MIN_WEIGHT_Q_POINT = -40
+FLOAT32_EXACT = 1 << 24
+FLOAT64_EXACT = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,13 @@ def _accumulator_bound(
     largest_input = -element_limits(element_bytes)[0]
     totals = products.astype(np.float64) * largest_input + np.abs(bias)
     return int(totals.max()) << acc_shift
+
+
+def product_type(weight: IntArray, element_bytes: int) -> type[Any]:
+    """The cheapest number type in which every partial sum of a layer with ``weight`` [M, ...] is
+    exact."""
+    magnitudes = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
+    bound = int(magnitudes.max()) << (8 * element_bytes - 1)
+    if bound < FLOAT32_EXACT:
+        return np.float32
+    return np.float64 if bound < FLOAT64_EXACT else np.int64

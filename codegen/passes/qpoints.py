@@ -92,7 +92,8 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
                 classes.union(tied[0], tensor)
     fixed = _given(graph, classes)
     chosen = dict(fixed)
-    for tensor in graph.tensors:
+    observed = [tensor for tensor in states if tensor in ranges]
+    for tensor in (*graph.tensors, *observed):
         if classes.find(tensor) in fixed:
             continue
         f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
@@ -106,7 +107,7 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
             )
         root = classes.find(tensor)
         chosen[root] = min(f, chosen.get(root, MAX_Q_POINT))
-    measured = {*fixed, *(classes.find(tensor) for tensor in graph.tensors)}
+    measured = {*fixed, *(classes.find(tensor) for tensor in (*graph.tensors, *observed))}
     for tensor in states:
         if classes.find(tensor) not in measured:
             raise QuantizationError(

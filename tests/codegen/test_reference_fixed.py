@@ -19,7 +19,7 @@ from tvm_npu.codegen.fixed_point import (
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool, ScaleShift
 from tvm_npu.codegen.ops.arithmetic import convolve
-from tvm_npu.codegen.ops.conv2d import product_type
+from tvm_npu.codegen.ops.weights import product_type
 from tvm_npu.codegen.reference import run_fixed
 
 ELEMENT_BYTES = st.sampled_from((1, 2))
@@ -222,7 +222,7 @@ def test_products_stay_exact_beyond_float32_and_float64() -> None:
         layer = FixedConv(
             "c", ("x",), ("y",), weight=wide, bias=np.zeros(1, np.int32), shift=0, low=0, high=1
         )
-        return product_type(layer, element_bytes)
+        return product_type(layer.weight, element_bytes)
 
     assert chosen(1023, -128, 1) is np.float32
     assert chosen(1024, -128, 1) is np.float64

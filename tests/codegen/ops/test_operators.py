@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tvm_npu.codegen.errors import GraphError, QuantizationError
-from tvm_npu.codegen.graph import FixedLayer, Graph, Layer, Shape
+from tvm_npu.codegen.graph import RELU, FixedLayer, Graph, Layer, Shape, State
 from tvm_npu.codegen.ops import (
     OPERATORS,
     ChannelSlice,
@@ -21,10 +21,17 @@ from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
     FixedPool,
+    Gru,
+    Lstm,
+    MaxFeatureMap,
+    Maximum,
     Pad,
     Pool,
+    ReflectPad,
     Reshape,
     ScaleShift,
+    TableFunction,
+    TransposedConv,
     operator_of,
 )
 from tvm_npu.codegen.ops.operator import Placement
@@ -47,7 +54,11 @@ def ones(*shape: int) -> np.ndarray:
     return np.ones(shape, np.float32)
 
 
-SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape, int]] = {
+def some(*shape: int) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=shape).astype(np.float32)
+
+
+SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape | dict[str, Shape], int]] = {
     "conv": (
         Conv2d("l", ("x",), ("y",), ones(4, 3, 2, 3), 0 * ones(4), (2, 1), (1, 0, 1, 0), (2, 1), 2),
         ((6, 7, 5),), (4, 4, 3), 4 * 18 * 12,
@@ -71,12 +82,39 @@ SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape, int]] = {
     "concat": (Concat("l", ("x", "r"), ("y",)), ((2, 3, 4), (5, 3, 4)), (7, 3, 4), 0),
     "reshape": (Reshape("l", ("x",), ("y",)), ((2, 3, 4),), (24,), 0),
     "slice": (ChannelSlice("l", ("x",), ("y",), 1), ((4, 3, 4),), (2, 3, 4), 0),
+    "transposed": (
+        TransposedConv(
+            "l", ("x",), ("y",), ones(4, 3, 3, 2), 0 * ones(4), (2, 1), (1, 0, 1, 1), (1, 0), 2
+        ),
+        ((6, 4, 3),), (4, 8, 3), 4 * 3 * (4 + 4 + 3) * (3 + 2),
+    ),
+    "reflect": (ReflectPad("l", ("x",), ("y",), (1, 3, 2, 0)), ((2, 3, 4),), (2, 6, 7), 0),
+    "max": (Maximum("l", ("x", "r"), ("y",), RELU), ((2, 3, 4), (2, 3, 4)), (2, 3, 4), 0),
+    "feature map": (MaxFeatureMap("l", ("x",), ("y",)), ((6, 3, 4),), (3, 3, 4), 0),
+    "tanh": (TableFunction("l", ("x",), ("y",), "tanh"), ((2, 3, 4),), (2, 3, 4), 0),
+    "lstm": (
+        Lstm(
+            "l", ("x", "c0"), ("y", "h1", "c1"), some(12, 4), some(12, 3), some(12),
+            states=(State("h", None, "h1"), State("c", "c0", "c1")),
+        ),
+        ((5, 4), (3,)), {"y": (5, 3), "h1": (3,), "c1": (3,), "h": (3,), "c": (3,)}, 5 * 12 * 7,
+    ),
+    "gru": (
+        Gru(
+            "l", ("x",), ("y", "h1"), some(9, 4), some(9, 3), some(9), some(3),
+            states=(State("h", None, "h1"),),
+        ),
+        ((5, 4),), {"y": (5, 3), "h1": (3,), "h": (3,)}, 5 * 9 * 7,
+    ),
 }  # fmt: skip
 
 
-def graph_of(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> Graph:
-    shapes = {**dict(zip(layer.inputs, inputs, strict=True)), "y": output}
-    return Graph((layer,), shapes, layer.inputs, ("y",))
+def graph_of(
+    layer: Layer, inputs: tuple[Shape, ...], output: Shape | dict[str, Shape]
+) -> Graph:
+    made = output if isinstance(output, dict) else {"y": output}
+    shapes = {**dict(zip(layer.inputs, inputs, strict=True)), **made}
+    return Graph((layer,), shapes, layer.inputs, layer.outputs)
 
 
 def test_the_samples_hold_every_float_layer() -> None:
@@ -99,7 +137,8 @@ def test_a_room_answers_everything(name: str) -> None:
               for n, s in zip(layer.inputs, inputs, strict=True)}  # fmt: skip
     floats = run_float(graph, sample)
     for tied in tied_tensors(layer):
-        assert set(tied) <= {*layer.inputs, *layer.outputs} and len(tied) > 1
+        states = {state.tensor for state in layer.states}
+        assert set(tied) <= {*layer.inputs, *layer.outputs, *states} and len(tied) > 1
     operator = operator_of(layer)
     needed = emitted_layers(type(layer))
     assert all(issubclass(kind, FixedLayer) for kind in needed)
@@ -114,8 +153,9 @@ def test_a_room_answers_everything(name: str) -> None:
     check_shapes(fixed)
     assert layer_macs(made, fixed.shapes) == macs and kind_of(made)
     integers = run_fixed(fixed, {n: fixed.scales[n].quantize(sample[n], 2) for n in fixed.inputs})
-    error = np.abs(fixed.scales["y"].dequantize(integers["y"]) - floats["y"])
-    assert error.max() < 2e-3 * max(1.0, np.abs(floats["y"]).max())
+    for name in layer.outputs:
+        error = np.abs(fixed.scales[name].dequantize(integers[name]) - floats[name])
+        assert error.max() < 2e-3 * max(1.0, np.abs(floats[name]).max())
     if operator.placement is Placement.VIEW:
         (offset,) = operator.view_offsets(made, fixed.shapes)
         flat = integers["x"].reshape(2, -1)[:, offset:]
@@ -138,16 +178,28 @@ def test_a_room_answers_everything(name: str) -> None:
         ("concat", ((2, 3, 4), (5, 3, 3)), (7, 3, 4), "all but the channels"),
         ("reshape", ((2, 3, 4),), (23,), "24 and 23, differ"),
         ("slice", ((2, 3, 4),), (2, 3, 4), "channels 1 to 3 of 2"),
+        ("transposed", ((5, 4, 3),), (4, 8, 3), "with 2 groups does not fit the input"),
+        ("transposed", ((6, 4, 3),), (4, 7, 3), r"makes \[\(4, 8, 3\)\]; the graph says"),
+        ("reflect", ((2, 2, 4),), (2, 5, 7), "at least 0 and below the extent"),
+        ("reflect", ((2, 3, 3),), (2, 6, 6), "at least 0 and below the extent"),
+        ("max", ((2, 3, 4), (2, 3, 5)), (2, 3, 4), "the shapes must be equal"),
+        ("feature map", ((5, 3, 4),), (2, 3, 4), "an even number of channels"),
+        ("tanh", ((2, 3, 4),), (2, 3, 5), "makes"),
+        ("gru", ((5, 5),), {"y": (5, 3), "h1": (3,), "h": (3,)}, "do not fit the input"),
+        ("gru", ((5, 4),), {"y": (4, 3), "h1": (3,), "h": (3,)}, "makes"),
     ],
 )
 def test_shapes_that_do_not_fit(
-    name: str, inputs: tuple[Shape, ...], output: Shape, message: str
+    name: str, inputs: tuple[Shape, ...], output: Shape | dict[str, Shape], message: str
 ) -> None:
     with pytest.raises(GraphError, match=message):
         check_shapes(graph_of(SAMPLES[name][0], inputs, output))
 
 
-@pytest.mark.parametrize("name", ["conv", "dense", "pool", "mul", "pad", "reshape"])
+TAKE_ONE_OR_TWO = ("conv", "dense", "pool", "mul", "pad", "reshape", "transposed", "max")
+
+
+@pytest.mark.parametrize("name", TAKE_ONE_OR_TWO)
 def test_too_many_inputs(name: str) -> None:
     layer, inputs, output, _ = SAMPLES[name]
     more = type(layer)(
