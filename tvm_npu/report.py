@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -68,24 +69,7 @@ class PartitionReport:
 
     @staticmethod
     def from_json(text: str) -> PartitionReport:
-        values = json.loads(text)
-        return PartitionReport(
-            machine=values["machine"],
-            precision=values["precision"],
-            planner=values["planner"],
-            regions=tuple(
-                RegionReport(
-                    symbol=region["symbol"],
-                    operators=tuple((source, name) for source, name in region["operators"]),
-                    inputs=tuple(tuple(shape) for shape in region["inputs"]),
-                    outputs=tuple(tuple(shape) for shape in region["outputs"]),
-                    macs=region["macs"],
-                )
-                for region in values["regions"]
-            ),
-            refusals=tuple(Refusal(**refusal) for refusal in values["refusals"]),
-            total_macs=values["total_macs"],
-        )
+        return TypeAdapter(PartitionReport).validate_json(text)
 
     def split_table(self) -> Table:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""

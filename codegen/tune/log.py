@@ -23,28 +23,64 @@ import os
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.space import Columns, Scalar, Space, machine_fingerprint
 
 VERSION = 1
 _PROBLEM, _PLAN = "problem_", "plan_"
-_KEYS: dict[str, tuple[type, ...]] = {
-    "version": (int,),
-    "space": (str,),
-    "machine": (str,),
-    "machine_fingerprint": (str,),
-    "tuner": (str,),
-    "warm": (bool,),
-    "seed": (int,),
-    "trial": (int,),
-    "cycles": (int, float, type(None)),
-    "error": (str, type(None)),
-}
+def _scalar(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        raise ValueError("a trial is flat")
+    return value
+
+
+class _Line(BaseModel):
+    """What a line must hold. Columns of the layer and of the plan are the keys beyond these."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, Annotated[Any, AfterValidator(_scalar)]]
+
+    version: Literal[1]
+    space: str
+    machine: str
+    machine_fingerprint: str
+    tuner: str
+    warm: bool
+    seed: Annotated[int, Field(ge=0)]
+    trial: Annotated[int, Field(ge=0)]
+    cycles: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None
+    error: str | None
+
+    def columns(self, prefix: str) -> tuple[tuple[str, Scalar], ...]:
+        found = self.__pydantic_extra__.items()
+        return tuple(sorted((k[len(prefix) :], v) for k, v in found if k.startswith(prefix)))
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> _Line:
+        for key in self.__pydantic_extra__:
+            if not key.startswith((_PROBLEM, _PLAN)):
+                raise ValueError(f"unknown key {key!r}")
+        for prefix in (_PROBLEM, _PLAN):
+            if not self.columns(prefix):
+                raise ValueError(f"no trial: no key begins with {prefix!r}")
+        if (self.cycles is None) == (self.error is None):
+            raise ValueError(
+                f"cycles is {self.cycles!r} and error is {self.error!r}; exactly one must be null"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -105,63 +141,38 @@ class Trial:
 def trial_of(line: bytes, path: Path, number: int) -> Trial:
     """One line of a log. TuningLogError, which names ``path`` and line ``number``, for anything
     else."""
-
-    def wrong(what: str) -> TuningLogError:
-        return TuningLogError(f"tuning log {str(path)!r}, line {number}: {what}")
-
     try:
-        values = json.loads(line)
-    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
-        start = line[:40].decode("utf-8", "replace").rstrip("\n")
-        raise wrong(f"not JSON ({fault}): {start!r}") from None
-    except RecursionError:
-        raise wrong("not a trial: JSON nested too deeply") from None
-    if not isinstance(values, dict):
-        raise wrong(f"a trial is an object; this is {_kind(values)}")
-    version = values.get("version")
-    if "version" in values and version != VERSION:
-        raise wrong(f"version is {version!r}; this tvm-npu reads version {VERSION}")
-    for key, types in _KEYS.items():
-        if key not in values:
-            raise wrong(f"no trial: key {key!r} is missing")
-        value = values[key]
-        if not isinstance(value, types) or isinstance(value, bool) > (bool in types):
-            raise wrong(f"{key} is {value!r}, {_kind(value)}")
-    for key, value in values.items():
-        if key not in _KEYS and not key.startswith((_PROBLEM, _PLAN)):
-            raise wrong(f"unknown key {key!r}")
-        if isinstance(value, dict | list):
-            raise wrong(f"{key} is {_kind(value)}; a trial is flat")
-    for key in ("seed", "trial"):
-        if values[key] < 0:
-            raise wrong(f"{key} is {values[key]}; at least 0")
-    cycles, error = values["cycles"], values["error"]
-    if (cycles is None) == (error is None):
-        raise wrong(f"cycles is {cycles!r} and error is {error!r}; exactly one must be null")
-    if cycles is not None and not (isfinite(cycles) and cycles > 0):
-        raise wrong(f"cycles is {cycles!r}; a number above 0")
-
-    def part(prefix: str) -> tuple[tuple[str, Scalar], ...]:
-        found = {k[len(prefix) :]: v for k, v in values.items() if k.startswith(prefix)}
-        if not found:
-            raise wrong(f"no trial: no key begins with {prefix!r}")
-        return tuple(sorted(found.items()))
-
+        values = _Line.model_validate_json(line)
+    except ValidationError as error:
+        fault = _fault(error, line)
+        raise TuningLogError(f"tuning log {str(path)!r}, line {number}: {fault}") from None
     return Trial(
-        Subject(values["space"], values["machine_fingerprint"], part(_PROBLEM)),
-        values["machine"],
-        Run(values["tuner"], values["warm"], values["seed"]),
-        values["trial"],
-        part(_PLAN),
-        None if cycles is None else float(cycles),
-        error,
+        Subject(values.space, values.machine_fingerprint, values.columns(_PROBLEM)),
+        values.machine,
+        Run(values.tuner, values.warm, values.seed),
+        values.trial,
+        values.columns(_PLAN),
+        values.cycles,
+        values.error,
         number,
     )
 
 
-def _kind(value: object) -> str:
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value"}
-    return kinds.get(type(value), "null" if value is None else "a number")
+def _fault(error: ValidationError, line: bytes) -> str:
+    """The first thing that is wrong with a line."""
+    first = error.errors(include_url=False)[0]
+    found, reason = first["input"], first["msg"].removeprefix("Value error, ")
+    key = str(first["loc"][0]) if first["loc"] else ""
+    if first["type"] == "json_invalid":
+        start = line[:40].decode("utf-8", "replace").rstrip("\n")
+        return f"not JSON ({first['ctx']['error']}): {start!r}"
+    if first["type"] == "missing":
+        return f"no trial: key {key!r} is missing"
+    if key == "version":
+        return f"version is {found!r}; this tvm-npu reads version {VERSION}"
+    if key:
+        return f"{key} is {found!r}: {reason}"
+    return reason if isinstance(found, dict) else f"a trial is an object, not {str(found)[:40]!r}"
 
 
 def read_log(path: Path) -> tuple[Trial, ...]:

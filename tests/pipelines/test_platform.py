@@ -65,6 +65,36 @@ def test_a_file_of_real_and_throttled_places(tmp_path: Path) -> None:
     assert platform_from_toml(platform_to_toml(platform), "again") == platform
 
 
+WRITTEN = """\
+name = "two"
+description = "a \\"board\\" at C:\\\\"
+arrangements = [["big"], ["big", "slow"]]
+
+[link]
+latency_s = 1e-05
+
+[[places]]
+name = "big"
+core_ids = [0, 1]
+mcpu = "cortex-a57"
+kind = "real"
+
+[[places]]
+name = "slow"
+core_ids = [2]
+kind = "throttled"
+duty = 0.25
+
+[[links]]
+bytes_per_s = 1000000000.0
+between = ["big", "slow"]
+"""
+
+
+def test_what_is_written_stays_as_it_is_to_the_byte() -> None:
+    assert platform_to_toml(platform_from_toml(WRITTEN, "two.toml")) == WRITTEN
+
+
 def test_cores_that_do_not_exist() -> None:
     platform = platform_from_toml(REAL, "two.toml")
     platform.require_cores({0, 1, 2, 3})

@@ -6,12 +6,9 @@ import sys
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel
 
 from tvm_npu.pipelines.errors import PlatformError
-from tvm_npu.pipelines.platform import Link, Platform, platform_from_dict
+from tvm_npu.pipelines.platform import Platform, platform_from_dict
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -62,34 +59,8 @@ def platform_from_toml(text: str, origin: str) -> Platform:
 
 def platform_to_toml(platform: Platform) -> str:
     """The platform as a file that `load_platform` reads back to an equal one."""
-    lines = [f"name = {_toml(platform.name)}"]
-    if platform.description:
-        lines.append(f"description = {_toml(platform.description)}")
-    if platform.arrangements:
-        lines.append(f"arrangements = {_toml(platform.arrangements)}")
-    if platform.link != Link():
-        lines += ["", "[link]", *_assignments(platform.link)]
-    for place in platform.places:
-        lines += ["", "[[places]]", *_assignments(place)]
-    for link in platform.links:
-        lines += ["", "[[links]]", *_assignments(link)]
-    return "\n".join(lines) + "\n"
+    import tomlkit  # reading needs none of it
 
-
-def _assignments(part: BaseModel) -> list[str]:
-    fields = type(part).model_fields
-    values = part.model_dump()
-    return [
-        f"{key} = {_toml(values[key])}"
-        for key in fields
-        if fields[key].is_required() or values[key] != fields[key].default
-    ]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c >= " " else f"\\u{ord(c):04x}" for c in escaped) + '"'
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value)
+    values = platform.model_dump(mode="json", exclude_defaults=True)
+    order = ("name", "description", "arrangements", "link", "places", "links")
+    return tomlkit.dumps({key: values[key] for key in order if key in values})
