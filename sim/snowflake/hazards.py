@@ -12,8 +12,9 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
-from tvm_npu.sim.snowflake.isa import WORD_BYTES
+from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES
 from tvm_npu.sim.snowflake.state import (
+    HULL,
     ISSUED,
     KNOWN,
     LOAD,
@@ -30,9 +31,11 @@ from tvm_npu.sim.snowflake.state import (
 )
 from tvm_npu.sim.snowflake.transfers import ICACHE, MBUF, WBUF
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapMemory
+from tvm_npu.sim.snowflake.vector_issue import COOP, LANE, MAC, VMOV
 
 _MEMORY = int(TrapMemory.MEMORY)
 _HAZARD = int(SnowflakeTrapCode.HAZARD)
+_EVERY_VMAC = (1 << VMACS) - 1
 
 
 @device
@@ -63,11 +66,71 @@ def know(s: State, c: int, unit: int, pending: int) -> None:
 
 
 @device
-def _meets(r: Array, begin: int, end: int) -> bool:
-    """Whether a transfer touches words begin..end of its buffers."""
+def note(s: State, c: int, unit: int) -> None:
+    """What the operation issued last touches joins the hull of what is pending."""
+    issued, known, hull = s.counts[c, unit, ISSUED], s.counts[c, unit, KNOWN], s.hull[c, unit]
+    if known >= issued - 1:
+        hull[:] = 0
+        hull[HULL.KNOWN] = issued - 1
+    _join(s, c, unit, issued - 1, hull)
+
+
+@device
+def _join(s: State, c: int, unit: int, number: int, hull: Array) -> None:
+    if unit == VECTOR:
+        r = s.vector[c, number % QUEUE]
+        _widen(hull, HULL.MBUF, r[V.WRITE], r[V.WRITE_END])
+        return
+    t = s.transfer[c, unit - LOAD, number % QUEUE]
+    if t[T.BUFFER] != ICACHE:
+        begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+        _widen(hull, HULL.WBUF if t[T.BUFFER] == WBUF else HULL.MBUF, begin, end)
+
+
+@device
+def _widen(hull: Array, at: int, begin: int, end: int) -> None:
     if begin >= end:
+        return
+    if hull[at] >= hull[at + 1]:
+        hull[at], hull[at + 1] = begin, end
+    else:
+        hull[at], hull[at + 1] = min(hull[at], begin), max(hull[at + 1], end)
+
+
+@device
+def _extent(begin: int, size: int, runs: int, step: int) -> tuple[int, int]:
+    """Where runs of a size, a step apart, begin and end altogether."""
+    far = (runs - 1) * step
+    return begin + min(0, far), begin + max(0, far) + size
+
+
+@device
+def _near(hull: Array, unit: int, r: Array) -> bool:
+    begin, end = hull[HULL.MBUF], hull[HULL.MBUF_END]
+    if unit != VECTOR and max(begin, r[V.WRITE]) < min(end, r[V.WRITE_END]):
+        return True
+    if unit == STORE:
         return False
-    return touches(r[T.PLACE], r[T.WORDS], r[T.RUNS], r[T.BUFFER_STEP], begin, end)
+    if max(begin, r[V.READ_A]) < min(end, r[V.READ_A_END]):
+        return True
+    if max(begin, r[V.READ_B]) < min(end, r[V.READ_B_END]):
+        return True
+    return max(hull[HULL.WBUF], r[V.READ_W]) < min(hull[HULL.WBUF_END], r[V.READ_W_END])
+
+
+@device
+def _may_meet(s: State, c: int, unit: int, r: Array, issued: int) -> bool:
+    """Whether a vector operation can meet pending ones of a unit, those before number ``issued``:
+    what is far from all of them is seen at once."""
+    known, hull = s.counts[c, unit, KNOWN], s.hull[c, unit]
+    if known >= issued or not _near(hull, unit, r):
+        return False
+    if hull[HULL.KNOWN] < known:
+        hull[:] = 0
+        hull[HULL.KNOWN] = known
+        for number in range(known, issued):
+            _join(s, c, unit, number, hull)
+    return _near(hull, unit, r)
 
 
 @device
@@ -75,54 +138,18 @@ def check_vector(s: State, m: Costs, c: int) -> int:
     """The vector operation that was issued last against what is pending."""
     number = s.counts[c, VECTOR, ISSUED] - 1
     r = s.vector[c, number % QUEUE]
-    row = r[V.ROW]
-    for k in range(s.counts[c, LOAD, KNOWN], s.counts[c, LOAD, ISSUED]):
-        t = s.transfer[c, 0, k % QUEUE]
-        cus = t[T.CUS] & (r[V.READ_MASK] | r[V.WRITE_MASK])
-        if t[T.BUFFER] == WBUF:
-            cus = t[T.CUS] & r[V.CUS]
-            if cus and _meets(t, r[V.READ_W], r[V.READ_W_END]):
-                if _record(s, m, t[T.ROW], c, row, c, WBUF, r[V.READ_W], r[V.READ_W_END], cus):
+    for unit in (LOAD, STORE):
+        issued = s.counts[c, unit, ISSUED]
+        if _may_meet(s, c, unit, r, issued):
+            for k in range(s.counts[c, unit, KNOWN], issued):
+                t = s.transfer[c, unit - LOAD, k % QUEUE]
+                if _vector_and_transfer(s, m, c, r, t, unit == LOAD, t[T.ROW], r[V.ROW]) == STOP:
                     return STOP
-        elif t[T.BUFFER] == MBUF and cus and _against(s, m, c, t, r, True):
-            return STOP
-    for k in range(s.counts[c, STORE, KNOWN], s.counts[c, STORE, ISSUED]):
-        if _against(s, m, c, s.transfer[c, 1, k % QUEUE], r, False):
-            return STOP
-    for k in range(s.counts[c, VECTOR, KNOWN], number):
-        w = s.vector[c, k % QUEUE]
-        cus = w[V.WRITE_MASK] & r[V.READ_MASK]
-        if cus == 0:
-            continue
-        begin, end = w[V.WRITE], w[V.WRITE_END]
-        if max(begin, r[V.READ_A]) < min(end, r[V.READ_A_END]):
-            if _record(s, m, w[V.ROW], c, row, c, MBUF, r[V.READ_A], r[V.READ_A_END], cus):
+    if _may_meet(s, c, VECTOR, r, number):
+        for k in range(s.counts[c, VECTOR, KNOWN], number):
+            if _vector_after_vector(s, m, c, s.vector[c, k % QUEUE], r) == STOP:
                 return STOP
-        elif max(begin, r[V.READ_B]) < min(end, r[V.READ_B_END]):
-            if _record(s, m, w[V.ROW], c, row, c, MBUF, r[V.READ_B], r[V.READ_B_END], cus):
-                return STOP
-    return GO
-
-
-@device
-def _against(s: State, m: Costs, c: int, t: Array, r: Array, reads: bool) -> int:
-    """A vector operation against a pending transfer from or to MBuf; ``reads``: what it reads
-    counts, too."""
-    written = t[T.CUS] & r[V.WRITE_MASK]
-    if written and _meets(t, r[V.WRITE], r[V.WRITE_END]):
-        return _record(
-            s, m, t[T.ROW], c, r[V.ROW], c, MBUF, r[V.WRITE], r[V.WRITE_END], written
-        )
-    read = t[T.CUS] & r[V.READ_MASK]
-    if reads and read:
-        if _meets(t, r[V.READ_A], r[V.READ_A_END]):
-            return _record(
-                s, m, t[T.ROW], c, r[V.ROW], c, MBUF, r[V.READ_A], r[V.READ_A_END], read
-            )
-        if _meets(t, r[V.READ_B], r[V.READ_B_END]):
-            return _record(
-                s, m, t[T.ROW], c, r[V.ROW], c, MBUF, r[V.READ_B], r[V.READ_B_END], read
-            )
+    note(s, c, VECTOR)
     return GO
 
 
@@ -130,67 +157,161 @@ def _against(s: State, m: Costs, c: int, t: Array, r: Array, reads: bool) -> int
 def check_transfer(s: State, m: Costs, c: int, unit: int) -> int:
     """The transfer that was issued last against what is pending."""
     t = s.transfer[c, unit - LOAD, (s.counts[c, unit, ISSUED] - 1) % QUEUE]
+    note(s, c, unit)
     if t[T.BUFFER] == ICACHE:
         return GO
     for k in range(s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]):
-        if _after_vector(s, m, c, s.vector[c, k % QUEUE], t, unit == LOAD):
+        r = s.vector[c, k % QUEUE]
+        if _vector_and_transfer(s, m, c, r, t, unit == LOAD, r[V.ROW], t[T.ROW]) == STOP:
             return STOP
     other = STORE if unit == LOAD else LOAD
     for k in range(s.counts[c, other, KNOWN], s.counts[c, other, ISSUED]):
-        p = s.transfer[c, other - LOAD, k % QUEUE]
-        if p[T.BUFFER] == ICACHE:
-            continue
-        cus = t[T.CUS] & p[T.CUS]
-        if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
-            t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],
-            p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP],
-        ):  # fmt: skip
-            if _transfer_hazard(s, m, c, p, t, MBUF, cus):
-                return STOP
-        if patterns_meet(
-            t[T.MEMORY], WORD_BYTES * t[T.WORDS], t[T.RUNS], t[T.MEMORY_STEP],
-            p[T.MEMORY], WORD_BYTES * p[T.WORDS], p[T.RUNS], p[T.MEMORY_STEP],
-        ):  # fmt: skip
-            if _transfer_hazard(s, m, c, p, t, _MEMORY, 0):
-                return STOP
+        if _load_and_store(s, m, c, s.transfer[c, other - LOAD, k % QUEUE], t) == STOP:
+            return STOP
     return GO
 
 
 @device
-def _transfer_hazard(
-    s: State, m: Costs, c: int, p: Array, t: Array, memory: int, cus: int
+def _vector_and_transfer(
+    s: State, m: Costs, c: int, r: Array, t: Array, loads: bool, earlier: int, later: int
 ) -> int:
-    begin, step, size = t[T.PLACE], t[T.BUFFER_STEP], t[T.WORDS]
-    if memory == _MEMORY:
-        begin, step, size = t[T.MEMORY], t[T.MEMORY_STEP], WORD_BYTES * t[T.WORDS]
-    far = (t[T.RUNS] - 1) * step
-    begin, end = begin + min(0, far), begin + max(0, far) + size
-    return _record(s, m, p[T.ROW], c, t[T.ROW], c, memory, begin, end, cus)
+    """Rows ``earlier`` and ``later`` are those of the two. What a load writes must not be read or
+    written, what a store reads must not be written."""
+    if t[T.BUFFER] == ICACHE:
+        return GO
+    begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+    if t[T.BUFFER] == WBUF:
+        wbufs = t[T.WBUFS] & r[V.READ_WBUFS]
+        if wbufs and _meets(t, r[V.READ_W], r[V.READ_W_END]):
+            cus = 0
+            for u in range(m.cus):
+                if wbufs >> VMACS * u & _EVERY_VMAC:
+                    cus |= 1 << u
+            begin, end = max(begin, r[V.READ_W]), min(end, r[V.READ_W_END])
+            return _record(s, m, earlier, c, later, c, WBUF, begin, end, cus)
+        return GO
+    cus = t[T.CUS] & r[V.WRITE_MASK]
+    if cus and _writes(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
+        begin, end = max(begin, r[V.WRITE]), min(end, r[V.WRITE_END])
+        return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+    cus = t[T.CUS] & r[V.READ_MASK]
+    if loads and cus:
+        if _reads_a(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
+            begin, end = max(begin, r[V.READ_A]), min(end, r[V.READ_A_END])
+            return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+        if _meets(t, r[V.READ_B], r[V.READ_B_END]):
+            begin, end = max(begin, r[V.READ_B]), min(end, r[V.READ_B_END])
+            return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+    return GO
 
 
 @device
-def _after_vector(s: State, m: Costs, c: int, r: Array, t: Array, loads: bool) -> int:
-    """A transfer against a pending vector operation; ``loads``: it writes to the buffers."""
-    if t[T.BUFFER] == WBUF:
-        cus = t[T.CUS] & r[V.CUS]
-        if cus and _meets(t, r[V.READ_W], r[V.READ_W_END]):
-            return _record(
-                s, m, r[V.ROW], c, t[T.ROW], c, WBUF, r[V.READ_W], r[V.READ_W_END], cus
-            )
+def _vector_after_vector(s: State, m: Costs, c: int, w: Array, r: Array) -> int:
+    """``r`` must not read what ``w`` writes; what both write is written in order."""
+    cus = w[V.WRITE_MASK] & r[V.READ_MASK]
+    begin, end = w[V.WRITE], w[V.WRITE_END]
+    if cus == 0 or begin >= end:
         return GO
-    cus = t[T.CUS] & r[V.WRITE_MASK]
-    if cus and _meets(t, r[V.WRITE], r[V.WRITE_END]):
-        return _record(s, m, r[V.ROW], c, t[T.ROW], c, MBUF, r[V.WRITE], r[V.WRITE_END], cus)
-    cus = t[T.CUS] & r[V.READ_MASK]
-    if loads and cus:
-        if _meets(t, r[V.READ_A], r[V.READ_A_END]):
-            return _record(
-                s, m, r[V.ROW], c, t[T.ROW], c, MBUF, r[V.READ_A], r[V.READ_A_END], cus
-            )
-        if _meets(t, r[V.READ_B], r[V.READ_B_END]):
-            return _record(
-                s, m, r[V.ROW], c, t[T.ROW], c, MBUF, r[V.READ_B], r[V.READ_B_END], cus
-            )
+    part, count = end - begin, 1
+    if _is_by_cu(w):
+        part, count = _part_words(w, end - begin), m.cus
+    for u in range(count):
+        if count > 1 and w[V.CUS] >> u & 1 == 0:
+            continue
+        first, last = begin + part * u, min(begin + part * (u + 1), end)
+        if _reads_a(r, first, last - first, 1, 0):
+            first, last = max(first, r[V.READ_A]), min(last, r[V.READ_A_END])
+            return _record(s, m, w[V.ROW], c, r[V.ROW], c, MBUF, first, last, cus)
+        if max(first, r[V.READ_B]) < min(last, r[V.READ_B_END]):
+            first, last = max(first, r[V.READ_B]), min(last, r[V.READ_B_END])
+            return _record(s, m, w[V.ROW], c, r[V.ROW], c, MBUF, first, last, cus)
+    return GO
+
+
+@device
+def _meets(t: Array, begin: int, end: int) -> bool:
+    """Whether a transfer touches words begin..end of its buffers."""
+    if begin >= end:
+        return False
+    return touches(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP], begin, end)
+
+
+@device
+def _is_by_cu(r: Array) -> bool:
+    """Whether the results in one MBuf, or what `vmov` reads there, belong to several CUs."""
+    if r[V.KIND] == VMOV:
+        return r[V.FINISH] == 0
+    return r[V.KIND] == MAC and r[V.MODE] == COOP
+
+
+@device
+def _part_words(r: Array, words: int) -> int:
+    """Of ``words`` in coop mode, those of a CU; the last one may have fewer."""
+    return VMACS * (words // r[V.OUTPUTS])
+
+
+@device
+def _parts_meet(
+    r: Array, begin: int, end: int, place: int, words: int, runs: int, step: int
+) -> bool:
+    """Whether runs meet the parts of begin..end that belong to CUs which take part."""
+    part = _part_words(r, end - begin)
+    for u in range(MOST_CUS):
+        first, last = begin + part * u, min(begin + part * (u + 1), end)
+        if r[V.CUS] >> u & 1 and first < last and touches(place, words, runs, step, first, last):
+            return True
+    return False
+
+
+@device
+def _writes(r: Array, place: int, words: int, runs: int, step: int) -> bool:
+    """Whether a vector operation writes words of runs."""
+    begin, end = r[V.WRITE], r[V.WRITE_END]
+    if begin >= end or not touches(place, words, runs, step, begin, end):
+        return False
+    return not _is_by_cu(r) or _parts_meet(r, begin, end, place, words, runs, step)
+
+
+@device
+def _reads_a(r: Array, place: int, words: int, runs: int, step: int) -> bool:
+    """Whether a vector operation's operand in MBuf lies on words of runs."""
+    begin, end = r[V.READ_A], r[V.READ_A_END]
+    if begin >= end or not touches(place, words, runs, step, begin, end):
+        return False
+    if r[V.KIND] == MAC and r[V.MODE] == LANE:
+        return patterns_meet(
+            begin, r[V.OUTPUTS], r[V.LENGTH], r[V.LANE_STEP], place, words, runs, step
+        )
+    if r[V.KIND] == VMOV and _is_by_cu(r):
+        return _parts_meet(r, begin, end, place, words, runs, step)
+    return True
+
+
+@device
+def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
+    """A pending transfer ``p`` of the other unit, and the one issued last: in MBuf and in
+    memory."""
+    if p[T.BUFFER] == ICACHE:
+        return GO
+    cus = t[T.CUS] & p[T.CUS]
+    if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
+        t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],
+        p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP],
+    ):  # fmt: skip
+        begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+        first, last = _extent(p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP])
+        begin, end = max(begin, first), min(end, last)
+        if _record(s, m, p[T.ROW], c, t[T.ROW], c, MBUF, begin, end, cus) == STOP:
+            return STOP
+    size, other = WORD_BYTES * t[T.WORDS], WORD_BYTES * p[T.WORDS]
+    if patterns_meet(
+        t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP],
+        p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP],
+    ):  # fmt: skip
+        begin, end = _extent(t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP])
+        first, last = _extent(p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP])
+        begin, end = max(begin, first), min(end, last)
+        return _record(s, m, p[T.ROW], c, t[T.ROW], c, _MEMORY, begin, end, 0)
     return GO
 
 
@@ -215,8 +336,7 @@ def log_transfer(s: State, c: int, unit: int) -> None:
 
 @device
 def _bounds(entry: Array) -> tuple[int, int]:
-    far = (entry[3] - 1) * entry[4]
-    return entry[1] + min(0, far), entry[1] + max(0, far) + entry[2]
+    return _extent(entry[1], entry[2], entry[3], entry[4])
 
 
 @device
@@ -261,7 +381,9 @@ def _check_pair(
             if patterns_meet(
                 stored[1], stored[2], stored[3], stored[4], entry[1], entry[2], entry[3], entry[4]
             ):
-                if _record(s, m, stored[0], a, entry[0], b, _MEMORY, low, high, 0) == STOP:
+                first, last = _bounds(stored)
+                first, last = max(low, first), min(high, last)
+                if _record(s, m, stored[0], a, entry[0], b, _MEMORY, first, last, 0) == STOP:
                     return STOP
             at -= 1
     return GO

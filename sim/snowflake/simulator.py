@@ -68,8 +68,8 @@ class Segment:
 @dataclass(frozen=True)
 class Hazard:
     """Two instructions that touch the same place of a memory, one of them writing, while nothing
-    says that the earlier one is complete. ``begin`` and ``end`` (not included) are what the later
-    one touches: words of a buffer, bytes of memory; ``cus`` the CUs whose buffers it is."""
+    says that the earlier one is complete. Both touch some of ``begin`` to ``end`` (not included):
+    words of a buffer, bytes of memory; ``cus`` are the CUs whose buffers it is."""
 
     earlier: Place
     later: Place

@@ -88,8 +88,9 @@ CLOCK = ClockColumns()
 
 
 class VectorFields(NamedTuple):
-    """Fields of a vector operation: operands and special registers as latched, then what it touches
-    (words, and masks of CUs)."""
+    """Fields of a vector operation: operands; special registers as latched, in their order; CUs
+    whose sums it opens; then what it touches: words, and masks of CUs, READ_WBUFS of vMACs, those
+    of CU 0 lowest."""
 
     ROW: int = 0
     KIND: int = 1
@@ -99,10 +100,10 @@ class VectorFields(NamedTuple):
     B: int = 5
     LENGTH: int = 6
     OUT: int = 7
-    OUTPUTS: int = 8
-    TARGET: int = 9
-    CUS: int = 10
-    OPENS: int = 11
+    OUT_STEP: int = 8
+    OUTPUTS: int = 9
+    TARGET: int = 10
+    CUS: int = 11
     SHIFT: int = 12
     LOW: int = 13
     HIGH: int = 14
@@ -114,23 +115,26 @@ class VectorFields(NamedTuple):
     LANE_STEP: int = 20
     TABLE_SHIFT: int = 21
     TABLE_BITS: int = 22
-    READ_A: int = 23
-    READ_A_END: int = 24
-    READ_B: int = 25
-    READ_B_END: int = 26
-    READ_W: int = 27
-    READ_W_END: int = 28
-    READ_MASK: int = 29
-    WRITE: int = 30
-    WRITE_END: int = 31
-    WRITE_MASK: int = 32
+    OPENS: int = 23
+    READ_A: int = 24
+    READ_A_END: int = 25
+    READ_B: int = 26
+    READ_B_END: int = 27
+    READ_W: int = 28
+    READ_W_END: int = 29
+    READ_MASK: int = 30
+    READ_WBUFS: int = 31
+    WRITE: int = 32
+    WRITE_END: int = 33
+    WRITE_MASK: int = 34
 
 
 V = VectorFields()
 
 
 class TransferFields(NamedTuple):
-    """Fields of a transfer: runs of WORDS words, MEMORY_STEP bytes and BUFFER_STEP words apart."""
+    """Fields of a transfer: runs of WORDS words, MEMORY_STEP bytes and BUFFER_STEP words apart.
+    WBUFS: vMACs whose WBufs it loads, those of CU 0 lowest."""
 
     ROW: int = 0
     BUFFER: int = 1
@@ -145,14 +149,29 @@ class TransferFields(NamedTuple):
     PLACE: int = 10
     BUFFER_STEP: int = 11
     UNITS: int = 12
+    WBUFS: int = 13
 
 
 T = TransferFields()
 
 
+class HullFields(NamedTuple):
+    """Of what a unit's operations touch since number KNOWN: words of MBufs, words of WBufs; nothing
+    where the end is not behind the begin."""
+
+    MBUF: int = 0
+    MBUF_END: int = 1
+    WBUF: int = 2
+    WBUF_END: int = 3
+    KNOWN: int = 4
+
+
+HULL = HullFields()
+
+
 class HazardFields(NamedTuple):
     """Fields of a hazard: row and cluster of the earlier and the later instruction, memory, begin
-    and end of the words (in memory: bytes) that the later one touches, the CUs."""
+    and end of the words (in memory: bytes) among which both touch some, the CUs."""
 
     EARLIER: int = 0
     EARLIER_CLUSTER: int = 1
@@ -202,6 +221,7 @@ class State(NamedTuple):
     work: Array  # int64 [2]: done, allowed
     executed: Array  # int64 [2]: instructions, allowed
     trap: Array  # int64 [TrapSlot.COLUMNS]
+    hull: Array  # int64 [C, 3, len(HULL)]: what vector writes, loads write, stores read
     hazards: Array  # int64 [MOST_HAZARDS, len(H)]
     hazard_count: Array  # int64 [1]
     log: Array  # int64 [C, 2, LOG, 5]: row, MEMORY, WORDS, RUNS, MEMORY_STEP since the barrier
@@ -317,6 +337,7 @@ def make_state(
         work=np.zeros(2, np.int64),
         executed=np.zeros(2, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
+        hull=np.zeros((clusters, 3, len(HULL)), np.int64),
         hazards=np.zeros((MOST_HAZARDS, len(H)), np.int64),
         hazard_count=np.zeros(1, np.int64),
         log=np.zeros((clusters, 2, LOG if clusters > 1 else 1, 5), np.int64),

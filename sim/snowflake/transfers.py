@@ -83,6 +83,7 @@ def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) 
         r[T.MEMORY_STEP] = registers[S.ST_MEMORY_STEP]
         r[T.BUFFER_STEP] = registers[S.ST_BUFFER_STEP]
         r[T.CUS], r[T.VMACS] = 1 << decoded[_MODE], 0
+    r[T.WBUFS] = 0
     if within(s, c, row, _OP_STREAM, r[T.STREAM], 0, _STREAMS - 1) == STOP:
         return STOP
     if within(s, c, row, _OP_BUFFER, r[T.BUFFER], MBUF, ICACHE) == STOP:
@@ -156,6 +157,10 @@ def _check_data(s: State, m: Costs, c: int, unit: int, vmac: int, r: Array) -> i
     if unit == LOAD and within(s, c, row, _OP_VMAC, vmac, 0, _ALL) == STOP:
         return STOP
     to_weights = r[T.BUFFER] == WBUF
+    if to_weights:
+        for u in range(m.cus):
+            if r[T.CUS] >> u & 1:
+                r[T.WBUFS] |= r[T.VMACS] << VMACS * u
     size = m.wbuf_words if to_weights else m.mbuf_words
     if within(s, c, row, _OP_WORDS, words, 1, size) == STOP:
         return STOP

@@ -17,6 +17,7 @@ from tvm_npu.sim.snowflake.checks import (
 from tvm_npu.sim.snowflake.isa import (
     COLUMN,
     LANES,
+    MOST_CUS,
     SNOWFLAKE_ISA,
     SUM_WORDS,
     VMACS,
@@ -55,6 +56,7 @@ _OP_MODE, _OP_FINISH, _OP_A, _OP_B = (
 )  # fmt: skip
 _OP_WHAT = int(TrapOperand.WHAT)
 _MOST_STEP = 1 << 20
+_LATCHED = V.TABLE_BITS - V.OUT + 1
 
 
 @device
@@ -93,21 +95,8 @@ def _latch(s: State, c: int, row: int, r: Array) -> None:
     r[V.A] = registers[decoded[_RS1]]
     r[V.B] = registers[decoded[_RS2]]
     r[V.LENGTH] = decoded[_IMM]
-    r[V.OUT] = registers[S.OUT]
-    r[V.OUTPUTS] = registers[S.OUTPUTS]
-    r[V.TARGET] = registers[S.TARGET]
-    r[V.CUS] = registers[S.CUS]
-    r[V.SHIFT] = registers[S.SHIFT]
-    r[V.LOW] = registers[S.LOW]
-    r[V.HIGH] = registers[S.HIGH]
-    r[V.DIVISOR] = registers[S.DIVISOR]
-    r[V.SUM_SHIFT] = registers[S.SUM_SHIFT]
-    r[V.RESIDUAL_SHIFT] = registers[S.RESIDUAL_SHIFT]
-    r[V.SHIFT_A] = registers[S.SHIFT_A]
-    r[V.SHIFT_B] = registers[S.SHIFT_B]
-    r[V.LANE_STEP] = registers[S.LANE_STEP]
-    r[V.TABLE_SHIFT] = registers[S.TABLE_SHIFT]
-    r[V.TABLE_BITS] = registers[S.TABLE_BITS]
+    for k in range(_LATCHED):
+        r[V.OUT + k] = registers[S.OUT + k]
 
 
 @device
@@ -127,6 +116,24 @@ def _cus(s: State, m: Costs, c: int, r: Array, coop: bool) -> int:
 
 
 @device
+def _wbufs(r: Array, coop: bool) -> int:
+    """vMACs that have an output."""
+    if not coop:
+        return _of_all_cus(r[V.CUS], (1 << ((r[V.OUTPUTS] + LANES - 1) // LANES)) - 1)
+    return _of_all_cus(r[V.CUS], (1 << VMACS) - 1) & ((1 << r[V.OUTPUTS]) - 1)
+
+
+@device
+def _of_all_cus(cus: int, vmacs: int) -> int:
+    """The same vMACs of each CU."""
+    mask = 0
+    for u in range(MOST_CUS):
+        if cus >> u & 1:
+            mask |= vmacs << VMACS * u
+    return mask
+
+
+@device
 def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
     row, a, coop = r[V.ROW], r[V.A], r[V.FINISH] == 0
     if within(s, c, row, _OP_WHAT, r[V.MODE], BIAS, RESIDUAL) == STOP:
@@ -135,7 +142,7 @@ def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
         return STOP
     r[V.READ_MASK] = r[V.CUS]
     if r[V.MODE] == BIAS:
-        r[V.READ_W] = a
+        r[V.READ_W], r[V.READ_WBUFS] = a, _wbufs(r, coop)
         r[V.READ_W_END] = a + (2 if coop else 2 * min(LANES, r[V.OUTPUTS]))
         return inside(s, c, row, _WBUF, a, r[V.READ_W_END], m.wbuf_words)
     if coop:
@@ -173,6 +180,7 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
         end = a + (length - 1) * step + r[V.OUTPUTS]
     r[V.READ_A], r[V.READ_A_END], r[V.READ_MASK] = a, end, r[V.CUS]
     r[V.READ_W], r[V.READ_W_END] = b, b + (length if coop else LANES * length)
+    r[V.READ_WBUFS] = _wbufs(r, coop)
     if inside(s, c, row, _MBUF, a, end, m.mbuf_words) == STOP:
         return STOP
     if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
@@ -239,6 +247,7 @@ def _stream(s: State, m: Costs, c: int, r: Array) -> int:
         if within(s, c, row, S.TABLE_BITS, r[V.TABLE_BITS], 0, 15) == STOP:
             return STOP
         r[V.READ_W], r[V.READ_W_END] = b, b + (1 << (16 - r[V.TABLE_BITS])) + 1
+        r[V.READ_WBUFS] = _of_all_cus(r[V.CUS], (1 << min(VMACS, length)) - 1)
         if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
             return STOP
     return spend(s, c, row, length * m.cus)
