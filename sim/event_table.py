@@ -2,8 +2,9 @@
 
 A simulator's state that records events has the fields ``events`` (int64 [capacity, columns], the
 first ones `EventColumn`s), ``event_times`` (float64 [capacity, 2]: begin, end) and ``event_count``
-(int64 [1]). The table grows when it is full, so whoever enters compiled code takes ``events`` and
-``event_times`` back from it.
+(int64 [1]). `add_event` lets the table grow when it is full, so whoever enters compiled code
+takes ``events`` and ``event_times`` back from it. Code that cannot do that makes room first
+(`grown_events`) and uses `write_event`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,17 @@ def event_room(columns: int) -> dict[str, NDArray[Any]]:
     }
 
 
+def grown_events(
+    events: NDArray[np.int64], times: NDArray[np.float64], more: int
+) -> dict[str, NDArray[Any]]:
+    """The state's fields for a table of twice the size and room for ``more`` events."""
+    wider = len(events) + more
+    return {
+        "events": np.concatenate([events, np.zeros((wider, events.shape[1]), np.int64)]),
+        "event_times": np.concatenate([times, np.zeros((wider, 2))]),
+    }
+
+
 @device
 def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
     """A new event of the instruction at ``row``, its other columns zero; returns its number. Look
@@ -39,6 +51,14 @@ def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
         times[:k] = s.event_times
         s.events = events
         s.event_times = times
+    write_event(s, unit, row, begin, end)
+    return k
+
+
+@device
+def write_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
+    """As `add_event`, where the caller has made sure that the table is not full."""
+    k = s.event_count[0]
     s.event_count[0] = k + 1
     event = s.events[k]
     event[:] = 0

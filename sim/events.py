@@ -19,8 +19,9 @@ from tvm_npu.sim.streams import Stream
 
 class EventColumn(IntEnum):
     """Columns of the table that simulators fill. UNIT counts the machine's units that are no
-    memories; ROW is the instruction's number in the code, LAYER its layer; LINKS has a bit for
-    each of the machine's links. Behind these columns each kind has its own."""
+    memories; WAITS is 0 or the number of what the unit waits for in `Names.causes`; ROW is the
+    instruction's number in the code, LAYER its layer; LINKS has a bit for each of the machine's
+    links. Behind these columns each kind has its own."""
 
     UNIT = 0
     WAITS = 1
@@ -47,7 +48,8 @@ class Access:
 class Event:
     """One unit from ``begin_cycles`` to ``end_cycles``: busy with the instruction number
     ``instruction``, called ``what``, or, when ``waits``, blocked by it. ``tile`` are the indices of
-    the tile it belongs to. A transfer moves ``bytes`` of ``stream`` over each of ``links``."""
+    the tile it belongs to. A transfer moves ``bytes`` of ``stream`` over each of ``links``.
+    ``cause`` is what a unit waits for, on machines that tell."""
 
     unit: str
     begin_cycles: float
@@ -61,12 +63,14 @@ class Event:
     links: tuple[str, ...] = ()
     bytes: int = 0
     accesses: tuple[Access, ...] = ()
+    cause: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class Names:
     """What the numbers in a table of events mean. ``what`` [I] is by instruction; ``tile_of`` and
-    ``accesses_of`` take a row of the table."""
+    ``accesses_of`` take a row of the table. ``causes`` begins with "", for events that are no
+    waits."""
 
     units: tuple[str, ...]
     links: tuple[str, ...]
@@ -74,6 +78,7 @@ class Names:
     what: Sequence[str]
     tile_of: Callable[[NDArray[np.int64]], Mapping[str, int]]
     accesses_of: Callable[[NDArray[np.int64]], tuple[Access, ...]]
+    causes: tuple[str, ...] = ("", "")
 
 
 class Events(Sequence[Event]):
@@ -95,13 +100,28 @@ class Events(Sequence[Event]):
 
     def busy_cycles(self) -> dict[str, float]:
         """Cycles of each unit's events that are no waits, summed."""
-        return self._cycles(0)
+        return self._cycles(self.column(EventColumn.WAITS) == 0)
 
     def wait_cycles(self) -> dict[str, float]:
-        return self._cycles(1)
+        return self._cycles(self.column(EventColumn.WAITS) != 0)
 
-    def _cycles(self, waits: int) -> dict[str, float]:
-        chosen = self.column(EventColumn.WAITS) == waits
+    def wait_cycles_by_cause(self, layer: str | None = None) -> dict[str, dict[str, float]]:
+        """Cycles that each unit waited, by what it waited for; units that never did are left out.
+        Of all layers unless one is named."""
+        waits, found = self.column(EventColumn.WAITS), {}
+        of_layer = np.full(len(self), True)
+        if layer is not None:
+            of_layer = self.column(EventColumn.LAYER) == self.names.layers.index(layer)
+        for number, cause in enumerate(self.names.causes):
+            if number:
+                cycles = self._cycles((waits == number) & of_layer)
+                found[cause] = {unit: total for unit, total in cycles.items() if total}
+        units = [unit for unit in self.names.units if any(unit in of for of in found.values())]
+        return {
+            unit: {cause: of[unit] for cause, of in found.items() if unit in of} for unit in units
+        }
+
+    def _cycles(self, chosen: NDArray[np.bool_]) -> dict[str, float]:
         cycles = np.bincount(
             self.column(EventColumn.UNIT)[chosen],
             (self.end_cycles - self.begin_cycles)[chosen],
@@ -152,6 +172,7 @@ class Events(Sequence[Event]):
             links=tuple(link for k, link in enumerate(names.links) if links >> k & 1),
             bytes=moved,
             accesses=names.accesses_of(row),
+            cause=names.causes[waits],
         )
 
 

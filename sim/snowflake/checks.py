@@ -82,6 +82,13 @@ def lowest(mask: int) -> int:
 
 
 @device
+def extent(begin: int, size: int, runs: int, step: int) -> tuple[int, int]:
+    """Where runs of a size, a step apart, begin and end altogether."""
+    far = (runs - 1) * step
+    return begin + min(0, far), begin + max(0, far) + size
+
+
+@device
 def touches(begin: int, words: int, runs: int, step: int, first: int, end: int) -> bool:
     """Whether runs of ``words``, ``step`` apart from ``begin`` on, meet first..end (not
     included)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.snowflake import registers as special
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
 from tvm_npu.sim.snowflake.hazards import (
     check_transfer,
@@ -18,25 +19,20 @@ from tvm_npu.sim.snowflake.isa import (
     BANKS,
     COLUMN,
     DELAY_SLOTS,
-    REGISTERS,
     SCALARS,
     SNOWFLAKE_ISA,
     Finish,
     MacMode,
     Wait,
 )
-from tvm_npu.sim.snowflake.registers import (
-    READ_BY_FINISH,
-    READ_BY_LD,
-    READ_BY_STREAM,
-    READ_BY_SUM,
-    READ_BY_TMOV,
-    READ_BY_VMOV,
-)
+from tvm_npu.sim.snowflake.recording import events_fit, note_wait
+from tvm_npu.sim.snowflake.registers import READERS
 from tvm_npu.sim.snowflake.state import (
     BARRIER,
+    CAUSE,
     CLOCK,
     CORE,
+    CORE_LANE,
     DONE,
     ENDED,
     FETCHING,
@@ -57,7 +53,8 @@ from tvm_npu.sim.snowflake.traps import TrapOperand
 from tvm_npu.sim.snowflake.vector_issue import MAC, MAX, VMOV, issue_vector
 
 GROW = 2
-"""What `run_core` returns when the log of transfers is full; besides GO and STOP."""
+"""What `run_core` returns when the log of transfers or the table of events is full; besides GO and
+STOP."""
 
 MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
     SNOWFLAKE_ISA.index[name]
@@ -75,8 +72,10 @@ def run_core(s: State, m: Costs, c: int) -> int:
     core, clock, registers, ready = s.core[c], s.clock[c], s.registers[c], s.ready[c]
     decoded, layer_of, executed = s.decoded, s.layer_of, s.executed
     bank_row, bank_loads, counts = s.bank_row[c], s.bank_loads[c], s.counts[c]
-    issued, waited = s.layer_instructions[:, c], s.layer_wait[:, c]
+    issued = s.layer_instructions[:, c]
     while core[CORE.STATUS] == RUNNING:
+        if not events_fit(s, m):
+            return GROW
         place = core[CORE.PC]
         bank, offset = place // BANK_INSTRUCTIONS, place % BANK_INSTRUCTIONS
         if bank_loads[bank] > 0:
@@ -86,33 +85,33 @@ def run_core(s: State, m: Costs, c: int) -> int:
         if offset >= bank_row[bank, 1] or decoded[row, 0] < 0:
             missing = offset >= bank_row[bank, 1]
             return trap(s, c, -1 if missing else row, Code.ILLEGAL_INSTRUCTION, place, 0, 0)
-        executed[0] += 1
-        if executed[0] > executed[1]:
-            return trap(s, c, row, Code.RUNAWAY, executed[1], 0, 0)
         d = decoded[row]
         op, unit = d[0], _unit_of(d[0])
         if unit >= 0:
             if counts[unit, ISSUED] - counts[unit, DONE] >= _depth(m, unit):
-                core[CORE.UNIT] = unit
+                core[CORE.UNIT], core[CORE.ROW] = unit, row
                 _wait(core, clock, QUEUE_FULL)
                 return GO
             if unit != VECTOR and not has_room(s, m, c):
                 return GROW
+        executed[0] += 1
+        if executed[0] > executed[1]:
+            return trap(s, c, row, Code.RUNAWAY, executed[1], 0, 0)
         core[CORE.ROW] = row
         now = _operands_ready(d, ready, clock, op)
-        layer = layer_of[row]
-        waited[layer] += now - clock[CLOCK.ISSUE]
-        issued[layer] += 1
+        if now > clock[CLOCK.ISSUE]:
+            note_wait(s, m, CORE_LANE, c, row, clock[CLOCK.ISSUE], now, CAUSE.REGISTER)
+        issued[layer_of[row]] += 1
         clock[CLOCK.ISSUE] = now + 1.0
         if unit >= 0:
             outcome = _issue(s, m, c, unit, row, now)
         elif op == SYNC:
-            outcome = _sync(s, c, row)
+            outcome = _sync(s, m, c, row)
         elif op == BLE or op == BEQ:
             outcome = _branch(s, c, row, d, registers, core)
         else:
             outcome = GO
-            _scalar(d, registers, ready, clock, now + 1.0 + m.raw)
+            _scalar(d, registers, ready, now + 1.0 + m.raw)
         if outcome == STOP:
             return STOP
         core[CORE.PC] = (core[CORE.PC] + 1) % _PLACES
@@ -155,27 +154,24 @@ def _operands_ready(d: Array, ready: Array, clock: Array, op: int) -> float:
             now = max(now, ready[d[_RS2]])
         if op == LD or op == TMOV:
             now = max(now, ready[d[_RS3]])
-    if clock[CLOCK.SPECIAL] > now:
-        mask = _specials_read(op, d[_MODE], d[_FINISH])
-        for register in range(SCALARS, REGISTERS):
-            if mask >> register & 1:
-                now = max(now, ready[register])
-    return now
+    reader = _reader(op, d[_MODE], d[_FINISH])
+    return now if reader < 0 else max(now, ready[SCALARS + reader])
 
 
 @device
-def _specials_read(op: int, mode: int, finish: int) -> int:
+def _reader(op: int, mode: int, finish: int) -> int:
+    """Which of the readers of special registers an instruction is; -1: none."""
     if op == MAC:
         if mode > MacMode.LANE:
-            return READ_BY_STREAM
-        return READ_BY_SUM if finish == Finish.KEEP else READ_BY_FINISH
+            return special.STREAM
+        return special.SUM if finish == Finish.KEEP else special.FINISH
     if op == MAX:
-        return READ_BY_STREAM
+        return special.STREAM
     if op == VMOV:
-        return READ_BY_VMOV
+        return special.VMOV
     if op == LD:
-        return READ_BY_LD
-    return READ_BY_TMOV if op == TMOV else 0
+        return special.LD
+    return special.TMOV if op == TMOV else -1
 
 
 @device
@@ -194,7 +190,7 @@ def _issue(s: State, m: Costs, c: int, unit: int, row: int, now: float) -> int:
 
 
 @device
-def _scalar(d: Array, registers: Array, ready: Array, clock: Array, there: float) -> None:
+def _scalar(d: Array, registers: Array, ready: Array, there: float) -> None:
     """The register that it writes can be read without a wait at time ``there``."""
     op, a, b, imm = d[0], registers[d[_RS1]], registers[d[_RS2]], np.int64(d[_IMM])
     value = a
@@ -210,9 +206,12 @@ def _scalar(d: Array, registers: Array, ready: Array, clock: Array, there: float
         value = a * b
     destination = d[_RD]
     registers[destination] = ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
-    ready[destination] = there
-    if destination >= SCALARS:
-        clock[CLOCK.SPECIAL] = there
+    if destination < SCALARS:
+        ready[destination] = there
+        return
+    for reader in range(len(READERS[0])):
+        if READERS[destination, reader]:
+            ready[SCALARS + reader] = there
 
 
 @device
@@ -228,7 +227,7 @@ def _branch(s: State, c: int, row: int, d: Array, registers: Array, core: Array)
 
 
 @device
-def _sync(s: State, c: int, row: int) -> int:
+def _sync(s: State, m: Costs, c: int, row: int) -> int:
     what, pending = s.decoded[row, _MODE], s.decoded[row, _IMM]
     if within(s, c, row, TrapOperand.WHAT, what, VECTOR, Wait.END) == STOP:
         return STOP
@@ -242,7 +241,7 @@ def _sync(s: State, c: int, row: int) -> int:
         pending = 0
     s.core[c, CORE.PENDING] = pending
     _wait(s.core[c], s.clock[c], WAITING)
-    resume(s, c, VECTOR, 0.0)
+    resume(s, m, c, VECTOR, 0.0)
     return GO
 
 
@@ -258,43 +257,33 @@ def _waited_for(s: State, c: int) -> bool:
 
 
 @device
-def resume(s: State, c: int, unit: int, now: float) -> None:
+def resume(s: State, m: Costs, c: int, unit: int, now: float) -> None:
     """Lets the core go on if what it waits for has come with an operation of ``unit`` that is
     complete ``now``."""
     core, status = s.core[c], s.core[c, CORE.STATUS]
+    cause = CAUSE.VECTOR + unit
     if status == FETCHING:
         if s.bank_loads[c, core[CORE.PC] // BANK_INSTRUCTIONS] > 0:
             return
+        cause = CAUSE.INSTRUCTIONS
     elif status == QUEUE_FULL:
         if core[CORE.UNIT] != unit:
             return
-    elif status == WAITING:
-        if not _waited_for(s, c):
-            return
-        if core[CORE.UNIT] == Wait.CLUSTERS or core[CORE.UNIT] == Wait.END:
-            s.clock[c, CLOCK.ISSUE] = max(s.clock[c, CLOCK.ISSUE], now)
-            core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == Wait.CLUSTERS else ENDED
-            _until(s, c)
-            return
-    else:
+        cause = CAUSE.VECTOR_QUEUE + unit
+    elif status != WAITING or not _waited_for(s, c):
         return
-    go_on(s, c, now)
+    go_on(s, m, c, now, cause)
+    if status == WAITING and (core[CORE.UNIT] == Wait.CLUSTERS or core[CORE.UNIT] == Wait.END):
+        core[CORE.STATUS] = BARRIER if core[CORE.UNIT] == Wait.CLUSTERS else ENDED
 
 
 @device
-def go_on(s: State, c: int, now: float) -> None:
-    """The core issues its next instruction no earlier than ``now``."""
-    clock = s.clock[c]
+def go_on(s: State, m: Costs, c: int, now: float, cause: int) -> None:
+    """The core issues its next instruction no earlier than ``now``; it has waited for ``cause``."""
+    clock, row = s.clock[c], s.core[c, CORE.ROW]
     clock[CLOCK.ISSUE] = max(clock[CLOCK.ISSUE], now)
     s.core[c, CORE.STATUS] = RUNNING
-    s.layer_wait[s.layer_of[s.core[c, CORE.ROW]], c] += (
-        clock[CLOCK.ISSUE] - clock[CLOCK.WAIT_BEGIN]
-    )
-    _until(s, c)
-
-
-@device
-def _until(s: State, c: int) -> None:
-    """The layer of the last instruction lasts until now."""
-    layer = s.layer_of[s.core[c, CORE.ROW]]
-    s.layer_end[layer] = max(s.layer_end[layer], s.clock[c, CLOCK.ISSUE])
+    note_wait(s, m, CORE_LANE, c, row, clock[CLOCK.WAIT_BEGIN], clock[CLOCK.ISSUE], cause)
+    clock[CLOCK.WAIT_BEGIN] = clock[CLOCK.ISSUE]
+    layer = s.layer_of[row]
+    s.layer_end[layer] = max(s.layer_end[layer], clock[CLOCK.ISSUE])

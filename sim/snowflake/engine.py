@@ -15,8 +15,10 @@ from tvm_npu.sim.snowflake.checks import GO, STOP, trap
 from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
 from tvm_npu.sim.snowflake.hazards import check_clusters
 from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
+from tvm_npu.sim.snowflake.recording import events_fit
 from tvm_npu.sim.snowflake.state import (
     BARRIER,
+    CAUSE,
     CLOCK,
     CORE,
     DONE,
@@ -38,7 +40,7 @@ from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector import complete_vector, start_vector
 
 FINISHED, TRAPPED, FULL = 0, 1, 2
-"""What `run_device` returns; FULL: the log of transfers has to grow."""
+"""What `run_device` returns; FULL: the log of transfers or the table of events has to grow."""
 
 _START, _COMPLETE, _SERVE, _MOVE, _DONE = range(5)
 
@@ -70,6 +72,8 @@ def _run(s: State, m: Costs) -> int:
                 ended += 1
         if ended == m.clusters:
             return TRAPPED if check_clusters(s, m) == STOP else FINISHED
+        if not events_fit(s, m):
+            return FULL
         if _next_event(s, m) == STOP:
             return TRAPPED
 
@@ -124,7 +128,7 @@ def _next_event(s: State, m: Costs) -> int:
     if kind == _COMPLETE:
         complete_vector(s, m, c, s.counts[c, VECTOR, DONE])
     s.counts[c, unit, DONE] += 1
-    resume(s, c, unit, time)
+    resume(s, m, c, unit, time)
     return GO
 
 
@@ -147,5 +151,5 @@ def _meet(s: State, m: Costs) -> int:
     if check_clusters(s, m) == STOP:
         return STOP
     for c in range(m.clusters):
-        go_on(s, c, latest)
+        go_on(s, m, c, latest, CAUSE.CLUSTERS)
     return GO

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
+from tvm_npu.sim.snowflake.checks import GO, STOP, extent, patterns_meet, spend, touches, trap
 from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES
 from tvm_npu.sim.snowflake.state import (
     HULL,
@@ -83,7 +83,7 @@ def _join(s: State, c: int, unit: int, number: int, hull: Array) -> None:
         return
     t = s.transfer[c, unit - LOAD, number % QUEUE]
     if t[T.BUFFER] != ICACHE:
-        begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+        begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
         _widen(hull, HULL.WBUF if t[T.BUFFER] == WBUF else HULL.MBUF, begin, end)
 
 
@@ -95,13 +95,6 @@ def _widen(hull: Array, at: int, begin: int, end: int) -> None:
         hull[at], hull[at + 1] = begin, end
     else:
         hull[at], hull[at + 1] = min(hull[at], begin), max(hull[at + 1], end)
-
-
-@device
-def _extent(begin: int, size: int, runs: int, step: int) -> tuple[int, int]:
-    """Where runs of a size, a step apart, begin and end altogether."""
-    far = (runs - 1) * step
-    return begin + min(0, far), begin + max(0, far) + size
 
 
 @device
@@ -179,7 +172,7 @@ def _vector_and_transfer(
     written, what a store reads must not be written."""
     if t[T.BUFFER] == ICACHE:
         return GO
-    begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+    begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
     if t[T.BUFFER] == WBUF:
         wbufs = t[T.WBUFS] & r[V.READ_WBUFS]
         if wbufs and _meets(t, r[V.READ_W], r[V.READ_W_END]):
@@ -298,8 +291,8 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],
         p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP],
     ):  # fmt: skip
-        begin, end = _extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
-        first, last = _extent(p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP])
+        begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
+        first, last = extent(p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP])
         begin, end = max(begin, first), min(end, last)
         if _record(s, m, p[T.ROW], c, t[T.ROW], c, MBUF, begin, end, cus) == STOP:
             return STOP
@@ -308,8 +301,8 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP],
         p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP],
     ):  # fmt: skip
-        begin, end = _extent(t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP])
-        first, last = _extent(p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP])
+        begin, end = extent(t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP])
+        first, last = extent(p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP])
         begin, end = max(begin, first), min(end, last)
         return _record(s, m, p[T.ROW], c, t[T.ROW], c, _MEMORY, begin, end, 0)
     return GO
@@ -336,7 +329,7 @@ def log_transfer(s: State, c: int, unit: int) -> None:
 
 @device
 def _bounds(entry: Array) -> tuple[int, int]:
-    return _extent(entry[1], entry[2], entry[3], entry[4])
+    return extent(entry[1], entry[2], entry[3], entry[4])
 
 
 @device

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate, check_address_space
-from tvm_npu.sim.snowflake.isa import LANES, MOST_CUS, VMACS, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import ICACHE_BYTES, LANES, MOST_CUS, VMACS, WORD_BYTES
 from tvm_npu.sim.units import Unit
 
 BufferBytes = Annotated[int, Field(ge=1024, le=1 << 20, multiple_of=LANES * WORD_BYTES)]
@@ -78,8 +78,9 @@ class SnowflakeMachine(MachineDescription):
         return self.clusters.count
 
     def units(self) -> tuple[Unit, ...]:
-        """Control cores, vector units, load and store units of the clusters; a MBuf each CU, a WBuf
-        each vMAC; the memory."""
+        """Of each cluster its control core, the traces of its vMACs and of its vMAXs (the CUs work
+        alike), the port of vmov, load and store unit; the memory's turns; a MBuf a CU, a WBuf a
+        vMAC, an instruction buffer a cluster; the memory's content."""
         clusters = range(self.clusters.count)
         cus = range(self.clusters.count * self.clusters.cus)
         vmacs = range(len(cus) * VMACS)
@@ -90,9 +91,12 @@ class SnowflakeMachine(MachineDescription):
 
         return (
             *(Unit("core", "control", number, group(number, 1)) for number in clusters),
-            *(Unit("vector", "mac", number, group(number, 1)) for number in clusters),
+            *(Unit("mac", "mac", number, group(number, 1)) for number in clusters),
+            *(Unit("max", "mac", number, group(number, 1)) for number in clusters),
+            *(Unit("vmov", "dma", number, group(number, 1)) for number in clusters),
             *(Unit("load", "dma", number, group(number, 1)) for number in clusters),
             *(Unit("store", "dma", number, group(number, 1)) for number in clusters),
+            Unit("memory", "dma"),
             *(
                 Unit("mbuf", "memory", number, group(number, sizes.cus), sizes.mbuf_bytes)
                 for number in cus
@@ -100,6 +104,10 @@ class SnowflakeMachine(MachineDescription):
             *(
                 Unit("wbuf", "memory", number, group(number, sizes.cus * VMACS), sizes.wbuf_bytes)
                 for number in vmacs
+            ),
+            *(
+                Unit("icache", "memory", number, group(number, 1), ICACHE_BYTES)
+                for number in clusters
             ),
             Unit("dram", "memory", capacity_bytes=self.dram.capacity_bytes),
         )

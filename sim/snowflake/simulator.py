@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake import engine
+from tvm_npu.sim.snowflake.events import collect_events
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.snowflake.registers import (
@@ -167,24 +169,27 @@ class SnowflakeSimulator:
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
     def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
-        """Executes the program. Raises Trap; the simulator can be used again after one. Raises
-        SimError for ``events``, which Snowflake machines do not record.
+        """Executes the program. Raises Trap; the simulator can be used again after one. Neither
+        values nor statistics depend on ``events``, which gets the run's events.
 
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
-        if events is not None:
-            raise SimError(
-                f"machine {self.machine.name!r}: Snowflake machines record no events; run without "
-                "a sink"
-            )
         with self._lock:
+            records = events is not None
+            if records and not len(self._state.events):
+                room = event_room(self._state.events.shape[1])
+                self._state = self._state._replace(**room)
             reset_for_run(self._state, self.machine, *self._limits)
-            costs = make_costs(self.machine, strict=not timing)
+            costs = make_costs(self.machine, strict=not timing, records=records)
             while (outcome := engine.run_device(self._state, costs)) == engine.FULL:
                 self._state = grown(self._state)
             if outcome == engine.TRAPPED:
                 raise self._trap()
+            if events is not None:
+                events.record(
+                    collect_events(self._state, self.machine, self.layer_names, timing)
+                )
             return collect(self._state, self.machine, self.layer_names, timing)
 
     @property

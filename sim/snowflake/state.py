@@ -6,6 +6,7 @@ Shapes: C clusters, U CUs of a cluster, L layers and, as the last one, what belo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,8 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.event_table import grown_events
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.snowflake.isa import (
     BANKS,
     LANES,
@@ -41,6 +44,9 @@ ISSUED, STARTED, MOVED, DONE, KNOWN = range(5)
 """Counts of a unit's operations. MOVED: transfers whose words have been moved; KNOWN: those that
 the program can know to be complete."""
 
+CORE_LANE, MAC_LANE, MAX_LANE, VMOV_LANE, LOAD_LANE, STORE_LANE, MEMORY_LANE = range(7)
+"""Groups of `SnowflakeMachine.units` in their order: one a cluster each, and one memory."""
+
 RUNNING, QUEUE_FULL, WAITING, FETCHING, BARRIER, ENDED = range(6)
 """What a core does. QUEUE_FULL: waits for a place in the queue of unit UNIT; WAITING: a sync."""
 
@@ -67,8 +73,7 @@ class ClockColumns(NamedTuple):
     """Columns of `State.clock`: when the next instruction issues; the start of the last vector
     operation, when the traces' datapath is free, when the port of vmov is free, when the last sums
     opened, when what vmov brought is there, when the write port is free, when the last vector
-    operation is complete; when special registers can be read; when load and store unit are free;
-    when the core began to wait."""
+    operation is complete; when load and store unit are free; when the core began to wait."""
 
     ISSUE: int = 0
     V_START: int = 1
@@ -78,10 +83,9 @@ class ClockColumns(NamedTuple):
     PRELOADED: int = 5
     WRITE_FREE: int = 6
     V_DONE: int = 7
-    SPECIAL: int = 8
-    L_FREE: int = 9
-    S_FREE: int = 10
-    WAIT_BEGIN: int = 11
+    L_FREE: int = 8
+    S_FREE: int = 9
+    WAIT_BEGIN: int = 10
 
 
 CLOCK = ClockColumns()
@@ -155,6 +159,42 @@ class TransferFields(NamedTuple):
 T = TransferFields()
 
 
+class CauseNumbers(NamedTuple):
+    """What units wait for. The core: a register, a place in a queue, an instruction that a `sync`
+    names and that ended last, instructions, other clusters. mac and max: vmov, the port for
+    results. load and store: other clusters (a shared load), the memory."""
+
+    REGISTER: int = 1
+    VECTOR_QUEUE: int = 2
+    LOAD_QUEUE: int = 3
+    STORE_QUEUE: int = 4
+    VECTOR: int = 5
+    LOAD: int = 6
+    STORE: int = 7
+    INSTRUCTIONS: int = 8
+    CLUSTERS: int = 9
+    VMOV: int = 10
+    WRITE_PORT: int = 11
+    MEMORY: int = 12
+
+
+CAUSE = CauseNumbers()
+
+
+class SnowflakeEvent(IntEnum):
+    """An event's own columns, from `EventColumn.OWN` on. MASKS: CUs whose MBufs are read (4 bits),
+    written (4), vMACs whose WBufs are touched (16), whether it loads instructions. Then ranges,
+    begin + 2**32 * end: words of MBuf read (two), of WBuf (instructions: bytes), of MBuf written;
+    bytes of memory."""
+
+    MASKS = 0
+    A = 1
+    B = 2
+    W = 3
+    OUT = 4
+    MEMORY = 5
+
+
 class HullFields(NamedTuple):
     """Of what a unit's operations touch since number KNOWN: words of MBufs, words of WBufs; nothing
     where the end is not behind the begin."""
@@ -191,16 +231,19 @@ MOST_HAZARDS = 64
 LOG = 1 << 12
 """Transfers of a cluster between two barriers that the log holds at first; it grows."""
 
+EVENT_ROOM = 32
+"""Events that one instruction or one step of the device can bring, at most."""
+
 class State(NamedTuple):
     """See the module."""
 
-    decoded: Array  # int32 [I, 12]: operation, then the ISA's decoded columns; clusters in a row
+    decoded: Array  # int32 [I, 12]: operation, then the ISA's decoded columns; code after code
     layer_of: Array  # int32 [I]
     code_place: Array  # int64 [C, 2]: first row, rows
     bank_row: Array  # int64 [C, BANKS, 2]: first row and rows that a bank holds
     bank_loads: Array  # int64 [C, BANKS]: incomplete loads
     registers: Array  # int64 [C, 64]
-    ready: Array  # float64 [C, 64]: when a register can be read
+    ready: Array  # float64 [C, 64]: scalars, then readers of specials: from when on
     core: Array  # int64 [C, len(CORE)]
     clock: Array  # float64 [C, len(CLOCK)]
     counts: Array  # int64 [C, 3, 5]
@@ -226,12 +269,15 @@ class State(NamedTuple):
     hazard_count: Array  # int64 [1]
     log: Array  # int64 [C, 2, LOG, 5]: row, MEMORY, WORDS, RUNS, MEMORY_STEP since the barrier
     log_count: Array  # int64 [C, 2]
+    events: Array  # see `event_table`
+    event_times: Array
+    event_count: Array
     layer_macs: Array  # int64 [L]
     layer_instructions: Array  # int64 [L, C]
-    layer_busy: Array  # float64 [L, C, 3]: cycles of each unit
-    layer_wait: Array  # float64 [L, C]: cycles that the core waits
+    layer_busy: Array  # float64 [L, 6 C + 1]: cycles of each unit; not of cores, which issue
+    layer_wait: Array  # float64 [L, 6 C + 1]
     layer_bytes: Array  # int64 [L, 2, streams]: loaded, stored
-    layer_memory: Array  # int64 [L, 2, 2]: bytes of MBufs, WBufs that transfers read, wrote
+    layer_memory: Array  # int64 [L, 3, 2]: bytes of each kind of buffer that transfers read, wrote
     layer_units: Array  # int64 [L, 2]: 64-byte units of memory, loaded and stored
     layer_transfers: Array  # int64 [L, 2]
     layer_traces: Array  # int64 [L, modes, 2]: mac instructions and their lengths
@@ -270,10 +316,11 @@ class Costs(NamedTuple):
     store_latency: float
     memory_rate: float
     strict: bool
+    records: bool
 
 
-def make_costs(machine: SnowflakeMachine, strict: bool) -> Costs:
-    """``strict``: a hazard stops the run."""
+def make_costs(machine: SnowflakeMachine, strict: bool, records: bool = False) -> Costs:
+    """``strict``: a hazard stops the run. ``records``: the run's events are recorded."""
     return Costs(
         clusters=machine.clusters.count,
         cus=machine.clusters.cus,
@@ -289,6 +336,7 @@ def make_costs(machine: SnowflakeMachine, strict: bool) -> Costs:
         store_latency=float(machine.store.latency_cycles),
         memory_rate=machine.memory_bytes_per_cycle,
         strict=strict,
+        records=records,
     )
 
 
@@ -308,7 +356,7 @@ def make_state(
     places[:, 1] = code_lengths
     places[1:, 0] = np.cumsum(code_lengths)[:-1]
     memory = np.zeros(memory_bytes + memory_bytes % 2, np.uint8)
-    results = VMACS * LANES
+    results, lanes = VMACS * LANES, MEMORY_LANE * clusters + 1
     return State(
         decoded=decoded,
         layer_of=np.where(layer_of < 0, layers, layer_of).astype(np.int32),
@@ -342,12 +390,15 @@ def make_state(
         hazard_count=np.zeros(1, np.int64),
         log=np.zeros((clusters, 2, LOG if clusters > 1 else 1, 5), np.int64),
         log_count=np.zeros((clusters, 2), np.int64),
+        events=np.zeros((0, EventColumn.OWN + len(SnowflakeEvent)), np.int64),
+        event_times=np.zeros((0, 2)),
+        event_count=np.zeros(1, np.int64),
         layer_macs=np.zeros(rows, np.int64),
         layer_instructions=np.zeros((rows, clusters), np.int64),
-        layer_busy=np.zeros((rows, clusters, 3)),
-        layer_wait=np.zeros((rows, clusters)),
+        layer_busy=np.zeros((rows, lanes)),
+        layer_wait=np.zeros((rows, lanes)),
         layer_bytes=np.zeros((rows, 2, len(SnowflakeStream)), np.int64),
-        layer_memory=np.zeros((rows, 2, 2), np.int64),
+        layer_memory=np.zeros((rows, 3, 2), np.int64),
         layer_units=np.zeros((rows, 2), np.int64),
         layer_transfers=np.zeros((rows, 2), np.int64),
         layer_traces=np.zeros((rows, len(MacMode), 2), np.int64),
@@ -357,7 +408,7 @@ def make_state(
 
 KEPT = frozenset({
     "decoded", "layer_of", "code_place", "memory", "memory_half", "segments", "mbuf", "wbuf",
-    "staged", "log",
+    "staged", "log", "events", "event_times",
 })  # fmt: skip
 """Arrays that a new run does not set to zero."""
 
@@ -383,5 +434,9 @@ def reset_for_run(
 
 
 def grown(state: State) -> State:
-    """The same state with room for twice as many transfers between barriers."""
-    return state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)], axis=2))
+    """The same state with room for twice as many transfers between barriers, or more events."""
+    if state.log_count.max() >= state.log.shape[2]:
+        state = state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)], axis=2))
+    if len(state.events) and state.event_count[0] + EVENT_ROOM > len(state.events):
+        state = state._replace(**grown_events(state.events, state.event_times, EVENT_ROOM))
+    return state

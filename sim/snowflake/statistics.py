@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tvm_npu.sim import statistics
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, MacMode
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -52,16 +50,15 @@ def profile(state: State, layer_names: tuple[str, ...]) -> tuple[TraceProfile, .
 def collect(
     state: State, machine: SnowflakeMachine, layer_names: tuple[str, ...], timing: bool
 ) -> RunStatistics:
-    """Statistics of the run that just ended in ``state``; without ``timing`` no cycles. A core
-    waits for registers, full queues, instructions and what `sync` says."""
+    """Statistics of the run that just ended in ``state``; without ``timing`` no cycles. A core is
+    busy while it issues; it waits for registers, full queues, instructions and what `sync` says,
+    the others as `CauseNumbers` says."""
     factor = 1.0 if timing else 0.0
-    busy = state.layer_busy
-    issued = state.layer_instructions.astype(np.float64)
-    waits = np.zeros((len(busy), 4, busy.shape[1]))
-    waits[:, 0] = state.layer_wait
+    busy = state.layer_busy.copy()
+    busy[:, : machine.clusters.count] = state.layer_instructions
     counts = Counts(
-        busy_cycles=factor * np.hstack((issued, *(busy[:, :, unit] for unit in range(3)))),
-        wait_cycles=factor * waits.reshape(len(busy), -1),
+        busy_cycles=factor * busy,
+        wait_cycles=factor * state.layer_wait,
         link_bytes=state.layer_bytes,
         memory_bytes=state.layer_memory,
         macs=state.layer_macs,

@@ -18,16 +18,20 @@ from tvm_npu.sim.snowflake.isa import (
     SnowflakeStream,
     VmacSelect,
 )
+from tvm_npu.sim.snowflake.recording import note_transfer, note_wait
 from tvm_npu.sim.snowflake.registers import S
 from tvm_npu.sim.snowflake.state import (
+    CAUSE,
     CLOCK,
     CORE,
     ISSUED,
     LOAD,
+    LOAD_LANE,
     MOVED,
     QUEUE,
     STARTED,
     STORE,
+    STORE_LANE,
     Array,
     Costs,
     State,
@@ -106,9 +110,10 @@ def _count(s: State, c: int, unit: int, r: Array) -> None:
     layer, way = s.layer_of[r[T.ROW]], unit - LOAD
     size = WORD_BYTES * r[T.WORDS] * r[T.RUNS]
     s.layer_transfers[layer, way] += 1
-    if r[T.BUFFER] != ICACHE:
-        receivers = _bits(r[T.CUS]) * (_bits(r[T.VMACS]) if r[T.BUFFER] == WBUF else 1)
-        s.layer_memory[layer, r[T.BUFFER], 1 if unit == LOAD else 0] += size * receivers
+    receivers = 1 if r[T.BUFFER] == ICACHE else _bits(r[T.CUS])
+    if r[T.BUFFER] == WBUF:
+        receivers *= _bits(r[T.VMACS])
+    s.layer_memory[layer, r[T.BUFFER], 1 if unit == LOAD else 0] += size * receivers
     if r[T.SHARED] and c > 0:
         return  # read once, for all clusters
     s.layer_bytes[layer, way, r[T.STREAM]] += size
@@ -252,6 +257,11 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
     end = begin + first[T.UNITS] * MEMORY_UNIT_BYTES / m.memory_rate
     s.device[0] = end
     together = _is_shared(s, c, unit)
+    met = 0.0
+    if together:
+        for other in range(m.clusters):
+            met = max(met, request_time(s, other, unit))
+    lane = LOAD_LANE if unit == LOAD else STORE_LANE
     for other in range(m.clusters):
         if other != c and not together:
             continue
@@ -262,14 +272,17 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
             same = same and r[T.RUNS] == first[T.RUNS] and r[T.BUFFER] == first[T.BUFFER]
             if not same or r[T.MEMORY_STEP] != first[T.MEMORY_STEP]:
                 return trap(s, other, r[T.ROW], _SHARED_DIFFERS, c, 0, 0)
-        s.clock[other, CLOCK.L_FREE if unit == LOAD else CLOCK.S_FREE] = end
         # A store takes its words at the end of its turn, a load brings them when it is complete.
         done = end + (m.load_latency if unit == LOAD else m.store_latency)
         s.transfer_time[other, unit - LOAD, slot, 1] = done if unit == LOAD else end
         s.transfer_time[other, unit - LOAD, slot, 2] = done
+        asked = request_time(s, other, unit)
+        note_wait(s, m, lane, other, r[T.ROW], asked, met, CAUSE.CLUSTERS)
+        note_wait(s, m, lane, other, r[T.ROW], max(asked, met), begin, CAUSE.MEMORY)
+        note_transfer(s, m, other, unit, r, begin, end, other == c)
+        s.clock[other, CLOCK.L_FREE if unit == LOAD else CLOCK.S_FREE] = end
         s.counts[other, unit, STARTED] += 1
         layer = s.layer_of[r[T.ROW]]
-        s.layer_busy[layer, other, unit] += end - begin
         s.layer_end[layer] = max(s.layer_end[layer], done)
     return GO
 

@@ -25,13 +25,18 @@ from tvm_npu.sim.snowflake.isa import (
     MacMode,
     Preload,
 )
+from tvm_npu.sim.snowflake.recording import note_vector, note_wait
 from tvm_npu.sim.snowflake.registers import S
 from tvm_npu.sim.snowflake.state import (
+    CAUSE,
     CLOCK,
     CORE,
     ISSUED,
+    MAC_LANE,
+    MAX_LANE,
     QUEUE,
     VECTOR,
+    VMOV_LANE,
     Array,
     Costs,
     State,
@@ -269,6 +274,7 @@ def _time_vmov(s: State, m: Costs, c: int, slot: int, now: float) -> None:
     clock[CLOCK.V_START] = start
     clock[CLOCK.PORT_FREE] = clock[CLOCK.PRELOADED] = end
     _complete(s, c, slot, start, end)
+    note_vector(s, m, VMOV_LANE, c, r, start, end)
 
 
 @device
@@ -301,14 +307,18 @@ def _trace_cycles(m: Costs, r: Array) -> float:
 @device
 def _time_trace(s: State, m: Costs, c: int, slot: int, now: float) -> None:
     r, clock = s.vector[c, slot], s.clock[c]
+    lane = MAX_LANE if r[V.KIND] == MAX else MAC_LANE
     start = max(now + 1.0, max(clock[CLOCK.V_START], clock[CLOCK.V_FREE]))
     if r[V.OPENS] != 0:
+        note_wait(s, m, lane, c, r[V.ROW], start, clock[CLOCK.PRELOADED], CAUSE.VMOV)
         start = max(start, clock[CLOCK.PRELOADED])
         clock[CLOCK.OPENED] = start
     end = done = start + _trace_cycles(m, r)
+    note_vector(s, m, lane, c, r, start, end)
     if r[V.WRITE_END]:
         # Sums leave behind their trace, and the trace of the next ones cannot end before that;
         # the results of a stream leave while it goes on.
+        note_wait(s, m, lane, c, r[V.ROW], end, clock[CLOCK.WRITE_FREE], CAUSE.WRITE_PORT)
         end = max(end, clock[CLOCK.WRITE_FREE])
         leaving = 0
         if r[V.KIND] == MAC and r[V.MODE] <= LANE:
@@ -318,9 +328,8 @@ def _time_trace(s: State, m: Costs, c: int, slot: int, now: float) -> None:
     clock[CLOCK.V_START] = start
     clock[CLOCK.V_FREE] = end
     _complete(s, c, slot, start, done)
-    layer = s.layer_of[r[V.ROW]]
-    s.layer_busy[layer, c, VECTOR] += end - start
     if r[V.KIND] == MAC:
+        layer = s.layer_of[r[V.ROW]]
         s.layer_traces[layer, r[V.MODE], 0] += 1
         s.layer_traces[layer, r[V.MODE], 1] += r[V.LENGTH]
         if r[V.MODE] <= MULTIPLY:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
@@ -14,6 +12,7 @@ from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, AnyPlan, core_machine, tile_machines
 from tests.runtime.networks import compiled, machine
+from tests.sim.event_sums import check_events
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
@@ -24,9 +23,8 @@ from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim import event_table
-from tvm_npu.sim.events import Event, EventLog, Events
+from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.statistics import RunStatistics, Statistics
 
 PROPERTIES = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -47,49 +45,6 @@ def nmps() -> st.SearchStrategy[NmpMachine]:
     )  # fmt: skip
 
 
-def same_cycles(found: dict[str, float], part: Statistics, waits: bool) -> None:
-    """Control units are busy without events: they issue all the time."""
-    for unit in part.units:
-        if waits:
-            assert found.get(unit.name, 0.0) == pytest.approx(unit.wait_cycles, abs=1e-6)
-        elif unit.role != "control":
-            assert found.get(unit.name, 0.0) == pytest.approx(unit.busy_cycles, abs=1e-6)
-
-
-def check_events(events: Events, statistics: RunStatistics, program: Program) -> None:
-    capacities = {unit.name: unit.capacity_bytes for unit in program.machine_description().units()}
-    by_unit: dict[str, list[Event]] = defaultdict(list)
-    cycles: dict[tuple[str, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    moved: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for event in events:
-        by_unit[event.unit].append(event)
-        cycles[event.layer, event.waits][event.unit] += event.end_cycles - event.begin_cycles
-        for link in event.links:
-            if event.bytes:
-                moved[link][event.stream] += event.bytes
-        for access in event.accesses:
-            assert 0 <= access.begin < access.end <= capacities[access.memory]
-        if "loaded" in event.links and event.bytes:
-            assert any(access.writes for access in event.accesses)
-        assert not (event.waits and event.bytes) and event.what
-    assert all(
-        name in {layer.name for layer in program.layers} | {""} for name, _ in cycles
-    )
-    for unit, found in by_unit.items():
-        for one, other in zip(found, found[1:], strict=False):
-            assert one.end_cycles <= other.begin_cycles + 1e-9, (unit, one, other)
-        assert 0 <= found[0].begin_cycles and found[-1].end_cycles <= statistics.cycles + 1e-6
-    for layer in statistics.layers:
-        for waits in (False, True):
-            same_cycles(cycles[layer.name, waits], layer, waits)
-    same_cycles(events.busy_cycles(), statistics, waits=False)
-    same_cycles(events.wait_cycles(), statistics, waits=True)
-    assert {link: dict(found) for link, found in moved.items()} == {
-        link: found for link, found in statistics.bytes_by_link.items() if found
-    }
-    assert events.bytes_by_link() == statistics.bytes_by_link
-
-
 def check(program: Program, arrays: list[np.ndarray], timing: bool) -> None:
     plain, recording = (Session(program, timing=timing) for _ in range(2))
     log = EventLog()
@@ -99,7 +54,8 @@ def check(program: Program, arrays: list[np.ndarray], timing: bool) -> None:
         np.testing.assert_array_equal(values, same)
     (events,) = log.runs
     assert recording.statistics == plain.statistics and recording.statistics is not None
-    check_events(events, recording.statistics, program)
+    names = [layer.name for layer in program.layers]
+    check_events(events, recording.statistics, program.machine_description(), names)
     assert timing or not (events.begin_cycles.any() or events.end_cycles.any())
     again = plain.run_fixed(arrays, events=log)
     np.testing.assert_array_equal(again[0], wanted[0])

@@ -20,6 +20,7 @@ from tests.sim.snowflake.programs import (
     simulator,
     store,
 )
+from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
 from tvm_npu.sim.snowflake.simulator import Segment, SnowflakeSimulator
 
@@ -225,9 +226,13 @@ def test_a_full_queue_holds_the_core(count: int, waits: int) -> None:
     text = sets(r1=0, outputs=4) + f"{NOP}\n" * 4 + trace * count
     found = simulator(text + END, on, layer_names=["a"],
                       layer_of=[np.zeros(text.count("\n") + 1, np.int32)])  # fmt: skip
-    statistics = found.run()
+    log = EventLog()
+    statistics = found.run(events=log)
     assert statistics.macs == count * 1600 * 4
-    assert statistics.layers[0].wait_cycles("control")[0] == pytest.approx(waits, abs=20)
+    causes = log.runs[0].wait_cycles_by_cause("a")["core 0"]
+    assert causes.get("vector queue", 0) == pytest.approx(waits, abs=20)
+    assert causes["vector"] == pytest.approx(1600, abs=20)  # at the end, for what is left
+    assert statistics.layers[0].wait_cycles("control")[0] == sum(causes.values())
 
 
 def test_statistics_by_layer() -> None:

@@ -1,0 +1,75 @@
+"""Events of a Snowflake device's run, read out of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.sim.events import Access, EventColumn, Events, Names
+from tvm_npu.sim.snowflake.isa import COLUMN, SNOWFLAKE_ISA, VMACS, WORD_BYTES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+from tvm_npu.sim.snowflake.recording import ICACHE_BIT, WBUF_BIT, WRITTEN_BIT
+from tvm_npu.sim.snowflake.state import CAUSE, LOAD_LANE, SnowflakeEvent, State
+
+OWN = int(EventColumn.OWN)
+
+
+def collect_events(
+    state: State, machine: SnowflakeMachine, layer_names: tuple[str, ...], timing: bool
+) -> Events:
+    """The events of the run that just ended in ``state``; without ``timing`` all at time 0."""
+    clusters, cus = machine.clusters.count, machine.clusters.cus
+    units = tuple(unit.name for unit in machine.units() if unit.role != "memory")
+
+    def accesses_of(row: NDArray[np.int64]) -> tuple[Access, ...]:
+        masks, *packed = row[OWN : OWN + len(SnowflakeEvent)].tolist()
+        a, b, w, out, memory = ((p & 0xFFFFFFFF, p >> 32 & 0xFFFFFFFF) for p in packed)
+        cluster = int(row[EventColumn.UNIT]) % clusters
+        loads = int(row[EventColumn.UNIT]) // clusters == LOAD_LANE
+        if memory[1]:
+            return (Access("dram", *memory, bool(masks)),)
+        if masks >> ICACHE_BIT:
+            return (Access(f"icache {cluster}", *w, True),)
+        found = []
+        for u in range(cus):
+            cu = cluster * cus + u
+            for v in range(VMACS):
+                if w[1] and masks >> WBUF_BIT + VMACS * u + v & 1:
+                    found.append(_words(f"wbuf {cu * VMACS + v}", w, loads))
+            for words in (a, b):
+                if words[1] and masks >> u & 1:
+                    found.append(_words(f"mbuf {cu}", words, False))
+            if out[1] and masks >> WRITTEN_BIT + u & 1:
+                found.append(_words(f"mbuf {cu}", out, True))
+        return tuple(found)
+
+    count = int(state.event_count[0])
+    names = Names(
+        units=units,
+        links=tuple(link.name for link in machine.links()),
+        layers=layer_names,
+        what=_what(state.decoded),
+        tile_of=lambda row: {},
+        accesses_of=accesses_of,
+        causes=("", *(name.lower().replace("_", " ") for name in CAUSE._fields)),
+    )
+    return Events(names, state.events[:count], (1.0 if timing else 0.0) * state.event_times[:count])
+
+
+def _words(memory: str, words: tuple[int, int], writes: bool) -> Access:
+    return Access(memory, WORD_BYTES * words[0], WORD_BYTES * words[1], writes)
+
+
+def _what(decoded: NDArray[np.int32]) -> Sequence[str]:
+    """Instructions by what tells them apart in a trace: ``mac coop``, ``vmov bias``."""
+    modes = {}
+    for number, instruction in enumerate(SNOWFLAKE_ISA.instructions):
+        for field in instruction.fields:
+            if field.column == "mode" and field.names is not None:
+                for item in field.names:
+                    modes[number, int(item)] = f"{instruction.mnemonic} {item.name.lower()}"
+    mnemonics = ["", *(instruction.mnemonic for instruction in SNOWFLAKE_ISA.instructions)]
+    rows = decoded[:, [0, COLUMN["mode"]]].tolist()
+    return [modes.get((number, mode), mnemonics[number + 1]) for number, mode in rows]
