@@ -6,7 +6,8 @@ A unit's number is its place in `SnowflakeMachine.units`: lanes of one kind, a c
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.event_table import BYTES, LINKS, OWN, STREAM, WAITS, write_event
+from tvm_npu.sim.event_table import write_event
+from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.snowflake.checks import extent
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer
 from tvm_npu.sim.snowflake.state import (
@@ -23,10 +24,7 @@ from tvm_npu.sim.snowflake.state import (
     V,
 )
 
-MASKS, A, B, W, OUT, MEMORY = (
-    OWN + int(column) for column in SnowflakeEvent
-)
-MBUF, WBUF, ICACHE = int(Buffer.MBUF), int(Buffer.WBUF), int(Buffer.ICACHE)
+MASKS, A, B, W, OUT, MEMORY = (EventColumn.OWN + column for column in SnowflakeEvent)
 WRITTEN_BIT, WBUF_BIT, ICACHE_BIT = 4, 8, 24
 """Where the parts of column MASKS begin."""
 
@@ -47,7 +45,7 @@ def note_wait(
     unit = lane * m.clusters + c
     s.layer_wait[s.layer_of[row], unit] += end - begin
     if m.records:
-        s.events[write_event(s, unit, row, begin, end), WAITS] = cause
+        s.events[write_event(s, unit, row, begin, end), EventColumn.WAITS] = cause
 
 
 @device
@@ -89,19 +87,20 @@ def note_transfer(
     size = WORD_BYTES * r[T.WORDS]
     memory = _packed(*extent(r[T.MEMORY], size, r[T.RUNS], r[T.MEMORY_STEP]))
     event = s.events[write_event(s, lane, r[T.ROW], begin, end)]
-    if r[T.BUFFER] == ICACHE:
+    if r[T.BUFFER] == Buffer.ICACHE:
         event[MASKS] = 1 << ICACHE_BIT
         event[W] = _packed(2 * WORD_BYTES * first, 2 * WORD_BYTES * first + size)
-    elif r[T.BUFFER] == WBUF:
+    elif r[T.BUFFER] == Buffer.WBUF:
         event[MASKS], event[W] = r[T.WBUFS] << WBUF_BIT, _packed(first, last)
-    elif r[T.BUFFER] == MBUF and unit == LOAD:
+    elif r[T.BUFFER] == Buffer.MBUF and unit == LOAD:
         event[MASKS], event[OUT] = r[T.CUS] << WRITTEN_BIT, _packed(first, last)
     else:
         event[MASKS], event[A] = r[T.CUS], _packed(first, last)
     if moves:
-        event[STREAM], event[BYTES] = r[T.STREAM], size * r[T.RUNS]
-        event[LINKS] = 1 if unit == LOAD else 2
+        event[EventColumn.STREAM] = r[T.STREAM]
+        event[EventColumn.BYTES] = size * r[T.RUNS]
+        event[EventColumn.LINKS] = 1 if unit == LOAD else 2
         event = s.events[write_event(s, memory_lane, r[T.ROW], begin, end)]
-        if r[T.BUFFER] != ICACHE:  # code does not lie where addresses point to
+        if r[T.BUFFER] != Buffer.ICACHE:  # code does not lie where addresses point to
             event[MEMORY] = memory
             event[MASKS] = 0 if unit == LOAD else 1
