@@ -8,12 +8,10 @@ either graph serve both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
-from tvm_npu.codegen.graph import FloatArray, Graph, Layer
+from tvm_npu.codegen.graph import Graph, Layer
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import (
     ChannelSlice,
@@ -21,12 +19,23 @@ from tvm_npu.codegen.ops import (
     Conv2d,
     Dense,
     Elementwise,
+    MaxFeatureMap,
+    Maximum,
     Pad,
     Pool,
+    ReflectPad,
     Reshape,
-    ScaleShift,
+    TransposedConv,
 )
 from tvm_npu.codegen.ops.registry import check_shapes
+from tvm_npu.codegen.passes.fold_affine import (
+    affine_into_producer,
+    affine_into_reader,
+    affine_to_depthwise,
+    is_open,
+    merge_affines,
+)
+from tvm_npu.codegen.passes.rewriting import Uses, swap
 
 
 def fuse(graph: Graph) -> Graph:
@@ -43,48 +52,6 @@ def fuse(graph: Graph) -> Graph:
         if result is None:
             return graph
         graph = result
-
-
-class _Uses:
-    """Who writes and who reads each tensor of a graph."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._outputs = frozenset(graph.outputs)
-        self._producers = {tensor: layer for layer in graph.layers for tensor in layer.outputs}
-        self._readers: dict[str, list[Layer]] = {}
-        for layer in graph.layers:
-            for tensor in layer.inputs:
-                self._readers.setdefault(tensor, []).append(layer)
-
-    def producer(self, tensor: str) -> Layer | None:
-        return self._producers.get(tensor)
-
-    def readers(self, tensor: str) -> list[Layer]:
-        return self._readers.get(tensor, [])
-
-    def sole_reader(self, tensor: str) -> Layer | None:
-        """The layer that alone reads the tensor, once, while no graph output needs it."""
-        readers = self.readers(tensor)
-        return readers[0] if len(readers) == 1 and tensor not in self._outputs else None
-
-    def follower(self, layer: Layer) -> Layer | None:
-        """The sole reader of all that ``layer`` makes; None where it makes several tensors."""
-        return self.sole_reader(layer.output) if len(layer.outputs) == 1 else None
-
-
-def _swap(graph: Graph, changes: Mapping[Layer, Layer | None]) -> Graph:
-    """``graph`` with some layers replaced in place, or left out (None)."""
-    layers = (changes.get(layer, layer) for layer in graph.layers)
-    return graph.with_layers(layer for layer in layers if layer is not None)
-
-
-def _is_open(layer: Layer | None) -> bool:
-    """A convolution or dense layer to whose sums something can still be added."""
-    return (
-        isinstance(layer, Conv2d | Dense)
-        and len(layer.inputs) == 1
-        and layer.activation.is_identity
-    )
 
 
 def drop_dead(graph: Graph) -> Graph | None:
@@ -110,13 +77,14 @@ def identity_to_copy(graph: Graph) -> Graph | None:
     before: x (8,) -> reshape -> y (8,); full channel slice; concatenation of one; zero padding
     after:  x -> copy -> y
     """
+    layouts = (Reshape, ChannelSlice, Concat, Pad, ReflectPad)
     for layer in graph.layers:
-        if not isinstance(layer, Reshape | ChannelSlice | Concat | Pad) or len(layer.inputs) != 1:
+        if not isinstance(layer, layouts) or len(layer.inputs) != 1:
             continue
         moves = isinstance(layer, Pad) and (any(layer.before) or any(layer.after))
         if not moves and graph.shapes[layer.inputs[0]] == graph.shapes[layer.output]:
             head = (layer.name, layer.inputs, layer.outputs)
-            return _swap(graph, {layer: Elementwise(*head, "copy", source=layer.source)})
+            return swap(graph, {layer: Elementwise(*head, "copy", source=layer.source)})
     return None
 
 
@@ -127,7 +95,7 @@ def drop_copy(graph: Graph) -> Graph | None:
     before: x -> conv -> a -> copy -> b -> pool -> y
     after:  x -> conv -> a -> pool -> y        (b -> pool is the output: conv writes b)
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     for layer in graph.layers:
         if not (
             isinstance(layer, Elementwise) and layer.op == "copy" and layer.activation.is_identity
@@ -147,7 +115,7 @@ def drop_copy(graph: Graph) -> Graph | None:
         heir = next(other for other in (producer, *uses.readers(layer.output)) if other)
         kept = changes.get(heir) or heir
         changes[heir] = replace(kept, source=kept.source + layer.source)
-        return _swap(graph, changes)
+        return swap(graph, changes)
     return None
 
 
@@ -155,12 +123,12 @@ def merge_reshapes(graph: Graph) -> Graph | None:
     """before: x -> reshape -> a -> reshape -> y
     after:  x -> reshape -> y
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     for layer in graph.layers:
         reader = uses.follower(layer)
         if isinstance(layer, Reshape) and isinstance(reader, Reshape):
             source = layer.source + reader.source
-            return _swap(
+            return swap(
                 graph, {layer: None, reader: replace(reader, inputs=layer.inputs, source=source)}
             )
     return None
@@ -170,7 +138,7 @@ def merge_pads(graph: Graph) -> Graph | None:
     """before: x -> pad(crops and strides rows, columns) -> a -> pad(channels only) -> y
     after:  x -> pad -> y                              (a padded shortcut of a residual network)
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     for layer in graph.layers:
         reader = uses.follower(layer)
         if not isinstance(layer, Pad) or not isinstance(reader, Pad):
@@ -187,120 +155,22 @@ def merge_pads(graph: Graph) -> Graph | None:
             stride=layer.stride,
             source=layer.source + reader.source,
         )
-        return _swap(graph, {layer: None, reader: merged})
+        return swap(graph, {layer: None, reader: merged})
     return None
 
 
-def merge_affines(graph: Graph) -> Graph | None:
-    """before: x -> affine(s, b) -> a -> affine(t, c) -> y
-    after:  x -> affine(s * t, b * t + c) -> y
-    """
-    uses = _Uses(graph)
-    for layer in graph.layers:
-        reader = uses.follower(layer)
-        if isinstance(layer, ScaleShift) and isinstance(reader, ScaleShift):
-            merged = replace(
-                reader,
-                inputs=layer.inputs,
-                scale=layer.scale * reader.scale,
-                bias=_affine(layer.bias, reader),
-                source=layer.source + reader.source,
-            )
-            return _swap(graph, {layer: None, reader: merged})
-    return None
-
-
-def affine_into_producer(graph: Graph) -> Graph | None:
-    """before: x -> conv(w, b) -> a -> affine(s, c) -> y     (a is read by nothing else)
-    after:  x -> conv(w * s, b * s + c) -> y               (dense layers likewise)
-    """
-    uses = _Uses(graph)
-    for layer in graph.layers:
-        reader = uses.follower(layer)
-        if isinstance(layer, Conv2d | Dense) and _is_open(layer) and isinstance(reader, ScaleShift):
-            weight = layer.weight
-            if (reader.scale != 1).any():  # a mere bias copies no weights
-                weight = weight * reader.scale.reshape(-1, *(1,) * (weight.ndim - 1))
-            folded = replace(
-                layer,
-                outputs=reader.outputs,
-                weight=weight,
-                bias=_affine(layer.bias, reader),
-                source=layer.source + reader.source,
-            )
-            return _swap(graph, {layer: folded, reader: None})
-    return None
-
-
-def affine_into_reader(graph: Graph) -> Graph | None:
-    """before: x -> affine(s, c) -> a -> conv(w, b) -> y
-    after:  x -> conv(w * s, b + sum(w * c)) -> y
-
-    With padding only if c is 0: the padding is added behind the affine.
-    """
-    uses = _Uses(graph)
-    for layer in graph.layers:
-        reader = uses.follower(layer)
-        if not isinstance(layer, ScaleShift) or not isinstance(reader, Conv2d | Dense):
-            continue
-        if reader.inputs[0] != layer.output:
-            continue
-        groups = 1
-        if isinstance(reader, Conv2d):
-            groups = reader.groups
-            if layer.bias.any() and any(amount > 0 for amount in reader.padding):
-                continue
-        constants = [_per_weight(v, reader.weight, groups) for v in (layer.scale, layer.bias)]
-        products = (reader.weight.astype(np.float64) * constants[1]).reshape(len(reader.bias), -1)
-        folded = replace(
-            reader,
-            inputs=(*layer.inputs, *reader.inputs[1:]),
-            weight=reader.weight * constants[0],
-            bias=(reader.bias + products.sum(axis=1)).astype(np.float32),
-            source=layer.source + reader.source,
-        )
-        return _swap(graph, {layer: None, reader: folded})
-    return None
-
-
-def _affine(bias: FloatArray, affine: ScaleShift) -> FloatArray:
-    return (bias.astype(np.float64) * affine.scale + affine.bias).astype(np.float32)
-
-
-def _per_weight(constants: FloatArray, weight: FloatArray, groups: int) -> FloatArray:
-    """Constants [N] of input channels laid over a weight [M, N / groups, ...]."""
-    by_filter = np.repeat(constants.reshape(groups, -1), len(weight) // groups, axis=0)
-    return by_filter.reshape(*by_filter.shape, *(1,) * (weight.ndim - 2))
-
-
-def affine_to_depthwise(graph: Graph) -> Graph | None:
-    """before: x -> affine(s, c) -> y
-    after:  x -> conv 1x1, groups = C, weight s, bias c -> y
-    """
-    for layer in graph.layers:
-        if isinstance(layer, ScaleShift):
-            conv = Conv2d(
-                layer.name,
-                layer.inputs,
-                layer.outputs,
-                layer.scale.reshape(-1, 1, 1, 1),
-                layer.bias,
-                groups=len(layer.scale),
-                source=layer.source,
-            )
-            return _swap(graph, {layer: conv})
-    return None
+WITH_ACTIVATION = (Conv2d, Dense, Pool, Elementwise, TransposedConv, Maximum, MaxFeatureMap)
 
 
 def fuse_activation(graph: Graph) -> Graph | None:
     """before: x -> conv -> a -> copy(clip) -> y
     after:  x -> conv(clip) -> y          (dense, pooling and element-wise layers likewise)
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     for layer in graph.layers:
         reader = uses.follower(layer)
         if (
-            isinstance(layer, Conv2d | Dense | Pool | Elementwise)
+            isinstance(layer, WITH_ACTIVATION)
             and isinstance(reader, Elementwise)
             and reader.op == "copy"
         ):
@@ -313,7 +183,7 @@ def fuse_activation(graph: Graph) -> Graph | None:
                 activation=both,
                 source=layer.source + reader.source,
             )
-            return _swap(graph, {layer: fused, reader: None})
+            return swap(graph, {layer: fused, reader: None})
     return None
 
 
@@ -323,7 +193,7 @@ def fuse_residual(graph: Graph) -> Graph | None:
 
     Where both sides qualify the one that is made later takes the other as its residual.
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     order = {layer: index for index, layer in enumerate(graph.layers)}
     for layer in graph.layers:
         if not isinstance(layer, Elementwise) or layer.op != "add":
@@ -332,13 +202,12 @@ def fuse_residual(graph: Graph) -> Graph | None:
             producer
             for tensor in layer.inputs
             if uses.sole_reader(tensor) is layer
-            and (producer := uses.producer(tensor)) is not None
-            and _is_open(producer)
+            and isinstance(producer := uses.producer(tensor), Conv2d | Dense)
+            and is_open(producer)
         ]
         if not producers:
             continue
         conv = max(producers, key=order.__getitem__)
-        assert isinstance(conv, Conv2d | Dense)
         other = layer.inputs[1 - layer.inputs.index(conv.output)]
         fused = replace(
             conv,
@@ -347,7 +216,7 @@ def fuse_residual(graph: Graph) -> Graph | None:
             activation=layer.activation,
             source=conv.source + layer.source,
         )
-        return _swap(graph, {conv: None, layer: fused})
+        return swap(graph, {conv: None, layer: fused})
     return None
 
 
@@ -357,7 +226,7 @@ def fuse_padding(graph: Graph) -> Graph | None:
 
     Not where a crop would come before the convolution's own padding.
     """
-    uses = _Uses(graph)
+    uses = Uses(graph)
     for layer in graph.layers:
         reader = uses.follower(layer)
         if not isinstance(layer, Pad) or not isinstance(reader, Conv2d):
@@ -379,7 +248,34 @@ def fuse_padding(graph: Graph) -> Graph | None:
             padding=(top, left, bottom, right),
             source=layer.source + reader.source,
         )
-        return _swap(graph, {layer: None, reader: fused})
+        return swap(graph, {layer: None, reader: fused})
+    return None
+
+
+def merge_feature_map(graph: Graph) -> Graph | None:
+    """before: x -> first half of the channels -> a, x -> second half -> b; maximum(a, b) -> y
+    after:  x -> max feature map -> y
+    """
+    uses = Uses(graph)
+    for layer in graph.layers:
+        if not isinstance(layer, Maximum):
+            continue
+        halves = [
+            half
+            for tensor in layer.inputs
+            if isinstance(half := uses.producer(tensor), ChannelSlice)
+        ]
+        channels = graph.shapes[layer.output][0]
+        whole = halves[0].inputs if halves else ()
+        is_cut = sorted(half.begin for half in halves) == [0, channels]
+        if not is_cut or halves[1].inputs != whole or graph.shapes[whole[0]][0] != 2 * channels:
+            continue
+        gone = [half for half in halves if uses.follower(half) is layer]
+        source = tuple(name for half in gone for name in half.source) + layer.source
+        made = MaxFeatureMap(
+            layer.name, whole, layer.outputs, layer.activation, source=source
+        )
+        return swap(graph, {**dict.fromkeys(gone), layer: made})
     return None
 
 
@@ -392,6 +288,7 @@ REWRITES: tuple[Callable[[Graph], Graph | None], ...] = (
     merge_affines,
     affine_into_producer,
     affine_into_reader,
+    merge_feature_map,
     fuse_padding,
     fuse_activation,
     fuse_residual,

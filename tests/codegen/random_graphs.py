@@ -15,10 +15,14 @@ from tvm_npu.codegen.ops import (
     Conv2d,
     Dense,
     Elementwise,
+    Maximum,
     Pad,
     Pool,
+    ReflectPad,
     Reshape,
     ScaleShift,
+    TableFunction,
+    TransposedConv,
 )
 
 CLIPS = (Clip(0.0, np.inf), Clip(0.0, 6.0), Clip(-0.5, 0.75), Clip(-np.inf, 0.25))
@@ -26,6 +30,11 @@ OPS = (
     "conv", "conv", "conv", "depthwise", "pool", "add", "add", "add", "mul", "concat", "affine",
     "affine", "clip", "copy", "pad", "slice", "reshape", "dense",
 )  # fmt: skip
+"""What all machines take."""
+ALL_OPS = (*OPS, "transposed", "transposed", "max", "feature map", "reflect", "sigmoid", "tanh")
+RANKS = {
+    **dict.fromkeys(("conv", "depthwise", "pool", "pad", "transposed", "reflect"), 3), "dense": 1,
+}  # fmt: skip
 
 
 @dataclass
@@ -65,8 +74,7 @@ class Builder:
             self.shapes[layer.output] = shape
 
     def add_layer(self, op: str) -> None:
-        rank = {"dense": 1, "conv": 3, "depthwise": 3, "pool": 3, "pad": 3}.get(op)
-        x = self.pick(rank)
+        x = self.pick(RANKS.get(op))
         if x is None:
             return
         shape = self.shapes[x]
@@ -81,6 +89,8 @@ class Builder:
             clip = self.draw(st.sampled_from((Clip(), *CLIPS)))
             pair = Elementwise(*self.head(x, other), op, clip, source=source)  # type: ignore
             self.append(pair, shape)
+        elif op in ("transposed", "max", "feature map", "reflect", "sigmoid", "tanh"):
+            self.rarer_layer(op, x, shape, source)
         elif op == "concat":
             parts = [x] * self.number(1, 2) + [
                 t for t, s in self.shapes.items() if t != x and s[1:] == shape[1:]
@@ -108,6 +118,49 @@ class Builder:
             weight = self.constants(filters, shape[0], fan_in=shape[0])
             dense = Dense(*self.head(x), weight, self.constants(filters), source=source)
             self.append(dense, (filters,))
+
+    def rarer_layer(self, op: str, x: str, shape: Shape, source: tuple[str, ...]) -> None:
+        """Those that not every machine takes."""
+        clip = self.draw(st.sampled_from((Clip(), Clip(), *CLIPS)))
+        if op == "transposed":
+            self.transposed(x, shape, clip, source)
+        elif op == "max":
+            same = [t for t, s in self.shapes.items() if s == shape][-4:]
+            other = self.draw(st.sampled_from(same))
+            self.append(Maximum(*self.head(x, other), clip, source=source), shape)
+        elif op == "feature map" and shape[0] > 1:
+            half = (shape[0] // 2, *shape[1:])
+            for begin in (0, half[0]):
+                made = ChannelSlice(*self.head(x), begin, source=(f"{source[0]}.{begin}",))
+                self.append(made, half)
+            parts = (self.layers[-1].output, self.layers[-2].output)
+            self.append(Maximum(*self.head(*parts), clip, source=source), half)
+        elif op == "reflect":
+            padding = tuple(self.number(0, shape[1 + axis % 2] - 1) for axis in range(4))
+            top, left, bottom, right = padding
+            widened = (shape[0], shape[1] + top + bottom, shape[2] + left + right)
+            self.append(ReflectPad(*self.head(x), padding, source=source), widened)
+        elif op in ("sigmoid", "tanh"):
+            self.append(TableFunction(*self.head(x), op, source=source), shape)  # type: ignore
+
+    def transposed(self, x: str, shape: Shape, clip: Clip, source: tuple[str, ...]) -> None:
+        kernel, stride = ((self.number(1, 3), self.number(1, 3)) for _ in range(2))
+        padding = tuple(self.number(0, kernel[axis % 2] - 1) for axis in range(4))
+        more = (self.number(0, stride[0] - 1), self.number(0, stride[1] - 1))
+        groups = 2 if shape[0] % 2 == 0 and self.number(0, 1) else 1
+        filters, depth = groups * self.number(1, 2), shape[0] // groups
+        rows, columns = (
+            (shape[1 + i] - 1) * stride[i] + kernel[i] + more[i] - padding[i] - padding[i + 2]
+            for i in range(2)
+        )
+        weight = self.constants(filters, depth, *kernel, fan_in=depth * kernel[0] * kernel[1])
+        self.append(
+            TransposedConv(
+                *self.head(x), weight, self.constants(filters), stride, padding, more, groups,
+                clip, source=source,
+            ),
+            (filters, rows, columns),
+        )  # fmt: skip
 
     def window(self, shape: Shape, dilation: int) -> tuple[int, int, int, int] | None:
         """kernel rows and columns that fit, and one stride for each axis."""
@@ -194,13 +247,13 @@ class Builder:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, max_layers: int = 10) -> Graph:
-    """A graph of one or two inputs, up to ``max_layers`` layers and some outputs."""
+def graphs(draw: st.DrawFn, max_layers: int = 10, ops: tuple[str, ...] = OPS) -> Graph:
+    """A graph of one or two inputs, up to ``max_layers`` of ``ops`` and some outputs."""
     shape = (draw(st.integers(1, 4)), draw(st.integers(3, 6)), draw(st.integers(3, 6)))
     inputs = ["x0", "x1"][: draw(st.integers(1, 2))]
     generator = np.random.default_rng(draw(st.integers(0, 2**16)))
     builder = Builder(draw, generator, {name: shape for name in inputs})
-    for op in draw(st.lists(st.sampled_from(OPS), min_size=2, max_size=max_layers)):
+    for op in draw(st.lists(st.sampled_from(ops), min_size=2, max_size=max_layers)):
         builder.add_layer(op)
     made = [layer.output for layer in builder.layers] or inputs
     read = {tensor for layer in builder.layers for tensor in layer.inputs}

@@ -13,9 +13,14 @@ from tvm_npu.codegen.ops import (
     FixedConcat,
     FixedConv,
     FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
     FixedPad,
     FixedPool,
+    FixedReflectPad,
     FixedReshape,
+    FixedTable,
+    FixedTransposedConv,
 )
 
 Index = tuple[int, ...]
@@ -53,8 +58,12 @@ class SlowRun:
         out = np.zeros(chw(shape), object)
         images = [tensor.reshape(chw(tensor.shape)) for tensor in inputs]
         for index in np.ndindex(out.shape):
-            if isinstance(layer, FixedPad):
-                out[index] = self._pad(layer, images[0], index)
+            if isinstance(layer, FixedPad | FixedReflectPad):
+                pad = self._pad if isinstance(layer, FixedPad) else self._reflect
+                out[index] = pad(layer, images[0], index)  # type: ignore[operator]
+                continue
+            if isinstance(layer, FixedTable):
+                out[index] = self._look_up(layer, int(images[0][index]))
                 continue
             assert isinstance(layer, Requantized)
             acc = self._accumulate(layer, images, index)
@@ -67,6 +76,13 @@ class SlowRun:
             return self._conv(layer, images, index)
         if isinstance(layer, FixedPool):
             return self._pool(layer, images[0], index)
+        if isinstance(layer, FixedTransposedConv):
+            return self._transposed(layer, images[0], index)
+        if isinstance(layer, FixedMaximum):
+            return max(int(images[0][index]), int(images[1][index]))
+        if isinstance(layer, FixedMaxFeatureMap):
+            above = (index[0] + len(images[0]) // 2, *index[1:])
+            return max(int(images[0][index]), int(images[0][above]))
         assert isinstance(layer, FixedElementwise)
         a, b = int(images[0][index]), int(images[-1][index])
         if layer.op == "add":
@@ -115,3 +131,34 @@ class SlowRun:
         if all(0 <= i < extent for i, extent in zip(at, image.shape, strict=True)):
             return int(image[at])
         return layer.value
+
+    @staticmethod
+    def _reflect(layer: FixedReflectPad, image: np.ndarray, index: Index) -> int:
+        at = [index[0]]
+        for axis in (1, 2):
+            place = abs(index[axis] - layer.padding[axis - 1])
+            last = image.shape[axis] - 1
+            at.append(place if place <= last else 2 * last - place)
+        return int(image[tuple(at)])
+
+    def _look_up(self, layer: FixedTable, a: int) -> int:
+        table = layer.table
+        limit = 2 ** (8 * self.fixed.element_bytes - 1)
+        x = max(-limit, min(limit - 1, a * 2**-table.shift)) + limit
+        segment, rest = divmod(x, 2**table.bits)
+        low, high = int(table.values[segment]), int(table.values[segment + 1])
+        return low + (2 * (high - low) * rest + 2**table.bits) // 2 ** (table.bits + 1)
+
+    @staticmethod
+    def _transposed(layer: FixedTransposedConv, image: np.ndarray, index: Index) -> int:
+        m, row, column = index
+        filters, depth, kernel_h, kernel_w = layer.weight.shape
+        first = m // (filters // layer.groups) * depth
+        acc = int(layer.bias[m])
+        for n, i, j in product(range(depth), range(kernel_h), range(kernel_w)):
+            y, odd_y = divmod(row + layer.padding[0] - i, layer.stride[0])
+            z, odd_z = divmod(column + layer.padding[1] - j, layer.stride[1])
+            inside = 0 <= y < image.shape[1] and 0 <= z < image.shape[2]
+            if inside and not odd_y and not odd_z:
+                acc += int(layer.weight[m, n, i, j]) * int(image[first + n, y, z])
+        return acc

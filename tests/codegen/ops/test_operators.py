@@ -245,6 +245,7 @@ def test_what_machines_must_emit() -> None:
 
 MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
+    "codegen/passes/fold_affine.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
     "codegen/layers.py": "the question that planners are asked about convolutions",
     "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",

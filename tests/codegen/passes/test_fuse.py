@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.codegen.random_graphs import graphs, random_inputs
+from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import NO_CLIP, RELU, Clip, Graph, Layer
 from tvm_npu.codegen.ops import (
@@ -18,10 +18,15 @@ from tvm_npu.codegen.ops import (
     Conv2d,
     Dense,
     Elementwise,
+    MaxFeatureMap,
+    Maximum,
     Pad,
     Pool,
+    ReflectPad,
     Reshape,
     ScaleShift,
+    TableFunction,
+    TransposedConv,
 )
 from tvm_npu.codegen.passes.fuse import drop_dead, fuse
 from tvm_npu.codegen.reference import run_float
@@ -90,7 +95,7 @@ def kinds(any_graph: Graph) -> list[str]:
 
 
 @settings(max_examples=120, deadline=None)
-@given(graphs(max_layers=14))
+@given(graphs(max_layers=14, ops=ALL_OPS))
 def test_fusing_keeps_values_names_and_sources(before: Graph) -> None:
     after = fuse(before)
     assert_same(before, after)
@@ -290,3 +295,74 @@ def test_clip_then(bounds: list[float], value: float) -> None:
     both = first.then(second)
     expected = np.clip(np.clip(value, first.low, first.high), second.low, second.high)
     assert np.clip(value, both.low, both.high) == expected
+
+
+def halves(x: str, *begins: int) -> tuple[ChannelSlice, ...]:
+    return tuple(
+        ChannelSlice(f"part{n}", (x,), (f"p{n}",), begin, source=(f"p{n}",))
+        for n, begin in enumerate(begins)
+    )
+
+
+@pytest.mark.parametrize("begins", [(0, 2), (2, 0)])
+def test_maximum_of_both_halves_is_a_max_feature_map(begins: tuple[int, int]) -> None:
+    largest = Maximum("max", ("p0", "p1"), ("a",), source=("m",))
+    half = (2, 6, 6)
+    shapes = {"p0": half, "p1": half, "a": half, "y": half}
+    after = fused(conv("x", "c"), *halves("c", *begins), largest, activation("a", "y"), **shapes)
+    made = after.layers[-1]
+    assert kinds(after) == ["Conv2d", "MaxFeatureMap"] and isinstance(made, MaxFeatureMap)
+    assert made.activation == RELU and made.name == "max"
+    assert made.source == ("p0", "p1", "m", "y")
+
+
+def test_a_half_that_others_read_stays() -> None:
+    largest = Maximum("max", ("p0", "p1"), ("y",), source=("m",))
+    half = (2, 6, 6)
+    shapes = {"p0": half, "p1": half, "y": half}
+    after = fused(*halves("x", 0, 2), largest, outputs=("y", "p1"), **shapes)
+    assert sorted(kinds(after)) == ["ChannelSlice", "MaxFeatureMap"]
+
+
+@pytest.mark.parametrize("begins", [(0, 1), (0, 0), (1, 2)])
+def test_other_slices_stay_a_maximum(begins: tuple[int, int]) -> None:
+    largest = Maximum("max", ("p0", "p1"), ("y",), source=("m",))
+    half = (2, 6, 6)
+    after = fused(*halves("x", *begins), largest, p0=half, p1=half, y=half)
+    assert "Maximum" in kinds(after)
+
+
+def test_batch_norm_and_relu_end_in_the_transposed_convolution() -> None:
+    weight = constants(4, 4, 3, 3, seed=1) / 6
+    layer = TransposedConv(
+        "up", ("x",), ("a",), weight, constants(4), (2, 2), (1, 1, 1, 1), (1, 1), source=("a",)
+    )
+    large = dict.fromkeys("aby", (4, 12, 12))
+    after = fused(layer, affine("a", "b"), activation("b", "y"), **large)
+    (made,) = after.layers
+    assert isinstance(made, TransposedConv) and made.activation == RELU
+    assert made.source == ("a", "b", "y")
+
+
+def test_a_sum_does_not_end_in_the_transposed_convolution() -> None:
+    layer = TransposedConv("up", ("x",), ("a",), constants(4, 4, 1, 1), constants(4), source=("a",))
+    after = fused(layer, add("a", "x", "y"))
+    assert kinds(after) == ["TransposedConv", "Elementwise"]
+
+
+def test_an_affine_before_a_transposed_convolution_or_a_table_stays_in_front() -> None:
+    layer = TransposedConv("up", ("a",), ("y",), constants(4, 4, 1, 1), constants(4), source=("y",))
+    assert kinds(fused(affine("x", "a"), layer)) == ["Conv2d", "TransposedConv"]
+    table = TableFunction("t", ("a",), ("y",), "tanh", source=("y",))
+    assert kinds(fused(affine("x", "a"), table)) == ["Conv2d", "TableFunction"]
+    assert kinds(fused(affine("x", "a"), table, activation("y", "z"))) == [
+        "Conv2d", "TableFunction", "Elementwise",
+    ]  # fmt: skip
+
+
+def test_reflecting_nothing_goes_away() -> None:
+    nothing = ReflectPad("pad", ("x",), ("a",), (0, 0, 0, 0), source=("a",))
+    assert kinds(fused(nothing, conv("a", "y"))) == ["Conv2d"]
+    row = ReflectPad("pad", ("x",), ("a",), (1, 0, 0, 0), source=("a",))
+    shapes = dict.fromkeys("ay", (4, 7, 6))
+    assert kinds(fused(row, conv("a", "y"), **shapes)) == ["ReflectPad", "Conv2d"]

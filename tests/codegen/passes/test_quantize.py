@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.codegen.random_graphs import graphs, random_inputs
+from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
 from tests.codegen.slow_fixed import SlowRun
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import (
@@ -229,7 +229,7 @@ def test_dense_becomes_a_convolution_over_one_pixel() -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(graphs(), st.sampled_from(("int16", "int8")))
+@given(graphs(ops=ALL_OPS), st.sampled_from(("int16", "int8")))
 def test_random_graphs_run_exactly_and_within_bounds(source: Graph, precision: str) -> None:
     graph = fuse(source)
     inputs = random_inputs(graph, seed=3)
