@@ -126,20 +126,29 @@ class TransposedConvOperator(Operator[TransposedConv, FixedTransposedConv]):
         return "transposed_conv"
 
 
-def _taps(
-    layer: TransposedConv | FixedTransposedConv, source: Shape, target: Shape, axis: int
+def tap_ranges(
+    extent: int, out: int, kernel: int, stride: int, before: int
 ) -> Iterator[tuple[int, range, slice]]:
-    """(row or column of the kernel, rows of the input that it meets, where their products go) for
-    all that have some."""
-    extent, out = chw(source)[axis + 1], chw(target)[axis + 1]
-    stride, before = layer.stride[axis], layer.padding[axis]
-    for tap in range(layer.weight.shape[2 + axis]):
+    """Along one axis: (row of the kernel, rows of the input that it meets, where their products
+    go), for every row of the kernel of which some output has products. ``before`` rows of padding
+    are taken away in front."""
+    for tap in range(kernel):
         first = max(0, -((tap - before) // stride))
         last = min(extent, (out - 1 + before - tap) // stride + 1)
         if first < last:
             begin = first * stride + tap - before
             end = (last - 1) * stride + tap - before + 1
             yield tap, range(first, last), slice(begin, end, stride)
+
+
+def _taps(
+    layer: TransposedConv | FixedTransposedConv, source: Shape, target: Shape, axis: int
+) -> Iterator[tuple[int, range, slice]]:
+    """Of rows (axis 0) or columns (1)."""
+    return tap_ranges(
+        chw(source)[axis + 1], chw(target)[axis + 1], layer.kernel[axis], layer.stride[axis],
+        layer.padding[axis],
+    )  # fmt: skip
 
 
 def _sums(

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.graph import Layer
+from tvm_npu.codegen.ops import OPERATORS
+from tvm_npu.door.backend import LayerTypes, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, Input, OpCall, TensorType, Value, constant
 from tvm_npu.door.operators import MISSING
 from tvm_npu.door.partition import Partition, partition
@@ -15,6 +18,14 @@ from tvm_npu.door.rules import Context
 from tvm_npu.sim.machine_file import load_machine
 
 Array = NDArray[Any]
+
+
+def all_layers() -> LayerTypes:
+    """What a machine must have code for to take everything."""
+    kinds = (kind for kind in OPERATORS if issubclass(kind, Layer))
+    return frozenset().union(*(needed_layers(kind) for kind in kinds))
+
+
 Shape = Sequence[int | str]
 
 

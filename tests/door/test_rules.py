@@ -9,7 +9,7 @@ import pytest
 
 from tests.door.flows import call, const, conv, flow, of, randoms, split, x
 from tvm_npu.door.dataflow import Dataflow, Input, OpCall, TensorType, Value, constant
-from tvm_npu.door.layers import HANDLERS
+from tvm_npu.door.layers import HANDLERS, MAKES
 from tvm_npu.door.operators import ATTRIBUTES
 from tvm_npu.door.rule_table import LAYOUT_ONLY, RULES, WEIGHTED, rule_table
 
@@ -24,7 +24,7 @@ def spoiled() -> np.ndarray:  # type: ignore[type-arg]
 
 
 CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
-    "unknown": (lambda: of("tanh", x(*F), to=F), "instructions for", "my.tanh", "the table"),
+    "unknown": (lambda: of("erf", x(*F), to=F), "instructions for", "my.erf", "the table"),
     "open": (
         lambda: of("relu", x("n", 4, 8, 8), to=("n", 4, 8, 8)),
         "static shape", "Tensor[(n, 4, 8, 8), float32]", "no unknown",
@@ -45,6 +45,57 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
     "layout": (
         lambda: of("conv2d", x(*F), const(*WEIGHT), to=(1, 4, 6, 6), kernel_layout="HWIO"),
         "Layouts are NCHW", "weight layout HWIO", "OIHW",
+    ),
+    "transposed layout": (
+        lambda: of(
+            "conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10), kernel_layout="OIHW"
+        ),
+        "IOHW for weights", "weight layout OIHW", "IOHW",
+    ),
+    "transposed and dilated": (
+        lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 12, 12), dilation=2),
+        "transposed convolution is not dilated", "dilation (2, 2)", "(1, 1)",
+    ),
+    "transposed, on a machine without": (
+        lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
+        "machine has instructions for the layer", "transposedconv", "conv, elementwise",
+    ),
+    "tanh, on a machine without": (
+        lambda: of("tanh", x(*F), to=F), "instructions for the layer", "table", "conv, element"
+    ),
+    "reflected too far": (
+        lambda: of("mirror_pad", x(*F), to=(1, 4, 16, 8), mode="REFLECT",
+                   pad_width=((0, 0), (0, 0), (8, 0), (0, 0))),
+        "or reflects", "(8, 0) on axis 2", "0 to 7",
+    ),
+    "reflected channels": (
+        lambda: of("pad", x(*F), const(1), to=(1, 6, 8, 8), pad_mode="reflect",
+                   pad_width=((0, 0), (1, 1), (0, 0), (0, 0))),
+        "or reflects", "(1, 1) on axis 1", "0 to 0",
+    ),
+    "symmetric": (
+        lambda: of("mirror_pad", x(*F), to=(1, 4, 9, 8), mode="SYMMETRIC",
+                   pad_width=((0, 0), (0, 0), (1, 0), (0, 0))),
+        "or reflects", "mode SYMMETRIC", "constant or reflect",
+    ),
+    "edge": (
+        lambda: of("pad", x(*F), const(1), to=(1, 4, 9, 8), pad_mode="edge",
+                   pad_width=((0, 0), (0, 0), (1, 0), (0, 0))),
+        "or reflects", "mode edge", "constant or reflect",
+    ),
+    "maximum that widens": (
+        lambda: of("maximum", x(*F), x(1, 4, 1, 1), to=F),
+        "A maximum has two", "(1, 4, 8, 8) and (1, 4, 1, 1)", "equal shapes",
+    ),
+    "maximum with a vector": (
+        lambda: of("maximum", x(*F), const(4, 1, 1), to=F),
+        "A maximum has two", "a constant of several", "a number",
+    ),
+    "minimum of tensors": (
+        lambda: of("minimum", x(*F), x(*F), to=F), "one constant number", "two tensors", "a number"
+    ),
+    "run-time divisor": (
+        lambda: of("divide", x(*F), x(*F), to=F), "A divisor", "a run-time divisor", "a constant"
     ),
     "window": (
         lambda: conv(x(1, 4, 80, 80), 4, 65),
@@ -122,7 +173,8 @@ def test_running_statistics_are_not_the_npu_s() -> None:
 
 
 def test_each_operator_has_rules_an_importer_and_attributes() -> None:
-    assert set(RULES) == set(HANDLERS) <= set(ATTRIBUTES)
+    assert set(RULES) == set(HANDLERS) == set(MAKES) <= set(ATTRIBUTES)
+    assert all(MAKES.values())
     assert LAYOUT_ONLY < set(RULES) and WEIGHTED < set(RULES)
     table = dict(rule_table())
     assert set(table) == {"every operator", *RULES}

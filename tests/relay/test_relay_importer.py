@@ -11,10 +11,14 @@ import pytest
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm import relay  # noqa: E402
 
+from tests.door.flows import all_layers  # noqa: E402
 from tests.relay.relay_cases import const, float_region, module, randoms, split, stock, var  # noqa: E402
 from tvm_npu.codegen.ops import Conv2d, Pool, ScaleShift  # noqa: E402
+from tvm_npu.codegen.passes.fuse import fuse  # noqa: E402
+from tvm_npu.door.layers import MAKES  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
 from tvm_npu.relay import import_region  # noqa: E402
+from tvm_npu.relay.door import DOOR  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -24,6 +28,13 @@ SHAPE = (2, 6, 7, 9)
 def conv(x: Any, m: int, n: int, k: tuple[int, int], **attrs: Any) -> Any:
     weight = const(randoms(3, m, n, *k))
     return relay.nn.conv2d(x, weight, channels=m, kernel_size=k, **attrs)
+
+
+def transposed(x: Any, m: int, k: tuple[int, int], groups: int = 1, **attrs: Any) -> Any:
+    weight = const(randoms(3, 6, m, *k))
+    return relay.nn.conv2d_transpose(
+        x, weight, channels=m * groups, kernel_size=k, groups=groups, **attrs
+    )
 
 
 def norm(x: Any, **attrs: Any) -> Any:
@@ -55,6 +66,22 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "clip": lambda x: relay.clip(norm(x), -0.5, 0.75),
     "maximum": lambda x: relay.maximum(const(0.25), norm(x)),
     "minimum": lambda x: relay.minimum(norm(x), const(0.25)),
+    "sigmoid": lambda x: relay.sigmoid(norm(x)),
+    "tanh-flat": lambda x: relay.tanh(norm(relay.mean(x, axis=(2, 3)))),
+    "maximum-of-two": lambda x: relay.maximum(norm(x), conv(x, 6, 6, (1, 1))),
+    "subtract-tensors": lambda x: relay.subtract(norm(x), relay.nn.relu(x)),
+    "feature-map": lambda x: relay.maximum(*relay.split(conv(x, 8, 6, (3, 3)), 2, axis=1)),
+    "reflect": lambda x: relay.nn.pad(
+        norm(x), ((0, 0), (0, 0), (2, 1), (0, 8)), pad_mode="reflect"
+    ),
+    "mirror": lambda x: relay.nn.mirror_pad(
+        norm(x), ((0, 0), (0, 0), (6, 0), (1, 3)), mode="REFLECT"
+    ),
+    "transposed": lambda x: transposed(x, 4, (3, 2)),
+    "transposed-stride": lambda x: transposed(
+        x, 4, (4, 3), strides=(2, 3), padding=(1, 0, 2, 1), output_padding=(1, 2)
+    ),
+    "transposed-groups": lambda x: transposed(x, 3, (3, 3), groups=2, strides=(2, 2)),
     "max-pool": pool("max", pool_size=(3, 2), strides=(2, 1), padding=(1, 0, 0, 1)),
     "max-pool-ceil": pool("max", pool_size=(2, 2), strides=(2, 2), ceil_mode=True),
     "max-pool-ceil-3": pool("max", pool_size=(3, 3), strides=(2, 2), ceil_mode=True),
@@ -122,6 +149,12 @@ CASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _machine_of_all_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What operators mean hangs on no machine."""
+    monkeypatch.setattr("tvm_npu.door.partition.machine_layers", lambda machine: all_layers())
+
+
 @pytest.fixture(scope="module")
 def wanted() -> dict[str, np.ndarray[Any, Any]]:
     """Stock TVM's values of all cases; one build is much cheaper than one a case."""
@@ -134,7 +167,15 @@ def wanted() -> dict[str, np.ndarray[Any, Any]]:
 def test_operator_means_what_it_means_in_tvm(
     case: str, wanted: dict[str, np.ndarray[Any, Any]]
 ) -> None:
-    (got,) = float_region(split(module(CASES[case](var("x", SHAPE)))), [randoms(1, *SHAPE)])
+    found = split(module(CASES[case](var("x", SHAPE))))
+    (got,) = float_region(found, [randoms(1, *SHAPE)])
+    function = found.mod[found.regions[0].symbol]
+    calls = DOOR.region(found.mod, found.regions[0].symbol).flow.calls
+    expected = {kind for call in calls for kind in MAKES[call.name]}
+    graph = import_region(function)
+    assert {type(layer) for layer in (*graph.layers, *fuse(graph).layers)} <= {
+        *expected, Conv2d,
+    }, "door.layers.MAKES says which layers there may be"
     assert got.shape == wanted[case].shape
     np.testing.assert_allclose(got, wanted[case], rtol=1e-4, atol=1e-5)
 
@@ -172,6 +213,6 @@ def test_ceil_mode_padding_reaches_the_last_window() -> None:
 
 
 def test_foreign_operator_is_named() -> None:
-    mod = relay.transform.InferType()(module(relay.tanh(var("x", SHAPE))))
-    with pytest.raises(ImportRegionError, match="'odd' contains 'tanh', which has no NPU layer"):
+    mod = relay.transform.InferType()(module(relay.erf(var("x", SHAPE))))
+    with pytest.raises(ImportRegionError, match="'odd' contains 'erf', which has no NPU layer"):
         import_region(mod["main"], "odd")

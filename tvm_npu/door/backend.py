@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import FixedLayer, Layer
 from tvm_npu.codegen.least import LeastNeeds, least_needs
-from tvm_npu.codegen.ops.registry import OPERATORS, emitted_layers
+from tvm_npu.codegen.ops.registry import emitted_layers
 from tvm_npu.sim.description import MachineDescription
 
 __all__ = ["LayerTypes", "LeastNeeds", "least_needs", "machine_layers", "needed_layers"]
@@ -18,14 +16,6 @@ LayerTypes = frozenset[type[FixedLayer]]
 def needed_layers(layer: type[Layer]) -> LayerTypes:
     """What a machine must have code for to take float layers of a type."""
     return emitted_layers(layer)
-
-
-@lru_cache(maxsize=1)
-def all_layers() -> LayerTypes:
-    """What a machine must have code for to take everything."""
-    return frozenset().union(
-        *(needed_layers(kind) for kind in OPERATORS if issubclass(kind, Layer))
-    )
 
 
 def machine_layers(machine: MachineDescription) -> LayerTypes:

@@ -37,6 +37,11 @@ def pool_windows(
     return kernel, stride, (top, left, max(bottom, need_rows), max(right, need_columns))
 
 
+def is_reflected(call: OpCall) -> bool:
+    """Does a padding mirror what lies inside, without the outermost?"""
+    return "REFLECT" in (call.attributes.get("mode"), call.attributes.get("pad_mode", "").upper())
+
+
 def slice_bounds(call: OpCall) -> tuple[tuple[int, int, int], ...]:
     """(begin, end, step) of a strided_slice on every axis, clamped; step keeps its sign."""
     shape, attributes = call.operands[0].shape, call.attributes

@@ -43,6 +43,26 @@ def _conv2d(b: GraphBuilder, call: OpCall) -> None:
     )
 
 
+def _transposed_conv(b: GraphBuilder, call: OpCall) -> None:
+    """TVM's weight has the input's channels first; those of a group lie together."""
+    groups = call.attributes["groups"]
+    weight = _constant(call.operands[1])
+    channels, per_group, *kernel = weight.shape
+    grouped = weight.reshape(groups, channels // groups, per_group, *kernel).swapaxes(1, 2)
+    filters_first = grouped.reshape(groups * per_group, channels // groups, *kernel)
+    b.layers.append(
+        ops.TransposedConv(
+            **b.common(call),
+            weight=np.ascontiguousarray(filters_first, dtype=np.float32),
+            bias=np.zeros(groups * per_group, np.float32),
+            stride=call.attributes["strides"],
+            padding=call.attributes["padding"],
+            output_padding=call.attributes["output_padding"],
+            groups=groups,
+        )
+    )
+
+
 def _dense(b: GraphBuilder, call: OpCall) -> None:
     weight = _constant(call.operands[1])
     if call.name == "matmul" and not call.attributes["transpose_b"]:
@@ -79,12 +99,16 @@ def _batch_norm(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
-    """add and multiply of two tensors; add, multiply, subtract, divide with a constant."""
+    """add, subtract and multiply of two tensors; add, multiply, subtract, divide with a
+    constant."""
     name, shape = call.name, call.shape
     left, right = (isinstance(arg, Constant) for arg in call.operands)
     if not left and not right:
-        common = b.common(call, b.input(call, 0), b.input(call, 1))
-        b.layers.append(ops.Elementwise(**common, op="add" if name == "add" else "mul"))
+        second = b.input(call, 1)
+        if name == "subtract":
+            second = _scaled(b, call, second, -1.0)
+        common = b.common(call, b.input(call, 0), second)
+        b.layers.append(ops.Elementwise(**common, op="mul" if name == "multiply" else "add"))
         return
     tensor = b.input(call, 1 if left else 0)
     value = _per_channel(call.operands[0 if left else 1], shape)
@@ -115,19 +139,26 @@ def _relu(b: GraphBuilder, call: OpCall) -> None:
 
 def _leaky_relu(b: GraphBuilder, call: OpCall) -> None:
     """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a from 0 to 1"""
-    slope, tensor, shape = call.attributes["alpha"], b.input(call), call.shape[1:]
-
-    def scaled(scale: float) -> str:
-        common = b.common(call, tensor, shape=shape)
-        values = np.full(shape[0], scale, np.float32)
-        b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
-        return str(common["outputs"][0])
-
-    steep = scaled(1.0 - slope)
+    slope, tensor = call.attributes["alpha"], b.input(call)
+    steep = _scaled(b, call, tensor, 1.0 - slope)
     _activation(b, call, steep, g.RELU)
     positive = b.tensors[call.result()]
-    common = b.common(call, scaled(slope), positive)
+    common = b.common(call, _scaled(b, call, tensor, slope), positive)
     b.layers.append(ops.Elementwise(**common, op="add"))
+
+
+def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float) -> str:
+    """A new tensor of the result's shape: ``tensor`` times one number."""
+    common = b.common(call, tensor)
+    values = np.full(call.shape[1], scale, np.float32)
+    b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
+    return str(common["outputs"][0])
+
+
+def _table_function(b: GraphBuilder, call: OpCall) -> None:
+    b.layers.append(
+        ops.TableFunction(**b.common(call), function="tanh" if call.name == "tanh" else "sigmoid")
+    )
 
 
 def _clip(b: GraphBuilder, call: OpCall) -> None:
@@ -136,7 +167,10 @@ def _clip(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _bound(b: GraphBuilder, call: OpCall) -> None:
-    left = isinstance(call.operands[0], Constant)
+    left, right = (isinstance(arg, Constant) for arg in call.operands)
+    if not left and not right:
+        b.layers.append(ops.Maximum(**b.common(call, b.input(call, 0), b.input(call, 1))))
+        return
     value = float(_constant(call.operands[0 if left else 1]).flat[0])
     clip = g.Clip(low=value) if call.name == "maximum" else g.Clip(high=value)
     _activation(b, call, b.input(call, 1 if left else 0), clip)
@@ -193,6 +227,11 @@ def _split(b: GraphBuilder, call: OpCall) -> None:
 
 def _pad(b: GraphBuilder, call: OpCall) -> None:
     amounts = call.attributes["pad_width"][1:]
+    if geometry.is_reflected(call):
+        _, rows, columns = amounts
+        padding = (rows[0], columns[0], rows[1], columns[1])
+        b.layers.append(ops.ReflectPad(**b.common(call), padding=padding))
+        return
     before, after = ((amounts[0][k], amounts[1][k], amounts[2][k]) for k in (0, 1))
     value = float(_constant(call.operands[1]).flat[0])
     b.layers.append(ops.Pad(**b.common(call), before=before, after=after, value=value))
@@ -216,12 +255,15 @@ def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
 
 HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "conv2d": _conv2d,
+    "conv2d_transpose": _transposed_conv,
     "dense": _dense,
     "matmul": _dense,
     "bias_add": _bias_add,
     "batch_norm": _batch_norm,
     "relu": _relu,
     "leaky_relu": _leaky_relu,
+    "sigmoid": _table_function,
+    "tanh": _table_function,
     "clip": _clip,
     "maximum": _bound,
     "minimum": _bound,
@@ -244,6 +286,31 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "squeeze": _reshape,
     "expand_dims": _reshape,
     "pad": _pad,
+    "mirror_pad": _pad,
     "strided_slice": _strided_slice,
 }
 """operator -> what appends its layers."""
+
+_WINDOW_LAYERS = (ops.Pool, ops.Reshape)
+_ARITHMETIC_LAYERS = (ops.Elementwise, ops.ScaleShift)
+MAKES: dict[str, tuple[type[g.Layer], ...]] = {
+    **dict.fromkeys(HANDLERS, ()),
+    **dict.fromkeys(("relu", "clip", "minimum"), (ops.Elementwise,)),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide"), _ARITHMETIC_LAYERS),
+    **dict.fromkeys((name for name in HANDLERS if "_pool2d" in name), _WINDOW_LAYERS),
+    **dict.fromkeys(("batch_flatten", "reshape", "squeeze", "expand_dims"), (ops.Reshape,)),
+    **dict.fromkeys(("bias_add", "batch_norm", "negative"), (ops.ScaleShift,)),
+    **dict.fromkeys(("sigmoid", "tanh"), (ops.TableFunction,)),
+    **dict.fromkeys(("dense", "matmul"), (ops.Dense,)),
+    "conv2d": (ops.Conv2d,),
+    "conv2d_transpose": (ops.TransposedConv,),
+    "leaky_relu": _ARITHMETIC_LAYERS,
+    "maximum": (ops.Elementwise, ops.Maximum, ops.MaxFeatureMap),
+    "mean": _WINDOW_LAYERS,
+    "concatenate": (ops.Concat,),
+    "split": (ops.ChannelSlice,),
+    "pad": (ops.Pad, ops.ReflectPad),
+    "mirror_pad": (ops.ReflectPad,),
+    "strided_slice": (ops.ChannelSlice, ops.Pad),
+}
+"""operator -> the types of layers that it becomes, fused with its neighbours or not."""

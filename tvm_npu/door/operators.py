@@ -78,6 +78,15 @@ ATTRIBUTES: Mapping[str, Schema] = {
         "dilation": (pair, (1, 1)),
         **_CONVOLUTION,
     },
+    # data [N, C, H, W], weight [C, M / groups, kernel_h, kernel_w]
+    "conv2d_transpose": {
+        "strides": (pair, (1, 1)),
+        "padding": (padding, (0, 0)),
+        "output_padding": (pair, (0, 0)),
+        "dilation": (pair, (1, 1)),
+        **_CONVOLUTION,
+        "kernel_layout": (str, "IOHW"),
+    },
     # data [N, K], weight [M, K]
     "dense": {},
     # data [N, K], weight [K, M]; either transposed
@@ -91,6 +100,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
         "scale": (bool, True),
     },
     "relu": {},
+    "sigmoid": {},
+    "tanh": {},
     "leaky_relu": {"alpha": (float, REQUIRED)},
     "clip": {"a_min": (float, REQUIRED), "a_max": (float, REQUIRED)},
     "maximum": {},
@@ -117,6 +128,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "expand_dims": {},
     # data, fill value; pad_width: (before, after) of every axis
     "pad": {"pad_width": (_pairs, REQUIRED), "pad_mode": (str, "constant")},
+    # data alone; mode REFLECT or SYMMETRIC (the outermost once more)
+    "mirror_pad": {"pad_width": (_pairs, REQUIRED), "mode": (str, "SYMMETRIC")},
     # slice_mode "end": begin up to end; "size": end holds sizes, -1 is the rest
     "strided_slice": {
         "begin": (integers, REQUIRED),
@@ -129,8 +142,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "batch_matmul": {"transpose_a": (bool, False), "transpose_b": (bool, False)},
     **dict.fromkeys(
         (
-            "conv1d", "conv3d", "conv1d_transpose", "conv2d_transpose", "conv3d_transpose",
-            "deformable_conv2d", "contrib_conv2d_NCHWc", "contrib_depthwise_conv2d_NCHWc",
+            "conv1d", "conv3d", "conv1d_transpose", "conv3d_transpose", "deformable_conv2d",
+            "contrib_conv2d_NCHWc", "contrib_depthwise_conv2d_NCHWc",
             "contrib_conv2d_gemm_without_weight_transform",
             "contrib_conv2d_winograd_without_weight_transform",
             "contrib_conv3d_winograd_without_weight_transform",

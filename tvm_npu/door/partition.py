@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.door.backend import LayerTypes, all_layers, machine_layers, needed_layers
+from tvm_npu.door.backend import LayerTypes, machine_layers, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
+from tvm_npu.door.layers import MAKES
 from tvm_npu.door.regions import execution_order, merge_regions
 from tvm_npu.door.rule_table import (
     LAYOUT_ONLY,
@@ -122,11 +123,12 @@ def _lacking(
     convolution is part of it), so regions are asked, not operators.
     """
     known = machine_layers(context.machine)
-    if all_layers() <= known:
-        return {}
     found = {}
     limit = f"{_called(known)} on {context.machine.name}"
     for group in groups:
+        names = {flow.calls[number].name for number in group}
+        if all(needed_layers(kind) <= known for name in names for kind in MAKES[name]):
+            continue
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
         for layer in fuse(graph).layers:
             lacking = needed_layers(type(layer)) - known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.door import rules
+from tvm_npu.door import memory_rules, rules
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.rules import Context, Rule, Violation
 from tvm_npu.report import Refusal
@@ -14,19 +14,21 @@ TYPES: tuple[Rule, ...] = (
     rules.finite_constants,
 )
 WEIGHTS: tuple[Rule, ...] = (rules.data_is_variable, rules.constant_weights)
-SHAPES: tuple[Rule, ...] = (rules.rank_4_or_2, rules.batch_kept, rules.tensors_fit_memory)
+SHAPES: tuple[Rule, ...] = (rules.rank_4_or_2, rules.batch_kept, memory_rules.tensors_fit_memory)
 
-WEIGHTED = frozenset({"conv2d", "dense", "matmul", "bias_add", "batch_norm"})
+WEIGHTED = frozenset(
+    {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm"}
+)
 """Operators with constant operands next to the data."""
 
-_POOL: tuple[Rule, ...] = (rules.rank_4, rules.nchw_layout, rules.pool_tile_fits)
+_POOL: tuple[Rule, ...] = (rules.rank_4, rules.nchw_layout, memory_rules.pool_tile_fits)
 _WINDOW: tuple[Rule, ...] = (
     rules.rank_4,
     rules.nchw_layout,
     rules.pool_not_dilated,
     rules.padding_not_negative,
     rules.windows_meet_tensor,
-    rules.pool_tile_fits,
+    memory_rules.pool_tile_fits,
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -34,18 +36,29 @@ RULES: dict[str, tuple[Rule, ...]] = {
         rules.rank_4,
         rules.nchw_layout,
         rules.padding_not_negative,
-        rules.conv_tile_fits,
-        rules.conv_weights_fit,
-        rules.biases_fit,
+        memory_rules.conv_tile_fits,
+        memory_rules.conv_weights_fit,
+        memory_rules.biases_fit,
     ),
-    "dense": (rules.dense_rank_2, rules.biases_fit),
-    "matmul": (rules.dense_rank_2, rules.biases_fit),
+    "conv2d_transpose": (
+        rules.rank_4,
+        rules.transposed_layout,
+        rules.transposed_not_dilated,
+        rules.padding_not_negative,
+        memory_rules.conv_tile_fits,
+        memory_rules.conv_weights_fit,
+        memory_rules.biases_fit,
+    ),
+    "dense": (rules.dense_rank_2, memory_rules.biases_fit),
+    "matmul": (rules.dense_rank_2, memory_rules.biases_fit),
     "bias_add": (rules.channel_axis,),
     "batch_norm": (rules.channel_axis, rules.positive_variance),
     "relu": (),
     "leaky_relu": (rules.slope_in_range,),
+    "sigmoid": (),
+    "tanh": (),
     "clip": (rules.ordered_bounds,),
-    "maximum": (rules.scalar_bound,),
+    "maximum": (rules.two_tensors_or_scalar_bound,),
     "minimum": (rules.scalar_bound,),
     "max_pool2d": _WINDOW,
     "avg_pool2d": _WINDOW,
@@ -53,11 +66,15 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "global_avg_pool2d": _POOL,
     "adaptive_avg_pool2d": (*_POOL, rules.global_output),
     "adaptive_max_pool2d": (*_POOL, rules.global_output),
-    "mean": (rules.rank_4, rules.mean_over_space, rules.pool_tile_fits),
+    "mean": (rules.rank_4, rules.mean_over_space, memory_rules.pool_tile_fits),
     "add": (rules.same_shape_or_channel_constant,),
     "multiply": (rules.same_shape_or_channel_constant,),
-    "subtract": (rules.same_shape_or_channel_constant, rules.one_constant),
-    "divide": (rules.same_shape_or_channel_constant, rules.one_constant, rules.nonzero_divisor),
+    "subtract": (rules.same_shape_or_channel_constant,),
+    "divide": (
+        rules.same_shape_or_channel_constant,
+        rules.constant_divisor,
+        rules.nonzero_divisor,
+    ),
     "negative": (),
     "concatenate": (rules.run_time_fields, rules.channel_axis),
     "split": (rules.channel_axis, rules.equal_split),
@@ -65,7 +82,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
-    "pad": (rules.rank_4, rules.constant_padding),
+    "pad": (rules.rank_4, rules.known_padding),
+    "mirror_pad": (rules.rank_4, rules.known_padding),
     "strided_slice": (rules.rank_4, rules.forward_slices),
 }
 
@@ -73,6 +91,8 @@ LAYOUT_ONLY = frozenset(
     {
         "relu",
         "leaky_relu",
+        "sigmoid",
+        "tanh",
         "clip",
         "maximum",
         "minimum",
@@ -83,6 +103,7 @@ LAYOUT_ONLY = frozenset(
         "squeeze",
         "expand_dims",
         "pad",
+        "mirror_pad",
         "strided_slice",
     }
 )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
-from tvm_npu.codegen.least import LeastNeeds, Need
+from tvm_npu.codegen.least import LeastNeeds
 from tvm_npu.door import geometry
 from tvm_npu.door.backend import least_needs
 from tvm_npu.door.dataflow import Array, Constant, Input, OpCall, TensorShape, TensorType, Value
@@ -70,20 +69,9 @@ def extents_in_range(call: OpCall, context: Context) -> Violation | None:
     return None
 
 
-def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
-    """Operands and result of one image lie in the machine's DRAM together."""
-    data = sum(prod(shape[1:]) for shape in _run_time_shapes(call))
-    constants = sum(prod(arg.shape) for arg in call.operands if isinstance(arg, Constant))
-    needed = (data + constants) * context.least.stored_bytes
-    capacity = context.machine.dram.capacity_bytes
-    if needed > capacity:
-        return Violation(f"{needed} bytes", f"{capacity} bytes of DRAM")
-    return None
-
-
 def rank_4_or_2(call: OpCall, context: Context) -> Violation | None:
     """Tensors are NCHW feature maps (rank 4) or flat (rank 2: image, feature)."""
-    for shape in _run_time_shapes(call):
+    for shape in run_time_shapes(call):
         if len(shape) not in (2, 4):
             return Violation(f"rank {len(shape)}, {shape}", "rank 4 or 2")
     return None
@@ -97,7 +85,7 @@ def rank_4(call: OpCall, context: Context) -> Violation | None:
 
 def batch_kept(call: OpCall, context: Context) -> Violation | None:
     """The first extent is the batch and stays what it is."""
-    shapes = _run_time_shapes(call)
+    shapes = run_time_shapes(call)
     if len({shape[0] for shape in shapes}) > 1:
         return Violation(", ".join(map(str, shapes)), "one first extent throughout")
     return None
@@ -132,45 +120,28 @@ def data_is_variable(call: OpCall, context: Context) -> Violation | None:
 
 def nchw_layout(call: OpCall, context: Context) -> Violation | None:
     """Layouts are NCHW for data and OIHW for weights."""
+    return _layouts(call, "OIHW")
+
+
+def transposed_layout(call: OpCall, context: Context) -> Violation | None:
+    """Layouts of a transposed convolution are NCHW for data and IOHW for weights."""
+    return _layouts(call, "IOHW")
+
+
+def _layouts(call: OpCall, wanted: str) -> Violation | None:
     attributes = call.attributes
-    data = attributes["data_layout" if call.name == "conv2d" else "layout"]
+    data = attributes.get("data_layout") or attributes["layout"]
     for key, layout in (("data", data), ("out", attributes["out_layout"])):
         if layout not in ("", "NCHW"):
             return Violation(f"{key} layout {layout}", "NCHW")
-    weights = attributes.get("kernel_layout", "OIHW")
-    return None if weights == "OIHW" else Violation(f"weight layout {weights}", "OIHW")
+    weights = attributes.get("kernel_layout", wanted)
+    return None if weights == wanted else Violation(f"weight layout {weights}", wanted)
 
 
-def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
-    """The smallest input tile of a convolution (one channel of one window) fits its memory."""
-    window, kernel = _dilated_kernel(call), _kernel(call)
-    return _too_large(context.least.conv_input(window, kernel), f"window {_by(window)}")
-
-
-def conv_weights_fit(call: OpCall, context: Context) -> Violation | None:
-    """The smallest weight tile (one channel of one filter) fits its memory."""
-    window, kernel = _dilated_kernel(call), _kernel(call)
-    return _too_large(context.least.conv_weight(window, kernel), f"kernel {_by(kernel)}")
-
-
-def biases_fit(call: OpCall, context: Context) -> Violation | None:
-    """The biases of a layer fit the bias memories of all cores together."""
-    groups = call.attributes["groups"] if call.name == "conv2d" else 1
-    filters = call.shape[1] // groups
-    return _too_large(context.least.biases(filters), f"{filters} filters")
-
-
-def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
-    """One channel of one pooling window fits the memory for input tiles."""
-    window, _, _ = geometry.pool_windows(call)
-    return _too_large(context.least.pool_input(window), f"window {_by(window)}")
-
-
-def _too_large(need: Need, what: str) -> Violation | None:
-    if need.fits:
-        return None
-    value = f"{what} = {need.needed} bytes {need.where}".rstrip()
-    return Violation(value, f"{need.available} bytes of {need.memory}")
+def transposed_not_dilated(call: OpCall, context: Context) -> Violation | None:
+    """The kernel of a transposed convolution is not dilated."""
+    dilation = call.attributes["dilation"]
+    return None if dilation == (1, 1) else Violation(f"dilation {dilation}", "(1, 1)")
 
 
 def pool_not_dilated(call: OpCall, context: Context) -> Violation | None:
@@ -216,7 +187,7 @@ def mean_over_space(call: OpCall, context: Context) -> Violation | None:
 
 def channel_axis(call: OpCall, context: Context) -> Violation | None:
     """Biases, batch norms, concatenations and splits go along the channels (axis 1)."""
-    rank = len(_run_time_shapes(call)[0])
+    rank = len(run_time_shapes(call)[0])
     axis = geometry.normalized_axis(call.attributes["axis"], rank)
     return None if axis == 1 else Violation(f"axis {axis}", "axis 1")
 
@@ -255,12 +226,11 @@ def same_shape_or_channel_constant(call: OpCall, context: Context) -> Violation 
     return None
 
 
-def one_constant(call: OpCall, context: Context) -> Violation | None:
-    """Subtraction and division have a constant second operand (subtraction: either)."""
-    constants = [isinstance(arg, Constant) for arg in call.operands]
-    if call.name == "divide":
-        return None if constants[1] else Violation("a run-time divisor", "a constant divisor")
-    return None if any(constants) else Violation("two run-time tensors", "one constant")
+def constant_divisor(call: OpCall, context: Context) -> Violation | None:
+    """A divisor is a constant."""
+    if isinstance(call.operands[1], Constant):
+        return None
+    return Violation("a run-time divisor", "a constant divisor")
 
 
 def nonzero_divisor(call: OpCall, context: Context) -> Violation | None:
@@ -275,13 +245,25 @@ def nonzero_divisor(call: OpCall, context: Context) -> Violation | None:
 
 
 def scalar_bound(call: OpCall, context: Context) -> Violation | None:
-    """A maximum or minimum compares with one constant number."""
+    """A minimum compares with one constant number."""
     for number, other in ((0, call.operands[1]), (1, call.operands[0])):
         values = _array(call.operands[number])
         if values is not None and np.all(values == values.flat[0]):
             if not isinstance(other, Constant) and other.shape == call.shape:
                 return None
     return Violation("two tensors", "a tensor and a number")
+
+
+def two_tensors_or_scalar_bound(call: OpCall, context: Context) -> Violation | None:
+    """A maximum has two run-time tensors of one shape, or a tensor and one constant number."""
+    shapes = [arg.shape for arg in call.run_time_operands]
+    if len(shapes) == 2:
+        if shapes[0] == shapes[1]:
+            return None
+        return Violation(f"{shapes[0]} and {shapes[1]}", "equal shapes")
+    if scalar_bound(call, context) is None:
+        return None
+    return Violation("a constant of several numbers", "a tensor and a number")
 
 
 def positive_variance(call: OpCall, context: Context) -> Violation | None:
@@ -306,14 +288,25 @@ def slope_in_range(call: OpCall, context: Context) -> Violation | None:
     return None if 0.0 <= slope <= 1.0 else Violation(f"slope {slope:g}", "0 to 1")
 
 
-def constant_padding(call: OpCall, context: Context) -> Violation | None:
-    """Padding fills with one finite constant."""
-    mode = call.attributes["pad_mode"]
+def known_padding(call: OpCall, context: Context) -> Violation | None:
+    """Padding fills with one finite constant, or reflects rows and columns."""
+    if geometry.is_reflected(call):
+        return _reflection(call)
+    mode = call.attributes["mode" if call.name == "mirror_pad" else "pad_mode"]
     if mode != "constant":
-        return Violation(f"mode {mode}", "constant")
+        return Violation(f"mode {mode}", "constant or reflect")
     values = _array(call.operands[1])
     if values is None or values.size != 1 or not np.all(np.isfinite(values)):
         return Violation("another fill value", "one finite number")
+    return None
+
+
+def _reflection(call: OpCall) -> Violation | None:
+    """Rows and columns that mirror others of the tensor, and nothing else."""
+    for axis, amounts in enumerate(call.attributes["pad_width"]):
+        limit = 0 if axis < 2 else call.operands[0].shape[axis] - 1
+        if not 0 <= min(amounts) <= max(amounts) <= limit:
+            return Violation(f"{amounts} on axis {axis}", f"0 to {limit} when it reflects")
     return None
 
 
@@ -347,7 +340,7 @@ def _shapes(call: OpCall) -> list[TensorShape]:
     return _static(_types(call))
 
 
-def _run_time_shapes(call: OpCall) -> list[TensorShape]:
+def run_time_shapes(call: OpCall) -> list[TensorShape]:
     """Shapes of the run-time operands and of the results (a batch norm's first result only)."""
     results = call.types[:1] if call.name == "batch_norm" else call.types
     return _static([type_ for one in call.run_time_operands for type_ in one.types] + [*results])
@@ -359,18 +352,3 @@ def _static(types: list[TensorType]) -> list[TensorShape]:
 
 def _array(value: Value) -> Array | None:
     return value.array if isinstance(value, Constant) else None
-
-
-def _by(extents: tuple[int, int]) -> str:
-    return f"{extents[0]}x{extents[1]}"
-
-
-def _kernel(call: OpCall) -> tuple[int, int]:
-    rows, columns = call.operands[1].shape[2:]
-    return rows, columns
-
-
-def _dilated_kernel(call: OpCall) -> tuple[int, int]:
-    rows, columns = _kernel(call)
-    dilation = call.attributes["dilation"]
-    return (rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1

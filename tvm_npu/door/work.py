@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
+from tvm_npu.codegen.ops.transposed_conv import tap_ranges
 from tvm_npu.door.dataflow import OpCall, TensorShape
 
 DENSE = frozenset({"dense", "contrib_dense_pack", "matmul", "batch_matmul"})
@@ -78,11 +79,29 @@ def _convolution(call: OpCall, data: TensorShape, out: TensorShape) -> Work:
     out_channels = _channels(out_layout, out)
     taps = prod(kernel)
     weight = prod(data) * taps * out_channels / groups
-    if "transpose" in call.name:
+    if call.name == "conv2d_transpose" and len(data) == 4 and layout == list("NCHW"):
+        macs = _needed(call, data, out) * data[0] * data[1] * out_channels // groups
+    elif "transpose" in call.name:
         macs = prod(data) * taps * out_channels // groups
     else:
         macs = prod(out) * taps * in_channels // groups
     return Work("conv", float(weight), macs)
+
+
+def _needed(call: OpCall, data: TensorShape, out: TensorShape) -> int:
+    """Pairs of input and kernel element, rows and columns, that some output needs."""
+    kernel = call.operands[1].shape[2:]
+    attributes = call.attributes
+    return prod(
+        sum(
+            len(met)
+            for _, met, _ in tap_ranges(
+                data[2 + i], out[2 + i], kernel[i], attributes["strides"][i],
+                attributes["padding"][i],
+            )
+        )
+        for i in range(2)
+    )  # fmt: skip
 
 
 def _axes(layout: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""Rules about memory: the smallest tiles of a layer fit the machine's buffers, tensors its DRAM.
+
+One rule is one function, as in `door.rules`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvm_npu.codegen.least import Need
+from tvm_npu.door import geometry
+from tvm_npu.door.dataflow import Constant, OpCall
+from tvm_npu.door.rules import Context, Violation, run_time_shapes
+
+
+def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
+    """Operands and result of one image lie in the machine's DRAM together."""
+    data = sum(prod(shape[1:]) for shape in run_time_shapes(call))
+    constants = sum(prod(arg.shape) for arg in call.operands if isinstance(arg, Constant))
+    needed = (data + constants) * context.least.stored_bytes
+    capacity = context.machine.dram.capacity_bytes
+    if needed > capacity:
+        return Violation(f"{needed} bytes", f"{capacity} bytes of DRAM")
+    return None
+
+
+def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
+    """The smallest input tile of a convolution (one channel of one window) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_input(window, kernel), f"window {_by(window)}")
+
+
+def conv_weights_fit(call: OpCall, context: Context) -> Violation | None:
+    """The smallest weight tile (one channel of one filter) fits its memory."""
+    window, kernel = _dilated_kernel(call), _kernel(call)
+    return _too_large(context.least.conv_weight(window, kernel), f"kernel {_by(kernel)}")
+
+
+def biases_fit(call: OpCall, context: Context) -> Violation | None:
+    """The biases of a layer fit the bias memories of all cores together."""
+    groups = call.attributes.get("groups", 1)
+    filters = call.shape[1] // groups
+    return _too_large(context.least.biases(filters), f"{filters} filters")
+
+
+def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
+    """One channel of one pooling window fits the memory for input tiles."""
+    window, _, _ = geometry.pool_windows(call)
+    return _too_large(context.least.pool_input(window), f"window {_by(window)}")
+
+
+def _too_large(need: Need, what: str) -> Violation | None:
+    if need.fits:
+        return None
+    value = f"{what} = {need.needed} bytes {need.where}".rstrip()
+    return Violation(value, f"{need.available} bytes of {need.memory}")
+
+
+def _by(extents: tuple[int, int]) -> str:
+    return f"{extents[0]}x{extents[1]}"
+
+
+def _kernel(call: OpCall) -> tuple[int, int]:
+    rows, columns = call.operands[1].shape[2:]
+    return rows, columns
+
+
+def _dilated_kernel(call: OpCall) -> tuple[int, int]:
+    rows, columns = _kernel(call)
+    dilation = call.attributes["dilation"]
+    return (rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1
