@@ -21,7 +21,8 @@ Made by `python -m tvm_npu.door.document` from the docstrings of `tvm_npu/door/r
 
 An operator that is listed here and keeps its rules runs on an NPU that has instructions for its
 layer; everything else stays on the CPU, and `explain(mod)` says for each which rule kept it there,
-what was found and what is allowed. Operators have neutral names here; Relay's `nn.conv2d`, for example, is `conv2d`.
+what was found and what is allowed. Operators have neutral names here; Relay's `nn.conv2d`, for
+example, is `conv2d`.
 
 """
 
