@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, TypeVar
 
-def ceil_div(total: int, part: int) -> int:
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Count = TypeVar("Count", int, "NDArray[Any]")
+
+
+def ceil_div(total: Count, part: int) -> Count:
     """How many parts of ``part`` hold ``total``; both positive, or ``total`` 0."""
     return (total + part - 1) // part
 
 
-def aligned(size: int, alignment: int) -> int:
+def aligned(size: Count, alignment: int) -> Count:
     """``size`` rounded up to a multiple of ``alignment``."""
     return ceil_div(size, alignment) * alignment

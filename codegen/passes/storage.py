@@ -18,6 +18,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.ops.elementwise import fixed_copy
 from tvm_npu.codegen.ops.operator import Placement
 from tvm_npu.codegen.ops.registry import operator_of
+from tvm_npu.sim.arithmetic import aligned
 
 ALIGNMENT_BYTES = 128
 
@@ -123,7 +124,7 @@ def _place_states(layers: Iterable[FixedLayer], places: _Places) -> tuple[dict[s
     for layer in layers:
         for state in layer.states:
             offsets[state.tensor] = size_bytes
-            size_bytes = _aligned(size_bytes + places.sizes[state.tensor])
+            size_bytes = aligned(size_bytes + places.sizes[state.tensor], ALIGNMENT_BYTES)
     return offsets, size_bytes
 
 
@@ -243,11 +244,7 @@ def first_fit(lifetimes: Iterable[Lifetime]) -> tuple[dict[str, int], int]:
                 continue
             if offset + one.size_bytes <= at:
                 break
-            offset = max(offset, _aligned(at + other.size_bytes))
+            offset = max(offset, aligned(at + other.size_bytes, ALIGNMENT_BYTES))
         placed.append((one, offset))
-        total = max(total, _aligned(offset + one.size_bytes))
+        total = max(total, aligned(offset + one.size_bytes, ALIGNMENT_BYTES))
     return {one.name: offset for one, offset in placed}, total
-
-
-def _aligned(size_bytes: int) -> int:
-    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

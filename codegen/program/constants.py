@@ -24,7 +24,11 @@ class Constants:
             raise EmitError(
                 f"{what}: values {array.min()} .. {array.max()} do not fit {dtype.name}"
             )
-        self.data.extend(bytes(-len(self.data) % ALIGNMENT_BYTES))
-        offset = len(self.data)
+        offset = self.pad()
         self.data.extend(array.astype(dtype).tobytes())
         return offset
+
+    def pad(self) -> int:
+        """Zeros up to where the next array begins; the offset of that."""
+        self.data.extend(bytes(-len(self.data) % ALIGNMENT_BYTES))
+        return len(self.data)

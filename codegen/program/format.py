@@ -44,6 +44,7 @@ from tvm_npu.codegen.program.parts import (
     TensorSlot,
     Text,
 )
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
@@ -104,7 +105,7 @@ class Program:
         position = base_address
         for segment in SEGMENTS:
             size = self.segments[segment]
-            position = -(-position // size.alignment_bytes) * size.alignment_bytes
+            position = aligned(position, size.alignment_bytes)
             addresses[segment] = position
             position += size.size_bytes
         if not 0 <= base_address <= position <= 1 << 32:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.parts import DEBUG, WORD_BYTES, CodeRange
@@ -79,11 +78,11 @@ class LayerWords:
             layer_of += [index] * len(layer)
         debug = np.zeros(len(words) + len(self._end), DEBUG)
         debug["layer"] = layer_of + [-1] * len(self._end)
-        constants = bytes(self._constants.data)
+        self._constants.pad()
         return Code(
             words=np.array([*words, *self._end], np.uint32),
             layers=tuple(parts),
-            constants=constants + bytes(-len(constants) % ALIGNMENT_BYTES),
+            constants=bytes(self._constants.data),
             activation_bytes=self._planned.storage.size_bytes,
             debug=debug,
         )

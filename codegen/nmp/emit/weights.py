@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
@@ -94,8 +95,7 @@ def _filter_bytes(problem: ConvProblem) -> int:
 
 
 def _padded(count: int, plan: ConvPlan, shares: Shares) -> int:
-    tile = tile_filters(plan, shares)
-    return -(-count // tile) * tile
+    return aligned(count, tile_filters(plan, shares))
 
 
 def _runs(plan: ConvPlan, problem: ConvProblem, shares: Shares) -> list[_Run]:

@@ -15,6 +15,7 @@ from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfe
 from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 
@@ -136,11 +137,11 @@ def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:
     if problem.operands > 1:
         buffers.append(memories.mb1_bytes)
     burst = max(1, machine.dram.burst_bytes // problem.element_bytes)
-    core = _whole(-(-problem.elements // machine.core_count), burst)
+    core = aligned(-(-problem.elements // machine.core_count), burst)
     most = min(buffers) // problem.element_bytes
     if most > burst:
         most -= most % burst
-    tile = min(most, _whole(-(-core // -(-core // most)), burst))
+    tile = min(most, aligned(-(-core // -(-core // most)), burst))
 
     one = flat_transfer(tile, problem.element_bytes, machine.dram.burst_bytes)
     steps = -(-core // tile)
@@ -151,10 +152,6 @@ def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:
     everything = one * (-(-problem.elements // tile) * (problem.operands + 1))
     cycles = moved.engine_cycles(machine) + steps * compute
     return FlatPlan(core, tile, max(cycles, everything.dram_cycles(machine)))
-
-
-def _whole(count: int, unit: int) -> int:
-    return -(-count // unit) * unit
 
 
 def _window_candidates(problem: WindowProblem, machine: NmpMachine) -> Iterator[WindowPlan]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
+from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES, part_bytes
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import aligned, ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -52,14 +52,12 @@ class Layer(NamedTuple):
     touched: float
 
 
+_part = device(part_bytes)
+
+
 @device
 def _tile(size):
     return aligned(size, ALIGNMENT_BYTES)
-
-
-@device
-def _part(room, buffers):
-    return room // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
 
 
 @device

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tvm_npu.codegen.least import Need
-from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
-from tvm_npu.codegen.plan.loops.room import aligned
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
+from tvm_npu.codegen.plan.loops.room import aligned, memory_needs
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 
@@ -37,10 +37,7 @@ class LoopNeeds:
         if taps:
             inputs += aligned(self.stored_bytes)
         weights = aligned(taps * self.stored_bytes)
-        memories = self.machine.memories
-        if isinstance(memories, SharedMemory):
-            needed = inputs + weights + aligned(self.accumulator_bytes)
-            return Need(needed, "shared memory", memories.shared_bytes)
-        if kind == "input":
-            return Need(inputs, "input memory", memories.input_bytes)
-        return Need(weights, "weight memory", memories.weight_bytes)
+        sums = aligned(self.accumulator_bytes)
+        needs = memory_needs(self.machine.memories, inputs, weights, sums)
+        memory, needed, available = needs[0] if kind == "input" or len(needs) == 1 else needs[1]
+        return Need(needed, memory, available)

@@ -1,4 +1,4 @@
-"""What fits the memories of a tile machine: room for the tiles of a plan, and where they lie.
+"""What fits the memories of a machine of loops: room for the tiles of a plan, and where they lie.
 
 Every kind of tile has as many places as the plan has buffers; a residual tile lies behind each IN
 tile. Memories of their own for input, weights and output are cut into as many equal parts as there
@@ -14,17 +14,33 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
+from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory, SplitMemories
 from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim import arithmetic
+from tvm_npu.sim.arithmetic import Count
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 ALIGNMENT_BYTES = 8
 
 
-def aligned(size: int) -> int:
+def aligned(size: Count) -> Count:
     """``size`` rounded up to the next place where a tile may begin."""
-    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    return arithmetic.aligned(size, ALIGNMENT_BYTES)
+
+
+def memory_needs(
+    memories: SplitMemories | SharedMemory, inputs: Count, weights: Count, sums: Count
+) -> tuple[tuple[str, Count, int], ...]:
+    """(memory, bytes that tiles of these aligned sizes need of it, bytes that it has): input,
+    weight and output memory, or the shared one. IN and residual tile count together."""
+    if isinstance(memories, SharedMemory):
+        return (("shared memory", inputs + weights + sums, memories.shared_bytes),)
+    return (
+        ("input memory", inputs, memories.input_bytes),
+        ("weight memory", weights, memories.weight_bytes),
+        ("output memory", sums, memories.output_bytes),
+    )
 
 
 @dataclass(frozen=True)
@@ -148,19 +164,13 @@ def _needs(
     residual = aligned(outputs * size) if problem.has_residual else 0
     weights = aligned(filters * plan.tile_n * problem.kernel[0] * problem.kernel[1] * size)
     sums = aligned(outputs * problem.accumulator_bytes)
-    memories = machine.memories
     with_residual = "IN and residual tile" if residual else "IN tile"
-    if isinstance(memories, SharedMemory):
-        needed, most = inputs + residual + weights + sums, memories.shared_bytes
-        tiles = f"{with_residual}, W and OUT tile"
-        yield tiles, "shared memory", needed, part_bytes(most, plan.buffers)
-    else:
-        for tiles, memory, needed, most in (
-            (with_residual, "input memory", inputs + residual, memories.input_bytes),
-            ("W tile", "weight memory", weights, memories.weight_bytes),
-            ("OUT tile of accumulators", "output memory", sums, memories.output_bytes),
-        ):
-            yield tiles, memory, needed, part_bytes(most, plan.buffers)
+    tiles: tuple[str, ...] = (with_residual, "W tile", "OUT tile of accumulators")
+    if isinstance(machine.memories, SharedMemory):
+        tiles = (f"{with_residual}, W and OUT tile",)
+    needs = memory_needs(machine.memories, inputs + residual, weights, sums)
+    for what, (memory, needed, most) in zip(tiles, needs, strict=True):
+        yield what, memory, needed, part_bytes(most, plan.buffers)
     yield "biases of a tile", "bias memory", filters * BIAS_BYTES, machine.bias_bytes
 
 

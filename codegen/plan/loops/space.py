@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.loops.axes import InAxis, in_axis
-from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
-from tvm_npu.codegen.plan.loops.room import ALIGNMENT_BYTES
+from tvm_npu.codegen.plan.loops.room import aligned, memory_needs, part_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem, tile_sizes
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 
@@ -111,26 +111,12 @@ def _fit(
     size = problem.element_bytes
     taps = problem.kernel[0] * problem.kernel[1]
     outputs = tiles.m * tiles.r * tiles.c
-    inputs = _aligned(tiles.n * largest * size)
+    inputs = aligned(tiles.n * largest * size)
     if problem.has_residual:
-        inputs = inputs + _aligned(outputs * size)
-    weights = _aligned(tiles.m * tiles.n * taps * size)
-    sums = _aligned(outputs * problem.accumulator_bytes)
-    memories = machine.memories
+        inputs = inputs + aligned(outputs * size)
+    weights = aligned(tiles.m * tiles.n * taps * size)
+    sums = aligned(outputs * problem.accumulator_bytes)
     fits: NDArray[np.bool_] = tiles.m * BIAS_BYTES <= machine.bias_bytes
-    if isinstance(memories, SharedMemory):
-        return fits & (inputs + weights + sums <= _part(memories.shared_bytes, buffers))
-    return (
-        fits
-        & (inputs <= _part(memories.input_bytes, buffers))
-        & (weights <= _part(memories.weight_bytes, buffers))
-        & (sums <= _part(memories.output_bytes, buffers))
-    )
-
-
-def _aligned(size: Integers) -> Integers:
-    return -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-
-
-def _part(size: int, buffers: int) -> int:
-    return size // buffers // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+    for _, needed, most in memory_needs(machine.memories, inputs, weights, sums):
+        fits &= needed <= part_bytes(most, buffers)
+    return fits

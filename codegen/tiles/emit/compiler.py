@@ -21,6 +21,7 @@ from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands, layer_commands
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.tiles.machine import TileMachine
 
 STORED_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
@@ -55,7 +56,7 @@ class TileRegion:
             emitter.emit(self.commands(index))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
-        constants.data.extend(bytes(-len(constants.data) % ALIGNMENT_BYTES))
+        constants.pad()
         return Code(
             words=emitter.code.words(),
             layers=tuple(ranges),
@@ -86,7 +87,7 @@ def with_commands(
     operands = tuple(
         _operands(one.layer, storage, constants, stored_bytes) for one in planned.layers
     )
-    activation_bytes = storage.size_bytes + -(-partial // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    activation_bytes = storage.size_bytes + aligned(partial, ALIGNMENT_BYTES)
     return TileRegion(machine, layers, operands, constants, activation_bytes)
 
 

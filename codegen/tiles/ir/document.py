@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import CodegenError, EmitError
+from tvm_npu.codegen.plan.loops.room import aligned
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
     Action,
@@ -95,7 +96,7 @@ class Ir:
         offsets = []
         for variable in self.memories:
             memory = _memory_of(variable.kind, shared)
-            begin = -(-used.get(memory, 0) // 8) * 8
+            begin = aligned(used.get(memory, 0))
             end = begin + variable.size_bytes
             available = getattr(machine.memories, f"{memory}_bytes")
             if end > available:

@@ -1,4 +1,10 @@
-"""Text of an execution plan as its parts: sections, numbers and names, each with its line."""
+"""Text of an execution plan as its parts: sections, numbers and names, each with its line.
+
+No parser library is used: each line of a plan is a sentence of its own, in one of three forms, and
+a regular expression says each form. The rest of this module are checks (counts, order, repetition)
+whose messages name what is wrong; a grammar would not replace them, and its errors, "unexpected
+token", would have to be translated back into them.
+"""
 
 from __future__ import annotations
 

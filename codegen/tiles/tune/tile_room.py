@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
-from tvm_npu.codegen.plan.loops.room import aligned, part_bytes, tile_bytes
+from tvm_npu.codegen.plan.loops.room import aligned, memory_needs, part_bytes, tile_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
@@ -19,21 +20,16 @@ _BIAS = ("tile_groups", "tile_m")
 
 def excess_of(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> tuple[str, ...] | None:
     """The choices that fill the first memory that is too small; None where all tiles fit."""
-    sizes, memories = tile_bytes(problem, plan), machine.memories
+    sizes, memories = tile_bytes(problem, plan), loop_machine(machine).memories
     inputs = aligned(sizes.in_bytes) + aligned(sizes.residual_bytes)
     weights, out = aligned(sizes.weight_bytes), aligned(sizes.out_bytes)
-    if plan.tile_groups * plan.tile_m * BIAS_BYTES > memories.bias_bytes:
+    if plan.tile_groups * plan.tile_m * BIAS_BYTES > machine.memories.bias_bytes:
         return _BIAS
-    if isinstance(memories, SharedMemory):
-        fits = inputs + weights + out <= part_bytes(memories.shared_bytes, plan.buffers)
-        return None if fits else _ALL
-    for needed, room, choices in (
-        (inputs, memories.input_bytes, _ALL if problem.has_residual else _INPUT),
-        (weights, memories.weight_bytes, _WEIGHT),
-        (out, memories.output_bytes, _OUTPUT),
-    ):
+    needs = memory_needs(memories, inputs, weights, out)
+    choices = (_ALL if problem.has_residual or len(needs) == 1 else _INPUT, _WEIGHT, _OUTPUT)
+    for (_, needed, room), filled in zip(needs, choices, strict=False):
         if needed > part_bytes(room, plan.buffers):
-            return choices
+            return filled
     return None
 
 
