@@ -111,6 +111,40 @@ def violations(path: str, text: str) -> list[str]:
     return found
 
 
+EXACT = ("codegen/nmp/plan/exact", "codegen/plan/loops/exact")
+"""Packages of one public module: others use what the package itself gives."""
+
+
+def inner_uses(path: str, text: str) -> list[str]:
+    """What of the inside of an exact planner ``text``, as the file ``path``, imports."""
+    found = []
+    for folder in EXACT:
+        package = "tvm_npu." + folder.replace("/", ".")
+        inner = {f"{package}.{module.stem}" for module in (ROOT / folder).glob("[!_]*.py")}
+        for line, name in imported_names(ast.parse(text), ""):
+            if inside(name, tuple(inner)) and not path.startswith(folder + "/"):
+                found.append(f"{path}:{line}: {name} is inside of {package}")
+    return found
+
+
+@pytest.mark.parametrize("path", sources())
+def test_exact_planners_are_used_by_their_packages(path: str) -> None:
+    assert not inner_uses(path, (ROOT / path).read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from tvm_npu.codegen.nmp.plan.exact import search",
+        "from tvm_npu.codegen.nmp.plan.exact.search import open_classes",
+        "import tvm_npu.codegen.plan.loops.exact.planner",
+    ],
+)
+def test_uses_inside_of_exact_planners_are_found(text: str) -> None:
+    assert len(inner_uses("codegen/nmp/plan/shortlist.py", text)) == 1
+    assert not inner_uses("codegen/x.py", "from tvm_npu.codegen.nmp.plan.exact import Proof")
+
+
 @pytest.mark.parametrize("path", sources())
 def test_imports_follow_the_rules(path: str) -> None:
     assert not violations(path, (ROOT / path).read_text("utf-8"))

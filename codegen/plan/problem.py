@@ -49,7 +49,7 @@ class ConvProblem:
     window: Window | None = None
     """What is computed from the OFM tile by tile on chip, so that only its result is stored."""
     accumulator_bytes: int = 8
-    """Of a partial sum, on machines where these take more room than elements (tile machines)."""
+    """Of a partial sum, on machines where these take more room than elements."""
 
     @property
     def out_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""How a convolution runs on a tile machine: tile sizes, loop order, and the steps that follow.
+"""How a convolution runs on one engine: tile sizes, loop order, and the steps that follow.
 
 A step multiplies one IN tile with one W tile into one OUT tile. The tiles of the step before stay
 on chip; only a tile that the step needs and that is not there comes from outside of the chip (the

@@ -128,7 +128,7 @@ _Claim = tuple[bool, str, object, object]
 
 def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Iterator[_Claim]:
     """(holds, thing, value, limit); later claims rely on earlier ones."""
-    yield problem.window is None, "window", problem.window, "none on a tile machine"
+    yield problem.window is None, "window", problem.window, "none in a plan of loops"
     groups = problem.groups
     yield groups >= 1, "groups", groups, "at least 1"
     for name, total in (("filters", problem.filters), ("channels", problem.channels)):

@@ -1,4 +1,4 @@
-"""What a tile plan moves between the chip and the memory outside, in closed form.
+"""What a plan of loops moves between the chip and the memory outside, in closed form.
 
 Every count equals the sum over `plan.steps`: a stream's tiles together, times how often they come
 (`plan.visits`). Halos count as often as tiles need them, edge tiles by their own size, padding not

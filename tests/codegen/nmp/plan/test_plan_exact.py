@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, plan_with_proof
-from tvm_npu.codegen.nmp.plan.exact_space import Facts, space
+from tvm_npu.codegen.nmp.plan.exact.space import Facts, space
 from tvm_npu.codegen.plan import (
     NO_LIMITS,
     TileLimits,

@@ -1,7 +1,7 @@
 """The search of `exact` in numba: branch and bound over spreads, classes of tiles, and tiles.
 
 A spread says who works on what, in which schedule, with which streams on the ring and how many
-buffers (`exact_cost.Spread`). `exact_bounds` bounds its classes of tiles. `open_classes` opens
+buffers (`cost.Spread`). `bounds` bounds its classes of tiles. `open_classes` opens
 those that can hold something faster than what is known, the least bound first: each place, which
 is one (tile_r, tile_c), is bounded from its own counts, then each tile_n with it, then each tile_m.
 
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT, STEPS
-from tvm_npu.codegen.nmp.plan.exact_bounds import (
+from tvm_npu.codegen.nmp.plan.exact.axes import OUT_EXTENT, STEPS
+from tvm_npu.codegen.nmp.plan.exact.bounds import (
     critical_of,
     fill_bias,
     fits,
@@ -30,7 +30,7 @@ from tvm_npu.codegen.nmp.plan.exact_bounds import (
     most_items,
     spread_of,
 )
-from tvm_npu.codegen.nmp.plan.exact_cost import (
+from tvm_npu.codegen.nmp.plan.exact.cost import (
     KEEPS_IN,
     OS,
     P_LARGEST,
@@ -44,13 +44,13 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     tle_dma,
     windows,
 )
-from tvm_npu.codegen.nmp.plan.exact_overlap import (
+from tvm_npu.codegen.nmp.plan.exact.overlap import (
     KIND_WIDTH,
     MOST_KINDS,
     TILE_WIDTH,
     overlapped,
 )
-from tvm_npu.codegen.nmp.plan.exact_tables import TURNS
+from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 

@@ -3,7 +3,7 @@
   items    (filter slices, TLT parts, TLEs that share W), tile_m: turns, transfers, bursts
   channels (filter slices that share IN), tile_n: steps, loads, channels, bursts
 
-Laid out as those of `exact_axes`, and compiled for themselves like these.
+Laid out as those of `axes`, and compiled for themselves like these.
 """
 
 from __future__ import annotations

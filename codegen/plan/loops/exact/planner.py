@@ -1,15 +1,4 @@
-"""The plan of least predicted time, or of least traffic, over all `LoopPlan`s; proven.
-
-The space: every tile size along every loop, every order of the loops, several groups in a step, one
-buffer or two. All of it is enumerated (`exact_search`), but for
-  tile sizes along a loop that give as many tiles as another size, need no less room, and lose in
-    nothing that `cost.predicted` counts (iterations, IFM rows or columns, contiguous runs)
-  orders that differ in loops of one trip only
-  numbers of groups that give as many runs as a smaller one
-  tilings whose lower bound is no better than the best plan found so far
-`exact-traffic` minimizes bytes with the same search: a byte costs one, an engine nothing, and a
-transfer so little that it only breaks ties. Two buffers never save bytes.
-"""
+"""The planner of loops: the tables of a layer, its plan with a proof."""
 
 from __future__ import annotations
 
@@ -21,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops import exact_search as search
 from tvm_npu.codegen.plan.loops.axes import in_axis
 from tvm_npu.codegen.plan.loops.cost import iterations, predicted
+from tvm_npu.codegen.plan.loops.exact import search
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.questions import Measure

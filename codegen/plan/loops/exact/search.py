@@ -19,7 +19,7 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 M, N, R, C = range(4)
 SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED = range(7)
-"""Columns of a table of tile sizes (`exact.loop_table`)."""
+"""Columns of a table of tile sizes (`planner.loop_table`)."""
 
 
 class Layer(NamedTuple):

@@ -4,7 +4,7 @@
 Counts are whole numbers in float64, exact below 2**53. A table holds the rows of all its spreads
 one after another: row ``begin[spread, slice] + tile`` is that of a tile extent, row 0 of a spread
 is unused. A class is the run of tile extents of one spread that make equally many turns; the
-tables of classes hold the least of every column over the class, slice by slice. `exact_search`
+tables of classes hold the least of every column over the class, slice by slice. `search`
 gets the arrays.
 """
 

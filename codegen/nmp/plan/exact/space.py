@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.nmp.plan.exact_cost import KEEPS_IN, OS, WS
+from tvm_npu.codegen.nmp.plan.exact.cost import KEEPS_IN, OS, WS
 
 Integers = NDArray[np.int64]
 

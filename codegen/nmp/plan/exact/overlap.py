@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tvm_npu.codegen.nmp.plan.exact_axes import FIRST, STEPS
-from tvm_npu.codegen.nmp.plan.exact_cost import (
+from tvm_npu.codegen.nmp.plan.exact.axes import FIRST, STEPS
+from tvm_npu.codegen.nmp.plan.exact.cost import (
     KEEPS_IN,
     P_IN,
     P_IN_AREA,
@@ -110,7 +110,7 @@ def overlapped(
     w_position, bias_cycles, kinds, weights, place, tile,
 ):  # fmt: skip
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
-    which kinds of turns over rows and columns it has (`exact_search.SPOT`); the last four are
+    which kinds of turns over rows and columns it has (`search.SPOT`); the last four are
     for numbers on the way."""
     size = task.element_bytes
     number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)

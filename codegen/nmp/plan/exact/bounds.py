@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.exact_axes import OUT_EXTENT
-from tvm_npu.codegen.nmp.plan.exact_cost import (
+from tvm_npu.codegen.nmp.plan.exact.axes import OUT_EXTENT
+from tvm_npu.codegen.nmp.plan.exact.cost import (
     KEEPS_IN,
     OS,
     P_LARGEST,
@@ -29,7 +29,7 @@ from tvm_npu.codegen.nmp.plan.exact_cost import (
     mac_time,
     tle_dma,
 )
-from tvm_npu.codegen.nmp.plan.exact_tables import TURNS
+from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.nmp.plan.exact_axes import (
+from tvm_npu.codegen.nmp.plan.exact.axes import (
     IN_EXTENT,
     IN_LINES,
     IN_SINGLE,
@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.plan.exact_axes import (
     OUT_WHOLE,
     STEPS,
 )
-from tvm_npu.codegen.nmp.plan.exact_tables import (
+from tvm_npu.codegen.nmp.plan.exact.tables import (
     DENSE,
     IN_MERGED,
     LOADED,

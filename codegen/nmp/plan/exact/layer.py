@@ -1,0 +1,197 @@
+"""A layer on a machine as the numbers that the search reads, and what it chose as a plan.
+
+The space of plans falls into parts that are searched one after the other: a mode, with maps in DRAM
+read as one run where they can be, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
+from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
+from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
+from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
+from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
+from tvm_npu.codegen.plan.limits import TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+Mode = Literal["multicast", "grouped"]
+_UNLIMITED = 1 << 40
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the space of a layer's plans; ``numbers`` are what compiled code knows of it."""
+
+    mode: Mode
+    linear: bool
+    task: axes.Task
+    spreads: Space
+    numbers: tuple[Any, ...]
+
+    def classes(self, best: float) -> tuple[Any, Any, int, float]:
+        """Classes of tiles: `bounds.bound_classes`."""
+        return bounds.bound_classes(*(*self.numbers, best))  # type: ignore[no-any-return]
+
+    def fastest(self, queue: Any, least_times: Any, best: float) -> tuple[float, float, Any, Any]:
+        """`search.open_classes` of these classes, the least bound first."""
+        order = np.argsort(least_times, kind="stable")
+        found = search.open_classes(*(*self.numbers, queue[order], least_times[order], best))
+        return found  # type: ignore[no-any-return]
+
+    def plan(self, chosen: Any) -> ConvPlan:
+        """What the search has chosen."""
+        family = [int(value) for value in self.spreads.families[chosen[search.FAMILY]]]
+        row_slices, column_slices, filter_slices = family[4:7]
+        runs, flow, ring_in, ring_weights, buffers, row_parts, column_parts = family[8:]
+        tile_m, tile_n, tile_r, tile_c = (int(chosen[index]) for index in range(1, 5))
+        schedule: Schedule = "WS"
+        if flow != cost.WS:
+            slice_items = -(-self.task.items // filter_slices)
+            longest = -(-slice_items // runs)
+            schedule = "IS" if flow == cost.OS and tile_m == longest else "OS"
+        return ConvPlan(
+            self.mode,
+            _split(row_slices * column_slices, filter_slices),
+            row_slices,
+            filter_slices,
+            schedule,
+            tile_m * self.task.item_filters,
+            tile_n,
+            tile_r,
+            tile_c,
+            column_slices=column_slices,
+            tlt_rows=row_parts,
+            tlt_columns=column_parts,
+            keeps_in=flow == cost.KEEPS_IN,
+            ring_in=bool(ring_in),
+            ring_weights=bool(ring_weights),
+            weights="tiles" if self.mode == "multicast" else "filters",
+            linear_maps=self.linear,
+            buffers=2 if buffers == 2 else 1,
+        )
+
+
+def parts_of(
+    problem: ConvProblem, machine: NmpMachine, limits: TileLimits, uses_ring: bool
+) -> Iterator[Part]:
+    """All of the space, in the order in which ties are broken."""
+    room, speeds = _room(machine, limits), _speeds(machine)
+    cores = machine.cores
+    facts = Facts(
+        cores.tles, cores.tlts_per_tle, uses_ring and machine.ring is not None,
+        machine.memories.ports,
+    )  # fmt: skip
+    modes: tuple[Mode, ...] = ("multicast", "grouped") if problem.groups > 1 else ("multicast",)
+    layouts = (True, False) if speeds.linear_burst > speeds.burst else (True,)
+    for mode, linear in product(modes, layouts):
+        spreads = space(facts, mode == "grouped")
+        task = _task(problem, machine, mode, linear)
+        numbers = (task, room, speeds, *_tables(task, spreads, facts), spreads.families)
+        yield Part(mode, linear, task, spreads, numbers)
+
+
+def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
+    """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
+    best = replace(plan, prediction=predict(problem, plan, machine))
+    for plainer in ({"weights": "filters"}, {"linear_maps": False}):
+        other = replace(best, **plainer)  # type: ignore[arg-type]
+        other = replace(other, prediction=predict(problem, other, machine))
+        assert best.prediction is not None and other.prediction is not None
+        if other.prediction.cycles <= best.prediction.cycles:
+            best = other
+    return best
+
+
+def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
+    wants_kinds = int(facts.ports > 1 and not task.grouped)
+    return (
+        axes.axis_tables(task, 1, spreads.rows, wants_kinds),
+        axes.axis_tables(task, 0, spreads.columns, wants_kinds),
+        tables.item_tables(task, spreads.items),
+        tables.channel_tables(task, spreads.channels),
+    )
+
+
+def _split(spatial_slices: int, filter_slices: int) -> Split:
+    if spatial_slices == 1:
+        return "KS"
+    return "OFM" if filter_slices == 1 else "KS&OFM"
+
+
+def _task(problem: ConvProblem, machine: NmpMachine, mode: Mode, linear: bool) -> axes.Task:
+    is_grouped = mode == "grouped"
+    alone = one_group(problem)
+    return axes.Task(
+        grouped=int(is_grouped),
+        repeats=1 if is_grouped else problem.groups,
+        items=problem.groups if is_grouped else alone.filters,
+        item_filters=alone.filters if is_grouped else 1,
+        channels=alone.channels,
+        rows=problem.rows,
+        columns=problem.columns,
+        in_rows=problem.in_rows,
+        in_columns=problem.in_columns,
+        kernel=problem.kernel[0] * problem.kernel[1],
+        stride_rows=problem.stride[0],
+        stride_columns=problem.stride[1],
+        span_rows=problem.in_tile_rows(1),
+        span_columns=problem.in_tile_columns(1),
+        padding_rows=problem.padding[0],
+        padding_columns=problem.padding[1],
+        linear_in=int(is_flat_in(problem) or (linear and not any(problem.padding))),
+        linear_out=int(is_flat_out(problem) or linear),
+        element_bytes=problem.element_bytes,
+        residual=int(problem.has_residual),
+        dense=int(problem.is_dense),
+        burst_bytes=machine.dram.burst_bytes,
+        macs_per_cycle=machine.macs_per_cycle(problem.element_bytes),
+    )
+
+
+def _room(machine: NmpMachine, limits: TileLimits) -> bounds.Room:
+    memories = machine.memories
+    return bounds.Room(
+        memories.mb0_bytes,
+        memories.mb1_bytes,
+        memories.mb2_bytes,
+        memories.bias_bytes,
+        limits.max_tile_m or _UNLIMITED,
+        limits.max_tile_n or _UNLIMITED,
+        limits.max_tile_r or _UNLIMITED,
+        limits.max_tile_c or _UNLIMITED,
+    )
+
+
+def _speeds(machine: NmpMachine) -> cost.Speeds:
+    """The DRAM (the ring) cannot be what is slowest where the engine of one TLE takes at least as
+    long for a byte and for any burst as the DRAM does for one of every TLE."""
+    dme, dram, ring, tles = machine.dme, machine.dram, machine.ring, machine.cores.tles
+    byte, dram_byte = 1.0 / dme.bytes_per_cycle, 1.0 / dram.bytes_per_cycle
+    ring_byte = 0.0 if ring is None else 1.0 / ring.bytes_per_cycle
+    return cost.Speeds(
+        transfer=float(dme.setup_cycles),
+        burst=float(dme.burst_cycles),
+        linear_burst=float(dme.linear_cycles),
+        byte=byte,
+        hop=0.0 if ring is None else ring.hop_cycles * (tles - 1),
+        dram_burst=float(dram.cas_cycles),
+        dram_byte=dram_byte,
+        ring_byte=ring_byte,
+        mac=1.0 / machine.mac.efficiency,
+        mac_step=float(machine.mac.setup_cycles + step_cycles(machine)),
+        mac_end=float(machine.mac.setup_cycles),
+        free_rivals=FREE_RIVALS,
+        shared=int(
+            tles * dram.cas_cycles > min(dme.burst_cycles, dme.linear_cycles)
+            or tles * dram_byte > byte
+        ),
+        ringed=int(tles * ring_byte > byte),
+    )

@@ -1,0 +1,107 @@
+"""The planner: its plan with a proof, and the fastest plan of every family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tvm_npu.codegen.nmp.plan.cascade import plan_cascade
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.exact import bounds, search
+from tvm_npu.codegen.nmp.plan.exact.layer import parts_of, plainest
+from tvm_npu.codegen.nmp.plan.tso import TsoPlanner
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A plan and why none is faster.
+
+    ``bound_cycles`` is a lower bound on every plan of the space: the least of the plan's own time
+    and of the bounds of all that was not opened, so it equals the plan's time. ``classes`` of
+    tiles were bounded, ``opened`` of them searched, and ``evaluated`` plans timed.
+    """
+
+    plan: ConvPlan
+    bound_cycles: float
+    classes: int
+    opened: int
+    evaluated: int
+
+
+@dataclass(frozen=True)
+class ExactPlanner:
+    """Proven least predicted time over every spread, mode, schedule and tile of a convolution; for
+    one with a window behind it, what `plan_cascade` finds."""
+
+    limits: TileLimits = NO_LIMITS
+    name: str = "exact"
+    uses_ring: bool = True
+
+    @property
+    def plans_windows(self) -> bool:
+        """A window takes its input over the ring of its TLE."""
+        return self.uses_ring
+
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
+        if problem.window is not None:
+            return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)
+        proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)
+        return proof.plan if isinstance(proof, Proof) else proof
+
+
+def plan_with_proof(
+    problem: ConvProblem,
+    machine: NmpMachine,
+    limits: TileLimits = NO_LIMITS,
+    name: str = "exact",
+    uses_ring: bool = True,
+) -> Proof | Infeasible:
+    """The fastest plan with the numbers of its search. Infeasible exactly when TSO finds nothing:
+    a tile of one filter, channel and place fits, or none does, under any spread and schedule, and
+    biases fit best where the filters are spread over all TLEs."""
+    first = TsoPlanner(limits=limits).plan(problem, machine)
+    if isinstance(first, Infeasible):
+        return first
+    assert first.prediction is not None
+    plan = first
+    best = first.prediction.cycles * (1 + bounds.SLACK)  # so that a tie is found as well
+    bound = first.prediction.cycles
+    totals = [0, 0, 0]
+    found: ConvPlan | None = None
+    for part in parts_of(problem, machine, limits, uses_ring):
+        queue, least_times, classes, least = part.classes(best)
+        bound = min(bound, least)
+        best, least, chosen, counts = part.fastest(queue, least_times, best)
+        bound = min(bound, least)
+        counts[search.CLASSES] = classes
+        totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
+        if chosen[search.TILE_M]:
+            found = part.plan(chosen)
+    if found is not None:
+        found = plainest(problem, found, machine)
+        assert found.prediction is not None
+        if found.prediction.cycles <= first.prediction.cycles:
+            plan = found
+    plan = replace(plan, planner=name)
+    assert plan.prediction is not None
+    return Proof(plan, min(bound, plan.prediction.cycles), *totals)
+
+
+def fastest_by_family(
+    problem: ConvProblem, machine: NmpMachine, limits: TileLimits, most_cycles: float
+) -> list[ConvPlan]:
+    """The fastest plan below ``most_cycles`` of every family (a spread over TLEs and TLTs, a
+    schedule, ring, buffers) that has one, for a problem without a window."""
+    found = []
+    for part in parts_of(problem, machine, limits, uses_ring=True):
+        queue, least_times, _, _ = part.classes(most_cycles)
+        for family in np.unique(queue[:, 0]):
+            own = queue[:, 0] == family
+            _, _, chosen, _ = part.fastest(queue[own], least_times[own], most_cycles)
+            if chosen[search.TILE_M]:
+                found.append(plainest(problem, part.plan(chosen), machine))
+    return found
