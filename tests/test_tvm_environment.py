@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tvm_npu import tvm_environment
-from tvm_npu.runtime import lean_tvm
+from tvm_npu.runtime import lean_tvm, tvm_registry
 
 onnx = pytest.importorskip("onnx", reason="the relay extra is not installed")
 
@@ -74,3 +74,62 @@ def test_an_xgboost_that_was_there_stays(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("no_such_package.part")
     assert sys.modules["xgboost"] is there and "no_such_package" not in sys.modules
+
+
+NAMES_SEEN = """
+import sys, types
+{how}
+import tvm
+from tvm._ffi import registry
+assert type(registry._LIB).__module__ == 'ctypes'
+assert registry.list_global_func_names.__module__ == registry.__name__
+assert not any(type(finder).__module__.startswith('tvm_npu') for finder in sys.meta_path)
+made = {{
+    f'{{module}}.{{name}}'
+    for module, content in list(sys.modules.items())
+    if module.startswith('tvm.') and isinstance(content, types.ModuleType)
+    for name, value in vars(content).items()
+    if getattr(value, 'is_global', False)
+}}
+print(len(made), *sorted(made))
+"""
+
+
+def test_a_lean_tvm_has_every_function_of_tvm() -> None:
+    pytest.importorskip("tvm")
+    lean = "from tvm_npu.runtime.lean_tvm import import_tvm; import_tvm()"
+    plain = "sys.modules['xgboost'] = None"
+    found = []
+    for how in (lean, plain):
+        program = NAMES_SEEN.format(how=how)
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        found.append(result.stdout.split())
+    assert int(found[0][0]) > 2000
+    assert found[0] == found[1]
+
+
+def test_functions_registered_while_tvm_is_imported_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("tvm")
+    tvm = lean_tvm.import_tvm()
+    registry = importlib.import_module("tvm._ffi.registry")
+    asked = []
+    listed = registry.list_global_func_names
+    monkeypatch.setattr(registry, "list_global_func_names", lambda: asked.append(1) or listed())
+    library = registry._LIB
+    names = tvm_registry._Names(registry)
+    try:
+        before = set(registry.list_global_func_names())
+        tvm.register_func("tvm_npu.test.listed", lambda: None, override=True)
+        with pytest.raises(tvm.TVMError, match="already registered"):
+            tvm.register_func("tvm_npu.test.listed", lambda: None)
+        after = registry.list_global_func_names()
+    finally:
+        names.restore()
+        registry.remove_global_func("tvm_npu.test.listed")
+    assert set(after) - before == {"tvm_npu.test.listed"}
+    assert len(after) == len(set(after))
+    assert asked == [1]
+    assert registry._LIB is library
