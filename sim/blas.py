@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import ctypes
+import importlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
-import scipy.linalg.cython_blas  # noqa: F401  what np.dot calls; the controller must see it
 from threadpoolctl import ThreadpoolController
+
+from tvm_npu.sim.errors import SimError
+
+_LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
+"""Modules that are linked with a BLAS, the first to try first."""
+
+_NAMES = ("scipy_cblas_{}64_", "cblas_{}64_", "scipy_cblas_{}", "cblas_{}")
+"""What builds of NumPy and SciPy call a function of CBLAS."""
+
+
+def cblas_address(name: str) -> int:
+    """Where ``cblas_<name>`` of this process lies; it takes sizes in 64-bit registers. Raises
+    SimError when neither NumPy nor SciPy has one."""
+    for library in _libraries():
+        for pattern in _NAMES:
+            found = getattr(library, pattern.format(name), None)
+            if found is not None:
+                address = ctypes.cast(found, ctypes.c_void_p).value
+                assert address is not None
+                return address
+    raise SimError(
+        f"cblas_{name} is in no library behind {' or '.join(_LINKED)}; the wheels of NumPy and "
+        f"SciPy have it, and so has every NumPy that is linked with a CBLAS"
+    )
+
+
+def _libraries() -> Iterator[ctypes.CDLL]:
+    for name in _LINKED:
+        path = importlib.import_module(name).__file__
+        if path is not None:
+            yield ctypes.CDLL(path)
 
 
 class SerialBlas:

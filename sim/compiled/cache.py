@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.runtime import rtsys
 
 from tvm_npu.sim.compiled.sources import digest, signature_digest
 
@@ -27,10 +28,13 @@ class DigestCache(FunctionCache):  # type: ignore[misc]
         self._stamped: IndexDataCacheFile | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The compiled code, or None. Never raises on account of what lies on disk."""
+        """The compiled code, or None. Never raises on account of what lies on disk.
+
+        numba would load all that it can compile first; machine code needs the allocator alone."""
         self._stamp()
+        rtsys.initialize(target_context)
         try:
-            return super().load_overload(sig, target_context)
+            return self._load_overload(sig, target_context)
         except Exception:  # a pickle of another version can raise anything
             self._forget()
             return None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from llvmlite.binding import parse_bitcode
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import lookup_environment
 
@@ -24,6 +25,7 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc]
 
     _is_made = False
     _is_making = False
+    _bitcode: bytes | None = None
 
     def _optimize_final_module(self) -> None:
         if self._is_making:
@@ -73,8 +75,37 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc]
         )
 
     def serialize_using_object_code(self) -> Any:
+        """numba's own, and the names that the code defines: with them `_unserialize` need not read
+        the bitcode, which only callers in other compiled code want."""
         self._make()
-        return super().serialize_using_object_code()
+        name, kind, content = super().serialize_using_object_code()
+        module = self._final_module
+        defined = {
+            item.name
+            for item in (*module.functions, *module.global_variables)
+            if not item.is_declaration
+        }
+        return name, kind, (*content, sorted(defined))
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> Any:
+        name, kind, content = state
+        if kind != "object":
+            return super()._unserialize(codegen, state)
+        object_code, bitcode, defined = content
+        library = codegen.create_library(name)
+        library.enable_object_caching()
+        library._set_compiled_object(object_code)
+        library._bitcode = bitcode
+        library._finalize_final_module()
+        codegen._engine._defined_symbols.update(defined)
+        return library
+
+    def _get_module_for_linking(self) -> Any:
+        self._ensure_finalized()
+        if self._shared_module is None and self._bitcode is not None:
+            self._shared_module = parse_bitcode(self._bitcode)
+        return super()._get_module_for_linking()
 
     def serialize_using_bitcode(self) -> Any:
         self._make()

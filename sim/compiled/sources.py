@@ -124,9 +124,9 @@ class Reach:
         elif isinstance(value, _Intrinsic):
             self._note_module(value._defn.__module__)
             self._code(value._defn.__code__, value._defn.__doc__)
-        elif isinstance(value, (BuiltinFunctionType, np.ufunc, types.Type)) or _is_of(
-            type(value), _LIBRARIES
-        ):
+        elif isinstance(value, types.Type):
+            self._add("numba type", repr(value))
+        elif isinstance(value, (BuiltinFunctionType, np.ufunc)) or _is_of(type(value), _LIBRARIES):
             self._add(getattr(value, "__module__", None), getattr(value, "__name__", type(value)))
         else:
             raise TypeError(

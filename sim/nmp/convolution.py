@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
@@ -231,11 +232,7 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
             count = min(block, positions - begin)
             if not reuse:
                 fill_columns(s, core, columns, group * r[Reg.IN_CHANNELS], begin, begin + count)
-            np.dot(
-                weights.reshape((per_group, depth)),
-                columns[: depth * count].reshape((depth, count)),
-                s.products[: per_group * count].reshape((per_group, count)),
-            )
+            matmul(weights, columns, s.products, per_group, depth, count)
             if not accumulate(s, m, core, initialise, first, per_group, positions, begin, count):
                 return STOP
     beats = r[Reg.IN_CHANNELS] * filters * beats_of(positions * taps, m, r[Reg.ELEMENT_BYTES])

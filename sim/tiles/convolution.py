@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.tiles.accumulators import add_sums, copy_rows, is_plain
 from tvm_npu.sim.tiles.isa import Accumulate
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
@@ -35,7 +36,7 @@ from tvm_npu.sim.tiles.operands import (
     use,
     was_written,
 )
-from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Array, Costs, State
+from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Costs, State
 from tvm_npu.sim.tiles.timing import book_conv
 from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
@@ -275,7 +276,7 @@ def convolve(
                 columns = s.columns[: depth * count]
             products = s.products[: per_group * count]
             if depth <= exact:
-                multiply(s.weights, columns, products, per_group, depth, count)
+                matmul(s.weights, columns, products, per_group, depth, count)
                 if not add_sums(
                     s, m, keep, sums_at, products, first, per_group, positions, begin, count
                 ):
@@ -288,21 +289,9 @@ def convolve(
                 if not load_weights(s, m, w_at, pitch, first, per_group, low, high):
                     return False
                 part = columns[low * count : high * count]
-                multiply(s.weights, part, products, per_group, high - low, count)
+                matmul(s.weights, part, products, per_group, high - low, count)
                 for k in range(per_group * count):
                     sums[k] += np.int64(products[k])
             if not add_sums(s, m, keep, sums_at, sums, first, per_group, positions, begin, count):
                 return False
     return True
-
-
-@device
-def multiply(
-    weights: Array, columns: Array, products: Array, filters: int, depth: int, count: int
-) -> None:
-    """products[filters][count] = weights[filters][depth] @ columns[depth][count]."""
-    np.dot(
-        weights[: filters * depth].reshape((filters, depth)),
-        columns.reshape((depth, count)),
-        products.reshape((filters, count)),
-    )

@@ -134,3 +134,36 @@ def test_broken_files_are_a_miss(compiled: Package, suffix: str, content: bytes)
         path.write_bytes(content)
     assert compiled.run() == (value, False)
     assert compiled.run() == (value, True)
+
+
+AFTER_LOADING = """
+import sys
+from pkg.kernel import run
+from pkg.kinds import Task
+first = run(Task(1, 2))
+print(first, sum(run.stats.cache_hits.values()), 'numba.np.arraymath' in sys.modules)
+from tvm_npu.sim.compiled import entry
+FACTOR = int(sys.argv[1])
+@entry
+def times(task):
+    return FACTOR * run(task)
+print(times(Task(1, 2)), len(times.stats.cache_misses))
+"""
+
+
+def test_loading_needs_no_compiler_and_loaded_code_can_be_called_by_new_code(
+    tmp_path: Path,
+) -> None:
+    Package(tmp_path)
+    (tmp_path / "again.py").write_text(AFTER_LOADING)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))}
+    environment["NUMBA_CACHE_DIR"] = str(tmp_path / "cache")
+    said = []
+    for factor in ("2", "3"):
+        result = subprocess.run(
+            [sys.executable, str(tmp_path / "again.py"), factor],
+            env=environment, capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        said.append(result.stdout.split())
+    assert said == [["2213", "0", "True", "4426", "1"], ["2213", "1", "False", "6639", "1"]]
