@@ -24,20 +24,20 @@ _ONE, _ZERO = np.float32(1), np.float32(0)
 _ENUM, _SIZE, _POINTER = types.int32, types.int64, types.voidptr
 
 
-def _cblas(name: str, *parameters: Any) -> types.ExternalFunction:
+def _cblas(name: str, *parameters: Any) -> Any:
     symbol = f"tvm_npu_cblas_{name}"
     binding.add_symbol(symbol, cblas_address(name))
     return types.ExternalFunction(symbol, signature(types.void, *parameters))
 
 
-def _gemm(name: str, number: Any) -> types.ExternalFunction:
+def _gemm(name: str, number: Any) -> Any:
     operand = (_POINTER, _SIZE)
     return _cblas(
         name, *[_ENUM] * 3, *[_SIZE] * 3, number, *operand, *operand, number, *operand
     )  # fmt: skip
 
 
-def _gemv(name: str, number: Any) -> types.ExternalFunction:
+def _gemv(name: str, number: Any) -> Any:
     operand = (_POINTER, _SIZE)
     return _cblas(name, *[_ENUM] * 2, *[_SIZE] * 2, number, *operand, *operand, number, *operand)
 
