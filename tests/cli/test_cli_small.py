@@ -14,7 +14,7 @@ from rich.console import Console
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
-from tvm_npu.cli.tables import Column, make_table, natural_width, shortened
+from tvm_npu.cli.tables import Column, make_table, natural_width, print_tables, shortened
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.nmp.elf import read_elf
@@ -96,6 +96,7 @@ def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
         write_bytes(tmp_path / "no" / "x", b"")
 
 
+long_names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=20, max_size=40)
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40)
 
 
@@ -118,6 +119,30 @@ def test_tables_keep_numbers_whole_and_fit(rows: list[tuple[str, str, int]], wid
         assert line.rstrip().endswith(f" {number:,}") or line.rstrip() == f"{number:,}"
         if natural_width(columns) <= width:
             assert line.startswith(name) and source in line
+
+
+@given(st.lists(st.tuples(names, long_names, st.integers(0, 10**12)), min_size=1, max_size=6),
+       st.integers(44, 120))  # fmt: skip
+def test_keys_and_numbers_are_whole_or_their_column_is_named(
+    rows: list[tuple[str, str, int]], width: int
+) -> None:
+    columns = [
+        Column("name", tuple(row[0] for row in rows), key=True),
+        Column("isa", tuple(row[1] for row in rows), key=True),
+        Column("int8\nMACs", tuple(f"{row[2]:,}" for row in rows)),
+        Column("description", tuple("a b c d e f g" * 3 for _ in rows), prose=True),
+    ]
+    console = Console(width=width, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        print_tables(columns, console)
+    *printed, last = capture.get().splitlines()
+    left_out = last if last.startswith("left out in") else ""
+    assert max(map(len, printed)) <= width
+    assert "description" in capture.get()
+    kept = 3 - ("isa" in left_out) - ("int8 MACs" in left_out)
+    lines = capture.get().partition("\n\n")[0].split("\u2500\n")[1].splitlines()
+    shown = [line.split()[:kept] for line in lines if line[0] != " " and line != left_out]
+    assert shown == [[name, isa, f"{number:,}"][:kept] for name, isa, number in rows]
 
 
 @given(names, st.integers(3, 50))

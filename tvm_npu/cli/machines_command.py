@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column, print_tables
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.kinds import outside_problems
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _print_table(machines: list[MachineDescription], terminal: Terminal) -> None:
     columns = [
-        Column("name", tuple(machine.name for machine in machines), name=True),
-        Column("isa", tuple(machine.isa for machine in machines), name=True),
+        Column("name", tuple(machine.name for machine in machines), key=True),
+        Column("isa", tuple(machine.isa for machine in machines), key=True),
         Column("cores", tuple(str(machine.core_count) for machine in machines)),
         Column("MHz", tuple(f"{machine.frequency_mhz:g}" for machine in machines)),
         *(
@@ -65,7 +65,7 @@ def _print_table(machines: list[MachineDescription], terminal: Terminal) -> None
         ),
         Column("description", tuple(machine.description for machine in machines), prose=True),
     ]
-    terminal.out.print(make_table(columns, terminal.out.width))
+    print_tables(columns, terminal.out)
 
 
 def _print_keys(values: Mapping[str, Any], terminal: Terminal) -> None:

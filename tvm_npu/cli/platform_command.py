@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column, make_table, print_tables
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -88,12 +88,12 @@ def _detect(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _print_list(platforms: list[Platform], terminal: Terminal) -> None:
     columns = [
-        Column("name", tuple(one.name for one in platforms), name=True),
+        Column("name", tuple(one.name for one in platforms), key=True),
         Column("places", tuple(str(len(one)) for one in platforms)),
-        Column("kind", tuple(_kinds(one) for one in platforms), name=True),
+        Column("kind", tuple(_kinds(one) for one in platforms), key=True),
         Column("description", tuple(one.description for one in platforms), prose=True),
     ]
-    terminal.out.print(make_table(columns, terminal.out.width))
+    print_tables(columns, terminal.out)
 
 
 def _kinds(platform: Platform) -> str:

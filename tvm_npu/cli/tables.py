@@ -1,4 +1,6 @@
-"""Tables whose numbers are always whole: names give way when the terminal is narrow."""
+"""Tables whose numbers are always whole when the terminal is narrow: names of layers are shortened;
+names that users type are not, whole columns move behind the table or go instead.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
 _GAP = 2
 """Blanks between columns: one of padding and one in place of a rule."""
 _SHORTEST_NAME = 8
+_READABLE_PROSE = 24
+"""Characters a line below which prose moves behind the table."""
 
 
 @dataclass(frozen=True)
 class Column:
     """A heading (lines apart by newline) and its cells. ``name`` cells may be shortened and stand
-    left, ``prose`` cells run over several lines and stand left; numbers are never touched.
-    ``total`` is the cell below the line, if there is one."""
+    left, ``key`` cells stand left, ``prose`` cells run over several lines and stand left; keys and
+    numbers are never touched. ``total`` is the cell below the line, if there is one."""
 
     heading: str
     cells: tuple[str, ...]
     name: bool = False
     total: str = ""
     prose: bool = False
+    key: bool = False
 
     @property
     def width(self) -> int:
@@ -87,7 +93,7 @@ def make_table(columns: Sequence[Column], width: int, title: str | None = None) 
         table.add_column(
             Text(column.heading),
             Text(column.total),
-            justify="left" if column.name or column.prose else "right",
+            justify="left" if column.name or column.prose or column.key else "right",
             no_wrap=not column.prose,
             width=size,
         )
@@ -99,6 +105,36 @@ def make_table(columns: Sequence[Column], width: int, title: str | None = None) 
             )
         )
     return table
+
+
+def print_tables(columns: Sequence[Column], console: Console) -> None:
+    """A table in which nothing is shortened: prose that has no room stands in a table of its own,
+    beside the first column; columns that have none are left out, the last first, and named."""
+    shown, behind = list(columns), []
+    if _least_whole_width(shown) > console.width:
+        shown = [column for column in columns if not column.prose]
+        behind = [column for column in columns if column.prose]
+    left_out: list[str] = []
+    while len(shown) > 1 and _least_whole_width(shown) > console.width:
+        left_out.insert(0, shown.pop().heading.replace("\n", " "))
+    console.print(make_table(shown, console.width))
+    beside = [columns[0], *behind]
+    if behind and least_width(beside) <= console.width:
+        console.print()
+        console.print(make_table(beside, console.width))
+    else:
+        left_out += [column.heading for column in behind]
+    if left_out:
+        console.print(
+            f"left out in {console.width} columns: {', '.join(left_out)}; a wider terminal and "
+            "--json FILE show all",
+            soft_wrap=True,
+        )
+
+
+def _least_whole_width(columns: Sequence[Column]) -> int:
+    widths = (min(one.width, _READABLE_PROSE) if one.prose else one.width for one in columns)
+    return sum(widths) + _GAP * len(columns)
 
 
 def _heading_width(column: Column) -> int:
