@@ -35,6 +35,23 @@ PUBLISHED = {
     "synth1": (7, 37 * 56 * 56 * 32 * 32, 37 * 56 * 56 * 32 * 32),
     "synth2": (15, 88 * 56 * 56 * 32 * 32, 88 * 56 * 56 * 32 * 32),
     "synth3": (13, 110 * 56 * 56 * 32 * 32, 110 * 56 * 56 * 32 * 32),
+    "alexnet_owt": (5, 655_566_528, 714_188_480),
+    "resnet18": (20, 1_813_561_344, 1_814_073_344),
+    "resnet34": (36, 3_663_249_408, 3_663_761_408),
+    "googlenet": (57, 1_581_647_872, 1_582_671_872),
+    "vgg19": (16, 19_508_428_800, 19_632_062_464),
+    "light_cnn_9": (9, 972_554_240, 976_748_544),
+    "linknet": (29, 2_565_865_472, 2_721_054_720),
+    "style_transfer": (14, 7_662_993_408, 8_266_973_184),
+}
+PARAMETERS = {
+    # published counts, running statistics of batch normalizations left out
+    "alexnet_owt": 61_100_840,
+    "resnet18": 11_689_512,
+    "resnet34": 21_797_672,
+    "googlenet": 6_998_552,
+    "vgg19": 143_667_240,
+    "style_transfer": 1_679_235,
 }
 # Batch normalizations; no entry: none. Detection outputs have none behind them.
 BATCH_NORMS = {
@@ -46,6 +63,10 @@ BATCH_NORMS = {
     "yolov2_eplanner": 22,
     "yolov3": 72,
     "darknet53": 52,
+    "resnet18": 20,
+    "resnet34": 36,
+    "linknet": 20 + 4 * 3 + 2,
+    "style_transfer": 15,
 }
 OUTPUTS = {
     "lenet": [(1, 10)],
@@ -58,6 +79,9 @@ OUTPUTS = {
     "synth1": [(1, 64, 56, 56)],
     "synth2": [(1, 32, 56, 56)],
     "synth3": [(1, 32, 56, 56)],
+    "light_cnn_9": [(1, 256)],
+    "linknet": [(1, 20, 256, 256)],
+    "style_transfer": [(1, 3, 256, 256)],
 }
 CLASSIFIERS = ("lenet", "squeezenet1.0", "mobilenet_v2", "resnet50", "inception_v3")
 """Run at full size; the others at a quarter of their width and less (a matter of time)."""
@@ -130,6 +154,103 @@ def test_published_figures() -> None:
     assert round(PUBLISHED["mobilenet_v2"][2] / 192e3) == 1567
 
 
+def parameters(model: onnx.ModelProto) -> int:
+    """Floating-point weights, biases and scales."""
+    left_out = (".mean", ".variance")
+    return sum(
+        int(np.prod(tensor.dims))
+        for tensor in model.graph.initializer
+        if tensor.data_type == TensorProto.FLOAT and not tensor.name.endswith(left_out)
+    )
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_published_parameters(name: str) -> None:
+    assert parameters(models.build(name)) == PARAMETERS[name]
+
+
+def test_light_cnn_9_has_the_weights_of_its_table() -> None:
+    """In thousands, as printed; that of conv2 is twice what 48 input channels need."""
+    printed = {
+        "conv1": 2.4, "conv2a": 4.6, "conv2": 165 / 2, "conv3a": 18, "conv3": 331, "conv4a": 73,
+        "conv4": 442, "conv5a": 32, "conv5": 294, "fc1": 4194,
+    }  # fmt: skip
+    model = models.build("light_cnn_9")
+    made = {t.name: int(np.prod(t.dims)) for t in model.graph.initializer}
+    for name, thousands in printed.items():
+        assert 0 <= made[f"{name}.weight"] / 1000 - thousands < 1.0, name
+
+
+def test_linknet_parameters_and_operations() -> None:
+    """11.5 M and 21.2 G at 640 x 360 in the abstract, which counts 10 % more operations."""
+    model = models.build("linknet")
+    assert round(parameters(model) / 1e6, 1) == 11.5
+    assert round(2e-9 * models.macs(model) * (640 * 360) / 256**2, 1) == 19.1
+    assert count(model, "ConvTranspose") == 4 + 2
+
+
+def test_googlenet_s_modules_have_the_published_operations() -> None:
+    """Table 1, in millions, to 1 M, and 5a to 3 M; the first convolution's 34 M are 118 M here."""
+    printed = {
+        "conv2": 360, "3a": 128, "3b": 304, "4a": 73, "4b": 88, "4c": 100, "4d": 119, "4e": 170,
+        "5a": 54, "5b": 71, "logits": 1,
+    }  # fmt: skip
+    made = Counter()
+    for name, macs in models.macs_by_node(models.build("googlenet")):
+        made[name.split("/")[0]] += macs
+    for name, millions in printed.items():
+        assert abs(made[name] / 1e6 - millions) < (3.0 if name == "5a" else 1.0), name
+
+
+@pytest.mark.parametrize(("cell", "gates"), [("lstm", 4), ("gru", 3)])
+def test_stacked_recurrent_layers(cell: str, gates: int) -> None:
+    model = models.build_recurrent(cell, hidden=24, features=10, layers=3, steps=5, batch=2)
+    onnx.checker.check_model(model, full_check=True)
+    assert models.macs(model) == 5 * 2 * gates * 24 * (10 + 24 + 4 * 24)
+    x = noise(model, 1)
+    output = run(model, x)
+    assert output.shape == (5, 2, 24) and 0.01 < np.abs(output).max() < 1.0
+    again = models.build_recurrent(cell, hidden=24, features=10, layers=3, steps=5, batch=2)
+    assert model.SerializeToString() == again.SerializeToString()
+    alone = models.build_recurrent(cell, hidden=512)
+    assert models.macs(alone) == 100 * 2 * gates * 512 * 1024
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_states_go_in_and_out(cell: str) -> None:
+    """Two calls of half the steps are one call."""
+    sizes = {"hidden": 12, "layers": 2, "seed": 5}
+    whole = ort.InferenceSession(
+        models.build_recurrent(cell, steps=8, with_states=True, **sizes).SerializeToString()
+    )
+    half = ort.InferenceSession(
+        models.build_recurrent(cell, steps=4, with_states=True, **sizes).SerializeToString()
+    )
+    x = np.random.default_rng(2).standard_normal((8, 1, 12), dtype=np.float32)
+    letters = {"lstm": "hc", "gru": "h"}[cell]
+    states = {f"{one}0_{n}": np.zeros((1, 1, 12), np.float32) for n in (1, 2) for one in letters}
+    expected = whole.run(None, {"data": x, **states})
+    first = half.run(None, {"data": x[:4], **states})
+    second = half.run(None, {"data": x[4:], **dict(zip(states, first[1:], strict=True))})
+    np.testing.assert_allclose(np.concatenate([first[0], second[0]]), expected[0], atol=1e-6)
+    for made, wanted in zip(second[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(made, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cell": "rnn"}, "cell is 'rnn'; allowed: one of lstm, gru"),
+        ({"hidden": 0}, "hidden is 0; allowed: an integer from 1 to 65535"),
+        ({"features": 1.5}, "features is 1.5"),
+        ({"steps": True}, "steps is True"),
+    ],
+)
+def test_absurd_recurrent_arguments(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(models.ModelArgumentError, match=message):
+        models.build_recurrent(**{"cell": "lstm", "hidden": 4, **arguments})  # type: ignore
+
+
 def test_lenet_dense_weights() -> None:
     """0.8 MB of 16-bit weights in the fully connected layers."""
     model = models.build("lenet")
@@ -153,8 +274,9 @@ def test_inception_fifth_convolution() -> None:
 
 @pytest.mark.parametrize("name", models.names())
 def test_small_variant_is_deterministic_and_sane(name: str) -> None:
-    size = {"lenet": 20, "inception_v3": 75, "alexnet": 67, "flownet_s": 48}.get(name, 64)
-    small = {"batch": 2, "input_size": size, "width": 0.25}
+    sizes = {"lenet": 20, "inception_v3": 75, "alexnet": 67, "alexnet_owt": 67, "flownet_s": 48}
+    width = 0.5 if name == "linknet" else 0.25  # its decoder has a quarter of the channels inside
+    small = {"batch": 2, "input_size": sizes.get(name, 64), "width": width}
     model = models.build(name, seed=3, **small)
     assert model.SerializeToString() == models.build(name, seed=3, **small).SerializeToString()
     assert model.SerializeToString() != models.build(name, seed=4, **small).SerializeToString()

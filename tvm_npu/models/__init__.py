@@ -5,6 +5,8 @@ input size and width) with deterministic He-scaled weights. Inputs are expected 
 zero mean and unit power. Classifiers put out logits, without a Softmax; detectors their raw maps;
 the other networks their last feature map.
 
+`build_recurrent(cell, hidden=...)` makes stacked LSTMs and GRUs.
+
 See also `data` (a LeNet trained on digits), `light` (the nine light models of the onnx
 package) and `shared` (a folder of pretrained models with reference outputs).
 """
@@ -19,11 +21,15 @@ import onnx
 from . import (
     alexnet,
     flownet,
+    googlenet,
     inception_v3,
     lenet,
+    light_cnn,
+    linknet,
     mobilenet_v2,
     resnet,
     squeezenet,
+    style_transfer,
     synthetic,
     vgg,
     yolo,
@@ -36,6 +42,7 @@ from .errors import (
     ModelShapeError,
     UnknownModelError,
 )
+from .recurrent import build_recurrent
 
 __all__ = [
     "ModelArgumentError",
@@ -45,6 +52,7 @@ __all__ = [
     "Shapes",
     "UnknownModelError",
     "build",
+    "build_recurrent",
     "macs",
     "macs_by_node",
     "names",
@@ -97,6 +105,24 @@ _FAMILIES = {
             ("synth3", synthetic.build_synth3),
         )
     },
+    "alexnet_owt": _Family(
+        alexnet.build_alexnet_owt, alexnet.OWT_DEFAULT_SIZE, alexnet.MINIMUM_SIZE
+    ),
+    "resnet18": _Family(resnet.build_resnet18, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
+    "resnet34": _Family(resnet.build_resnet34, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
+    "googlenet": _Family(
+        googlenet.build_googlenet, googlenet.DEFAULT_SIZE, googlenet.MINIMUM_SIZE
+    ),
+    "vgg19": _Family(vgg.build_vgg19, vgg.DEFAULT_SIZE, vgg.MINIMUM_SIZE),
+    "light_cnn_9": _Family(
+        light_cnn.build_light_cnn_9, light_cnn.DEFAULT_SIZE, light_cnn.MINIMUM_SIZE
+    ),
+    "linknet": _Family(linknet.build_linknet, linknet.DEFAULT_SIZE, linknet.MINIMUM_SIZE),
+    "style_transfer": _Family(
+        style_transfer.build_style_transfer,
+        style_transfer.DEFAULT_SIZE,
+        style_transfer.MINIMUM_SIZE,
+    ),
 }
 
 

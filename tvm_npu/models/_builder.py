@@ -122,6 +122,43 @@ class NetworkBuilder:
         size = self._window_size(x, (kh, kw), stride, (ph, pw, ph, pw))
         return Tensor(name, (x.shape[0], channels, *size), moments)
 
+    def conv_transpose(
+        self,
+        x: Tensor,
+        name: str,
+        channels: int,
+        kernel: int,
+        *,
+        stride: int,
+        padding: int = 0,
+        output_padding: int = 0,
+        bias: bool = True,
+    ) -> Tensor:
+        """[N, C, H, W] -> [N, channels, H', W'] with W[C, channels, k, k], where H' is
+        (H - 1) * stride + kernel - 2 * padding + output_padding."""
+        shape = (x.channels, channels, kernel, kernel)
+        moments = x.moments.weighted(HE_GAIN)
+        fan_in = max(1, x.channels * kernel**2 // stride**2)
+        weights = he_weights(self._rng, shape, fan_in, HE_GAIN)
+        inputs = [x.name, self._constant(f"{name}.weight", weights)]
+        if bias:
+            inputs.append(
+                self._constant(f"{name}.bias", small_biases(self._rng, channels, moments.power))
+            )
+        self._node(
+            "ConvTranspose",
+            inputs,
+            name,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=[padding] * 4,
+            output_padding=[output_padding] * 2,
+        )
+        rows, columns = (
+            (size - 1) * stride + kernel - 2 * padding + output_padding for size in x.shape[2:]
+        )
+        return Tensor(name, (x.shape[0], channels, rows, columns), moments)
+
     def batch_norm(
         self, x: Tensor, name: str, *, epsilon: float = 1e-5, scaled: bool = True
     ) -> Tensor:
@@ -152,6 +189,34 @@ class NetworkBuilder:
         high = self._constant(f"{name}.max", np.asarray(6.0, dtype=np.float32))
         self._node("Clip", [x.name, low, high], name)
         return Tensor(name, x.shape, x.moments.relu())
+
+    def tanh(self, x: Tensor, name: str) -> Tensor:
+        self._node("Tanh", [x.name], name)
+        return Tensor(name, x.shape, Moments(0.0, min(x.moments.power, 1.0) / 2.0))
+
+    def max_feature_map(self, x: Tensor, name: str) -> Tensor:
+        """[N, 2 C, ...] -> [N, C, ...]: the larger one of both halves of the channels, written as
+        PyTorch exports it, a Split and a Max."""
+        half = x.channels // 2
+        parts = [f"{name}/half{number}" for number in range(2)]
+        sizes = self._constant(f"{name}/split.sizes", np.asarray([half, half], dtype=np.int64))
+        self._graph.node.append(
+            helper.make_node("Split", [x.name, sizes], parts, name=f"{name}/split", axis=1)
+        )
+        self._node("Max", parts, name)
+        return Tensor(name, (x.shape[0], half, *x.shape[2:]), x.moments.larger())
+
+    def reflect_pad(self, x: Tensor, name: str, amount: int) -> Tensor:
+        """[N, C, H, W] -> [N, C, H + 2 * amount, W + 2 * amount], mirrored at the border."""
+        rows, columns = x.shape[2:]
+        if amount >= min(rows, columns):
+            raise ModelArgumentError(
+                "input_size", f"{rows}x{columns} at {name}", f"at least {amount + 1} there"
+            )
+        pads = np.asarray([0, 0, amount, amount] * 2, dtype=np.int64)
+        self._node("Pad", [x.name, self._constant(f"{name}.pads", pads)], name, mode="reflect")
+        shape = (*x.shape[:2], rows + 2 * amount, columns + 2 * amount)
+        return Tensor(name, shape, x.moments)
 
     def max_pool(
         self,

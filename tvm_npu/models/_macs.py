@@ -10,7 +10,7 @@ from onnx import helper
 
 from .errors import ModelShapeError
 
-COUNTED_OPS = ("Conv", "Gemm", "MatMul")
+COUNTED_OPS = ("Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul")
 _KEPT_ELEMENTS = 64
 """Initializers up to this size keep their values: they may be shapes of a Reshape."""
 
@@ -18,9 +18,11 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def macs(model: onnx.ModelProto, *, ops: Collection[str] = COUNTED_OPS) -> int:
-    """MACs of all convolutions, Gemms and MatMuls (or only those in `ops`) for one inference.
+    """MACs of all convolutions, transposed convolutions, Gemms, MatMuls, LSTMs and GRUs (or only
+    those in `ops`) for one inference.
 
-    Positions that touch padding count in full, as in published counts.
+    Positions that touch padding count in full, as in published counts; of a transposed convolution
+    every input element meets the whole kernel. Of recurrent layers the products of weights count.
     """
     return sum(count for _, count in macs_by_node(model, ops=ops))
 
@@ -36,13 +38,20 @@ def macs_by_node(
 
 
 def _node_macs(node: onnx.NodeProto, shapes: Shapes) -> int:
-    output = math.prod(shape_of(shapes, node.output[0]))
     if node.op_type == "Conv":
+        output = math.prod(shape_of(shapes, node.output[0]))
         return output * math.prod(shape_of(shapes, node.input[1])[1:])
     first = shape_of(shapes, node.input[0])
+    if node.op_type == "ConvTranspose":
+        return math.prod(first) * math.prod(shape_of(shapes, node.input[1])[1:])
+    if node.op_type in ("GRU", "LSTM"):
+        return math.prod(first[:2]) * sum(
+            math.prod(shape_of(shapes, weight)) for weight in node.input[1:3]
+        )
     transposed = node.op_type == "Gemm" and any(
         attribute.name == "transA" and attribute.i for attribute in node.attribute
     )
+    output = math.prod(shape_of(shapes, node.output[0]))
     return output * (first[0] if transposed else first[-1])
 
 

@@ -64,6 +64,11 @@ class Moments:
         deviation = math.sqrt(self.variance)
         return Moments(self.mean + MAX_POOL_SHIFT * deviation, MAX_POOL_SHRINK * self.variance)
 
+    def larger(self) -> Moments:
+        """The larger one of two independent values: exact for a normal distribution."""
+        shift = math.sqrt(self.variance / math.pi)
+        return Moments(self.mean + shift, self.variance * (1.0 - 1.0 / math.pi))
+
     def plus(self, other: Moments) -> Moments:
         """Sum of two uncorrelated tensors."""
         return Moments(self.mean + other.mean, self.variance + other.variance)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import onnx
 
-from ._macs import COUNTED_OPS, shape_of, static_shapes
+from ._macs import shape_of, static_shapes
 
+_SCHEDULED = ("Conv", "Gemm", "MatMul")
 _ELEMENTWISE = ("BatchNormalization", "Clip", "LeakyRelu", "Relu")
 """Operators that become part of the layer in front of them."""
 
@@ -65,7 +66,7 @@ def _layers(model: onnx.ModelProto, without: tuple[str, ...]) -> Iterator[tuple[
     readers = Counter(name for node in kept for name in node.input)
     activations = {node.input[0]: node.output[0] for node in kept if node.op_type in _ELEMENTWISE}
     for node in kept:
-        if node.op_type not in COUNTED_OPS:
+        if node.op_type not in _SCHEDULED:
             continue
         result = node.output[0]
         while readers[result] == 1 and result in activations:
