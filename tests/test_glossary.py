@@ -20,7 +20,7 @@ KNOWN = frozenset(
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(
-    "A57 CHANGELOG DDI LCTES LICENSE NCHW OIHW ONNX SIGKILL TX2 TVMNPUP VGG VGG16 XC7Z045 "
+    "A57 CHANGELOG DDI LCTES LICENSE NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP VGG VGG16 XC7Z045 "
     "XCKU060".split()
 )
 """Names of products, models, files, layouts and conferences."""
