@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.sim.snowflake.kernels import Layer, coop, reference, run
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
     END,
@@ -21,7 +20,6 @@ from tests.sim.snowflake.programs import (
     store,
     words,
 )
-from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Wait
 from tvm_npu.sim.snowflake.simulator import SnowflakeSimulator
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode
 from tvm_npu.sim.traps import Trap
@@ -196,34 +194,3 @@ def test_clusters_that_interleave_do_not_meet() -> None:
     found = simulator([half(0), overlapping], machine("snowflake-2cc"), DATA)
     found.run()
     assert found.hazards
-
-
-def test_every_sync_of_a_kernel_is_needed() -> None:
-    """Without any one `sync` of a convolution the checker finds it, or nothing is wrong with the
-    order: then it was one that waited for nothing that later instructions touch."""
-    on = machine("snowflake-1cu", clusters={"mbuf_bytes": 65536, "wbuf_bytes": 2048})
-    layer = Layer(size=6, planes=16, filters=16, kernel=3, pad=1)
-    rng = np.random.default_rng(3)
-    maps = rng.integers(-99, 99, (6, 6, 16)).astype(np.int16)
-    weights = rng.integers(-99, 99, (16, 3, 3, 16)).astype(np.int16)
-    bias = np.zeros(16, np.int32)
-    built = coop(layer, on, weights, bias, 2)
-    expected = reference(layer, maps, weights, bias)
-    decoded = SNOWFLAKE_ISA.decode_array(built.code)
-    syncs = np.flatnonzero(decoded[:, 0] == SNOWFLAKE_ISA.index["sync"])
-    waits = [SNOWFLAKE_ISA.decode(int(built.code[row]))[1]["what"] for row in syncs]  # type: ignore[index]
-    assert len(syncs) > 12
-    missed = []
-    for row, what in zip(syncs, waits, strict=True):
-        if what == Wait.END:
-            continue
-        mutant = built.code.copy()
-        mutant[row] = words(NOP)[0]
-        changed = type(built)(mutant, built.maps_at, built.constants, built.results_at,
-                              built.memory_bytes)  # fmt: skip
-        found, _, got = run(changed, layer, on, maps)
-        if not found.hazards:
-            assert np.array_equal(got, expected), f"silent and wrong without sync {row}"
-            missed.append(Wait(what).name)
-    # Stores are short: the next step's `sync vector` or a full queue often covers `sync store`.
-    assert len(missed) < len(syncs) / 2
