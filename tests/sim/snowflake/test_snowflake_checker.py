@@ -88,7 +88,9 @@ def vectors(draw: st.DrawFn) -> Touched:
     out, length = 200 + draw(st.integers(0, 100)), draw(st.integers(1, 12))
     mask, target = draw(st.integers(1, 15)), draw(st.integers(1, 15))
     is_coop, step = draw(st.booleans()), draw(st.integers(0, 50))
-    outputs = draw(st.integers(1, 16 if is_coop else 64))
+    kind = draw(st.sampled_from(("stream", "table", "bias", "residual", "sums", "mac", "lane")))
+    is_coop &= kind != "lane"
+    outputs = draw(st.integers(1, {"lane": 9}.get(kind, 16 if is_coop else 64)))
     text = sets(r1=a, r2=b, out=out, cus=mask, target=target, outputs=outputs, lane_step=step)
     cus = _cus(mask)
     if is_coop:
@@ -96,7 +98,6 @@ def vectors(draw: st.DrawFn) -> Touched:
         vmacs = {u: min(4, outputs - 4 * u) for u in cus}
     else:
         vmacs = {u: -(-outputs // 16) for u in cus}
-    kind = draw(st.sampled_from(("stream", "table", "bias", "residual", "sums", "mac")))
 
     def weights(begin: int, count: int) -> Words:
         return _all([_runs(f"wbuf {u} {v}", begin, count) for u in cus for v in range(vmacs[u])])
@@ -121,7 +122,7 @@ def vectors(draw: st.DrawFn) -> Touched:
             reads |= _all([_runs(f"mbuf {u}", b, length) for u in cus])
         return Touched(text + f"{op}, {length}\n", "vector", reads, made)
     layout = "coop" if is_coop else "indp"
-    if kind != "mac":
+    if kind not in ("mac", "lane"):
         text += f"vmov {kind}, {layout}, r1\n"
         if kind == "bias":
             return Touched(text, "vector", weights(a, 2 if is_coop else 2 * min(16, outputs)),
@@ -133,7 +134,7 @@ def vectors(draw: st.DrawFn) -> Touched:
                            NOTHING)  # fmt: skip
         reads = _all([_runs(f"mbuf {u}", a, outputs * width) for u in cus])
         return Touched(text, "vector", reads, NOTHING)
-    mode = "coop" if is_coop else draw(st.sampled_from(("indp", "lane")))
+    mode = "lane" if kind == "lane" else layout
     finish, width = draw(st.sampled_from((("keep", 0), ("result", 1), ("sums", 3))))
     text += f"mac {mode}, {finish}, r1, r2, {length}\n"
     reads = weights(b, length if is_coop else 16 * length)
@@ -149,28 +150,38 @@ def vectors(draw: st.DrawFn) -> Touched:
     return Touched(text, "vector", reads, made)
 
 
+def _expected(instructions: list[Touched], syncs: list[tuple[str, int]]) -> set[tuple[int, int]]:
+    """Pairs (earlier, later) that meet; before each instruction stands a `sync`."""
+    issued: dict[str, list[int]] = {"vector": [], "load": [], "store": []}
+    known = dict.fromkeys(issued, 0)
+    found = set()
+    for n, (one, (unit, pending)) in enumerate(zip(instructions, syncs, strict=True)):
+        known[unit] = max(known[unit], len(issued[unit]) - pending)
+        for other, numbers in issued.items():
+            found |= {(k, n) for k in numbers[known[other] :] if instructions[k].conflicts(one)}
+        issued[one.unit].append(n)
+    return found
+
+
+SYNCS = st.tuples(st.sampled_from(("vector", "load", "store")), st.integers(0, 3))
+
+
 @settings(deadline=None, max_examples=400, phases=[Phase.explicit, Phase.generate])
-@given(st.lists(st.one_of(vectors(), transfers()), min_size=2, max_size=4))
-def test_loud_exactly_where_words_meet(instructions: list[Touched]) -> None:
-    """No `sync` between them, so each is pending when the next issues."""
-    found = simulator("".join(one.text for one in instructions) + END, machine(),
-                      np.zeros(4096, np.int16))  # fmt: skip
+@given(st.lists(st.tuples(st.one_of(vectors(), transfers()), SYNCS), min_size=2, max_size=6))
+def test_loud_exactly_where_words_meet(steps: list[tuple[Touched, tuple[str, int]]]) -> None:
+    instructions, syncs = [one for one, _ in steps], [sync for _, sync in steps]
+    texts = [f"sync {what}, {n}\n{one.text}" for one, (what, n) in steps]
+    found = simulator("".join(texts) + END, machine(), np.zeros(4096, np.int16))
     try:
         found.run()
     except Trap:  # undefined words of a buffer can make a sum that does not fit
         return
-    pairs = [
-        (k, n)
-        for n, later in enumerate(instructions)
-        for k, one in enumerate(instructions[:n])
-        if one.conflicts(later)
-    ]
-    ends = np.cumsum([len(words(one.text)) for one in instructions]).tolist()
+    ends = np.cumsum([len(words(text)) for text in texts]).tolist()
     named = {
         (ends.index(one.earlier.index + 1), ends.index(one.later.index + 1))
         for one in found.hazards
     }
-    assert named == set(pairs)
+    assert named == _expected(instructions, syncs)
 
 
 def _runner(built: Any, layer: Layer, on: Any, maps: np.ndarray) -> Any:
@@ -246,3 +257,12 @@ def test_fates() -> None:
     blind = True
     assert len(judge(code, ran).of(Fate.WRONG)) == 5
     assert Fate.SURVIVOR.value in str(judgement)
+
+
+@pytest.mark.parametrize(("at", "row"), [(0, None), (100, 7), (200, 11)])
+def test_a_sync_forgets_the_first_of_three_loads(at: int, row: int | None) -> None:
+    text = "".join(load("mbuf", 0, place, 64, 1) for place in (0, 100, 200))
+    text += sets(r1=at, out=900) + "sync load, 2\nmac scale, result, r1, r1, 64\n" + END
+    found = simulator(text, machine("snowflake-1cu"), np.zeros(64, np.int16))
+    found.run()
+    assert [one.earlier.index for one in found.hazards] == ([] if row is None else [row])
