@@ -41,4 +41,5 @@ def program_image(program: Program, image: Image) -> ProgramImage:
         layer_names=tuple(layer.name for layer in program.layers),
         layer_precisions=tuple(layer.precision for layer in program.layers),
         precision=program.precision,
+        states=range_of(Segment.STATES),
     )

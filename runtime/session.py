@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,8 @@ from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
-from tvm_npu.sim.kinds import load_program
-from tvm_npu.sim.statistics import RunStatistics, add
+from tvm_npu.sim.kinds import Simulator, load_program
+from tvm_npu.sim.statistics import RunStatistics, add, beside
 
 Array = NDArray[np.generic]
 
@@ -23,7 +24,7 @@ STORED_TYPE: dict[int, np.dtype[np.generic]] = {size: np.dtype(f"<i{size}") for 
 
 
 class Session:
-    """One program on one simulated machine; loads once, runs many.
+    """One program on one simulated machine, on all of its devices; loads once, runs many.
 
     Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
     model off for faster runs; the values do not change. A run of more than ``budget`` instructions
@@ -43,8 +44,9 @@ class Session:
         self._lock = threading.Lock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        image = program_image(self.program, self._image)
-        self._simulator = load_program(image, self.machine, budget)
+        self._budget = budget
+        self._devices: list[Simulator] = []
+        self._used = self._device(0), 0
 
     @classmethod
     def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:
@@ -59,6 +61,13 @@ class Session:
     def total_statistics(self) -> RunStatistics | None:
         """Statistics of all runs so far, summed; None before the first."""
         return self._total
+
+    def _device(self, number: int) -> Simulator:
+        """A device of the machine; loaded when it first gets an image."""
+        while len(self._devices) <= number:
+            image = program_image(self.program, self._image)
+            self._devices.append(load_program(image, self.machine, self._budget))
+        return self._devices[number]
 
     def run(
         self, inputs: Sequence[Array], *, events: EventSink | None = None
@@ -84,7 +93,8 @@ class Session:
         """Integers [B, *shape] at the inputs' scales -> integers at the outputs'. States begin each
         image's run as zeros.
 
-        Images of a batch run one after another; statistics are summed over them. Raises RunError
+        Images of a batch run one after another, as many together as the program computes in a run
+        and the machine has devices; statistics are summed over them. Raises RunError
         for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
         program's will. ``events`` gets what the machine's units did when, image by image.
         """
@@ -100,17 +110,37 @@ class Session:
         ]
         with self._lock:
             self._last = None
-            for image in range(batch):
-                for array, slot in zip(arrays, self.program.inputs, strict=True):
-                    stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
-                    self._simulator.write(self._image.address(slot), stored)
-                self._clear_states()
-                self._account(self._simulator.run(timing=self.timing, events=events))
-                for result, slot in zip(results, self.program.outputs, strict=True):
-                    result[image] = self._read(slot)
+            together = self.program.batch * self.machine.device_count
+            for first in range(0, batch, together):
+                images = range(first, min(first + together, batch))
+                self._account(self._run_together(images, arrays, results, events))
         if self.observer is not None:
             self.observer(arrays, results)
         return results
+
+    def _run_together(
+        self, images: range, arrays: list[Array], results: list[Array], events: EventSink | None
+    ) -> RunStatistics:
+        """At most as many images as all devices compute in one run, from ``arrays`` to
+        ``results``."""
+        each = self.program.batch
+        runs = []
+        for number in range(-(-len(images) // each)):
+            device, mine = self._device(number), images[number * each : (number + 1) * each]
+            for share, image in enumerate(mine):
+                for array, slot in zip(arrays, self.program.inputs, strict=True):
+                    stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
+                    device.write(self._address(slot, share), stored)
+            self._clear_states(device)
+            runs.append(replace(device.run(timing=self.timing, events=events), runs=len(mine)))
+            for share, image in enumerate(mine):
+                self._used = device, share
+                for result, slot in zip(results, self.program.outputs, strict=True):
+                    result[image] = self._read(slot)
+        return beside(runs, self.machine.device_count)
+
+    def _address(self, slot: TensorSlot, share: int) -> int:
+        return self._image.address(slot) + share * self.program.share_bytes(slot.segment)
 
     def read_intermediate(self, name: str) -> Array:
         """The last image's tensor ``name`` as it lies in DRAM now (it may have been reused)."""
@@ -122,16 +152,17 @@ class Session:
         raise RunError(f"program {self.program.name!r} has no tensor {name!r}")
 
     def _read(self, slot: TensorSlot) -> Array:
-        begin = self._image.address(slot) - self.machine.dram.base_address
-        flat = self._simulator.dram[begin : begin + slot.size_bytes]
+        device, share = self._used
+        begin = self._address(slot, share) - self.machine.dram.base_address
+        flat = device.dram[begin : begin + slot.size_bytes]
         stored = flat.view(STORED_TYPE[slot.stored_bytes]).reshape(slot.shape)
         return stored.astype(_element_type(slot))
 
-    def _clear_states(self) -> None:
+    def _clear_states(self, device: Simulator) -> None:
         size_bytes = self.program.segments[Segment.STATES].size_bytes
         if size_bytes:
             zeros = np.zeros(size_bytes, np.uint8)
-            self._simulator.write(self._image.addresses[Segment.STATES], zeros)
+            device.write(self._image.addresses[Segment.STATES], zeros)
 
     def _account(self, run: RunStatistics) -> None:
         self._last = run if self._last is None else add(self._last, run)

@@ -46,6 +46,12 @@ class MachineDescription(Part):
         """Units that multiply beside each other, each with its own program counter."""
         return 1
 
+    @property
+    def device_count(self) -> int:
+        """Equal devices, each with its own memory, that run beside each other; a `Simulator` is one
+        of them, and all other numbers here are a device's."""
+        return 1
+
     def macs_per_cycle(self, element_bytes: int) -> float:
         """Peak multiply-accumulates a cycle of one core."""
         raise NotImplementedError

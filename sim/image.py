@@ -47,10 +47,10 @@ class ProgramImage:
     """A program as a machine holds it.
 
     ``codes`` has one entry, or one for each control unit of the machine, in their order.
-    ``content`` is what lies in DRAM before the first run, by address. ``constants`` and
-    ``activations`` are ranges of DRAM, ``parameter_address`` is where the program's table of
-    parameters begins, ``end_address`` where its memory ends. ``layer_precisions`` has the numeric
-    type of each layer in ``layer_names``, ``precision`` that of the program's own tensors.
+    ``content`` is what lies in DRAM before the first run, by address. ``constants``,
+    ``activations`` and ``states`` are ranges of DRAM, ``parameter_address`` is where the program's
+    table of parameters begins, ``end_address`` where its memory ends. ``layer_precisions`` has the
+    numeric type of each layer in ``layer_names``, ``precision`` that of the program's own tensors.
     """
 
     name: str
@@ -63,6 +63,7 @@ class ProgramImage:
     layer_names: tuple[str, ...]
     layer_precisions: tuple[Precision, ...]
     precision: Precision
+    states: MemoryRange = MemoryRange(0, 0)
 
     @property
     def code(self) -> CodeImage:

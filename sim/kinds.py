@@ -60,7 +60,8 @@ def illegal_word(words: NDArray[np.uint32], isa: Isa) -> CodeFault | None:
 
 
 class Simulator(Protocol):
-    """A simulated machine that holds one program: loads once, runs many times."""
+    """A simulated machine, or one device of it, that holds one program: loads once, runs many
+    times."""
 
     @property
     def dram(self) -> NDArray[np.uint8]:

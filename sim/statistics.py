@@ -7,7 +7,7 @@ link and stream, bytes that transfers read from and wrote to each memory, busy c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -204,6 +204,27 @@ def add(a: RunStatistics, b: RunStatistics) -> RunStatistics:
         LayerStatistics(**_added(one, two)) for one, two in zip(a.layers, b.layers, strict=True)
     )
     return RunStatistics(**values)
+
+
+def beside(runs: Sequence[RunStatistics], devices: int) -> RunStatistics:
+    """Runs of one program that begin together, each on one of ``devices``, as one: the time of the
+    slowest, the sum of all else. Devices that none of them is on count in the utilization."""
+    total = runs[0]
+    for run in runs[1:]:
+        total = add(total, run)
+    layers = tuple(
+        replace(layer, **_slowest([run.layers[k] for run in runs], devices))
+        for k, layer in enumerate(total.layers)
+    )
+    time_us = max(run.time_us for run in runs)
+    return replace(total, **_slowest(runs, devices), time_us=time_us, layers=layers)
+
+
+def _slowest(parts: Sequence[Statistics], devices: int) -> dict[str, Any]:
+    cycles = max(part.cycles for part in parts)
+    used = sum(part.mac_utilization * part.cycles for part in parts)
+    utilization = used / (cycles * devices) if cycles > 0 else 0.0
+    return {"cycles": cycles, "mac_utilization": utilization}
 
 
 _KEPT = frozenset({"name", "machine", "code_bytes", "layers"})

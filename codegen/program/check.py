@@ -70,10 +70,17 @@ def check(program: Program) -> None:
 def _check_slots(program: Program, machine: MachineDescription) -> None:
     types = {layer.precision for layer in program.layers} or {program.precision}
     require(program.precision in types, "precision", program.precision, f"one of {sorted(types)}")
+    for segment in (Segment.ACTIVATIONS, Segment.STATES):
+        size = program.segments[segment].size_bytes
+        require(
+            size % (program.batch * WORD_BYTES) == 0 or program.batch == 1,
+            f"size of segment {segment.value}", size,
+            f"a multiple of {WORD_BYTES} for each of {program.batch} images",
+        )  # fmt: skip
     for slot in (*program.inputs, *program.outputs, *program.intermediates, *program.states):
         name = f"tensor {slot.name!r}"
         end = slot.offset + slot.size_bytes
-        room = program.segments[slot.segment].size_bytes
+        room = program.share_bytes(slot.segment)
         require(end <= room, f"end of {name}", end, f"at most {room}")
         require(
             slot.offset % slot.stored_bytes == 0,

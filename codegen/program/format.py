@@ -60,7 +60,9 @@ class Program:
     array with one entry an instruction (layer -1: frame), ``scopes`` the register tables that
     its entries name. ``images`` are the parts of ``code`` that control units run: one for all of
     them (left out: the whole code), or one for each in their order. ``precision`` is the numeric
-    type that was asked for; tensors and layers each say theirs.
+    type that was asked for; tensors and layers each say theirs. ``batch`` images are computed in
+    one run, each in its share of activations and states: slots lie in the first share, those of
+    the next image a share behind (`share_bytes`).
     """
 
     name: str
@@ -81,6 +83,7 @@ class Program:
     images: tuple[CodeRange, ...] = ()
     states: tuple[TensorSlot, ...] = ()
     tables: tuple[LookupTable, ...] = ()
+    batch: int = 1
 
     def __post_init__(self) -> None:
         if not self.images:
@@ -98,6 +101,10 @@ class Program:
         return InstructionOrigin(
             None if layer < 0 else layer, Stream(int(entry["stream"])), dict(scope)
         )
+
+    def share_bytes(self, segment: Segment) -> int:
+        """How far the tensors of the next image of a run lie behind those of one."""
+        return self.segments[segment].size_bytes // self.batch
 
     def placement(self, base_address: int) -> dict[Segment, int]:
         """The address of every segment when the program starts at ``base_address``."""
@@ -166,6 +173,8 @@ class Program:
             for name in SECTIONS
         )  # fmt: skip
         header = _HEADER.dump_python(_Header.model_construct(**parts, sections=table), mode="json")
+        if self.batch == 1:
+            del header["batch"]  # as files have it that are older than batches
         text = json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
         total = PROLOGUE.size + len(text) + sum(len(section) for section in sections.values())
         digest = hashlib.sha256(text).digest()
@@ -234,6 +243,7 @@ class _Header(_Part):
     images: Annotated[tuple[CodeRange, ...], Field(min_length=1)]
     states: tuple[TensorSlot, ...]
     tables: tuple[LookupTable, ...]
+    batch: Annotated[int, Field(ge=1, le=1 << 16)] = 1
     sections: tuple[_Section, ...]
 
 

@@ -37,10 +37,12 @@ class SnowflakeKind(MachineKind):
         image.of_one_precision()
         clusters = machine.clusters.count
         codes = image.codes * clusters if len(image.codes) == 1 else image.codes
-        segments = (
-            Segment(image.constants.address, image.constants.size_bytes, False),
-            Segment(image.activations.address, image.activations.size_bytes, True),
-        )
+        ranges = ((image.constants, False), (image.activations, True), (image.states, True))
+        segments = [
+            Segment(part.address, part.size_bytes, writable)
+            for part, writable in ranges
+            if part.size_bytes
+        ]
         return SnowflakeSimulator(
             machine,
             [code.words for code in codes],

@@ -77,6 +77,10 @@ class SnowflakeMachine(MachineDescription):
         """Clusters of a device, each with its control core."""
         return self.clusters.count
 
+    @property
+    def device_count(self) -> int:
+        return self.devices
+
     def units(self) -> tuple[Unit, ...]:
         """Of each cluster its control core, the traces of its vMACs and of its vMAXs (the CUs work
         alike), the port of vmov, load and store unit; the memory's turns; a MBuf a CU, a WBuf a

@@ -92,8 +92,9 @@ class Hazard:
 class SnowflakeSimulator:
     """One device of a Snowflake machine with one program.
 
-    ``code`` has the instruction words of each cluster. ``segments`` lie in the ``memory_bytes``
-    from ``machine.dram.base_address`` on; instructions see addresses without that base.
+    ``code`` has the instruction words of each cluster; clusters may share an array. ``segments``
+    lie in the ``memory_bytes`` from ``machine.dram.base_address`` on; instructions see addresses
+    without that base.
     ``layer_of`` gives each word's layer (-1: none), cluster by cluster. More than ``budget``
     instructions or ``most_work`` products and moved words in a run trap.
     """
@@ -120,26 +121,33 @@ class SnowflakeSimulator:
         self._lock = threading.Lock()
         self._memory_bytes = memory_bytes
         self._words = tuple(np.ascontiguousarray(words, np.uint32) for words in code)
-        lengths = [len(words) for words in self._words]
-        self._begins = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        # Clusters that are given the same array run one code, which lies there once.
+        own = [k for k, words in enumerate(code) if not any(words is one for one in code[:k])]
+        lengths = [len(self._words[k]) for k in own]
+        ends = dict(zip((id(code[k]) for k in own), np.cumsum(lengths).tolist(), strict=True))
+        self._begins = [ends[id(words)] - len(words) for words in code]
+        places = np.array([[self._begins[k], len(one)] for k, one in enumerate(code)], np.int64)
         self._state: State = make_state(
             machine,
-            SNOWFLAKE_ISA.decode_array(np.concatenate(self._words)),
-            lengths,
-            self._layers(layer_of, lengths),
+            SNOWFLAKE_ISA.decode_array(np.concatenate([self._words[k] for k in own])),
+            places,
+            self._layers(layer_of, own, lengths),
             len(self.layer_names),
             memory_bytes,
             self._places(segments),
         )
 
     def _layers(
-        self, layer_of: Sequence[NDArray[np.int32]] | None, lengths: list[int]
+        self, layer_of: Sequence[NDArray[np.int32]] | None, own: list[int], lengths: list[int]
     ) -> NDArray[np.int32]:
+        """Of the codes of clusters ``own``, one behind the other."""
         if layer_of is None:
             return np.full(sum(lengths), -1, np.int32)
         top = len(self.layer_names)
-        good = [len(layers) for layers in layer_of] == lengths
-        layers = np.concatenate([np.asarray(part, np.int32) for part in layer_of])
+        good = [len(layers) for layers in layer_of] == [len(words) for words in self._words]
+        layers = np.concatenate([np.asarray(layer_of[k], np.int32) for k in own]) if good else (
+            np.zeros(0, np.int32)
+        )
         if not good or not ((layers >= -1) & (layers < top)).all():
             raise SimError(f"layer_of needs a number from -1 to {top - 1} for each word")
         return layers
@@ -221,7 +229,7 @@ class SnowflakeSimulator:
         unit = f"cluster {cluster}"
         if row < 0:
             return Place(unit)
-        index = row - int(self._begins[cluster])
+        index = row - self._begins[cluster]
         number = int(self._state.layer_of[row])
         return Place(
             unit,

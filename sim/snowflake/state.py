@@ -5,7 +5,6 @@ Shapes: C clusters, U CUs of a cluster, L layers and, as the last one, what belo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -343,24 +342,22 @@ def make_costs(machine: SnowflakeMachine, strict: bool, records: bool = False) -
 def make_state(
     machine: SnowflakeMachine,
     decoded: Array,
-    code_lengths: Sequence[int],
+    code_place: Array,
     layer_of: Array,
     layers: int,
     memory_bytes: int,
     segments: Array,
 ) -> State:
-    """``segments``: int64 [S, 3], offsets in memory; ``layer_of`` is -1 for rows of no layer."""
+    """``code_place``: see `State`; ``segments``: int64 [S, 3], offsets in memory; ``layer_of`` is
+    -1 for rows of no layer."""
     clusters, cus = machine.clusters.count, machine.clusters.cus
     units, rows = clusters * cus, layers + 1
-    places = np.zeros((clusters, 2), np.int64)
-    places[:, 1] = code_lengths
-    places[1:, 0] = np.cumsum(code_lengths)[:-1]
     memory = np.zeros(memory_bytes + memory_bytes % 2, np.uint8)
     results, lanes = VMACS * LANES, MEMORY_LANE * clusters + 1
     return State(
         decoded=decoded,
         layer_of=np.where(layer_of < 0, layers, layer_of).astype(np.int32),
-        code_place=places,
+        code_place=code_place,
         bank_row=np.zeros((clusters, BANKS, 2), np.int64),
         bank_loads=np.zeros((clusters, BANKS), np.int64),
         registers=np.zeros((clusters, REGISTERS), np.int64),

@@ -90,7 +90,7 @@ def test_states_are_zeros_when_a_run_begins() -> None:
     session = Session(program.to_bytes())
     address = session._image.address(state)
     assert session._image.end_address == address - 4 + 128
-    session._simulator.write(address, np.full(12, 77, np.uint8))
+    session._devices[0].write(address, np.full(12, 77, np.uint8))
     assert session.read_intermediate("h").all()
     x = np.zeros((1, 4, 10, 10), np.int16)
     session.run_fixed([x])

@@ -127,7 +127,8 @@ def _layer_row(
     run: RegionRun,
     frequency_mhz: float,
 ) -> LayerRow:
-    images = run.runs[0].runs
+    session = run.session
+    rounds = -(-run.runs[0].runs // (session.program.batch * session.machine.device_count))
     timing = run.session.timing
     cycles = statistics.fmean(one.cycles for one in measured) if timing else None
     first = measured[0]
@@ -143,7 +144,7 @@ def _layer_row(
             statistics.fmean(one.mac_utilization for one in measured) if timing else None
         ),
         predicted_cycles=(
-            None if entry.predicted_cycles is None else entry.predicted_cycles * images
+            None if entry.predicted_cycles is None else entry.predicted_cycles * rounds
         ),
         bytes_by_link=first.bytes_by_link,
         bursts=first.bursts,

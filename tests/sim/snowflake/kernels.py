@@ -5,7 +5,8 @@ Maps lie [row][column][plane], results likewise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -96,14 +97,41 @@ def run(
     return found, statistics.cycles, results.reshape(layer.out, layer.out, layer.filters)
 
 
+@dataclass(frozen=True)
+class Share:
+    """A cluster's share of a layer: where constants and maps lie and where its results go, how far
+    the results of one place are from those of the next (words), and whether all clusters load the
+    maps together."""
+
+    constants_at: int
+    maps_at: int
+    results_at: int
+    place_words: int
+    loads: str = "own"
+
+
 def coop(
     layer: Layer, machine: SnowflakeMachine, weights: np.ndarray, bias: np.ndarray, parts: int,
     reuse_weights: bool = False,
 ) -> Built:
-    """Rows in ``parts``, kernels in tiles that fill half of a WBuf; loads of the next step and the
-    store of the last one run under the traces of this one. All parts with one tile of kernels
-    (``reuse_weights``), or all tiles with one part. A tile's results lie in the MBuf of CU 0, the
-    filters of a tile beside each other."""
+    """A whole layer, see `coop_chunks`."""
+    constants_bytes = 2 * layer.filters * (LINE + layer.kernel**2 * layer.planes)
+    maps_at = -(-constants_bytes // 64) * 64
+    results_at = -(-(maps_at + 2 * layer.size**2 * layer.planes) // 64) * 64
+    share = Share(0, maps_at, results_at, layer.filters)
+    chunks, constants = coop_chunks(layer, machine, weights, bias, parts, share, reuse_weights)
+    size = results_at + 2 * layer.out**2 * layer.filters
+    return Built(packed([*chunks, "sync end, 0\n"]), maps_at, constants, results_at, size)
+
+
+def coop_chunks(
+    layer: Layer, machine: SnowflakeMachine, weights: np.ndarray, bias: np.ndarray, parts: int,
+    share: Share, reuse_weights: bool = False,
+) -> tuple[list[str], np.ndarray]:
+    """(code in pieces, constants). Rows in ``parts``, kernels in tiles that fill half of a WBuf;
+    loads of the next step and the store of the last one run under the traces of this one. All parts
+    with one tile of kernels (``reuse_weights``), or all tiles with one part. A tile's results lie
+    in the MBuf of CU 0, the filters of a tile beside each other."""
     together = 4 * machine.clusters.cus
     kernel_words = LINE + layer.kernel**2 * layer.planes
     groups = layer.filters // together
@@ -115,16 +143,14 @@ def coop(
     kernels[:, :2] = _bias_words(bias).reshape(-1, 2)
     kernels[:, LINE:] = weights.reshape(layer.filters, -1)
     arranged = kernels.reshape(groups, together, kernel_words)
-    pieces, address, at = [], {}, 0
+    pieces, address, at = [], {}, share.constants_at // 2
     for number, tile in enumerate(tiles):
         for v in range(together):
             address[number, v] = 2 * at
             pieces.append(arranged[tile.start : tile.stop, v].reshape(-1))
             at += len(pieces[-1])
     constants = np.concatenate(pieces)
-    maps_at = -(-constants.nbytes // 64) * 64
     row_words = layer.size * layer.planes
-    results_at = -(-(maps_at + 2 * layer.size * row_words) // 64) * 64
     rows = np.array_split(np.arange(layer.out), parts)
 
     def in_rows(part: int) -> tuple[int, int]:
@@ -151,9 +177,10 @@ def coop(
         if part != last_part:
             begin, end = in_rows(part)
             texts.append(
-                _address("r20", maps_at + 2 * begin * row_words)
+                _address("r20", share.maps_at + 2 * begin * row_words)
                 + f"movi r21, {maps_half[step] * half}\nmovi r22, {(end - begin) * row_words}\n"
-                + f"ld mbuf, r20, r21, r22, {(1 << machine.clusters.cus) - 1}, all, own, in\n"
+                + f"ld mbuf, r20, r21, r22, {(1 << machine.clusters.cus) - 1}, all, {share.loads}, "
+                "in\n"
             )
         if tile == last_tile:
             return texts
@@ -174,12 +201,12 @@ def coop(
     def stores(step: int) -> str:
         part, tile = steps[step]
         count = len(tiles[tile]) * together
-        first = int(rows[part][0]) * layer.out * layer.filters + tiles[tile].start * together
+        first = int(rows[part][0]) * layer.out * share.place_words + tiles[tile].start * together
         return (
-            _address("r20", results_at + 2 * first)
+            _address("r20", share.results_at + 2 * first)
             + f"movi r21, {out_at[step % 2]}\nmovi r22, {count}\n"
             + f"movi st_runs, {len(rows[part]) * layer.out}\nmovi st_buffer_step, {count}\n"
-            + f"movi st_memory_step, {2 * layer.filters}\ntmov r20, r21, r22, 0, out\n"
+            + f"movi st_memory_step, {2 * share.place_words}\ntmov r20, r21, r22, 0, out\n"
         )
 
     chunks = [f"movi shift, {layer.shift}\nmovi outputs, {together}\n", *loads(0)]
@@ -204,11 +231,10 @@ def coop(
                 issued = layer.out * (1 + layer.window(y)[2])
                 if g == local == 0:
                     chunks.append(f"sync vector, {min(255, issued)}\n")
-                share, transfers = transfers[:each], transfers[each:]
-                chunks.extend(share)
-    chunks.append("sync vector, 0\n" + stores(len(steps) - 1) + "sync end, 0\n")
-    size = results_at + 2 * layer.out**2 * layer.filters
-    return Built(packed(chunks), maps_at, constants, results_at, size)
+                now, transfers = transfers[:each], transfers[each:]
+                chunks.extend(now)
+    chunks.append("sync vector, 0\n" + stores(len(steps) - 1))
+    return chunks, constants
 
 
 def _address(register: str, value: int) -> str:
@@ -246,6 +272,39 @@ def _coop_row(layer: Layer, y: int, maps: int, weights: int) -> str:
             text += "\n".join(slots[4:] + [f"ble r16, r17, {label}"] + slots[:4]) + "\n"
         x += same
     return text
+
+
+def network(
+    layers: Sequence[Layer], machine: SnowflakeMachine, weights: Sequence[np.ndarray],
+    biases: Sequence[np.ndarray], parts: int,
+) -> tuple[list[np.ndarray], np.ndarray, list[int], int]:
+    """(code a cluster, constants, where the maps of each layer and the last results lie, bytes of
+    memory). Layers one after another, each one's filters over all clusters; all load the same maps
+    together and meet at a barrier behind each layer."""
+    count = machine.clusters.count
+    codes: list[list[str]] = [[] for _ in range(count)]
+    constants: list[np.ndarray] = []
+    sizes = [layer.filters * (LINE + layer.kernel**2 * layer.planes) for layer in layers]
+    places = [-(-2 * sum(sizes) // 64) * 64]
+    for layer in layers:
+        places.append(places[-1] + -(-2 * layer.size**2 * layer.planes // 64) * 64)
+    for number, layer in enumerate(layers):
+        for c in range(count):
+            each = layer.filters // count
+            mine = slice(c * each, (c + 1) * each)
+            share = Share(
+                2 * sum(map(len, constants)), places[number], places[number + 1] + 2 * c * each,
+                layer.filters, "shared" if count > 1 else "own",
+            )  # fmt: skip
+            chunks, words = coop_chunks(
+                replace(layer, filters=each), machine, weights[number][mine], biases[number][mine],
+                parts, share,
+            )  # fmt: skip
+            codes[c] += [*chunks, "sync clusters, 0\n"]
+            constants.append(words)
+    end = places[-1] + 2 * layers[-1].out ** 2 * layers[-1].filters
+    programs = [packed([*chunks, "sync end, 0\n"]) for chunks in codes]
+    return programs, np.concatenate(constants), places, end
 
 
 def indp(

@@ -138,7 +138,7 @@ def program_runner(
         session = Session(replace(program, code=code))
         outputs = session.run_fixed(list(inputs))
         results = np.concatenate([np.asarray(one).reshape(-1) for one in outputs])
-        return Ran(results, session._simulator.hazards)  # type: ignore[attr-defined]
+        return Ran(results, session._devices[0].hazards)  # type: ignore[attr-defined]
 
     return run
 
