@@ -61,8 +61,11 @@ class TilesBackend(LoopBackend["TileMachine"]):
         precision: Precision,
         machine: TileMachine,
     ) -> Any:
+        from tvm_npu.codegen import ops
         from tvm_npu.codegen.tiles.plan.planning import question
 
+        if isinstance(layer, ops.FixedConv):
+            return self.conv_problem(layer, shapes, precision, machine)
         return question(layer, shapes, precision, machine)
 
     def plan(self, problem: Any, machine: TileMachine, chosen: Planner, limits: TileLimits) -> Any:

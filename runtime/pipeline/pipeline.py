@@ -16,15 +16,14 @@ from numpy.typing import NDArray
 from tvm_npu.runtime.pipeline.channel import NotLoaded
 from tvm_npu.runtime.pipeline.epoch import Deployment, Epoch
 from tvm_npu.runtime.pipeline.errors import (
-    FrameError,
     PipelineEmpty,
     PipelineError,
     PipelineFull,
-    PlaceError,
     StageDied,
     StageError,
     StageNotLoaded,
 )
+from tvm_npu.runtime.pipeline.frame import Frame, checked_frame
 from tvm_npu.runtime.pipeline.monitor import Monitor
 from tvm_npu.runtime.pipeline.place import Place, check_places
 from tvm_npu.runtime.pipeline.process import WorkerProcess, how_it_ended
@@ -36,15 +35,12 @@ from tvm_npu.runtime.pipeline.ring import (
     wait_readable,
 )
 from tvm_npu.runtime.pipeline.statistics import PipelineStatistics, summarize
-from tvm_npu.runtime.pipeline.throttle import Throttle, may_steal
 from tvm_npu.runtime.pipeline.times import FrameTimes, read_times, write_put
+from tvm_npu.runtime.pipeline.workers import Workers
 
 _DRAIN_S = 30.0
 """How long one more result is awaited from the stages behind a failed one."""
-_STOP_S = 2.0
 _KEPT_TIMES = 200_000
-
-Frame = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -86,7 +82,6 @@ class Pipeline:
         self._slots = slots
         self._load_timeout_s = load_timeout_s
         self._times: deque[FrameTimes] = deque(maxlen=_KEPT_TIMES)
-        self._workers: dict[int, WorkerProcess] = {}
         self._epochs: tuple[Epoch, ...] = ()
         self._next_epoch = 0
         self._put_lock = threading.Lock()
@@ -95,13 +90,13 @@ class Pipeline:
         self._closed = False
         self._put_count = 0
         self._out_count = 0
-        self._throttle: Throttle | None = None
-        self._monitor = Monitor(lambda: self._epochs, timeout_s, self._revive)
+        self._workers = Workers(self.places, lambda worker: self._monitor.add(worker))
+        self._monitor = Monitor(lambda: self._epochs, timeout_s, self._workers.revive)
         try:
             self.switch(self.prepare(deployment))
             for place in self.places:
                 if place.duty < 1:
-                    self.set_duty(place.name, place.duty)
+                    self._workers.set_duty(place.name, place.duty)
         except BaseException:
             self.close()
             raise
@@ -124,7 +119,7 @@ class Pipeline:
     @property
     def pids(self) -> Mapping[str, int]:
         """Process of each place that has one."""
-        return {worker.place.name: worker.pid for worker in self._workers.values()}
+        return self._workers.pids
 
     def put(self, frame: Frame, timeout_s: float | None = None) -> int:
         """Copies a frame in and returns its number; waits while the first queue is full.
@@ -135,7 +130,7 @@ class Pipeline:
         with self._put_lock:
             self._check_open()
             epoch = self._epochs[-1]
-            arrays = _checked(frame, epoch.deployment)
+            arrays = checked_frame(frame, epoch.deployment.inputs)
             while True:
                 if self._monitor.failure is not None:
                     raise self._monitor.failure.error(self._out_count)
@@ -257,7 +252,7 @@ class Pipeline:
             if self._epochs:
                 deployment.check_replaces(self._epochs[-1].deployment)
             try:
-                workers = [self._worker(index) for index in deployment.places]
+                workers = [self._workers.of(index) for index in deployment.places]
                 epoch = Epoch(self._next_epoch, deployment, workers, self._slots)
             except OSError:
                 raise self._failed() from None
@@ -298,14 +293,7 @@ class Pipeline:
 
         Raises PlaceError, and ThrottleError when cores cannot be slowed here.
         """
-        chosen = [one for one in self.places if one.name == place]
-        if not chosen:
-            known = ", ".join(one.name for one in self.places)
-            raise PlaceError(f"there is no place {place!r}; known: {known}")
-        if self._throttle is None:
-            self._throttle = self._make_throttle()
-        for core in chosen[0].cores:
-            self._throttle.set(core, duty)
+        self._workers.set_duty(place, duty)
 
     def times(self, epoch: int | None = None) -> list[FrameTimes]:
         """Times of the last 200,000 results, or of those of one deployment (a key of
@@ -331,12 +319,7 @@ class Pipeline:
             return
         self._closed = True
         self._monitor.close()
-        if self._throttle is not None:
-            self._throttle.close()
-        for worker in self._workers.values():
-            worker.stop()
-        for worker in self._workers.values():
-            worker.join(_STOP_S)
+        self._workers.close()
         for epoch in self._epochs:
             epoch.close()
 
@@ -350,28 +333,6 @@ class Pipeline:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _worker(self, index: int) -> WorkerProcess:
-        if index not in self._workers:
-            worker = self._workers[index] = WorkerProcess(self.places[index])
-            self._monitor.add(worker)
-        return self._workers[index]
-
-    def _make_throttle(self) -> Throttle:
-        cores = sorted({core for place in self.places for core in place.cores})
-        if may_steal():
-            return Throttle(cores)
-        for index in range(len(self.places)):
-            self._worker(index)
-        pids: dict[int, list[int]] = {core: [] for core in cores}
-        for worker in self._workers.values():
-            pids[worker.place.cores[0]].append(worker.pid)
-        return Throttle(cores, pids)
-
-    def _revive(self) -> None:
-        """A throttle's helper that dies must not leave a stage stopped."""
-        if self._throttle is not None:
-            self._throttle.revive()
 
     def _retire(self, epoch: Epoch) -> None:
         """Its last result came out."""
@@ -408,22 +369,3 @@ class Pipeline:
     def _check_open(self) -> None:
         if self._closed:
             raise PipelineError("the pipeline is closed")
-
-
-def _checked(frame: Frame, deployment: Deployment) -> dict[str, NDArray[Any]]:
-    """Raises FrameError unless names, shapes and types are those of the first stage's inputs."""
-    arrays = {}
-    for spec in deployment.inputs:
-        if spec.name not in frame:
-            raise FrameError(f"the frame has no {spec.name!r} (it has {', '.join(frame)})")
-        array = np.asarray(frame[spec.name])
-        if array.shape != spec.shape or array.dtype != np.dtype(spec.dtype):
-            raise FrameError(
-                f"{spec.name!r} is {array.dtype}{list(array.shape)}, the pipeline takes "
-                f"{spec.dtype}{list(spec.shape)}"
-            )
-        arrays[spec.name] = array
-    unknown = sorted(set(frame) - set(arrays))
-    if unknown:
-        raise FrameError(f"the pipeline takes no {unknown[0]!r} (it takes {', '.join(arrays)})")
-    return arrays

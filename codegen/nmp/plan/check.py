@@ -11,185 +11,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import prod
 
+from tvm_npu.codegen.nmp.plan.check_choices import (
+    Found,
+    Interval,
+    check_choices,
+    check_split,
+    middle_of,
+    require,
+)
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Interval = tuple[int, int]
-"""(begin, end); end is not in it."""
 Parts = tuple[Interval, ...]
 """What the TLTs of a TLE have of an axis."""
-
-
-class _Found(Exception):
-    """Carries the first fault out of the checks."""
-
-    def __init__(self, fault: PlanFault) -> None:
-        super().__init__(str(fault))
-        self.fault = fault
 
 
 def check_plan(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
     try:
-        _check_choices(problem, plan, machine)
-        _check_split(plan)
+        check_choices(problem, plan, machine)
+        check_split(plan)
         deal = _Deal.of(problem, plan, machine)
         _check_tiles(problem, plan, deal)
         _check_products(problem, plan, deal)
         _check_room(problem, plan, machine, deal)
-    except _Found as found:
+    except Found as found:
         return found.fault
     return None
-
-
-def _require(holds: bool, what: str, value: object, limit: object) -> None:
-    if not holds:
-        raise _Found(PlanFault(what, value, limit))
-
-
-def choice_fault(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
-    """The first fault of the plan's choices, whatever its tiles need: words, numbers and flags
-    that exist, in combinations that exist and that the machine has the hardware for."""
-    try:
-        _check_choices(problem, plan, machine)
-    except _Found as found:
-        return found.fault
-    return None
-
-
-def _check_choices(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
-    """Words that exist, in combinations that exist, on TLEs that exist."""
-    _require(problem.groups >= 1, "groups", problem.groups, "at least 1")
-    for name, total in (("filters", problem.filters), ("channels", problem.channels)):
-        _require(
-            total > 0 and total % problem.groups == 0,
-            name, total, f"a positive multiple of {problem.groups} groups",
-        )  # fmt: skip
-    _require(plan.mode in ("multicast", "grouped"), "mode", plan.mode, "multicast or grouped")
-    schedules = ("OS", "WS") if plan.mode == "grouped" else ("IS", "OS", "WS")
-    _require(
-        plan.schedule in schedules,
-        f"schedule of a {plan.mode} plan", plan.schedule, " or ".join(schedules),
-    )  # fmt: skip
-    for name in _COUNTS:
-        value = getattr(plan, name)
-        _require(isinstance(value, int) and value >= 1, name, value, "an integer of at least 1")
-    for name in ("keeps_in", "ring_in", "ring_weights", "linear_maps"):
-        value = getattr(plan, name)
-        _require(isinstance(value, bool), name, value, "True or False")
-    _require(plan.weights in ("filters", "tiles"), "weights", plan.weights, "filters or tiles")
-    _check_cores(plan, machine)
-    if plan.mode == "grouped":
-        for name, plain in _PLAIN.items():
-            value = getattr(plan, name)
-            _require(value == plain, f"{name} of a grouped plan", value, plain)
-    if plan.keeps_in:
-        _require(plan.schedule == "OS", "schedule with keeps_in", plan.schedule, "OS")
-        channels = problem.channels // problem.groups
-        _require(
-            plan.tile_n == channels, "tile_n with keeps_in", plan.tile_n, f"all {channels} channels"
-        )
-    _require(plan.buffers in (1, 2), "buffers", plan.buffers, "1 or 2")
-    if plan.buffers == 2:
-        ports = machine.memories.ports
-        _require(ports == 2, f"ports of a memory of {machine.name}, with buffers = 2", ports, "2")
-    _check_ring(problem, plan, machine)
-    if problem.window is not None:
-        _check_window(problem, plan, machine)
-
-
-_COUNTS = (
-    "row_slices", "column_slices", "filter_slices", "tlt_rows", "tlt_columns",
-    "tile_m", "tile_n", "tile_r", "tile_c",
-)  # fmt: skip
-_PLAIN = {
-    "column_slices": 1, "tlt_rows": 1, "tlt_columns": 1, "keeps_in": False, "ring_in": False,
-    "ring_weights": False, "buffers": 1,
-}  # fmt: skip
-"""What the grouped mode leaves as it was."""
-
-
-def _check_cores(plan: ConvPlan, machine: NmpMachine) -> None:
-    """Slices for TLEs and parts for TLTs that the machine has."""
-    spatial = plan.row_slices * plan.column_slices
-    tles = spatial * plan.filter_slices
-    what = "row_slices * filter_slices"
-    if plan.column_slices > 1:
-        what = "row_slices * column_slices * filter_slices"
-    _require(tles <= machine.cores.tles, what, tles, f"at most {machine.cores.tles} TLEs")
-    tlts, parts = machine.cores.tlts_per_tle, plan.tlt_rows * plan.tlt_columns
-    _require(
-        tlts % parts == 0, "tlt_rows * tlt_columns", parts, f"a divisor of {tlts} TLTs of a TLE"
-    )
-
-
-def _check_split(plan: ConvPlan) -> None:
-    """The name of the split says how the layer is spread over the TLEs; no cost depends on it."""
-    _require(plan.split in ("KS", "KS&OFM", "OFM"), "split", plan.split, "KS, KS&OFM or OFM")
-    if plan.split == "KS":
-        _require(plan.row_slices == 1, "row_slices under KS", plan.row_slices, "1")
-        _require(plan.column_slices == 1, "column_slices under KS", plan.column_slices, "1")
-    if plan.split == "OFM":
-        _require(plan.filter_slices == 1, "filter_slices under OFM", plan.filter_slices, "1")
-
-
-def _check_window(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
-    """What may stand in front of a window, and that every window touches the OFM."""
-    for what, value, limit in (
-        ("mode with a window", plan.mode, "multicast"),
-        ("groups with a window", problem.groups, 1),
-        ("a residual with a window", problem.has_residual, False),
-        ("is_dense with a window", problem.is_dense, False),
-    ):
-        _require(value == limit, what, value, limit)
-    _require(machine.ring is not None, f"ring of {machine.name}", None, "there for a window")
-    for axis, count in ((0, problem.out_rows), (1, problem.out_columns)):
-        for at in (0, count - 1):
-            begin, end = _middle(problem, axis, (at, at + 1))
-            what = f"OFM {('rows', 'columns')[axis]} under window {at}"
-            _require(begin < end, what, (begin, end), "at least one")
-
-
-def _middle(problem: ConvProblem, axis: int, stored: Interval) -> Interval:
-    """The rows (axis 0) or columns (1) of the convolution's OFM that what is stored needs."""
-    window = problem.window
-    if window is None:
-        return stored
-    low = stored[0] * window.stride[axis] - window.padding[axis]
-    last = (stored[1] - 1) * window.stride[axis] - window.padding[axis]
-    total = (problem.rows, problem.columns)[axis]
-    return max(low, 0), min(last + window.kernel[axis], total)
-
-
-def _check_ring(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> None:
-    """A ring to forward over, and TLEs to forward to, all of which have work: an empty slice
-    would have nothing to keep step with, and fewer slices say the same."""
-    for is_used, name, slices in (
-        (plan.ring_in, "ring_in", ("filter_slices",)),
-        (plan.ring_weights, "ring_weights", ("row_slices", "column_slices")),
-    ):
-        if not is_used:
-            continue
-        _require(machine.ring is not None, f"ring of {machine.name}", None, f"there for {name}")
-        sharing = prod(getattr(plan, slice_) for slice_ in slices)
-        what = f"{' * '.join(slices)} with {name}"
-        _require(sharing > 1, what, sharing, "more than 1 TLE to share with")
-        for slice_ in slices:
-            total = {
-                "filter_slices": problem.filters // problem.groups,
-                "row_slices": problem.out_rows,
-                "column_slices": problem.out_columns,
-            }[slice_]
-            number = getattr(plan, slice_)
-            last = slice_of(total, number, number - 1)[1]
-            _require(
-                last > 0, f"{slice_} with {name}", number, f"so few that none of {total} is empty"
-            )
 
 
 @dataclass(frozen=True)
@@ -256,11 +108,11 @@ def _require_partition(what: str, parts: Iterable[Interval], whole: Interval) ->
     """Every integer of ``whole`` lies in exactly one of ``parts``, and nothing else in any."""
     at = whole[0]
     for begin, end in sorted(part for part in parts if part[0] != part[1]):
-        _require(begin < end, f"{what}: a part", (begin, end), "no shorter than empty")
-        _require(begin <= at, f"{what}: first in no part", at, "in one part")
-        _require(begin >= at, f"{what}: first in two parts", begin, "in one part")
+        require(begin < end, f"{what}: a part", (begin, end), "no shorter than empty")
+        require(begin <= at, f"{what}: first in no part", at, "in one part")
+        require(begin >= at, f"{what}: first in two parts", begin, "in one part")
         at = end
-    _require(at == whole[1], f"{what}: end of the parts", at, f"{whole[1]}")
+    require(at == whole[1], f"{what}: end of the parts", at, f"{whole[1]}")
 
 
 def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
@@ -273,17 +125,17 @@ def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
         ("tile_r", deal.most_rows),
         ("tile_c", deal.most_columns),
     ):
-        _require(getattr(plan, name) <= most, name, getattr(plan, name), f"at most {most}")
+        require(getattr(plan, name) <= most, name, getattr(plan, name), f"at most {most}")
     if plan.mode == "grouped":
-        _require(
+        require(
             plan.tile_m % deal.item_filters == 0,
             "tile_m of a grouped plan",
             plan.tile_m,
             f"a multiple of the {deal.item_filters} filters of a group",
         )
-        _require(plan.tile_n == channels, "tile_n of a grouped plan", plan.tile_n, channels)
+        require(plan.tile_n == channels, "tile_n of a grouped plan", plan.tile_n, channels)
     if plan.schedule == "IS":
-        _require(
+        require(
             plan.tile_m == most_filters,
             "tile_m under IS", plan.tile_m, f"all {most_filters} filters of a TLT",
         )  # fmt: skip
@@ -310,7 +162,7 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
             for part in parts:
                 tiles = _in_tiles(part, tile)
                 _require_partition(f"{name} over tiles", tiles, part)
-                _require(len(tiles) <= turns, f"tiles of {name} {part}", len(tiles), turns)
+                require(len(tiles) <= turns, f"tiles of {name} {part}", len(tiles), turns)
     channels = (0, problem.channels // problem.groups)
     _require_partition("channels over tiles", _in_tiles(channels, plan.tile_n), channels)
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
@@ -345,12 +197,12 @@ def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -
     stride, dilation = problem.stride[axis], problem.dilation[axis]
     extent_of = (problem.in_tile_rows, problem.in_tile_columns)[axis]
     for tile in tiles:
-        begin, end = _middle(problem, axis, tile)
+        begin, end = middle_of(problem, axis, tile)
         first = begin * stride - problem.padding[axis]
         last = (end - 1) * stride - problem.padding[axis]
         last += (problem.kernel[axis] - 1) * dilation
         extent = extent_of(end - begin)
-        _require(
+        require(
             first + extent == last + 1,
             f"IN tile under OUT {('rows', 'columns')[axis]} {begin} to {end}: extent",
             extent, last + 1 - first,
@@ -408,7 +260,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
             what, beside = "residual tile in MB0, bytes", 0
         needs.append((what, beside + out_bytes, memories.mb0_bytes))
     for what, needed, available in needs:
-        _require(needed <= available, what, needed, f"at most {available}")
+        require(needed <= available, what, needed, f"at most {available}")
 
 
 def _longest_tile(slices: Iterable[Parts], tile: int) -> int:

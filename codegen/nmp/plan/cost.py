@@ -33,7 +33,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.nmp.plan.check import choice_fault
+from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, TleWalk

@@ -19,34 +19,24 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
 from tvm_npu.codegen.nmp.tune.conv_columns import plan_columns, plan_of
 from tvm_npu.codegen.nmp.tune.conv_features import FEATURE_NAMES, conv_features
 from tvm_npu.codegen.nmp.tune.conv_room import Most, excess_of, has_empty_slice, most_of
-from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.tune.columns import problem_columns
-from tvm_npu.codegen.tune.errors import EmptySpaceError
+from tvm_npu.codegen.plan.faults import PlanFault
+from tvm_npu.codegen.tune.drawn import DrawnSpace
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-ATTEMPTS = 2000
-"""Draws without a plan that fits before a space counts as empty."""
 EXTENTS = ("tile_m", "tile_n", "tile_r", "tile_c")
 FLOWS = ("IS", "OS", "KEEPS_IN", "WS")
 """Schedules; KEEPS_IN is OS that keeps its IN tile."""
 
 
 @dataclass(frozen=True)
-class ConvSpace:
-    """`space.Space` of one convolution or fully connected layer, with a window behind it or not."""
-
-    layer: ConvProblem
-    machine: NmpMachine
+class ConvSpace(DrawnSpace[NmpMachine, ConvPlan]):
+    """Plans of one layer, with a window behind it or not."""
 
     @property
     def kind(self) -> str:
         return "nmp-conv"
-
-    @cached_property
-    def problem(self) -> Columns:
-        return problem_columns(self.layer)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -58,30 +48,12 @@ class ConvSpace:
     def encode(self, plan: ConvPlan) -> Columns:
         return plan_columns(plan)
 
-    def decode(self, columns: Mapping[str, Any]) -> ConvPlan:
-        plan = plan_of(columns)
-        fault = check_plan(self.layer, plan, self.machine)
-        if fault is not None:
-            raise ValueError(str(fault))
-        return plan
+    def _decoded(self, columns: Mapping[str, Any]) -> ConvPlan:
+        return plan_of(columns)
 
     # Drawing trusts `conv_room` for what fits; `check_plan` would take most of the time of tuning.
-    def sample(self, generator: np.random.Generator) -> ConvPlan:
-        for _ in range(ATTEMPTS):
-            plan = self._fitted(self._drawn(generator), generator)
-            if plan is not None:
-                return plan
-        raise EmptySpaceError(
-            f"{ATTEMPTS} random plans of a layer of {self.layer.filters} filters and "
-            f"{self.layer.channels} channels on machine {self.machine.name!r}: none fits"
-        )
-
-    def neighbour(self, plan: ConvPlan, generator: np.random.Generator) -> ConvPlan:
-        for _ in range(ATTEMPTS):
-            other = self._fitted(self._changed(plan, generator), generator)
-            if other is not None and other != plan:
-                return other
-        return self.sample(generator)
+    def _fault(self, plan: ConvPlan) -> PlanFault | None:
+        return check_plan(self.layer, plan, self.machine)
 
     # --- choices -----------------------------------------------------------------------------
 
@@ -122,7 +94,6 @@ class ConvSpace:
         return [(row, column) for row in sizes for column in sizes if tlts % (row * column) == 0]
 
     def _drawn(self, generator: np.random.Generator) -> ConvPlan:
-        """All choices at random; tiles may not fit."""
         grouped = self._can_group and bool(generator.integers(2))
         plan = ConvPlan("grouped" if grouped else "multicast", "KS", 1, 1, "OS", 1, 1, 1, 1)
         for choice in ("slices", "grid", "flow", "wires", "layout", "buffers"):

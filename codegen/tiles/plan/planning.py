@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer, Shape, chw
-from tvm_npu.codegen.layers import conv_problem
-from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
@@ -19,18 +17,16 @@ from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-Question = ConvProblem | WindowShape | PadShape | FlatShape
+Question = WindowShape | PadShape | FlatShape
 
 
 def question(
     layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision, machine: TileMachine
 ) -> Question:
-    """What is asked about ``layer``; widths are those in the machine's memories."""
+    """What is asked about a ``layer`` that is no convolution (`LoopBackend.conv_problem`); widths
+    are those in the machine's memories."""
     size = machine.element_bytes(precision)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
-    if isinstance(layer, FixedConv):
-        problem = conv_problem(layer, in_shape, out_shape, size)
-        return replace(problem, accumulator_bytes=machine.accumulator_bytes(precision))
     if isinstance(layer, FixedPool):
         channels, rows, columns = chw(out_shape)
         _, in_rows, in_columns = chw(in_shape)
@@ -45,7 +41,7 @@ def question(
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
-def answer(asked: Question, machine: TileMachine, chosen: Planner) -> Any:
+def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)

@@ -11,45 +11,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent, trips
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
-from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_columns import tile_plan_columns, tile_plan_of
 from tvm_npu.codegen.tiles.tune.tile_features import FEATURE_NAMES, tile_features
 from tvm_npu.codegen.tiles.tune.tile_room import excess_of
-from tvm_npu.codegen.tune.columns import problem_columns
+from tvm_npu.codegen.tune.drawn import DrawnSpace
 from tvm_npu.codegen.tune.errors import EmptySpaceError
 from tvm_npu.codegen.tune.extents import drawn_extent, moved_extent
 from tvm_npu.codegen.tune.space import Columns, Features
 from tvm_npu.sim.tiles.machine import TileMachine
 
-ATTEMPTS = 2000
-"""Draws without a plan that fits before a space counts as empty."""
 GROUPED_SHARE = 0.5
 """Draws with several groups in a step, of a layer that has some."""
 
 
 @dataclass(frozen=True)
-class TileSpace:
-    """`space.Space` of one convolution or fully connected layer on a tile machine. Widths of the
-    layer are those in the machine's memories (`tiles.plan.planning.question`)."""
-
-    layer: ConvProblem
-    machine: TileMachine
+class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
+    """Plans of one layer on a tile machine."""
 
     @property
     def kind(self) -> str:
         return "tiles-conv"
-
-    @cached_property
-    def problem(self) -> Columns:
-        return problem_columns(self.layer)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -61,33 +50,17 @@ class TileSpace:
     def encode(self, plan: LoopPlan) -> Columns:
         return tile_plan_columns(plan)
 
-    def decode(self, columns: Mapping[str, Any]) -> LoopPlan:
-        plan = tile_plan_of(columns)
-        fault = check_loop_plan(self.layer, plan, loop_machine(self.machine))
-        if fault is not None:
-            raise ValueError(str(fault))
-        return plan
+    def _decoded(self, columns: Mapping[str, Any]) -> LoopPlan:
+        return tile_plan_of(columns)
 
     # Drawing trusts `tile_room` for what fits, as `check_loop_plan` counts tile by tile.
-    def sample(self, generator: np.random.Generator) -> LoopPlan:
-        if self.layer.window is None:
-            for _ in range(ATTEMPTS):
-                plan = self._fitted(self._drawn(generator), generator)
-                if plan is not None:
-                    return plan
-        raise EmptySpaceError(
-            f"{ATTEMPTS} random plans of a layer of {self.layer.filters} filters and "
-            f"{self.layer.channels} channels on machine {self.machine.name!r}: none fits"
-        )
+    def _fault(self, plan: LoopPlan) -> PlanFault | None:
+        return check_loop_plan(self.layer, plan, loop_machine(self.machine))
 
-    def neighbour(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
-        """One tile extent anew half of the time, else two loops change places, or the buffers or
-        the number of groups in a step change. In a space of one plan, that plan."""
-        for _ in range(ATTEMPTS):
-            other = self._fitted(self._changed(plan, generator), generator)
-            if other is not None and other != plan:
-                return other
-        return self.sample(generator)
+    def sample(self, generator: np.random.Generator) -> LoopPlan:
+        if self.layer.window is not None:
+            raise EmptySpaceError(f"machine {self.machine.name!r} runs no layer with a window")
+        return super().sample(generator)
 
     def _drawn(self, generator: np.random.Generator) -> LoopPlan:
         m, n, r, c = (drawn_extent(self._top(loop), generator) for loop in LOOPS)
@@ -99,6 +72,8 @@ class TileSpace:
         return LoopPlan(m, n, r, c, order, groups, 2 if two else 1)
 
     def _changed(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
+        """One tile extent anew half of the time, else two loops change places, or the buffers or
+        the number of groups in a step change."""
         if generator.integers(2):
             loop = LOOPS[generator.integers(len(LOOPS))]
             moved = moved_extent(plan.tile(loop), self._top(loop), generator)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.runtime.pipeline.stages import CORES, frame, make, numbers
 from tvm_npu.runtime.pipeline import Deployment, Pipeline, Place
-from tvm_npu.runtime.pipeline import pipeline as pipeline_module
+from tvm_npu.runtime.pipeline import workers as workers_module
 from tvm_npu.runtime.pipeline.errors import PlaceError
 from tvm_npu.runtime.pipeline.throttle import Throttle, ThrottleError, may_steal
 
@@ -86,7 +86,7 @@ def test_throttled_places_of_a_pipeline() -> None:
 def test_places_are_slowed_by_signals_where_real_time_is_not_permitted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pipeline_module, "may_steal", lambda: False)
+    monkeypatch.setattr(workers_module, "may_steal", lambda: False)
     deployment = Deployment((make("affine", 0, last=True),), (0,))
     slow = [Place("slow", CORES, duty=0.5), Place("idle", CORES[:1])]
     with Pipeline(deployment, slow, timeout_s=60) as pipeline:
