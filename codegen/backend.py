@@ -16,7 +16,7 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
     from tvm_npu.codegen.least import LeastNeeds
-    from tvm_npu.codegen.passes.storage import Storage
+    from tvm_npu.codegen.passes.storage import Layout, Storage
     from tvm_npu.codegen.plan.faults import PlanFault
     from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
     from tvm_npu.codegen.plan.loops.plan import Step
@@ -103,6 +103,11 @@ class Backend(Protocol[M, P]):
     @abstractmethod
     def layer_types(self) -> frozenset[type[FixedLayer]]:
         """Layers that code can be emitted for; `passes.storage.LAYOUT_ONLY` needs none."""
+
+    @property
+    def layout(self) -> Layout:
+        """How tensors lie in the memory outside of the chip."""
+        return "channels first"
 
     @abstractmethod
     def least_needs(self, machine: M, precision: Precision) -> LeastNeeds:

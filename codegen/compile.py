@@ -123,7 +123,8 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     machine, precision = planner.machine, planner.precision
     check_support(fixed.layers, planner.backend.layer_types, machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
-    storage = plan_storage(rewritten, machine.stored_element_bytes(precision))
+    stored_bytes, layout = machine.stored_element_bytes(precision), planner.backend.layout
+    storage = plan_storage(rewritten, stored_bytes, layout)
     check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
     return PlannedGraph(fixed, machine, precision, storage, layers, planner.chosen.name)
@@ -149,7 +150,8 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         outputs=outputs,
         intermediates=rest,
         segments=segment_sizes(
-            code.words.nbytes, len(code.constants), code.activation_bytes, storage.state_bytes
+            code.words.nbytes, len(code.constants), code.activation_bytes, storage.state_bytes,
+            code.alignment_bytes,
         ),
         parameter_offset=code.parameter_offset,
         layers=entries,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
+from tvm_npu.codegen.program.parts import STORED_TYPE
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
@@ -18,9 +19,6 @@ from tvm_npu.sim.kinds import Simulator, load_program
 from tvm_npu.sim.statistics import RunStatistics, add, beside
 
 Array = NDArray[np.generic]
-
-STORED_TYPE: dict[int, np.dtype[np.generic]] = {size: np.dtype(f"<i{size}") for size in (1, 2, 4)}
-"""By bytes of a stored element: sign-extended, little-endian."""
 
 
 class Session:
@@ -129,8 +127,7 @@ class Session:
             device, mine = self._device(number), images[number * each : (number + 1) * each]
             for share, image in enumerate(mine):
                 for array, slot in zip(arrays, self.program.inputs, strict=True):
-                    stored = array[image].astype(STORED_TYPE[slot.stored_bytes], copy=False)
-                    device.write(self._address(slot, share), stored)
+                    device.write(self._address(slot, share), _stored(array[image], slot))
             self._clear_states(device)
             runs.append(replace(device.run(timing=self.timing, events=events), runs=len(mine)))
             for share, image in enumerate(mine):
@@ -154,9 +151,8 @@ class Session:
     def _read(self, slot: TensorSlot) -> Array:
         device, share = self._used
         begin = self._address(slot, share) - self.machine.dram.base_address
-        flat = device.dram[begin : begin + slot.size_bytes]
-        stored = flat.view(STORED_TYPE[slot.stored_bytes]).reshape(slot.shape)
-        return stored.astype(_element_type(slot))
+        stored = slot.view(device.dram, begin)
+        return stored.astype(_element_type(slot), order="C").reshape(slot.shape)
 
     def _clear_states(self, device: Simulator) -> None:
         size_bytes = self.program.segments[Segment.STATES].size_bytes
@@ -188,6 +184,12 @@ class Session:
                 f"(batch, {', '.join(map(str, slot.shape))})"
             )
         return array
+
+
+def _stored(array: Array, slot: TensorSlot) -> Array:
+    """An input as it lies in memory."""
+    stored = array.astype(STORED_TYPE[slot.stored_bytes], copy=False)
+    return stored.reshape(slot.planes, -1).T if slot.planes else stored
 
 
 def _element_type(slot: TensorSlot) -> np.dtype[np.generic]:

@@ -13,7 +13,15 @@ from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
 from tvm_npu.codegen.ops.arithmetic import convolve, images
-from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
+from tvm_npu.codegen.ops.operator import (
+    Arrays,
+    Numbers,
+    Operator,
+    Order,
+    Shapes,
+    checked_shift,
+    take,
+)
 from tvm_npu.codegen.ops.weights import fixed_weights, product_type
 
 
@@ -123,6 +131,9 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
 
     def macs(self, layer: Conv2d | FixedConv, inputs: Shapes, outputs: Shapes) -> int:
         return prod(layer.weight.shape[1:]) * prod(outputs[0])
+
+    def order(self, layer: FixedConv, inputs: Shapes) -> Order:
+        return Order.FIRST_FREE if layer.is_dense else Order.SHAPED
 
     def word(self, layer: FixedConv) -> str:
         return "dense" if layer.is_dense else "conv"

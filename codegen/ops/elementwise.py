@@ -11,7 +11,15 @@ from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.fixed_point import element_limits, requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
-from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
+from tvm_npu.codegen.ops.operator import (
+    Arrays,
+    Numbers,
+    Operator,
+    Order,
+    Shapes,
+    checked_shift,
+    take,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +93,9 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
             layer.name, layer.inputs, layer.outputs, layer.op, shift_a, shift_b,
             shift=checked_shift(layer, shift), low=low, high=high, source=layer.source,
         )  # fmt: skip
+
+    def order(self, layer: FixedElementwise, inputs: Shapes) -> Order:
+        return Order.KEPT
 
     def word(self, layer: FixedElementwise) -> str:
         return layer.op

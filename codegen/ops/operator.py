@@ -33,6 +33,19 @@ class Placement(Enum):
     """Nobody: the inputs are made one after the other inside the one output."""
 
 
+class Order(Enum):
+    """What a layer does with the order in which its inputs' elements lie in memory."""
+
+    SHAPED = "shaped"
+    """It hangs on it: inputs must lie as their shapes say."""
+    KEPT = "kept"
+    """Element by element: any order that all inputs share, and the outputs have it too."""
+    FIRST_FREE = "first free"
+    """The first input may lie in any order: weights are arranged to meet it."""
+    RESHAPED = "reshaped"
+    """The output is the input under another shape."""
+
+
 @dataclass(frozen=True)
 class Numbers:
     """The formats that a graph is quantized to: every tensor's scale, every element's bytes."""
@@ -118,6 +131,10 @@ class Operator(Generic[L, F]):
     def view_offsets(self, layer: F, shapes: Mapping[str, Shape]) -> Sequence[int]:
         """Of a VIEW: elements from the input's first to each output's first."""
         raise NotImplementedError
+
+    def order(self, layer: F, inputs: Shapes) -> Order:
+        """What the layer does with the order of its inputs' elements."""
+        return Order.SHAPED
 
     def emitted(self, layer: type[Layer] | type[FixedLayer]) -> frozenset[type[FixedLayer]]:
         """The layers that a machine must have code for to take such a layer."""

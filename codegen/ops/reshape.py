@@ -9,7 +9,7 @@ from math import prod
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Shape
-from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Placement, Shapes, take
+from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Order, Placement, Shapes, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,5 +53,13 @@ class ReshapeOperator(Operator[Reshape, FixedReshape]):
     def word(self, layer: FixedReshape) -> str:
         return "reshape"
 
+    def order(self, layer: FixedReshape, inputs: Shapes) -> Order:
+        return Order.RESHAPED
+
     def view_offsets(self, layer: FixedReshape, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
         return (0,)
+
+
+def fixed_reshape(name: str, source: str, target: str) -> FixedReshape:
+    """A layer that gives the elements of ``source`` the shape of ``target``."""
+    return FixedReshape(name, (source,), (target,))

@@ -6,21 +6,38 @@ can be; where it cannot (a graph input, a tensor that already lies somewhere els
 a copy layer is put in front. Graph inputs and outputs own their memory for the whole run;
 everything else shares by liveness, largest first. States lie in memory of their own that nothing
 else shares.
+
+Tensors lie as their shapes say, channels outside; or channels inside (`channels_last`), where a
+gathered or sliced tensor is a run of channels of every pixel of its buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Literal
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.ops.elementwise import fixed_copy
 from tvm_npu.codegen.ops.operator import Placement
 from tvm_npu.codegen.ops.registry import operator_of
+from tvm_npu.codegen.passes.channels_last import Settled, is_view, settle
 from tvm_npu.sim.arithmetic import aligned
 
 ALIGNMENT_BYTES = 128
+
+Layout = Literal["channels first", "channels last"]
+"""How tensors of three dimensions lie in memory."""
+
+
+@dataclass(frozen=True)
+class PixelForm:
+    """A tensor whose channels lie beside each other: ``planes`` elements a pixel, from one pixel to
+    the next ``pitch`` elements (more than ``planes`` where it lies inside of another tensor)."""
+
+    planes: int
+    pitch: int
 
 
 @dataclass(frozen=True)
@@ -37,7 +54,8 @@ class Lifetime:
 class Storage:
     """``layers`` are what must be executed, in order; ``offsets`` the byte offset of every
     tensor in ACTIVATIONS; ``outputs`` the tensor that holds each graph output; ``state_offsets``
-    the byte offset of every state in STATES."""
+    the byte offset of every state in STATES; ``forms`` how each tensor lies where channels are
+    inside (empty: as its shape says)."""
 
     layers: tuple[FixedLayer, ...]
     shapes: dict[str, tuple[int, ...]]
@@ -46,14 +64,21 @@ class Storage:
     size_bytes: int
     state_offsets: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
+    forms: dict[str, PixelForm] = field(default_factory=dict)
 
 
 class _Places:
-    """Tensors as (buffer, byte offset), found through chains of parents."""
+    """Tensors as (buffer, byte offset), found through chains of parents. ``behind`` is how many
+    bytes further the next tensor of a gathered one begins."""
 
-    def __init__(self, fixed: FixedGraph, element_bytes: int) -> None:
-        self.sizes = {t: prod(s) * element_bytes for t, s in fixed.shapes.items()}
+    def __init__(
+        self, shapes: Mapping[str, tuple[int, ...]], element_bytes: int, settled: Settled | None
+    ) -> None:
+        self.sizes = {t: prod(s) * element_bytes for t, s in shapes.items()}
         self.parents: dict[str, tuple[str, int]] = {}
+        self.behind = dict(self.sizes)
+        if settled is not None:
+            self.behind = {t: n * element_bytes for t, n in settled.planes.items()}
 
     def find(self, tensor: str) -> tuple[str, int]:
         offset = 0
@@ -63,18 +88,32 @@ class _Places:
         return tensor, offset
 
 
-def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
+def plan_storage(
+    fixed: FixedGraph, stored_bytes: int | None = None, layout: Layout = "channels first"
+) -> Storage:
     """Decides views and copies and gives every buffer its place. Deterministic.
 
     ``stored_bytes`` are those that an element takes in memory (None: as many as its numbers)."""
+    settled = settle(fixed) if layout == "channels last" else None
+    if settled is not None:
+        fixed = replace(fixed, layers=settled.layers, shapes=settled.shapes)
     shapes = dict(fixed.shapes)
     element_bytes = fixed.element_bytes if stored_bytes is None else stored_bytes
-    places = _Places(fixed, element_bytes)
+    places = _Places(shapes, element_bytes, settled)
+
+    def lies(layer: FixedLayer) -> Placement:
+        placement = operator_of(layer).placement
+        if placement is Placement.VIEW and settled is not None and not is_view(layer, settled):
+            return Placement.COMPUTED
+        return placement
+
     for layer in fixed.layers:
-        if _placement(layer) is Placement.VIEW:
+        if lies(layer) is Placement.VIEW:
+            source = layer.inputs[0]
+            pixels = 1 if settled is None else prod(shapes[source]) // settled.planes[source]
             offsets = operator_of(layer).view_offsets(layer, shapes)
             for tensor, elements in zip(layer.outputs, offsets, strict=True):
-                places.parents[tensor] = (layer.inputs[0], elements * element_bytes)
+                places.parents[tensor] = (source, elements // pixels * element_bytes)
 
     copies: dict[int, list[FixedLayer]] = {}
     layers = list(fixed.layers)
@@ -86,6 +125,7 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
         made = fixed_copy(name, tensor, name, fixed.element_bytes, _source(fixed, tensor))
         copies.setdefault(position, []).append(made)
         shapes[name], places.sizes[name] = shapes[tensor], places.sizes[tensor]
+        places.behind[name] = places.behind[tensor]
         return name
 
     outputs, owned = _place_outputs(fixed, places, copy)
@@ -98,7 +138,7 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
     executed: list[FixedLayer] = []
     for position, layer in enumerate(layers):
         executed += copies.get(position, [])
-        if _placement(layer) is Placement.COMPUTED:
+        if lies(layer) is Placement.COMPUTED:
             executed.append(layer)
     executed += copies.get(len(layers), [])
 
@@ -110,7 +150,15 @@ def plan_storage(fixed: FixedGraph, stored_bytes: int | None = None) -> Storage:
         if buffer in buffers:
             placed[tensor] = buffers[buffer] + offset
     states, state_bytes = _place_states(executed, places)
-    return Storage(tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes)
+    forms = {}
+    if settled is not None:
+        planes = {tensor: size // element_bytes for tensor, size in places.behind.items()}
+        forms = {
+            tensor: PixelForm(planes[tensor], planes[places.find(tensor)[0]]) for tensor in shapes
+        }
+    return Storage(
+        tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes, forms
+    )
 
 
 def _placement(layer: FixedLayer) -> Placement:
@@ -174,7 +222,7 @@ def _gather(
     expected = begin
     for leaf in leaves:
         together = together and places.find(leaf) == (buffer, expected)
-        expected += places.sizes[leaf]
+        expected += places.behind[leaf]
     if together and layer.output not in places.parents and layer.output not in owned:
         places.parents[layer.output] = (buffer, begin)
         return layer.inputs
@@ -196,7 +244,7 @@ def _gather(
             tensor = buffer = copy(tensor, f"{layer.output}@{index}", position)
         places.parents[buffer] = (layer.output, at)
         inputs.append(tensor)
-        at += size
+        at += places.behind[tensor]
     return tuple(inputs)
 
 

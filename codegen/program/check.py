@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,11 +96,21 @@ def _check_slots(program: Program, machine: MachineDescription) -> None:
             slot.stored_bytes == stored_bytes,
             f"stored size of an element of {name}", slot.stored_bytes, stored_bytes,
         )  # fmt: skip
+        count = prod(slot.shape)
+        whole = count % slot.planes == 0 if slot.planes else slot.pitch == 0
+        require(whole, f"planes of {name}", slot.planes, f"0, or a divisor of {count}")
+        require(
+            slot.pitch >= slot.planes, f"pitch of {name}", slot.pitch, f"at least {slot.planes}"
+        )
         channels = slot.scale.channels
         require(
             channels in (None, slot.shape[0] if slot.shape else None),
             f"number of channels in the scale of {name}", channels, slot.shape[:1],
         )  # fmt: skip
+    for slot in program.inputs:
+        require(
+            slot.pitch == slot.planes, f"pitch of input {slot.name!r}", slot.pitch, slot.planes
+        )
     for slot in program.states:
         require(
             slot.segment is Segment.STATES, f"segment of state {slot.name!r}", slot.segment.value,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 from tvm_npu.codegen.program.parts import RELOCATION, CodeRange, LookupTable
 
 
@@ -29,3 +30,5 @@ class Code:
     relocations: NDArray[Any] = field(default_factory=lambda: np.array([], RELOCATION))
     images: tuple[CodeRange, ...] = ()
     tables: tuple[LookupTable, ...] = ()
+    alignment_bytes: int = ALIGNMENT_BYTES
+    """Of the addresses of segments."""

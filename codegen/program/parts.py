@@ -41,6 +41,9 @@ SEGMENTS = tuple(Segment)
 RELOCATION = np.dtype([("segment", "<u4"), ("offset", "<u4"), ("target", "<u4")])
 DEBUG = np.dtype([("layer", "<i2"), ("stream", "<u2"), ("scope", "<u4")])
 
+STORED_TYPE: dict[int, np.dtype[Any]] = {size: np.dtype(f"<i{size}") for size in (1, 2, 4)}
+"""By bytes of a stored element: sign-extended, little-endian."""
+
 Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Text = Annotated[str, Field(max_length=1 << 16)]
 
@@ -49,7 +52,8 @@ Text = Annotated[str, Field(max_length=1 << 16)]
 class TensorSlot:
     """A tensor in memory: batch-free shape, what its integers mean, and its place. An element is
     of ``element_type``; it lies, sign-extended, in ``stored_bytes`` (left out: as many as the type
-    has)."""
+    has). Elements lie as the shape says, or (``planes`` > 0) pixel by pixel: ``planes`` channels
+    beside each other, and from one pixel to the next ``pitch`` elements."""
 
     name: Text
     shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
@@ -58,6 +62,8 @@ class TensorSlot:
     segment: Segment
     offset: Count
     stored_bytes: Literal[0, 1, 2, 4] = 0
+    planes: Count = 0
+    pitch: Count = 0
 
     def __post_init__(self) -> None:
         if not self.stored_bytes:
@@ -74,7 +80,21 @@ class TensorSlot:
 
     @property
     def size_bytes(self) -> int:
-        return prod(self.shape) * self.stored_bytes
+        """From the first byte of the first element to the last of the last one."""
+        count = prod(self.shape)
+        if self.planes:
+            count = (count // self.planes - 1) * self.pitch + self.planes
+        return count * self.stored_bytes
+
+    def view(self, memory: NDArray[np.uint8], begin: int) -> NDArray[Any]:
+        """The elements as ``planes`` x pixels, or as the shape says; ``begin`` is the slot's first
+        byte in ``memory``."""
+        stored = memory[begin : begin + self.size_bytes].view(STORED_TYPE[self.stored_bytes])
+        if not self.planes:
+            return stored.reshape(self.shape)
+        pixels = prod(self.shape) // self.planes
+        steps = (stored.itemsize, self.pitch * stored.itemsize)
+        return np.lib.stride_tricks.as_strided(stored, (self.planes, pixels), steps)
 
 
 @dataclass(frozen=True)

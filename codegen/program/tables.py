@@ -26,6 +26,7 @@ def tensor_slots(
             name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
             fixed.scales[_original(fixed, storage, tensor)], fixed.precision,
             Segment.ACTIVATIONS, storage.offsets[tensor], stored_bytes,  # type: ignore[arg-type]
+            *_form(storage, tensor),
         )  # fmt: skip
 
     shown = {*fixed.inputs, *storage.outputs}
@@ -43,18 +44,29 @@ def state_slots(fixed: FixedGraph, storage: Storage, stored_bytes: int) -> Slots
         TensorSlot(
             state, tuple(fixed.shapes[state]), fixed.scales[state], fixed.precision,
             Segment.STATES, offset, stored_bytes,  # type: ignore[arg-type]
+            *_form(storage, state),
         )
         for state, offset in storage.state_offsets.items()
     )  # fmt: skip
 
 
+def _form(storage: Storage, tensor: str) -> tuple[int, int]:
+    """(planes, pitch) of a tensor whose channels are inside; (0, 0) of another."""
+    form = storage.forms.get(tensor)
+    return (0, 0) if form is None else (form.planes, form.pitch)
+
+
 def segment_sizes(
-    code_bytes: int, constant_bytes: int, activation_bytes: int, state_bytes: int = 0
+    code_bytes: int,
+    constant_bytes: int,
+    activation_bytes: int,
+    state_bytes: int = 0,
+    alignment_bytes: int = ALIGNMENT_BYTES,
 ) -> dict[Segment, SegmentSize]:
     """Aligned segments; one without states takes no room at all."""
     sizes = (code_bytes, constant_bytes, activation_bytes, state_bytes)
     return {
-        segment: SegmentSize(size, 1 if segment is Segment.STATES and not size else ALIGNMENT_BYTES)
+        segment: SegmentSize(size, 1 if segment is Segment.STATES and not size else alignment_bytes)
         for segment, size in zip(Segment, sizes, strict=True)
     }
 
