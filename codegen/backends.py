@@ -21,6 +21,7 @@ ENTRY_POINTS = "tvm_npu.backends"
 BUILT_IN = {
     "nmp": "tvm_npu.codegen.nmp.backend:BACKEND",
     "tiles": "tvm_npu.codegen.tiles.backend:BACKEND",
+    "snowflake": "tvm_npu.codegen.snowflake.backend:BACKEND",
 }
 
 

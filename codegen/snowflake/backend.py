@@ -1,0 +1,91 @@
+"""Snowflake machines as a kind to generate code for: what `tvm_npu.codegen.backends` knows of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlannerFactory
+from tvm_npu.codegen.plan.limits import TileLimits
+
+if TYPE_CHECKING:
+    from tvm_npu.codegen.graph import FixedLayer, Shape
+    from tvm_npu.codegen.least import LeastNeeds
+    from tvm_npu.codegen.passes.storage import Layout
+    from tvm_npu.codegen.plan.faults import PlanFault
+    from tvm_npu.codegen.plan.planner import Planner
+    from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
+    from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
+    from tvm_npu.sim.machine_parts import Precision
+    from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+
+class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
+    """Plans are tiles and a mode."""
+
+    @property
+    def layer_types(self) -> frozenset[type[FixedLayer]]:
+        from tvm_npu.codegen.snowflake.emit.layers import BUILDERS
+
+        return frozenset(BUILDERS)
+
+    @property
+    def layout(self) -> Layout:
+        return "channels last"
+
+    def least_needs(self, machine: SnowflakeMachine, precision: Precision) -> LeastNeeds:
+        from tvm_npu.codegen.snowflake.plan.least import SnowflakeNeeds
+
+        return SnowflakeNeeds(machine)
+
+    def problem(
+        self,
+        layer: FixedLayer,
+        shapes: Mapping[str, Shape],
+        precision: Precision,
+        machine: SnowflakeMachine,
+    ) -> Any:
+        from tvm_npu.codegen.snowflake.plan.questions import question
+
+        return question(layer, shapes)
+
+    def plan(
+        self, problem: Any, machine: SnowflakeMachine, chosen: Planner, limits: TileLimits
+    ) -> Any:
+        from tvm_npu.codegen.snowflake.plan.questions import answer
+
+        return answer(problem, machine, chosen)
+
+    def planners(self) -> Mapping[str, PlannerFactory]:
+        from tvm_npu.codegen.snowflake.plan.planner import GreedyPlanner
+
+        return {"snowflake": GreedyPlanner, "exact": GreedyPlanner}
+
+    def check(
+        self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+    ) -> PlanFault | None:
+        from tvm_npu.codegen.snowflake.plan.check import plan_fault
+
+        return plan_fault(problem, plan, machine)
+
+    def predict(
+        self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+    ) -> Prediction:
+        from tvm_npu.codegen.snowflake.plan.predict import predict
+
+        return predict(problem, plan, machine)
+
+    def predicted_cycles(
+        self, layer: FixedLayer, problem: Any, plan: Any, machine: SnowflakeMachine
+    ) -> float | None:
+        return None if plan.prediction is None else float(plan.prediction.cycles)
+
+    def emit(self, planned: PlannedGraph, machine: SnowflakeMachine) -> Emitted:
+        from tvm_npu.codegen.snowflake.emit.region import SnowflakeRegion
+
+        return SnowflakeRegion(planned, machine)
+
+
+BACKEND = SnowflakeBackend()

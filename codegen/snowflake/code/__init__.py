@@ -1,0 +1,1 @@
+"""Instructions: writing them, ordering them, registers, banks."""

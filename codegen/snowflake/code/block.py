@@ -1,0 +1,264 @@
+"""From the nodes of a block to words: scheduling, delay slots, registers, encoding.
+
+Blocks that differ in immediates only are worked out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.program.parts import Segment
+from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Loop, Node, Op, form
+from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assigned
+from tvm_npu.codegen.snowflake.code.schedule import scheduled
+from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special
+
+
+@dataclass(frozen=True)
+class CodePasses:
+    """Passes over instructions, each of which can be left out."""
+
+    avoid_raw: bool = True
+    fill_slots: bool = True
+    drop_dead: bool = True
+
+
+@dataclass(frozen=True)
+class Words:
+    """A finished block. ``atoms`` are (begin, end) of parts that cannot be cut, loops; a relocation
+    is (position, segment)."""
+
+    words: NDArray[np.uint32]
+    streams: NDArray[np.int16]
+    atoms: tuple[tuple[int, int], ...]
+    relocations: tuple[tuple[int, Segment], ...]
+
+
+@dataclass(frozen=True)
+class _Template:
+    """What a block becomes but for immediates: the word without them, and from which of the
+    block's instructions each comes (-1: none of them)."""
+
+    base: NDArray[np.uint32]
+    origin: NDArray[np.int64]
+    atoms: tuple[tuple[int, int], ...]
+
+
+@dataclass
+class _Line:
+    """Instructions in a row, by index; None is an empty delay slot, a pair a branch: (counter,
+    position of the loop's begin)."""
+
+    ops: list[int | None | tuple[int, int]] = field(default_factory=list)
+    loops: list[tuple[int, int]] = field(default_factory=list)
+
+
+class BlockCompiler:
+    """Makes words of blocks for a machine whose registers can be read ``raw_cycles`` + 1
+    instructions after they are written."""
+
+    def __init__(self, raw_cycles: int, passes: CodePasses = CodePasses()) -> None:
+        self._raw_cycles, self._passes = raw_cycles, passes
+        self._templates: dict[tuple[object, ...], _Template] = {}
+
+    def words(self, nodes: Sequence[Node]) -> Words:
+        """EmitError for an immediate that does not fit; OutOfRegisters."""
+        if self._passes.drop_dead:
+            nodes = _without_dead(nodes)
+        ops: list[Op] = []
+        key: list[object] = []
+        _flatten(nodes, ops, key)
+        whole = tuple(key)
+        template = self._templates.get(whole)
+        if template is None:
+            template = self._template(nodes, ops)
+            self._templates[whole] = template
+        return _filled(template, ops)
+
+    def _template(self, nodes: Sequence[Node], ops: list[Op]) -> _Template:
+        number = {id(op): index for index, op in enumerate(ops)}
+        if self._passes.avoid_raw:
+            try:
+                return self._placed(nodes, ops, number, True)
+            except OutOfRegisters:
+                pass
+        return self._placed(nodes, ops, number, False)
+
+    def _placed(
+        self, nodes: Sequence[Node], ops: list[Op], number: dict[int, int], schedule: bool
+    ) -> _Template:
+        line = _Line()
+        self._line(nodes, number, ops, line, schedule)
+        branches = {
+            at: Op("ble", form("ble").match, -1, (ONE, entry[0]), 0)
+            for at, entry in enumerate(line.ops)
+            if isinstance(entry, tuple)
+        }
+        listed = [
+            branches.get(at) if isinstance(entry, tuple) else None if entry is None else ops[entry]
+            for at, entry in enumerate(line.ops)
+        ]
+        places = assigned(listed, line.loops)
+        base = np.zeros(len(listed), np.uint32)
+        origin = np.full(len(listed), -1, np.int64)
+        nop = form("movi")
+        assert nop.dest is not None
+        for at, (entry, op) in enumerate(zip(line.ops, listed, strict=True)):
+            if op is None:
+                base[at] = nop.match | nop.dest.encode(SPARE)
+                continue
+            shape, word = form(op.mnemonic), op.fixed
+            if op.dest >= 0:
+                assert shape.dest is not None
+                word |= shape.dest.encode(_place(op.dest, places))
+            for operand, register in zip(shape.sources, op.sources, strict=True):
+                word |= operand.encode(_place(register, places))
+            if isinstance(entry, tuple):
+                assert shape.immediate is not None
+                word |= shape.immediate.encode(4 * (entry[1] - at))
+            else:
+                assert entry is not None
+                origin[at] = entry
+            base[at] = word
+        return _Template(base, origin, tuple(_outermost(line.loops)))
+
+    def _line(
+        self, nodes: Sequence[Node], number: dict[int, int], ops: list[Op], line: _Line,
+        schedule: bool,
+    ) -> None:  # fmt: skip
+        straight: list[int] = []
+
+        def flush() -> None:
+            if schedule:
+                order = scheduled([ops[i] for i in straight], self._raw_cycles)
+                line.ops.extend(straight[i] for i in order)
+            else:
+                line.ops.extend(straight)
+            straight.clear()
+
+        for node in nodes:
+            if isinstance(node, Op):
+                straight.append(number[id(node)])
+                continue
+            flush()
+            begin = len(line.ops)
+            self._line(node.body, number, ops, line, schedule)
+            slots = self._slots(line, begin, node.counter, ops)
+            line.ops.append((node.counter, begin))
+            line.ops.extend(slots)
+            line.ops.extend([None] * (DELAY_SLOTS - len(slots)))
+            line.loops.append((begin, len(line.ops) - 1))
+        flush()
+
+    def _slots(self, line: _Line, begin: int, counter: int, ops: list[Op]) -> list[int]:
+        """Takes instructions that can stand behind the branch from the end of the line."""
+        taken: list[int] = []
+        floor = max([begin, *(last + 1 for _, last in line.loops)])
+        while self._passes.fill_slots and len(taken) < DELAY_SLOTS and len(line.ops) > floor:
+            entry = line.ops[-1]
+            if not isinstance(entry, int) or ops[entry].dest == counter:
+                break
+            taken.insert(0, entry)
+            line.ops.pop()
+        return taken
+
+
+def _flatten(nodes: Sequence[Node], ops: list[Op], key: list[object]) -> None:
+    for node in nodes:
+        if isinstance(node, Op):
+            ops.append(node)
+            key.append((node.fixed, node.dest, node.sources))
+        else:
+            key.append(node.counter)
+            _flatten(node.body, ops, key)
+            key.append(None)
+
+
+def _outermost(loops: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """(begin, end) of loops that lie in no other."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(loops, key=lambda one: (one[0], -one[1])):
+        if not found or first >= found[-1][1]:
+            found.append((first, last + 1))
+    return found
+
+
+def _place(register: int, places: dict[int, int]) -> int:
+    if register < FIRST_VIRTUAL:
+        return register
+    if register not in places:
+        raise EmitError(f"virtual register {register} is read and never written")
+    return places[register]
+
+
+def _filled(template: _Template, ops: Sequence[Op]) -> Words:
+    words = template.base.copy()
+    streams = np.zeros(len(words), np.int16)
+    relocations = []
+    for at, index in enumerate(template.origin.tolist()):
+        if index < 0:
+            continue
+        op = ops[index]
+        operand = form(op.mnemonic).immediate
+        if operand is not None:
+            if not operand.low <= op.immediate <= operand.high:
+                raise EmitError(_range_fault(op))
+            words[at] |= operand.encode(op.immediate)
+        streams[at] = op.stream
+        if op.segment is not None:
+            relocations.append((at, op.segment))
+    return Words(words, streams, template.atoms, tuple(relocations))
+
+
+def _range_fault(op: Op) -> str:
+    operand = form(op.mnemonic).immediate
+    assert operand is not None
+    names = {int(one): one.name for one in Special}
+    where = f" of {names[op.dest]}" if op.dest in names else ""
+    return (
+        f"{op.mnemonic}: {operand.name}{where} is {op.immediate}, outside of "
+        f"{operand.low}..{operand.high}"
+    )
+
+
+def _without_dead(nodes: Sequence[Node]) -> list[Node]:
+    """Without scalar instructions whose result nobody reads."""
+    read: set[int] = set()
+    _collect(nodes, read)
+    kept: list[Node] = []
+    changed = False
+    for node in nodes:
+        if isinstance(node, Loop):
+            body = _kept(node.body, read)
+            changed = changed or len(body) != len(node.body)
+            kept.append(Loop(node.counter, body))
+        elif node.dest < FIRST_VIRTUAL or node.dest in read:
+            kept.append(node)
+        else:
+            changed = True
+    return _without_dead(kept) if changed else kept
+
+
+def _kept(nodes: Sequence[Node], read: set[int]) -> list[Node]:
+    kept: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            kept.append(Loop(node.counter, _kept(node.body, read)))
+        elif node.dest < FIRST_VIRTUAL or node.dest in read:
+            kept.append(node)
+    return kept
+
+
+def _collect(nodes: Sequence[Node], read: set[int]) -> None:
+    """Registers that something reads; what only moves a register on does not read it."""
+    for node in nodes:
+        if isinstance(node, Loop):
+            read.add(node.counter)
+            _collect(node.body, read)
+        else:
+            read.update(one for one in node.sources if one != node.dest)

@@ -1,0 +1,156 @@
+"""The order of instructions between two branches: avoiding waits for registers.
+
+A register can be read without a wait some instructions after the one that writes it. Vector and
+memory instructions and `sync` keep their order; scalar instructions move between them, as far as
+what they read and write allows. So addresses lie in registers of their own before a group of
+traces begins, and what moves addresses on fills the gaps (the compiler's paper, section 7, figure
+4).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+from tvm_npu.codegen.snowflake.code.nodes import Op
+from tvm_npu.sim.snowflake.isa import Special
+
+NEAR = 3
+"""Scalars that one of so many next ordered instructions needs come first."""
+WINDOW = 10
+"""How many ordered instructions ahead a scalar may be computed."""
+_NEVER = 1 << 30
+
+_SUM = (Special.OUTPUTS, Special.CUS, Special.LANE_STEP)
+_FINISH = (
+    Special.OUT_STEP, Special.TARGET, Special.SHIFT, Special.LOW, Special.HIGH, Special.DIVISOR,
+    Special.SUM_SHIFT, Special.RESIDUAL_SHIFT, Special.SHIFT_A, Special.SHIFT_B,
+    Special.TABLE_SHIFT, Special.TABLE_BITS, Special.OUT,
+)  # fmt: skip
+_READS: dict[str, tuple[int, ...]] = {
+    "mac": tuple(int(one) for one in (*_SUM, *_FINISH)),
+    "max": tuple(int(one) for one in (*_SUM, *_FINISH)),
+    "vmov": tuple(int(one) for one in (*_SUM, Special.TARGET)),
+    "ld": (int(Special.LD_RUNS), int(Special.LD_MEMORY_STEP), int(Special.LD_BUFFER_STEP)),
+    "tmov": (int(Special.ST_RUNS), int(Special.ST_MEMORY_STEP), int(Special.ST_BUFFER_STEP)),
+}
+ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
+
+
+def scheduled(ops: Sequence[Op], raw_cycles: int) -> list[int]:
+    """The order in which ``ops`` are issued, as indices."""
+    count = len(ops)
+    if count < 3:
+        return list(range(count))
+    distance = raw_cycles + 1
+    before: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    after: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    _dependences(ops, distance, before, after)
+    chain = [i for i in range(count) if ops[i].mnemonic in ORDERED]
+    deadline = _deadlines(ops, chain, after)
+
+    left = [len(preds) for preds in before]
+    ready_at = [0] * count
+    ready: list[tuple[int, int]] = []
+    order: list[int] = []
+    time, position = 0, 0
+    is_ordered = [op.mnemonic in ORDERED for op in ops]
+    for i in range(count):
+        if left[i] == 0 and not is_ordered[i]:
+            heapq.heappush(ready, (deadline[i], i))
+
+    def issue(i: int) -> None:
+        nonlocal time
+        time = max(time, ready_at[i])
+        order.append(i)
+        for j, latency in after[i]:
+            ready_at[j] = max(ready_at[j], time + latency)
+            left[j] -= 1
+            if left[j] == 0 and not is_ordered[j]:
+                heapq.heappush(ready, (deadline[j], j))
+        time += 1
+
+    def scalar(latest: int) -> bool:
+        """Issues a scalar that an ordered instruction up to ``latest`` needs; one that would not
+        wait, if there is one."""
+        skipped = []
+        found = None
+        while ready and ready[0][0] <= latest:
+            entry = heapq.heappop(ready)
+            if ready_at[entry[1]] <= time:
+                found = entry
+                break
+            skipped.append(entry)
+        for entry in skipped:
+            heapq.heappush(ready, entry)
+        if found is None:
+            return False
+        issue(found[1])
+        return True
+
+    while len(order) < count:
+        if position < len(chain):
+            following = chain[position]
+            if scalar(position + NEAR):
+                continue
+            if left[following] == 0 and ready_at[following] <= time:
+                issue(following)
+                position += 1
+            elif scalar(position + WINDOW) or scalar(_NEVER):
+                continue
+            elif left[following] == 0:
+                issue(following)
+                position += 1
+            else:
+                issue(heapq.heappop(ready)[1])
+        elif not scalar(_NEVER):
+            issue(heapq.heappop(ready)[1])
+    return order
+
+
+def _dependences(
+    ops: Sequence[Op],
+    distance: int,
+    before: list[list[tuple[int, int]]],
+    after: list[list[tuple[int, int]]],
+) -> None:
+    writer: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
+    last = -1
+
+    def edge(first: int, second: int, latency: int) -> None:
+        before[second].append((first, latency))
+        after[first].append((second, latency))
+
+    for i, op in enumerate(ops):
+        for register in (*op.sources, *_READS.get(op.mnemonic, ())):
+            if register in writer:
+                edge(writer[register], i, distance)
+            readers.setdefault(register, []).append(i)
+        if op.dest >= 0:
+            for reader in readers.pop(op.dest, ()):
+                if reader != i:
+                    edge(reader, i, 1)
+            if op.dest in writer:
+                edge(writer[op.dest], i, 1)
+            writer[op.dest] = i
+        if op.mnemonic in ORDERED:
+            if last >= 0:
+                edge(last, i, 1)
+            last = i
+
+
+def _deadlines(
+    ops: Sequence[Op], chain: Sequence[int], after: list[list[tuple[int, int]]]
+) -> list[int]:
+    """The position in the chain of the first ordered instruction that hangs on each one's value."""
+    place = {i: position for position, i in enumerate(chain)}
+    found = [_NEVER] * len(ops)
+    for i in reversed(range(len(ops))):
+        if i in place:
+            found[i] = place[i]
+            continue
+        for j, latency in after[i]:
+            if latency > 1:
+                found[i] = min(found[i], found[j])
+    return found

@@ -1,0 +1,1 @@
+"""Planned layers to compute steps, and these to code."""

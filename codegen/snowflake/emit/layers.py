@@ -1,0 +1,34 @@
+"""Planned layers as compute steps, whatever their type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tvm_npu.codegen.backend import PlannedGraph
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.graph import FixedLayer
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.program.constants import Constants
+from tvm_npu.codegen.snowflake.emit.conv import conv_layer
+from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
+
+BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
+    FixedConv: conv_layer,
+}
+"""By type of layer: the steps of each cluster."""
+
+
+def layer_steps(
+    index: int, one: PlannedLayer, planned: PlannedGraph, machine: SnowflakeMachine,
+    constants: Constants,
+) -> Sequence[LayerSteps]:  # fmt: skip
+    """What each cluster does for a layer."""
+    build = BUILDERS.get(type(one.layer))
+    if build is None:
+        raise EmitError(f"layer {one.layer.name!r}: no code for {type(one.layer).__name__}")
+    return build(one.layer, Site(index, one, planned, machine, constants))

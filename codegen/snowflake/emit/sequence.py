@@ -1,0 +1,187 @@
+"""Placed steps to code of one cluster: transfers between the vector instructions that hide them,
+and a `sync` wherever something is touched that may not be complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
+from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
+from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
+from tvm_npu.codegen.snowflake.code.registers import OutOfRegisters
+from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place
+from tvm_npu.codegen.snowflake.steps.passes import PlacedLoad, PlacedStep
+from tvm_npu.sim.snowflake.isa import Buffer, Shared, Special, Wait
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+VECTOR, LOAD, STORE = Wait.VECTOR, Wait.LOAD, Wait.STORE
+MOST_PENDING = 255
+
+
+@dataclass(frozen=True)
+class _Pending:
+    """An object that may not be complete. ``number`` counts the unit's instructions up to it."""
+
+    unit: Wait
+    number: int
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+
+
+def _meet(ones: Iterable[Access], others: Sequence[Access]) -> bool:
+    return any(one.meets(other) for one in ones for other in others)
+
+
+class Sequencer:
+    """Writes a cluster's code, object after object."""
+
+    def __init__(self, machine: SnowflakeMachine, compiler: BlockCompiler) -> None:
+        self.blocks: list[CodeBlock] = []
+        self._machine, self._compiler = machine, compiler
+        self._issued = {VECTOR: 0, LOAD: 0, STORE: 0}
+        self._known = {VECTOR: 0, LOAD: 0, STORE: 0}
+        self._pending: list[_Pending] = []
+        self._special: dict[Special, int] = {}
+        self._depth = {
+            VECTOR: machine.vector.queue_depth, LOAD: machine.load.queue_depth,
+            STORE: machine.store.queue_depth,
+        }  # fmt: skip
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def steps(self, steps: Sequence[PlacedStep]) -> None:
+        """All of a region's steps."""
+        stores: tuple[int, tuple[Move, ...]] = (-1, ())
+        for step in steps:
+            layer = step.step.layer
+            chunks = step.step.compute(step.bases)
+            self._first_loads(layer, step.loads, len(chunks))
+            for move in step.in_place:
+                self.move(layer, move, is_load=True)
+            work = [(stores[0], move, False) for move in stores[1]]
+            work += [(owner, move, True) for owner, move in step.during]
+            self._interleaved(layer, chunks, work)
+            stores = (layer, step.step.stores(step.bases))
+        for move in stores[1]:
+            self.move(stores[0], move, is_load=False)
+
+    def _first_loads(self, layer: int, loads: Sequence[PlacedLoad], chunks: int) -> None:
+        """Loads that nothing hides: in pieces, so that the first chunk waits for its own alone."""
+        for load in loads:
+            for move in load.moves:
+                self.move(layer, move, is_load=True)
+
+    def _interleaved(
+        self, layer: int, chunks: Sequence[Chunk], work: Sequence[tuple[int, Move, bool]]
+    ) -> None:
+        """Transfers behind the chunks of the first half, evenly."""
+        hiding = max(1, (len(chunks) + 1) // 2)
+        each = -(-len(work) // hiding)
+        left = list(work)
+        for number, chunk in enumerate(chunks):
+            self.chunk(layer, chunk)
+            share, left = (left[:each], left[each:]) if number + 1 < len(chunks) else (left, [])
+            for owner, move, is_load in share:
+                self.move(owner, move, is_load)
+        for owner, move, is_load in left:
+            self.move(owner, move, is_load)
+
+    def end(self) -> None:
+        writer = Writer()
+        writer.sync(Wait.END)
+        self._add(-1, writer)
+
+    # --- objects -------------------------------------------------------------------------------
+
+    def move(self, layer: int, move: Move, is_load: bool) -> None:
+        """One `ld` or `tmov`."""
+        unit = LOAD if is_load else STORE
+        reads, writes = (move.in_memory,), (move.in_buffer,)
+        if not is_load:
+            reads, writes = writes, reads
+        writer = Writer()
+        self._wait(writer, unit, reads, writes)
+        runs, memory_step, buffer_step = (
+            (Special.LD_RUNS, Special.LD_MEMORY_STEP, Special.LD_BUFFER_STEP)
+            if is_load
+            else (Special.ST_RUNS, Special.ST_MEMORY_STEP, Special.ST_BUFFER_STEP)
+        )
+        self._set(writer, {runs: move.runs})
+        if move.runs > 1:
+            self._set(writer, {memory_step: move.memory_step, buffer_step: move.buffer_step})
+        address = writer.address(
+            move.segment, move.offset, self._machine.dram.base_address
+        )
+        place = writer.held(Value(None, move.place))
+        words = writer.held(Value(None, move.words))
+        if is_load:
+            buffer = Buffer.WBUF if move.buffer is Place.WBUF else Buffer.MBUF
+            writer.ld(buffer, address, place, words, move.cus, move.vmac, Shared.OWN, move.stream)
+        else:
+            writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
+        self._issued[unit] += 1
+        self._pending.append(_Pending(unit, self._issued[unit], reads, writes))
+        self._add(layer, writer)
+
+    def chunk(self, layer: int, chunk: Chunk) -> None:
+        """Vector instructions, with as many loops as registers and banks allow."""
+        head = Writer()
+        self._wait(head, VECTOR, chunk.reads, chunk.writes)
+        self._set(head, chunk.specials)
+        if head.nodes:
+            self._add(layer, head)
+        words: Words | None = None
+        for straight in range(chunk.levels):
+            writer = Writer()
+            chunk.write(writer, straight)
+            try:
+                words = self._compiler.words(writer.nodes)
+            except OutOfRegisters:
+                continue
+            if not too_long(words):
+                break
+            words = None
+        if words is None:
+            raise EmitError(f"layer {layer}: a chunk's innermost loop fits no instruction bank")
+        self.blocks.append(CodeBlock(layer, words))
+        for special in chunk.changes:
+            self._special.pop(special, None)
+        self._issued[VECTOR] += chunk.vectors
+        self._pending.append(
+            _Pending(VECTOR, self._issued[VECTOR], chunk.reads, chunk.writes)
+        )
+
+    # --- waiting -------------------------------------------------------------------------------
+
+    def _wait(
+        self, writer: Writer, unit: Wait, reads: Sequence[Access], writes: Sequence[Access]
+    ) -> None:
+        """Waits for what the next object of ``unit`` must not meet."""
+        needed: dict[Wait, int] = {}
+        for one in self._pending:
+            if one.number <= self._known[one.unit]:
+                continue
+            if one.unit == unit:
+                meets = unit == VECTOR and _meet(one.writes, reads)
+            else:
+                meets = (
+                    _meet(one.writes, reads) or _meet(one.reads, writes) or _meet(one.writes, writes)
+                )
+            if meets:
+                needed[one.unit] = max(needed.get(one.unit, 0), one.number)
+        for other, number in needed.items():
+            pending = min(self._issued[other] - number, self._depth[other], MOST_PENDING)
+            writer.sync(other, pending)
+            self._known[other] = max(self._known[other], self._issued[other] - pending)
+        self._pending = [one for one in self._pending if one.number > self._known[one.unit]]
+
+    def _set(self, writer: Writer, specials: object) -> None:
+        for special, value in specials.items():  # type: ignore[attr-defined]
+            if self._special.get(special) != value:
+                writer.set(special, value)
+                self._special[special] = value
+
+    def _add(self, layer: int, writer: Writer) -> None:
+        self.blocks.append(CodeBlock(layer, self._compiler.words(writer.nodes)))

@@ -1,0 +1,114 @@
+"""The planner `snowflake`: what the compiler's paper decides layer by layer (sections 5, 6, 9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tvm_npu.codegen.snowflake.plan.tiling import (
+    ConvShape,
+    Geometry,
+    Mode,
+    SnowflakePlan,
+    Stays,
+    geometry,
+)
+from tvm_npu.sim.snowflake.isa import LANES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+BUSY_TRACE = 64
+"""Words of a trace that give a vMAC enough to do in mode coop."""
+
+
+def mode_of(shape: ConvShape) -> Mode:
+    """COOP where the planes of a window fill lines and a trace is long enough, else INDP; depthwise
+    convolutions multiply lane by lane."""
+    if shape.is_depthwise:
+        return "lane"
+    trace = shape.columns.kernel * shape.planes
+    fills = shape.planes % LANES == 0 and trace >= BUSY_TRACE
+    return "coop" if fills or shape.is_point else "indp"
+
+
+def moved_words(found: Geometry) -> int:
+    """Words that come from memory, about: maps and kernels, again where they do not stay."""
+    shape = found.shape
+    maps, kernels = len(found.map_tiles), len(found.filter_tiles)
+    taps = shape.taps * (1 if found.is_lane else shape.planes)
+    weights = shape.filters * taps
+    inputs = shape.rows.size * shape.columns.size * shape.planes
+    if found.plan.stays == "maps":
+        return inputs + weights * (maps if kernels > 1 else 1)
+    return weights + inputs * (kernels if maps > 1 and not found.is_lane else 1)
+
+
+def greedy(shape: ConvShape, machine: SnowflakeMachine) -> SnowflakePlan | None:
+    """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
+    many columns. Of the two orders the one that moves less. None where nothing fits."""
+    first = mode_of(shape)
+    for mode in dict.fromkeys((first, "coop", "indp") if first != "lane" else ("lane",)):
+        found = [plan for plan in _of_mode(shape, machine, mode)]
+        if found:
+            return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
+    return None
+
+
+def _of_mode(shape: ConvShape, machine: SnowflakeMachine, mode: Mode) -> Iterator[SnowflakePlan]:
+    orders: tuple[Stays, ...] = ("kernels", "maps")
+    for stays in orders:
+        plan = _tiles(shape, machine, mode, stays)
+        if plan is not None:
+            yield plan
+
+
+def _tiles(
+    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, stays: Stays
+) -> SnowflakePlan | None:
+    start = SnowflakePlan(mode, shape.filters, shape.rows.out, shape.columns.out, stays)
+    together = geometry(shape, start, machine).together
+    for filters in _filters(shape, start, machine, together):
+        plan = replace(start, tile_m=filters)
+        for rows in _down(shape.rows.out):
+            one = replace(plan, tile_r=rows)
+            if geometry(shape, one, machine).rooms is not None:
+                return one
+        for columns in _down(shape.columns.out):
+            one = replace(plan, tile_r=1, tile_c=columns)
+            if geometry(shape, one, machine).rooms is not None:
+                return one
+    return None
+
+
+def _filters(
+    shape: ConvShape, plan: SnowflakePlan, machine: SnowflakeMachine, together: int
+) -> Iterator[int]:
+    """Numbers of filters a tile: all if they fit half of the WBufs, else whole groups, fewer and
+    fewer."""
+    most = -(-shape.filters // together)
+    half = machine.wbuf_words // 2
+    groups = [
+        count
+        for count in range(most, 0, -1)
+        if geometry(shape, replace(plan, tile_m=min(shape.filters, count * together)), machine)
+        .kernels_words <= half
+    ] or [1]  # fmt: skip
+    tried = set()
+    for count in [groups[0], *[-(-groups[0] // part) for part in (2, 4, 8)], 1]:
+        even = -(-most // -(-most // count))
+        filters = min(shape.filters, even * together)
+        if filters not in tried:
+            tried.add(filters)
+            yield filters
+
+
+def _down(total: int) -> Iterator[int]:
+    """Sizes of tiles that cut ``total`` evenly, the largest first."""
+    parts, last = 1, 0
+    while True:
+        size = -(-total // parts)
+        if size != last:
+            yield size
+            last = size
+        if size == 1:
+            return
+        parts += 1

@@ -1,0 +1,37 @@
+"""The least that layers need of a Snowflake machine's buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tvm_npu.codegen.least import Need
+from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+
+@dataclass(frozen=True)
+class SnowflakeNeeds:
+    """Answers of `codegen.least.LeastNeeds`."""
+
+    machine: SnowflakeMachine
+
+    @property
+    def stored_bytes(self) -> Literal[2]:
+        return WORD_BYTES  # type: ignore[return-value]
+
+    def _maps(self, words: int) -> Need:
+        return Need(WORD_BYTES * words, "MBuf", self.machine.clusters.mbuf_bytes, "of a CU")
+
+    def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+        return self._maps(window[0] * window[1] + LANES)
+
+    def conv_weight(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+        words = LANES * (kernel[0] * kernel[1] + 2)
+        return Need(WORD_BYTES * words, "WBuf", self.machine.clusters.wbuf_bytes, "of a vMAC")
+
+    def biases(self, filters: int) -> Need:
+        return Need(4, "WBuf", self.machine.clusters.wbuf_bytes, "of a vMAC")
+
+    def pool_input(self, window: tuple[int, int]) -> Need:
+        return self._maps(window[0] * window[1] + LANES)

@@ -1,0 +1,29 @@
+"""Planners of a Snowflake machine's own plans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.snowflake.plan.greedy import greedy
+from tvm_npu.codegen.snowflake.plan.predict import predict
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+
+@dataclass(frozen=True)
+class GreedyPlanner:
+    """The compiler's paper's own choices."""
+
+    name: str = "snowflake"
+    limits: TileLimits = NO_LIMITS
+
+    def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
+        plan = greedy(conv_shape(problem), machine)
+        if plan is None:
+            return Infeasible(
+                "MBuf or WBuf", 0, 0, "no tile of this layer fits", "give the CUs larger buffers"
+            )
+        plan = replace(plan, planner=self.name)
+        return replace(plan, prediction=predict(problem, plan, machine))

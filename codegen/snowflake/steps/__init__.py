@@ -1,0 +1,1 @@
+"""Compute steps: what is loaded, computed and stored, in which order."""

@@ -1,0 +1,369 @@
+"""A convolution or fully connected layer as compute steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tvm_npu.codegen.program.parts import Segment
+from tvm_npu.codegen.snowflake.plan.tiling import Geometry
+from tvm_npu.codegen.snowflake.steps.kernels import Arranged, used_vmacs
+from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
+from tvm_npu.codegen.snowflake.steps.objects import (
+    Access,
+    Bases,
+    Chunk,
+    Kind,
+    Load,
+    Move,
+    Place,
+    Specials,
+    Step,
+)
+from tvm_npu.codegen.snowflake.steps.requantize import Requantize
+from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
+from tvm_npu.codegen.snowflake.steps.windows import Run, runs
+from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
+
+MODES = {"coop": MacMode.COOP, "indp": MacMode.INDP, "lane": MacMode.LANE}
+FIRST_VECTORS = 16
+"""Vector instructions of a step's first chunk, at least: transfers issue behind it."""
+CHUNKS = 4
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ConvLayer:
+    """A layer, or one group of it, for one cluster: where its tensors and arranged weights lie."""
+
+    layer: int
+    geometry: Geometry
+    source: Map
+    target: Map
+    residual: Map | None
+    weights: Arranged
+    weights_at: int
+    """Bytes from the begin of CONSTANTS."""
+    requantize: Requantize
+    group: int = 0
+    has_bias: bool = True
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    def steps(self) -> list[Step]:
+        """Every tile of maps with every tile of kernels, kernels outside; each step loads all that
+        it needs (the compiler's paper, algorithm 1)."""
+        shape = self.geometry
+        return [
+            self._step(kernels, maps, depth)
+            for kernels in range(len(shape.filter_tiles))
+            for maps in range(len(shape.map_tiles))
+            for depth in range(shape.depth_parts)
+        ]
+
+    def _step(self, kernels: int, maps: int, depth: int) -> Step:
+        shape = self.geometry
+        filters, (rows, columns) = shape.filter_tiles[kernels], shape.map_tiles[maps]
+        last = depth == shape.depth_parts - 1
+
+        def compute(bases: Bases) -> tuple[Chunk, ...]:
+            return tuple(self._chunks(filters, rows, columns, depth, bases))
+
+        def stores(bases: Bases) -> tuple[Move, ...]:
+            if not last:
+                return ()
+            return tuple(self._results(self.target, SnowflakeStream.OUT, filters, rows, columns,
+                                       bases))  # fmt: skip
+
+        def residual(bases: Bases) -> tuple[Move, ...]:
+            if self.residual is None or depth:
+                return ()
+            return tuple(self._results(self.residual, SnowflakeStream.RESIDUAL, filters, rows,
+                                       columns, bases))  # fmt: skip
+
+        loads = (self._maps(maps, kernels), self._kernels(kernels, depth))
+        return Step(self.layer, loads, compute, stores, residual)
+
+    # --- loads and stores ----------------------------------------------------------------------
+
+    def _maps(self, maps: int, kernels: int) -> Load:
+        shape = self.geometry
+        rows, columns = shape.map_tiles[maps]
+        planes = (0, shape.shape.planes)
+        key: tuple[int, ...] = (self.layer, self.group, maps)
+        if shape.is_lane:
+            planes = shape.filter_tiles[kernels]
+            key = (*key, kernels)
+        found: list[Move] = []
+        width = shape.row_pixels(columns) * planes[1]
+        for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
+            if not own_rows[1] or not own_columns[1]:
+                continue
+            box = Box(
+                shape.shape.rows.inputs(*own_rows), shape.shape.columns.inputs(*own_columns), planes
+            )
+            cus = 1 << cu
+            place = 0
+            if shape.plan.mode == "coop":
+                cus = (1 << shape.cus) - 1
+            elif not shape.spreads_columns:
+                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
+            else:
+                place = max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
+            found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
+        return Load(Kind.MAPS, key, shape.maps_words, tuple(found))
+
+    def _kernels(self, kernels: int, depth: int) -> Load:
+        shape = self.geometry
+        filters = shape.filter_tiles[kernels][1]
+        pieces = self.weights.pieces[kernels, depth]
+        if shape.plan.mode != "coop" and shape.groups_in(filters) == 1:
+            pieces = pieces[: used_vmacs(shape, filters)]
+        found = tuple(
+            Move(
+                Place.WBUF, piece.cus, Segment.CONSTANTS, self.weights_at + piece.offset, 0,
+                piece.words, SnowflakeStream.WEIGHT, piece.vmac,
+            )
+            for piece in pieces
+        )  # fmt: skip
+        key = (self.layer, self.group, kernels, depth)
+        return Load(Kind.KERNELS, key, shape.kernels_words, found)
+
+    def _results(
+        self, tensor: Map, stream: SnowflakeStream, filters: Range, rows: Range, columns: Range,
+        bases: Bases,
+    ) -> Iterator[Move]:  # fmt: skip
+        """The tile's results (or residuals) in the MBufs."""
+        shape = self.geometry
+        for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
+            at = 1 << (bases.target if shape.plan.mode == "coop" else cu)
+            box = Box(own_rows, own_columns, filters)
+            row_words = self._out_columns(columns) * filters[1]
+            yield from moves(tensor, box, at, bases.out, stream, row_words=row_words)
+
+    def _out_columns(self, columns: Range) -> int:
+        shape = self.geometry
+        return shape.share(columns[1]) if shape.spreads_columns else columns[1]
+
+    # --- compute -------------------------------------------------------------------------------
+
+    def _chunks(
+        self, filters: Range, rows: Range, columns: Range, depth: int, bases: Bases
+    ) -> Iterator[Chunk]:
+        shape = self.geometry
+        together = shape.together
+        whole, rest = divmod(filters[1], together)
+        down, across = self._runs(rows, columns)
+        nest = self._nest(filters[1], rows, columns, depth, bases, down, across)
+        full = replace(nest, groups=whole)
+        if whole:
+            for first, count in _cut(whole):
+                for part_rows, part_columns in _split(down, across, nest, first, whole):
+                    one = replace(full, groups=count, rows=part_rows, columns=part_columns)
+                    yield self._chunk(one, first, together, filters[1], rows, columns, bases)
+        if rest:
+            one = replace(nest, groups=1)
+            for part_rows, part_columns in _split(down, across, nest, 0, 1):
+                last = replace(one, rows=part_rows, columns=part_columns)
+                yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
+
+    def _runs(self, rows: Range, columns: Range) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+        shape = self.geometry
+        parts = shape.parts(rows, columns)
+        down = runs(shape.shape.rows, [part[0] for part in parts])
+        return down, runs(shape.shape.columns, [part[1] for part in parts])
+
+    def _nest(
+        self, filters: int, rows: Range, columns: Range, depth: int, bases: Bases,
+        down: tuple[Run, ...], across: tuple[Run, ...],
+    ) -> SumNest:  # fmt: skip
+        shape, of = self.geometry, self.geometry.shape
+        planes = filters if shape.is_lane else of.planes
+        row_words = shape.row_pixels(columns) * planes
+        maps = bases.maps
+        if shape.plan.mode == "coop":
+            # The tile begins at its first pixel inside of the map.
+            above = of.rows.first(rows[0]) - of.rows.inputs(*rows)[0]
+            left = of.columns.first(columns[0]) - of.columns.inputs(*columns)[0]
+            maps += above * row_words + left * planes
+        elif not shape.spreads_columns:
+            left = of.columns.first(columns[0]) - of.columns.inputs(*columns)[0]
+            maps += left * planes
+        lane, coop = shape.is_lane, shape.plan.mode == "coop"
+        lines = 1 if coop else LANES
+        cells = 1 if lane else planes
+        kernel_at = shape.kernel_at if depth == 0 else 0
+        if shape.depth_parts > 1:
+            # A part of the depth is one trace of its own, from where it begins in the maps.
+            begin = depth * shape.depth_words // lines
+            count = min(shape.depth_words // lines, of.taps * planes - begin)
+            maps += begin
+            down, across = (
+                tuple(replace(run, taps=((0, 1),) * len(run.taps)) for run in axis)
+                for axis in (down, across)
+            )
+            cells = count
+        return SumNest(
+            mode=MODES[shape.plan.mode],
+            groups=1,
+            rows=down,
+            columns=across,
+            maps=maps,
+            row_step=of.rows.stride * row_words,
+            column_step=of.columns.stride * planes,
+            group_step=shape.together if lane else 0,
+            tap_row=of.rows.dilation * row_words,
+            tap_column=cells if shape.depth_parts > 1 else of.columns.dilation * planes,
+            cells=cells,
+            kernels=bases.kernels,
+            kernel_words=shape.kernel_words,
+            kernel_at=kernel_at,
+            weight_row=of.columns.kernel * cells * lines,
+            weight_column=cells * lines,
+            out=bases.out,
+            out_step=filters,
+            out_row=self._out_columns(columns) * filters,
+            out_group=shape.together,
+            has_bias=self.has_bias,
+            has_residual=self.residual is not None,
+            ends=depth == shape.depth_parts - 1,
+            opens=depth == 0,
+        )
+
+    def _chunk(
+        self, nest: SumNest, first: int, outputs: int, filters: int, rows: Range, columns: Range,
+        bases: Bases,
+    ) -> Chunk:  # fmt: skip
+        """Groups of filters from number ``first`` on."""
+        shape = self.geometry
+        nest = replace(
+            nest,
+            maps=nest.maps + first * nest.group_step,
+            kernels=nest.kernels + first * nest.kernel_words,
+            out=nest.out + first * nest.out_group,
+        )
+        coop = shape.plan.mode == "coop"
+        every = (1 << shape.cus) - 1
+        target = 1 << bases.target if coop else every
+        specials: Specials = {
+            **self.requantize.specials,
+            Special.OUTPUTS: outputs,
+            Special.OUT_STEP: nest.out_step,
+            Special.TARGET: target if coop else 1,
+            Special.CUS: every,
+        }
+        if shape.is_lane:
+            specials = {
+                **specials, Special.LANE_STEP: nest.tap_column,
+            }  # fmt: skip
+        out = Access(
+            Place.MBUF, nest.out, nest.out + _out_span(nest), target,
+            pitch=nest.out_step, width=min(nest.out_step, nest.groups * outputs),
+        )  # fmt: skip
+        maps = self._maps_read(nest, bases, every)
+        kernels = Access(
+            Place.WBUF, nest.kernels, nest.kernels + self._kernels_read(nest), every
+        )
+        reads = (maps, kernels, *((out,) if nest.has_residual else ()))
+        changes = CHANGED if nest.ends else CHANGED - {Special.OUT}
+        return Chunk(
+            nest.write, nest.vectors, reads, (out,) if nest.ends else (), specials, changes, 3
+        )
+
+    def _kernels_read(self, nest: SumNest) -> int:
+        if self.geometry.depth_parts > 1:
+            return self.geometry.kernels_words
+        return nest.groups * nest.kernel_words
+
+    def _maps_read(self, nest: SumNest, bases: Bases, every: int) -> Access:
+        """The rows of the tile under the nest's rows."""
+        size = self.geometry.maps_words
+        if self.geometry.depth_parts > 1 or len(nest.rows) == 0:
+            return Access(Place.MBUF, bases.maps, bases.maps + size, every)
+        low = min(self._first_word(nest, run, run.begin) for run in nest.rows)
+        high = max(self._end_word(nest, run, run.begin + run.count - 1) for run in nest.rows)
+        begin, end = max(bases.maps, low), min(bases.maps + size, high)
+        return Access(Place.MBUF, begin, max(end, begin), every)
+
+    def _first_word(self, nest: SumNest, run: Run, row: int) -> int:
+        tap = min(taps[0] for taps in run.taps if taps is not None)
+        column = min(
+            one.begin * nest.column_step + taps[0] * nest.tap_column
+            for one in nest.columns
+            for taps in one.taps
+            if taps is not None
+        )
+        return nest.maps + row * nest.row_step + tap * nest.tap_row + min(0, column)
+
+    def _end_word(self, nest: SumNest, run: Run, row: int) -> int:
+        tap = max(taps[0] + taps[1] - 1 for taps in run.taps if taps is not None)
+        planes = self.geometry.tile_planes
+        column = max(
+            (one.begin + one.count - 1) * nest.column_step
+            + (taps[0] + taps[1] - 1) * nest.tap_column
+            for one in nest.columns
+            for taps in one.taps
+            if taps is not None
+        )
+        return nest.maps + row * nest.row_step + tap * nest.tap_row + column + planes
+
+
+def _out_span(nest: SumNest) -> int:
+    rows = max(run.begin + run.count for run in nest.rows)
+    return rows * nest.out_row
+
+
+def _cut(groups: int) -> tuple[Range, ...]:
+    """The first group alone, the rest in few parts."""
+    if groups == 1:
+        return ((0, 1),)
+    rest = groups - 1
+    parts = min(CHUNKS - 1, rest)
+    found = [(0, 1)]
+    at = 1
+    for part in range(parts):
+        size = rest // parts + (part < rest % parts)
+        found.append((at, size))
+        at += size
+    return tuple(found)
+
+
+def _split(
+    down: tuple[Run, ...], across: tuple[Run, ...], nest: SumNest, group: int, groups: int
+) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
+    """A lone group's rows in parts (columns where there is one row), so that transfers can issue
+    between them; of several groups all rows at once."""
+    rows = sum(run.count for run in down)
+    columns = sum(run.count for run in across)
+    if groups > 1 or rows * columns < 2:
+        yield down, across
+    elif rows > 1:
+        for begin, count in _pieces(rows, -(-FIRST_VECTORS // (2 * columns))):
+            yield part_of(down, begin, count), across
+    elif len(across) == 1:
+        for begin, count in _pieces(columns, FIRST_VECTORS // 2):
+            yield down, part_of(across, begin, count)
+    else:
+        yield down, across
+
+
+def _pieces(total: int, first: int) -> Iterator[Range]:
+    first = min(first, total)
+    yield 0, first
+    at, parts = first, CHUNKS - 1
+    while at < total:
+        size = -(-(total - at) // parts)
+        yield at, size
+        at += size
+        parts = max(1, parts - 1)
+
+
+def part_of(whole: tuple[Run, ...], begin: int, count: int) -> tuple[Run, ...]:
+    """The results from ``begin`` on of ``whole``."""
+    found = []
+    for run in whole:
+        low, high = max(begin, run.begin), min(begin + count, run.begin + run.count)
+        if low < high:
+            found.append(replace(run, begin=low, count=high - low))
+    return tuple(found)

@@ -1,0 +1,150 @@
+"""Passes over the list of compute steps (the compiler's paper, section 6, algorithms 1 and 2): group
+by load, remove redundant loads, double buffer. Each can be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Load, Move, Rooms, Step
+
+
+@dataclass(frozen=True)
+class StepPasses:
+    """Which passes run."""
+
+    group: bool = True
+    drop_redundant: bool = True
+    double_buffer: bool = True
+
+
+def grouped(steps: Sequence[Step], kind: Kind) -> list[Step]:
+    """Steps whose loads of a kind bring the same, one after the other; in the order of the first
+    of each."""
+    order: dict[tuple[int, ...], int] = {}
+    for step in steps:
+        load = step.load(kind)
+        if load is not None:
+            order.setdefault(load.key, len(order))
+
+    def place(step: Step) -> int:
+        load = step.load(kind)
+        return -1 if load is None else order[load.key]
+
+    return sorted(steps, key=place)
+
+
+@dataclass(frozen=True)
+class PlacedLoad:
+    """A load's moves with its place."""
+
+    load: Load
+    moves: tuple[Move, ...]
+
+
+@dataclass
+class PlacedStep:
+    """A step whose objects have places. ``loads`` come before it can begin."""
+
+    step: Step
+    bases: Bases
+    loads: tuple[PlacedLoad, ...]
+    in_place: tuple[Move, ...]
+    during: list[tuple[int, Move]] = field(default_factory=list)
+    """(layer, move) of loads of the step behind that come while this one runs."""
+
+
+class _Buffer:
+    """Places of one kind of load and what lies in them."""
+
+    def __init__(self, places: Sequence[int]) -> None:
+        self.places = tuple(places)
+        self.held: dict[int, tuple[int, ...]] = {}
+        self.used: list[int] = []
+
+    def find(self, key: tuple[int, ...]) -> int | None:
+        return next((place for place, held in self.held.items() if held == key), None)
+
+    def use(self, place: int) -> None:
+        if place in self.used:
+            self.used.remove(place)
+        self.used.append(place)
+
+    def take(self, key: tuple[int, ...]) -> int:
+        """A place that nothing uses, else the one that was used longest ago."""
+        free = [place for place in self.places if place not in self.used]
+        place = free[0] if free else next(one for one in self.used if one in self.places)
+        self.held[place] = key
+        return place
+
+
+class Placer:
+    """Gives the objects of a region's steps their places, layer by layer."""
+
+    def __init__(self, passes: StepPasses) -> None:
+        self._passes = passes
+        self._kernels = _Buffer(())
+
+    def layer(self, steps: Sequence[Step], rooms: Rooms) -> list[PlacedStep]:
+        """``rooms`` are the layer's."""
+        single = not self._passes.double_buffer
+        places = rooms.kernels[:1] if single else rooms.kernels
+        last = self._kernels.used[-1:]
+        self._kernels = _Buffer(places)
+        self._kernels.used = [one for one in last if one in places and len(places) > 1]
+        buffers = {
+            Kind.MAPS: _Buffer(rooms.maps[:1] if single else rooms.maps),
+            Kind.KERNELS: self._kernels,
+        }
+        found = []
+        turn = -1
+        stored = True
+        for step in steps:
+            if stored:
+                turn = (turn + 1) % (1 if single else len(rooms.out))
+            target, out = rooms.out[turn]
+            at: dict[Kind, int] = {}
+            loads = []
+            for load in step.loads:
+                buffer = buffers[load.kind]
+                place = buffer.find(load.key) if self._passes.drop_redundant else None
+                if place is None:
+                    place = buffer.take(load.key)
+                    moves = tuple(move.at(place) for move in load.moves)
+                    loads.append(PlacedLoad(load, moves))
+                buffer.use(place)
+                at[load.kind] = place
+            bases = Bases(at.get(Kind.MAPS, 0), at.get(Kind.KERNELS, 0), out, target)
+            stored = bool(step.stores(bases))
+            found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases)))
+        return found
+
+
+def prefetched(steps: Sequence[PlacedStep], passes: StepPasses) -> list[PlacedStep]:
+    """Loads that can come while the step before runs: of another layer only kernels, since maps
+    are what that layer makes."""
+    if not passes.double_buffer:
+        return list(steps)
+    for before, step in zip(steps, steps[1:], strict=False):
+        same = before.step.layer == step.step.layer
+        early = [
+            one for one in step.loads
+            if (same or one.load.kind is Kind.KERNELS) and not _in_use(one, before)
+        ]
+        for one in early:
+            before.during.extend((step.step.layer, move) for move in one.moves)
+        step.loads = tuple(one for one in step.loads if one not in early)
+        mine, other = step.bases, before.bases
+        if same and (mine.out, mine.target) != (other.out, other.target):
+            before.during.extend((step.step.layer, move) for move in step.in_place)
+            step.in_place = ()
+    return list(steps)
+
+
+def _in_use(load: PlacedLoad, before: PlacedStep) -> bool:
+    """The step before reads what lies in the place."""
+    bases = before.bases
+    place = bases.maps if load.load.kind is Kind.MAPS else bases.kernels
+    mine = min((move.place for move in load.moves), default=0)
+    other = before.step.load(load.load.kind)
+    return other is not None and place <= mine < place + max(1, other.words)

@@ -1,0 +1,98 @@
+"""Which part of a window lies inside of a map, for runs of results that are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A window operation along rows or columns: ``size`` of the input, ``out`` of the result."""
+
+    size: int
+    out: int
+    kernel: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+    """Padding in front of the first."""
+
+    def first(self, at: int) -> int:
+        """Input index under tap 0 of result ``at``; negative in the padding."""
+        return at * self.stride - self.before
+
+    def taps(self, at: int) -> tuple[int, int]:
+        """(first tap inside of the input, how many are)."""
+        begin = self.first(at)
+        low = max(0, -(begin // self.dilation)) if begin < 0 else 0
+        high = min(self.kernel, (self.size - 1 - begin) // self.dilation + 1)
+        return low, max(0, high - low)
+
+    def inputs(self, begin: int, count: int) -> tuple[int, int]:
+        """(first input, how many) that results from ``begin`` on touch."""
+        low = self.first(begin)
+        high = self.first(begin + count - 1) + (self.kernel - 1) * self.dilation + 1
+        first = min(max(low, 0), self.size)
+        return first, max(0, min(high, self.size) - first)
+
+    def span(self, count: int) -> int:
+        """Inputs under ``count`` results, padding included."""
+        return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+    @property
+    def covers(self) -> bool:
+        """Every window touches the input."""
+        return all(self.taps(at)[1] for at in range(self.out))
+
+
+Taps = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Run:
+    """``count`` results in a row with the same taps; one entry a part (a CU), None where a part has
+    no such result. ``begin`` counts from the part's first."""
+
+    begin: int
+    count: int
+    taps: tuple[Taps | None, ...]
+    counted: tuple[int, ...]
+    """What `counts` says of each part's results; 0 without it."""
+
+
+def runs(
+    axis: Axis, parts: Sequence[tuple[int, int]], counts: Callable[[int], int] | None = None
+) -> tuple[Run, ...]:
+    """Results that are computed at the same time in several parts, each (begin, count) of the
+    axis's results, cut into runs."""
+    found: list[Run] = []
+    for local in range(max(count for _, count in parts)):
+        taps = tuple(
+            axis.taps(begin + local) if local < count else None for begin, count in parts
+        )
+        counted = tuple(
+            counts(begin + local) if counts is not None and local < count else 0
+            for begin, count in parts
+        )
+        if found and (found[-1].taps, found[-1].counted) == (taps, counted):
+            last = found[-1]
+            found[-1] = Run(last.begin, last.count + 1, taps, counted)
+        else:
+            found.append(Run(local, 1, taps, counted))
+    return tuple(found)
+
+
+def dealt(total: int, parts: int) -> tuple[tuple[int, int], ...]:
+    """(begin, count) of ceil(total / parts) results each; the last parts have fewer or none."""
+    size = -(-total // parts)
+    return tuple(
+        (min(part * size, total), max(0, min(size, total - part * size))) for part in range(parts)
+    )
+
+
+def cut(begin: int, count: int, size: int) -> tuple[tuple[int, int], ...]:
+    """``count`` results from ``begin`` in tiles of ``size``."""
+    return tuple(
+        (begin + at, min(size, count - at)) for at in range(0, count, size)
+    )
