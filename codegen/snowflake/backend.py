@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlannerFactory
@@ -80,7 +79,8 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: SnowflakeMachine
     ) -> float | None:
-        return None if plan.prediction is None else float(plan.prediction.cycles)
+        prediction = getattr(plan, "prediction", None)
+        return None if prediction is None else float(prediction.cycles)
 
     def emit(self, planned: PlannedGraph, machine: SnowflakeMachine) -> Emitted:
         from tvm_npu.codegen.snowflake.emit.region import SnowflakeRegion

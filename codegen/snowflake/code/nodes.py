@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.sim.isa.table import Field
@@ -47,7 +47,7 @@ class Form:
     others: dict[str, Field]
 
 
-@lru_cache(maxsize=None)
+@cache
 def form(mnemonic: str) -> Form:
     """The form of an instruction."""
     instruction = SNOWFLAKE_ISA.by_mnemonic[mnemonic]
@@ -110,7 +110,7 @@ class Value:
         return Value(self.base, self.constant + constant)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _fixed(mnemonic: str, others: tuple[tuple[str, int], ...]) -> int:
     shape = form(mnemonic)
     word = shape.match

@@ -8,10 +8,22 @@ from typing import Any
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import (
+    FixedConv,
+    FixedElementwise,
+    FixedPad,
+    FixedPool,
+    FixedReshape,
+)
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.emit.conv import conv_layer
+from tvm_npu.codegen.snowflake.emit.others import (
+    elementwise_layer,
+    pad_layer,
+    pool_layer,
+    reorder_layer,
+)
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -19,6 +31,10 @@ BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
+    FixedPool: pool_layer,
+    FixedElementwise: elementwise_layer,
+    FixedPad: pad_layer,
+    FixedReshape: reorder_layer,
 }
 """By type of layer: the steps of each cluster."""
 

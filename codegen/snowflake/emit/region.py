@@ -11,7 +11,14 @@ from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
-from tvm_npu.codegen.program.parts import DEBUG, RELOCATION, SEGMENTS, WORD_BYTES, CodeRange, Segment
+from tvm_npu.codegen.program.parts import (
+    DEBUG,
+    RELOCATION,
+    SEGMENTS,
+    WORD_BYTES,
+    CodeRange,
+    Segment,
+)
 from tvm_npu.codegen.snowflake.code.banks import Packed, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, CodePasses
 from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
@@ -19,7 +26,13 @@ from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.steps.objects import Kind
-from tvm_npu.codegen.snowflake.steps.passes import PlacedStep, Placer, StepPasses, grouped, prefetched
+from tvm_npu.codegen.snowflake.steps.passes import (
+    PlacedStep,
+    Placer,
+    StepPasses,
+    grouped,
+    prefetched,
+)
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine

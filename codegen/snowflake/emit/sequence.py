@@ -43,6 +43,8 @@ class Sequencer:
         self._issued = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._known = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._pending: list[_Pending] = []
+        self._delayed: list[tuple[int, Move]] = []
+        """Stores that are to be issued later, in order."""
         self._special: dict[Special, int] = {}
         self._depth = {
             VECTOR: machine.vector.queue_depth, LOAD: machine.load.queue_depth,
@@ -53,19 +55,15 @@ class Sequencer:
 
     def steps(self, steps: Sequence[PlacedStep]) -> None:
         """All of a region's steps."""
-        stores: tuple[int, tuple[Move, ...]] = (-1, ())
         for step in steps:
             layer = step.step.layer
             chunks = step.step.compute(step.bases)
             self._first_loads(layer, step.loads, len(chunks))
             for move in step.in_place:
                 self.move(layer, move, is_load=True)
-            work = [(stores[0], move, False) for move in stores[1]]
-            work += [(owner, move, True) for owner, move in step.during]
-            self._interleaved(layer, chunks, work)
-            stores = (layer, step.step.stores(step.bases))
-        for move in stores[1]:
-            self.move(stores[0], move, is_load=False)
+            self._interleaved(layer, chunks, step.during)
+            self._delayed += [(layer, move) for move in step.step.stores(step.bases)]
+        self._store(len(self._delayed))
 
     def _first_loads(self, layer: int, loads: Sequence[PlacedLoad], chunks: int) -> None:
         """Loads that nothing hides: in pieces, so that the first chunk waits for its own alone."""
@@ -74,19 +72,40 @@ class Sequencer:
                 self.move(layer, move, is_load=True)
 
     def _interleaved(
-        self, layer: int, chunks: Sequence[Chunk], work: Sequence[tuple[int, Move, bool]]
+        self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
-        """Transfers behind the chunks of the first half, evenly."""
+        """The stores of the step before and the loads of the one behind, evenly behind the chunks
+        of the first half."""
         hiding = max(1, (len(chunks) + 1) // 2)
-        each = -(-len(work) // hiding)
-        left = list(work)
+        each = -(-(len(self._delayed) + len(loads)) // hiding)
+        left = list(loads)
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
-            share, left = (left[:each], left[each:]) if number + 1 < len(chunks) else (left, [])
-            for owner, move, is_load in share:
-                self.move(owner, move, is_load)
-        for owner, move, is_load in left:
-            self.move(owner, move, is_load)
+            count = min(each, len(self._delayed))
+            self._store(count)
+            if number + 1 == len(chunks):
+                break
+            share, left = left[: each - count], left[each - count :]
+            for owner, move in share:
+                self.move(owner, move, is_load=True)
+        self._store(len(self._delayed))
+        for owner, move in left:
+            self.move(owner, move, is_load=True)
+
+    def _store(self, count: int) -> None:
+        """Issues the first ``count`` delayed stores."""
+        now, self._delayed = self._delayed[:count], self._delayed[count:]
+        for owner, move in now:
+            self._transfer(owner, move, is_load=False)
+
+    def _store_before(self, reads: Sequence[Access], writes: Sequence[Access]) -> None:
+        """Issues the delayed stores that something which is issued now must not overtake."""
+        for number in range(len(self._delayed), 0, -1):
+            move = self._delayed[number - 1][1]
+            touched = (move.in_memory,)
+            if _meet(touched, reads) or _meet(touched, writes) or _meet((move.in_buffer,), writes):
+                self._store(number)
+                return
 
     def end(self) -> None:
         writer = Writer()
@@ -96,6 +115,12 @@ class Sequencer:
     # --- objects -------------------------------------------------------------------------------
 
     def move(self, layer: int, move: Move, is_load: bool) -> None:
+        """A transfer, behind the delayed stores that it hangs on."""
+        if is_load:
+            self._store_before((move.in_memory,), (move.in_buffer,))
+        self._transfer(layer, move, is_load)
+
+    def _transfer(self, layer: int, move: Move, is_load: bool) -> None:
         """One `ld` or `tmov`."""
         unit = LOAD if is_load else STORE
         reads, writes = (move.in_memory,), (move.in_buffer,)
@@ -127,6 +152,7 @@ class Sequencer:
 
     def chunk(self, layer: int, chunk: Chunk) -> None:
         """Vector instructions, with as many loops as registers and banks allow."""
+        self._store_before(chunk.reads, chunk.writes)
         head = Writer()
         self._wait(head, VECTOR, chunk.reads, chunk.writes)
         self._set(head, chunk.specials)

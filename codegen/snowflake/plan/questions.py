@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer, Shape
+from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.layers import conv_problem
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import (
+    FixedConv,
+    FixedElementwise,
+    FixedPad,
+    FixedPool,
+    FixedReshape,
+)
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.spread import (
+    FlatShape,
+    OrderShape,
+    PadShape,
+    PoolShape,
+    flat_tiles,
+    order_tiles,
+    pad_tiles,
+    pool_tiles,
+)
+from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -20,6 +39,24 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedConv):
         in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
         return conv_problem(layer, in_shape, out_shape, WORD_BYTES)
+    if isinstance(layer, FixedPool):
+        channels, rows, columns = chw(shapes[layer.output])
+        _, in_rows, in_columns = chw(shapes[layer.inputs[0]])
+        top, left, _, _ = layer.padding
+        (kernel_r, kernel_c), (stride_r, stride_c) = layer.kernel, layer.stride
+        return PoolShape(
+            Axis(in_rows, rows, kernel_r, stride_r, before=top),
+            Axis(in_columns, columns, kernel_c, stride_c, before=left),
+            channels, layer.kind == "max",
+        )  # fmt: skip
+    if isinstance(layer, FixedElementwise):
+        channels, rows, columns = chw(shapes[layer.output])
+        return FlatShape(rows * columns, channels, len(layer.inputs), False)
+    if isinstance(layer, FixedPad):
+        channels, rows, columns = chw(shapes[layer.output])
+        return PadShape(rows, columns, channels)
+    if isinstance(layer, FixedReshape):
+        return OrderShape(prod(shapes[layer.output]))
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -27,4 +64,10 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
-    raise AssertionError(asked)
+    if isinstance(asked, PoolShape):
+        return pool_tiles(asked, machine)
+    if isinstance(asked, FlatShape):
+        return flat_tiles(asked, machine)
+    if isinstance(asked, PadShape):
+        return pad_tiles(asked, machine)
+    return order_tiles(asked, machine)

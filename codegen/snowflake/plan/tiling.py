@@ -163,8 +163,10 @@ class Geometry:
 
     @property
     def spreads_columns(self) -> bool:
-        """Columns, not rows, are dealt to the CUs."""
-        return self.plan.mode != "coop" and self.shape.rows.out == 1
+        """Columns, not rows, are dealt to the CUs: of a single row, where no window touches the
+        padding beside it."""
+        single = self.shape.rows.out == 1 and self.shape.columns.has_no_border
+        return self.plan.mode != "coop" and single
 
     @property
     def map_tiles(self) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
@@ -247,6 +249,8 @@ class Geometry:
     @cached_property
     def rooms(self) -> Rooms | None:
         """Where tiles lie; None where they do not fit."""
+        if not (self.shape.rows.covers and self.shape.columns.covers):
+            return None
         maps, kernels, out = self.maps_words, self.kernels_words, self.out_words
         half = self.wbuf_words // 2 // LANES * LANES
         if kernels > self.wbuf_words:

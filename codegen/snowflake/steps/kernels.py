@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.snowflake.plan.tiling import Geometry, line
+from tvm_npu.codegen.snowflake.plan.tiling import Geometry
 from tvm_npu.sim.snowflake.isa import LANES, VMACS, WORD_BYTES
 
 
@@ -92,6 +92,3 @@ def _depths(shape: Geometry, whole: NDArray[np.int16]) -> list[NDArray[np.int16]
 def used_vmacs(shape: Geometry, filters: int) -> int:
     """vMACs of a CU that a tile of so few filters uses, in mode indp and lane."""
     return min(VMACS, -(-filters // LANES))
-
-
-__all__ = ["Arranged", "Piece", "arranged", "bias_words", "line", "used_vmacs"]

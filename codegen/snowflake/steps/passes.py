@@ -83,26 +83,23 @@ class Placer:
 
     def __init__(self, passes: StepPasses) -> None:
         self._passes = passes
-        self._kernels = _Buffer(())
+        self._last: dict[Kind, list[int]] = {Kind.MAPS: [], Kind.KERNELS: []}
+        self._turn = -1
 
     def layer(self, steps: Sequence[Step], rooms: Rooms) -> list[PlacedStep]:
         """``rooms`` are the layer's."""
         single = not self._passes.double_buffer
-        places = rooms.kernels[:1] if single else rooms.kernels
-        last = self._kernels.used[-1:]
-        self._kernels = _Buffer(places)
-        self._kernels.used = [one for one in last if one in places and len(places) > 1]
-        buffers = {
-            Kind.MAPS: _Buffer(rooms.maps[:1] if single else rooms.maps),
-            Kind.KERNELS: self._kernels,
-        }
+        buffers = {}
+        for kind, places in ((Kind.MAPS, rooms.maps), (Kind.KERNELS, rooms.kernels)):
+            buffers[kind] = _Buffer(places[:1] if single else places)
+            # What is used at the moment is taken last.
+            buffers[kind].used = [one for one in self._last[kind] if one in places]
         found = []
-        turn = -1
         stored = True
         for step in steps:
             if stored:
-                turn = (turn + 1) % (1 if single else len(rooms.out))
-            target, out = rooms.out[turn]
+                self._turn += 1
+            target, out = rooms.out[0 if single else self._turn % len(rooms.out)]
             at: dict[Kind, int] = {}
             loads = []
             for load in step.loads:
@@ -117,6 +114,8 @@ class Placer:
             bases = Bases(at.get(Kind.MAPS, 0), at.get(Kind.KERNELS, 0), out, target)
             stored = bool(step.stores(bases))
             found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases)))
+        for kind, buffer in buffers.items():
+            self._last[kind] = buffer.used[-1:]
         return found
 
 

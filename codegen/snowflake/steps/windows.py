@@ -41,6 +41,12 @@ class Axis:
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
 
     @property
+    def has_no_border(self) -> bool:
+        """No window touches padding."""
+        end = self.first(self.out - 1) + (self.kernel - 1) * self.dilation + 1
+        return self.before <= 0 and end <= self.size
+
+    @property
     def covers(self) -> bool:
         """Every window touches the input."""
         return all(self.taps(at)[1] for at in range(self.out))
