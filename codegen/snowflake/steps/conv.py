@@ -22,7 +22,7 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 )
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
-from tvm_npu.codegen.snowflake.steps.windows import Run, runs
+from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, runs
 from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
 
 MODES = {"coop": MacMode.COOP, "indp": MacMode.INDP, "lane": MacMode.LANE}
@@ -171,8 +171,13 @@ class ConvLayer:
     def _runs(self, rows: Range, columns: Range) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
         shape = self.geometry
         parts = shape.parts(rows, columns)
-        down = runs(shape.shape.rows, [part[0] for part in parts])
-        return down, runs(shape.shape.columns, [part[1] for part in parts])
+        axes = (shape.shape.rows, shape.shape.columns)
+        if shape.splits_depth:
+            # The whole window is one run of words, of which a part is one tap.
+            axes = (Axis(1, 1, 1), Axis(1, 1, 1))
+        return (
+            runs(axes[0], [part[0] for part in parts]), runs(axes[1], [part[1] for part in parts])
+        )
 
     def _nest(
         self, filters: int, rows: Range, columns: Range, depth: int, bases: Bases,
@@ -199,10 +204,6 @@ class ConvLayer:
             begin = depth * shape.depth_words // lines
             count = min(shape.depth_words // lines, of.taps * planes - begin)
             maps += begin
-            down, across = (
-                tuple(replace(run, taps=((0, 1),) * len(run.taps)) for run in axis)
-                for axis in (down, across)
-            )
             cells = count
         return SumNest(
             mode=MODES[shape.plan.mode],
