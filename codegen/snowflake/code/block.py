@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.program.parts import Segment
-from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Loop, Node, Op, form
+from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Loop, Node, Instr, form
 from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assigned
 from tvm_npu.codegen.snowflake.code.schedule import scheduled
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special
@@ -70,7 +70,7 @@ class BlockCompiler:
         """EmitError for an immediate that does not fit; OutOfRegisters."""
         if self._passes.drop_dead:
             nodes = _without_dead(nodes)
-        ops: list[Op] = []
+        ops: list[Instr] = []
         key: list[object] = []
         _flatten(nodes, ops, key)
         whole = tuple(key)
@@ -80,7 +80,7 @@ class BlockCompiler:
             self._templates[whole] = template
         return _filled(template, ops)
 
-    def _template(self, nodes: Sequence[Node], ops: list[Op]) -> _Template:
+    def _template(self, nodes: Sequence[Node], ops: list[Instr]) -> _Template:
         number = {id(op): index for index, op in enumerate(ops)}
         if self._passes.avoid_raw:
             try:
@@ -90,12 +90,12 @@ class BlockCompiler:
         return self._placed(nodes, ops, number, False)
 
     def _placed(
-        self, nodes: Sequence[Node], ops: list[Op], number: dict[int, int], schedule: bool
+        self, nodes: Sequence[Node], ops: list[Instr], number: dict[int, int], schedule: bool
     ) -> _Template:
         line = _Line()
         self._line(nodes, number, ops, line, schedule)
         branches = {
-            at: Op("ble", form("ble").match, -1, (ONE, entry[0]), 0)
+            at: Instr("ble", form("ble").match, -1, (ONE, entry[0]), 0)
             for at, entry in enumerate(line.ops)
             if isinstance(entry, tuple)
         }
@@ -128,7 +128,7 @@ class BlockCompiler:
         return _Template(base, origin, tuple(_outermost(line.loops)))
 
     def _line(
-        self, nodes: Sequence[Node], number: dict[int, int], ops: list[Op], line: _Line,
+        self, nodes: Sequence[Node], number: dict[int, int], ops: list[Instr], line: _Line,
         schedule: bool,
     ) -> None:  # fmt: skip
         straight: list[int] = []
@@ -142,7 +142,7 @@ class BlockCompiler:
             straight.clear()
 
         for node in nodes:
-            if isinstance(node, Op):
+            if isinstance(node, Instr):
                 straight.append(number[id(node)])
                 continue
             flush()
@@ -155,7 +155,7 @@ class BlockCompiler:
             line.loops.append((begin, len(line.ops) - 1))
         flush()
 
-    def _slots(self, line: _Line, begin: int, counter: int, ops: list[Op]) -> list[int]:
+    def _slots(self, line: _Line, begin: int, counter: int, ops: list[Instr]) -> list[int]:
         """Takes instructions that can stand behind the branch from the end of the line."""
         taken: list[int] = []
         floor = max([begin, *(last + 1 for _, last in line.loops)])
@@ -168,9 +168,9 @@ class BlockCompiler:
         return taken
 
 
-def _flatten(nodes: Sequence[Node], ops: list[Op], key: list[object]) -> None:
+def _flatten(nodes: Sequence[Node], ops: list[Instr], key: list[object]) -> None:
     for node in nodes:
-        if isinstance(node, Op):
+        if isinstance(node, Instr):
             ops.append(node)
             key.append((node.fixed, node.dest, node.sources))
         else:
@@ -196,7 +196,7 @@ def _place(register: int, places: dict[int, int]) -> int:
     return places[register]
 
 
-def _filled(template: _Template, ops: Sequence[Op]) -> Words:
+def _filled(template: _Template, ops: Sequence[Instr]) -> Words:
     words = template.base.copy()
     streams = np.zeros(len(words), np.int16)
     relocations = []
@@ -215,7 +215,7 @@ def _filled(template: _Template, ops: Sequence[Op]) -> Words:
     return Words(words, streams, template.atoms, tuple(relocations))
 
 
-def _range_fault(op: Op) -> str:
+def _range_fault(op: Instr) -> str:
     operand = form(op.mnemonic).immediate
     assert operand is not None
     names = {int(one): one.name for one in Special}

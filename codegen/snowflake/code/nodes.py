@@ -30,7 +30,7 @@ ONE = SCALARS - 1
 """A scalar register that holds 1 all the time: loops compare with it."""
 ADDRESS_UNIT_BITS = 10
 """Addresses in memory are written as a number of units and a rest, so that a relocation can add a
-segment's address to the instruction that holds the units: the value of `movi` begins at this bit."""
+segment's address to the instruction that holds the units: `movi`'s value begins at this bit."""
 
 _REGISTERS = frozenset({"dest", "rs1", "rs2", "a", "b", "memory", "place", "words"})
 _IMMEDIATES = frozenset({"shift", "value", "length", "imm", "pending"})
@@ -67,7 +67,7 @@ def form(mnemonic: str) -> Form:
     )  # fmt: skip
 
 
-class Op:
+class Instr:
     """One instruction: ``fixed`` are its word's bits without registers and immediate; ``dest`` is
     -1 where it writes none. ``segment`` says whose address is added when the program is loaded."""
 
@@ -93,10 +93,10 @@ class Loop:
     """``body`` runs until ``counter``, which the body counts down, is 0."""
 
     counter: int
-    body: list[Op | Loop]
+    body: list[Instr | Loop]
 
 
-Node = Op | Loop
+Node = Instr | Loop
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Writer:
     ) -> None:  # fmt: skip
         fixed = _fixed(mnemonic, tuple(others.items()))
         stream = others.get("stream", 0)
-        self._into.append(Op(mnemonic, fixed, dest, sources, immediate, stream, segment))
+        self._into.append(Instr(mnemonic, fixed, dest, sources, immediate, stream, segment))
 
     # --- values --------------------------------------------------------------------------------
 

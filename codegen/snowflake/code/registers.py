@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Op
+from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Instr
 
 BANK_OFFSET, BANK_PLACE, SPARE = ONE - 3, ONE - 2, ONE - 1
 """Registers that the change of banks uses; SPARE is also what fills delay slots, and is never
@@ -18,7 +18,7 @@ class OutOfRegisters(Exception):
 
 
 def assigned(
-    ops: Sequence[Op | None], loops: Sequence[tuple[int, int]]
+    ops: Sequence[Instr | None], loops: Sequence[tuple[int, int]]
 ) -> dict[int, int]:
     """A scalar register for each virtual one. ``loops`` are (first, last) positions, branch and
     delay slots included; a value from outside that a loop uses lives until its end."""

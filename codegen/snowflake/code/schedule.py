@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from tvm_npu.codegen.snowflake.code.nodes import Op
+from tvm_npu.codegen.snowflake.code.nodes import Instr
 from tvm_npu.sim.snowflake.isa import Special
 
 NEAR = 3
@@ -37,7 +37,7 @@ _READS: dict[str, tuple[int, ...]] = {
 ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
 
 
-def scheduled(ops: Sequence[Op], raw_cycles: int) -> list[int]:
+def scheduled(ops: Sequence[Instr], raw_cycles: int) -> list[int]:
     """The order in which ``ops`` are issued, as indices."""
     count = len(ops)
     if count < 3:
@@ -109,7 +109,7 @@ def scheduled(ops: Sequence[Op], raw_cycles: int) -> list[int]:
 
 
 def _dependences(
-    ops: Sequence[Op],
+    ops: Sequence[Instr],
     distance: int,
     before: list[list[tuple[int, int]]],
     after: list[list[tuple[int, int]]],
@@ -141,7 +141,7 @@ def _dependences(
 
 
 def _deadlines(
-    ops: Sequence[Op], chain: Sequence[int], after: list[list[tuple[int, int]]]
+    ops: Sequence[Instr], chain: Sequence[int], after: list[list[tuple[int, int]]]
 ) -> list[int]:
     """The position in the chain of the first ordered instruction that hangs on each one's value."""
     place = {i: position for position, i in enumerate(chain)}

@@ -50,7 +50,8 @@ def conv_layer(layer: FixedConv, site: Site) -> list[LayerSteps]:
 
 
 def _seen(tensor: Map, rows: int, columns: int) -> Map:
-    return tensor.seen_as(rows, columns, tensor.rows * tensor.columns * tensor.planes // rows // columns)
+    words = tensor.rows * tensor.columns * tensor.planes
+    return tensor.seen_as(rows, columns, words // (rows * columns))
 
 
 def _slice(tensor: Map, group: int, planes: int) -> Map:

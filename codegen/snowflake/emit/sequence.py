@@ -192,9 +192,7 @@ class Sequencer:
             if one.unit == unit:
                 meets = unit == VECTOR and _meet(one.writes, reads)
             else:
-                meets = (
-                    _meet(one.writes, reads) or _meet(one.reads, writes) or _meet(one.writes, writes)
-                )
+                meets = _meet(one.writes, (*reads, *writes)) or _meet(one.reads, writes)
             if meets:
                 needed[one.unit] = max(needed.get(one.unit, 0), one.number)
         for other, number in needed.items():

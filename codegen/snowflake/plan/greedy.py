@@ -1,4 +1,4 @@
-"""The planner `snowflake`: what the compiler's paper decides layer by layer (sections 5, 6, 9.2)."""
+"""The planner `snowflake`: what the compiler's paper decides for a layer (sections 5, 6, 9.2)."""
 
 from __future__ import annotations
 
@@ -66,17 +66,18 @@ def _tiles(
 ) -> SnowflakePlan | None:
     start = SnowflakePlan(mode, shape.filters, shape.rows.out, shape.columns.out, stays)
     together = geometry(shape, start, machine).together
+    single: SnowflakePlan | None = None
     for filters in _filters(shape, start, machine, together):
         plan = replace(start, tile_m=filters)
-        for rows in _down(shape.rows.out):
-            one = replace(plan, tile_r=rows)
-            if geometry(shape, one, machine).rooms is not None:
+        tiles = [replace(plan, tile_r=rows) for rows in _down(shape.rows.out)]
+        tiles += [replace(plan, tile_r=1, tile_c=wide) for wide in _down(shape.columns.out)]
+        for one in tiles:
+            found = geometry(shape, one, machine)
+            if found.doubles:
                 return one
-        for columns in _down(shape.columns.out):
-            one = replace(plan, tile_r=1, tile_c=columns)
-            if geometry(shape, one, machine).rooms is not None:
-                return one
-    return None
+            if single is None and found.rooms is not None:
+                single = one
+    return single
 
 
 def _filters(

@@ -25,9 +25,9 @@ Stays = Literal["maps", "kernels"]
 @dataclass(frozen=True)
 class SnowflakePlan:
     """``mode`` of the vMACs; ``tile_m`` filters of a group, ``tile_r`` rows and ``tile_c`` columns
-    of results a tile (of a layer that is seen as one row: 1 row); ``stays`` is the kind of tile that
-    stays in its buffer while those of the other kind come one after the other (reuse of maps or of
-    kernels, called ReuseM and ReuseK in the compiler's paper, section 9.2)."""
+    of results a tile (of a layer that is seen as one row: 1 row); ``stays`` is the kind of tile
+    that stays in its buffer while those of the other kind come one after the other (reuse of maps
+    or of kernels, called ReuseM and ReuseK in the compiler's paper, section 9.2)."""
 
     mode: Mode
     tile_m: int
@@ -218,7 +218,8 @@ class Geometry:
             tall = max(
                 self.shape.rows.inputs(*part)[1] for part in cut(*self.rows_of, self.plan.tile_r)
             )
-        wide = max(self.row_pixels(part) for part in cut(0, self.shape.columns.out, self.plan.tile_c))
+        columns = cut(0, self.shape.columns.out, self.plan.tile_c)
+        wide = max(self.row_pixels(part) for part in columns)
         return line(tall * wide * self.tile_planes)
 
     @property
@@ -245,6 +246,12 @@ class Geometry:
             return maps * kernels
         again = self.plan.stays == "kernels" and maps > 1
         return (maps * kernels if again else maps) * self.shape.groups
+
+    @property
+    def doubles(self) -> bool:
+        """Tiles of maps that come one after the other have two places."""
+        rooms = self.rooms
+        return rooms is not None and len(rooms.maps) == min(2, self.map_loads)
 
     @cached_property
     def rooms(self) -> Rooms | None:

@@ -1,5 +1,5 @@
-"""Passes over the list of compute steps (the compiler's paper, section 6, algorithms 1 and 2): group
-by load, remove redundant loads, double buffer. Each can be left out."""
+"""Passes over the list of compute steps (the compiler's paper, section 6, algorithms 1 and 2):
+group by load, remove redundant loads, double buffer. Each can be left out."""
 
 from __future__ import annotations
 

@@ -132,10 +132,9 @@ class PoolLayer:
         are on their way."""
         shape, share = self.shape, self._share(planes)
         room = pool_room(shape, self.tiles, self.cus)
-        count = max(own[1] for own, _ in self._parts(rows, planes))
-        active = sum(
-            1 << cu for cu, (own, part) in enumerate(self._parts(rows, planes)) if own[1] and part[1]
-        )
+        parts = self._parts(rows, planes)
+        count = max(own[1] for own, _ in parts)
+        active = sum(1 << cu for cu, (own, part) in enumerate(parts) if own[1] and part[1])
         wide, results = shape.columns.span(columns[1]), columns[1]
         between, out = base + room.maps, base + room.maps + room.between
         row_words, out_row = wide * share, results * share

@@ -20,7 +20,7 @@ from tvm_npu.sim.snowflake.isa import (
 MOST_HELD = 6
 """Traces of a sum whose addresses stay in registers over a loop; more are computed for each sum."""
 BUSY_CYCLES = 12
-"""A sum that takes so long leaves the core time for a loop of its own; shorter ones are unrolled."""
+"""A sum that takes so long leaves the core time for a loop of its own; others are unrolled."""
 MOST_UNROLLED = 16
 """Address registers of an unrolled loop, at most."""
 
@@ -48,13 +48,13 @@ class Part:
 @dataclass(frozen=True)
 class SumNest:
     """Sums of ``groups`` groups of filters (or channels) for the results of ``rows`` x ``columns``
-    of every CU's tile. Words in MBuf: ``maps`` is where the window of the tile's first result begins
-    (padding included), from one row of results to the next it moves by ``row_step``, from one column
-    by ``column_step``, from one group by ``group_step``; a tap down is ``tap_row``, a tap right
-    ``tap_column`` words further. In WBuf: ``kernels`` is the first group's, each ``kernel_words``
-    long, biases first, then from ``kernel_at`` on the taps, ``weight_row`` and ``weight_column``
-    apart. Results go to ``out``, ``out_step`` apart, the next row behind ``out_row`` words, the next
-    group ``out_group`` further. ``cells`` are the words of a tap."""
+    of every CU's tile. Words in MBuf: ``maps`` is where the window of the tile's first result
+    begins (padding included), from one row of results to the next it moves by ``row_step``, from
+    one column by ``column_step``, from one group by ``group_step``; a tap down is ``tap_row``, a
+    tap right ``tap_column`` words further. In WBuf: ``kernels`` is the first group's, each
+    ``kernel_words`` long, biases first, then from ``kernel_at`` on the taps, ``weight_row`` and
+    ``weight_column`` apart. Results go to ``out``, ``out_step`` apart, the next row behind
+    ``out_row`` words, the next group ``out_group`` further. ``cells`` are the words of a tap."""
 
     mode: MacMode
     groups: int
@@ -289,7 +289,8 @@ class SumNest:
                     a = writer.held(values[0].plus(trace.maps))
                     b = writer.held(kernel.plus(self.kernel_at + trace.weights))
                     ends = self.ends and index == len(part.traces) - 1
-                    writer.mac(self.mode, Finish.RESULT if ends else Finish.KEEP, a, b, trace.length)
+                    finish = Finish.RESULT if ends else Finish.KEEP
+                    writer.mac(self.mode, finish, a, b, trace.length)
 
         steps = [self.column_step, self.out_step if self.has_residual else 0]
         writer.loop(count, [maps, out], steps, one)
