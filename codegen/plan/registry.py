@@ -122,10 +122,14 @@ _BY_LOG: dict[str, Callable[[TileLimits, Path], Planner]] = {
 }
 
 
-def planner_names() -> tuple[str, ...]:
-    """The names of planners that `planner` makes of nothing, those of the kinds first."""
-    own = (name for isa in backend_names() for name in backend(isa).planners())
-    return tuple(dict.fromkeys((*own, *_LOOPS)))
+def planner_names(machine: MachineDescription | None = None) -> tuple[str, ...]:
+    """The names of planners that `planner` makes of nothing, those of the kinds first; with
+    ``machine`` only of those that plan it."""
+    kinds = [backend(isa) for isa in backend_names()]
+    own = kinds if machine is None else [backend_of(machine)]
+    names = [name for kind in own for name in kind.planners()]
+    names += [name for kind in kinds for name in kind.loop_planners()]
+    return tuple(dict.fromkeys((*names, *_LOOPS)))
 
 
 def tuned_planner_names() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.program.parts import Segment
-from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Loop, Node, Instr, form
+from tvm_npu.codegen.snowflake.code.nodes import FIRST_VIRTUAL, ONE, Instr, Loop, Node, form
 from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assigned
 from tvm_npu.codegen.snowflake.code.schedule import scheduled
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special

@@ -58,6 +58,7 @@ class PlannersStudy(Study[list[Row]]):
             for model in models
             for machine in machines
             for name in options.planners
+            if name in planner_names(machine)
         ]
 
     def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[Row]:

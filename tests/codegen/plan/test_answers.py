@@ -73,4 +73,4 @@ def test_answers_are_the_recorded_ones(case: str) -> None:
 
 def test_all_planners_are_recorded_on_both_kinds() -> None:
     for case in ("nmp-4x8/small3x3", "setup-b/small3x3", "zynq-7020/grouped"):
-        assert tuple(RECORDED[case]) == planner_names()
+        assert set(RECORDED[case]) == set(planner_names(machine_called(case.split("/")[0])))

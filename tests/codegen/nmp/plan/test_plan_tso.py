@@ -269,7 +269,7 @@ def test_ws_falls_back_where_one_filter_does_not_fit() -> None:
 def test_depthwise_goes_to_whole_groups() -> None:
     nmp = load_nmp_machine("nmp-4x8")
     problem = conv(96, 96, (112, 112), (3, 3), (2, 2), padding=(1, 1, 1, 1), groups=96)
-    for name in planner_names():
+    for name in planner_names(nmp):
         assert answer(name, problem, nmp).mode == "grouped"
 
 
@@ -313,7 +313,7 @@ def test_infeasible_says_what_and_how_much(
     problem: ConvProblem, memories: tuple[int, int, int, int], message: str
 ) -> None:
     mach = machine(4, 2, memories)
-    for name in planner_names():
+    for name in planner_names(mach):
         plan = planner(name).plan(problem, mach)
         assert isinstance(plan, Infeasible)
         assert str(plan) == message

@@ -46,7 +46,7 @@ LAYERS = (
 )
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", planner_names(setup("a")))
 @pytest.mark.parametrize(
     "machine",
     [setup("a"), shared(1 << 18), load_machine("zynq-7020")],
@@ -250,7 +250,7 @@ def test_double_buffer_follows_its_equations() -> None:
     assert double_buffer.used_elements(problem, *sizes) * 4 * 2 >= 0.8 * 8192
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", planner_names(setup("a")))
 def test_limits_hold(name: str) -> None:
     limits = TileLimits(max_tile_m=8, max_tile_n=4, max_tile_r=3, max_tile_c=5)
     plan = planner(name, limits).plan(LAYERS[6], setup("a"))
@@ -258,7 +258,7 @@ def test_limits_hold(name: str) -> None:
     assert plan.tile_m <= 8 and plan.tile_n <= 4 and plan.tile_r <= 3 and plan.tile_c <= 5
 
 
-@pytest.mark.parametrize("name", planner_names())
+@pytest.mark.parametrize("name", planner_names(setup("a")))
 def test_a_layer_without_room_is_infeasible_with_numbers(name: str) -> None:
     answer = planner(name).plan(layer(4, 4, 4, kernel=31), small())
     assert isinstance(answer, Infeasible)
