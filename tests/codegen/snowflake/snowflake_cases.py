@@ -65,7 +65,7 @@ def outcome(
         for result, name in zip(results, fixed.outputs, strict=True)
     )
     assert session.statistics is not None
-    hazards = tuple(session._simulator.hazards)  # type: ignore[attr-defined]
+    hazards = tuple(session._used[0].hazards)  # type: ignore[attr-defined]
     return Outcome(wrong, hazards, session.statistics, program)
 
 
