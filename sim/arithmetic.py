@@ -15,6 +15,11 @@ def ceil_div(total: Count, part: int) -> Count:
     return (total + part - 1) // part
 
 
+def overlap(begin: int, length: int, low: int, high: int) -> int:
+    """How much of ``length`` from ``begin`` on lies in low..high."""
+    return max(0, min(begin + length, high) - max(begin, low))
+
+
 def aligned(size: Count, alignment: int) -> Count:
     """``size`` rounded up to a multiple of ``alignment``."""
     return ceil_div(size, alignment) * alignment

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import model_validator
+
 from tvm_npu.sim.machine_parts import (
     ELEMENT_BYTES,
     AddressSpace,
@@ -12,6 +14,7 @@ from tvm_npu.sim.machine_parts import (
     MachineName,
     Part,
     Precision,
+    check_address_space,
 )
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
@@ -40,6 +43,11 @@ class MachineDescription(Part):
     frequency_mhz: Frequency
     default_precision: Precision
     dram: AddressSpace
+
+    @model_validator(mode="after")
+    def _fits_address_space(self) -> MachineDescription:
+        check_address_space(self.dram)
+        return self
 
     @property
     def core_count(self) -> int:

@@ -6,6 +6,7 @@ from tvm_npu.sim import arithmetic
 from tvm_npu.sim.compiled.decorators import device
 
 ceil_div = device(arithmetic.ceil_div)
+overlap = device(arithmetic.overlap)
 
 
 @device

@@ -21,7 +21,6 @@ from tvm_npu.sim.machine_parts import (
     Part,
     Precision,
     Rate,
-    check_address_space,
 )
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
@@ -120,11 +119,6 @@ class NmpMachine(MachineDescription):
     dme: Dme
     dram: Dram
     ring: Ring | None = None
-
-    @model_validator(mode="after")
-    def _fits_address_space(self) -> NmpMachine:
-        check_address_space(self.dram)
-        return self
 
     @model_validator(mode="after")
     def _scratchpads_fit_a_chip(self) -> NmpMachine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import overlap
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
@@ -32,11 +33,6 @@ def element(s: State, core: int, memory: int, wide: bool, index: int) -> int:
     if memory == MB0:
         return np.int64(s.mb0_half[core, index]) if wide else np.int64(s.mb0[core, index])
     return np.int64(s.mb1_half[core, index]) if wide else np.int64(s.mb1[core, index])
-
-
-@device
-def overlap(begin: int, length: int, low: int, high: int) -> int:
-    return max(0, min(begin + length, high) - max(begin, low))
 
 
 @device
@@ -96,17 +92,26 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
 
 
 @device
-def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
+def begin_elements(s: State, m: Costs, core: int, row: int) -> int:
+    """Begins an operation on all elements of the OUT tile: how many they are, 0 after a trap."""
     if not begin_operation(s, m, core, row):
-        return STOP
+        return 0
     if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
-        return STOP
+        return 0
     if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
+        return 0
+    r = s.mac[core]
+    return r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+
+
+@device
+def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
+    count = begin_elements(s, m, core, row)
+    if count == 0:
         return STOP
     if not check_registers(s, core, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT):
         return STOP
     r = s.mac[core]
-    count = r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     op = s.decoded[row, SUB]
     if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
         return STOP
@@ -140,16 +145,12 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
-    if not begin_operation(s, m, core, row):
-        return STOP
-    if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
-        return STOP
-    if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
+    count = begin_elements(s, m, core, row)
+    if count == 0:
         return STOP
     if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62):
         return STOP
     r = s.mac[core]
-    count = r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     if not out_ok(s, m, core, count):
         return STOP
     shift = r[Reg.SHIFT]

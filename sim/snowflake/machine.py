@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate, check_address_space
+from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate
 from tvm_npu.sim.snowflake.isa import ICACHE_BYTES, LANES, MOST_CUS, VMACS, WORD_BYTES
 from tvm_npu.sim.units import Unit
 
@@ -66,11 +66,6 @@ class SnowflakeMachine(MachineDescription):
     load: TransferUnit
     store: TransferUnit
     dram: SnowflakeMemory
-
-    @model_validator(mode="after")
-    def _fits_address_space(self) -> SnowflakeMachine:
-        check_address_space(self.dram)
-        return self
 
     @property
     def core_count(self) -> int:

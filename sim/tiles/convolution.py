@@ -35,6 +35,7 @@ from tvm_npu.sim.tiles.operands import (
     trap,
     use,
     was_written,
+    window_in_bounds,
 )
 from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Costs, State
 from tvm_npu.sim.tiles.timing import book_conv
@@ -178,13 +179,7 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
 @device
 def tconv(s: State, m: Costs, row: int) -> int:
     r = s.registers
-    if not in_bounds(s, Reg.IN_CHANNELS, Reg.IN_CHANNELS, 1, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.IN_ROWS, Reg.IN_COLUMNS, 0, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.OUT_CHANNELS, Reg.DILATION_COLUMNS, 1, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT):
+    if not window_in_bounds(s, Reg.DILATION_COLUMNS):
         return STOP
     if not in_bounds(s, Reg.GROUPS, Reg.GROUPS, 1, r[Reg.OUT_CHANNELS]):
         return STOP

@@ -19,7 +19,6 @@ from tvm_npu.sim.machine_parts import (
     Part,
     Precision,
     Rate,
-    check_address_space,
 )
 from tvm_npu.sim.parts.pl330.timing import DmacTiming
 from tvm_npu.sim.units import Unit
@@ -155,11 +154,6 @@ class TileMachine(MachineDescription):
     core: Core | None = None
     mover: Mover | None = None
     dmac: DmacTiming | None = None
-
-    @model_validator(mode="after")
-    def _fits_address_space(self) -> TileMachine:
-        check_address_space(self.dram)
-        return self
 
     @model_validator(mode="after")
     def _one_of_each(self) -> TileMachine:

@@ -51,6 +51,18 @@ def in_bounds(s: State, first: int, last: int, low: int, high: int) -> bool:
 
 
 @device
+def window_in_bounds(s: State, last: int) -> bool:
+    """The extents of IN and OUT, those of the window, OUT_CHANNELS to ``last``, and the padding
+    are sane; traps otherwise."""
+    return (
+        in_bounds(s, Reg.IN_CHANNELS, Reg.IN_CHANNELS, 1, LARGEST_EXTENT)
+        and in_bounds(s, Reg.IN_ROWS, Reg.IN_COLUMNS, 0, LARGEST_EXTENT)
+        and in_bounds(s, Reg.OUT_CHANNELS, last, 1, LARGEST_EXTENT)
+        and in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT)
+    )
+
+
+@device
 def product(a: int, b: int) -> int:
     """a * b, which stays at LARGEST_PRODUCT when it is more; factors to 2**20 and 2**40."""
     return min(a * b, LARGEST_PRODUCT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import overlap
 from tvm_npu.sim.tiles.isa import TilePool
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
     FIRST,
     GO,
-    LARGEST_EXTENT,
     NOWHERE,
     RESULT,
     STOP,
@@ -20,6 +20,7 @@ from tvm_npu.sim.tiles.operands import (
     product,
     store_elements,
     trap,
+    window_in_bounds,
 )
 from tvm_npu.sim.tiles.state import Costs, State
 from tvm_npu.sim.tiles.timing import book_elements
@@ -29,21 +30,10 @@ SUB = 6
 
 
 @device
-def overlap(begin: int, length: int, low: int, high: int) -> int:
-    return max(0, min(begin + length, high) - max(begin, low))
-
-
-@device
 def tpool(s: State, m: Costs, row: int) -> int:
     if s.decoded[row, SUB] > TilePool.AVERAGE:
         return trap(s, Code.ILLEGAL_INSTRUCTION, s.words[row], 0, 0, 0, 0)
-    if not in_bounds(s, Reg.IN_CHANNELS, Reg.IN_CHANNELS, 1, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.IN_ROWS, Reg.IN_COLUMNS, 0, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.OUT_CHANNELS, Reg.STRIDE_COLUMNS, 1, LARGEST_EXTENT):
-        return STOP
-    if not in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT):
+    if not window_in_bounds(s, Reg.STRIDE_COLUMNS):
         return STOP
     r = s.registers
     if not in_bounds(s, Reg.LOW, Reg.LOW, -(1 << 31), r[Reg.HIGH]):

@@ -177,12 +177,12 @@ class TestWithTvm:
         assert code == 1 and "Traceback" in err and "RunError" in err
 
     def test_surprises_are_short(self, run, lenet: Path, monkeypatch) -> None:
-        from tvm_npu.cli import model_job
+        from tvm_npu.cli import onnx_file
 
         def broken(path: Path) -> None:
             raise RuntimeError("x" * 5000)
 
-        monkeypatch.setattr(model_job, "read_onnx", broken)
+        monkeypatch.setattr(onnx_file, "read_onnx", broken)
         message = failing(run, 1, "profile", lenet)
         assert message.startswith("RuntimeError: xxx") and "--debug" in message
         assert len(message) < 400

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative, percentile
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
+from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
@@ -103,16 +103,7 @@ def load_and_partition(
     from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 
     files = None if args.calibration is None else calibration_files(args.calibration)
-    steps.begin("reading the model")
-    model = read_onnx(args.model)
-    known, notes = input_shapes(model, shapes)
-    for note in notes:
-        terminal.note(note)
-    steps.begin("importing the model into TVM")
-    from tvm_npu.door.models import import_onnx
-
-    imported = import_onnx(model, known)
-    del model
+    imported = import_file(args.model, shapes, terminal, steps)
     steps.done()
     calibration = None if files is None else CalibrationFiles(files, imported.inputs)
     if calibration is None and needs_values:

@@ -1,13 +1,17 @@
-"""ONNX files and the shapes of their inputs."""
+"""ONNX files, the shapes of their inputs, and their import."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import read_bytes
+from tvm_npu.cli.terminal import Steps, Terminal
+
+if TYPE_CHECKING:
+    from tvm_npu.door.models import ImportedModel
 
 Shape = tuple[int, ...]
 LARGEST_EXTENT = 1 << 31
@@ -53,6 +57,22 @@ def read_onnx(path: Path) -> Any:
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise CliError(f"cannot read the weights beside {str(path)!r}: {error}") from error
     return model
+
+
+def import_file(
+    path: Path, given: Mapping[str, Shape], terminal: Terminal, steps: Steps
+) -> ImportedModel:
+    """Reads and imports the model in ``path``; begins two steps. Raises CliError, and the typed
+    errors of the door."""
+    steps.begin("reading the model")
+    model = read_onnx(path)
+    known, notes = input_shapes(model, given)
+    for note in notes:
+        terminal.note(note)
+    steps.begin("importing the model into TVM")
+    from tvm_npu.door.models import import_onnx
+
+    return import_onnx(model, known)
 
 
 def input_shapes(model: Any, given: Mapping[str, Shape]) -> tuple[dict[str, Shape], list[str]]:

@@ -16,7 +16,7 @@ from tvm_npu.calibration import Sample, synthetic
 from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
+from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.pipeline_command import MOST_SAMPLES
 from tvm_npu.cli.pipeline_report import (
     print_report,
@@ -85,16 +85,7 @@ def _prepare(
     shapes = parse_shapes(args.shape)
     npu = None if args.machine is None else make_options(args.machine, seed=args.seed)
     files = None if args.input is None else calibration_files(args.input)
-    steps.begin("reading the model")
-    onnx_model = read_onnx(args.model)
-    known, notes = input_shapes(onnx_model, shapes)
-    for note in notes:
-        terminal.note(note)
-    steps.begin("importing the model into TVM")
-    from tvm_npu.door.models import import_onnx
-
-    imported = import_onnx(onnx_model, known)
-    del onnx_model
+    imported = import_file(args.model, shapes, terminal, steps)
     if files is None:
         samples = list(synthetic(imported.inputs, args.seed))
     else:
