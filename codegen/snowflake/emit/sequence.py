@@ -109,22 +109,37 @@ class Sequencer:
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
-        of the first half."""
+        of the first half. Loads that wait for stores come behind the last chunk but one: until
+        then the stores are done, and the core can go on."""
+        late = [one for one in loads if self._waits_for_stores(one[1])]
+        left = [one for one in loads if one not in late]
         hiding = max(1, (len(chunks) + 1) // 2)
-        each = -(-(len(self._delayed) + len(loads)) // hiding)
-        left = list(loads)
+        each = -(-(len(self._delayed) + len(left)) // hiding)
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
             count = min(each, len(self._delayed))
             self._store(count)
             if number + 1 == len(chunks):
                 break
-            share, left = left[: each - count], left[each - count :]
+            count = max(0, each - count)
+            if number + 2 == len(chunks):
+                left, late, count = left + late, [], len(left) + len(late)
+            share, left = left[:count], left[count:]
             for owner, move in share:
                 self.move(owner, move, is_load=True)
         self._store(len(self._delayed))
-        for owner, move in left:
+        for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
+
+    def _waits_for_stores(self, move: Move) -> bool:
+        """A load goes where a store that is not complete takes its words from."""
+        target = (move.in_buffer,)
+        if any(_meet((one.in_buffer,), target) for _, one in self._delayed):
+            return True
+        return any(
+            one.unit == STORE and one.number > self._known[STORE] and _meet(one.reads, target)
+            for one in self._pending
+        )
 
     def _store(self, count: int) -> None:
         """Issues the first ``count`` delayed stores."""
