@@ -226,7 +226,8 @@ def _template(
         mask = (1 << (high - low + 1)) - 1
         columns.append((low, operand.low, operand.high, operand.bias, mask))
     table = np.array(columns, np.int64).reshape(-1, 5).T
-    return _Template(base, origin, at, *table, atoms)
+    shifts, least, most, bias, masks = table
+    return _Template(base, origin, at, shifts, least, most, bias, masks, atoms)
 
 
 def _filled(template: _Template, ops: Sequence[Instr]) -> Words:
