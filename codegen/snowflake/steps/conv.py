@@ -258,10 +258,9 @@ class ConvLayer:
             specials = {
                 **specials, Special.LANE_STEP: nest.tap_column,
             }  # fmt: skip
-        out = Access(
-            Place.MBUF, nest.out, nest.out + _out_span(nest), target,
-            pitch=nest.out_step, width=min(nest.out_step, nest.groups * outputs),
-        )  # fmt: skip
+        width = min(nest.out_step, nest.groups * outputs)
+        end = nest.out + _out_span(nest) - nest.out_step + width
+        out = Access(Place.MBUF, nest.out, end, target, pitch=nest.out_step, width=width)
         maps = self._maps_read(nest, bases, every)
         kernels = Access(
             Place.WBUF, nest.kernels, nest.kernels + self._kernels_read(nest), every
