@@ -58,7 +58,8 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
     cycles = predicted = 0.0
     wrong = moved = 0
     chosen, precision = planner(name), machine.default_precision
-    watch = Stopwatch({"compile": 0.0, "simulate": 0.0})
+    spent = {"compile": 0.0, "simulate": 0.0}
+    watch = Stopwatch(spent)
     try:
         for region in network.regions:
             with watch.part("compile"):
@@ -76,7 +77,7 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
     except (CodegenError, SimError) as error:
         text = " ".join(str(error).split())
         return Row(network.model, machine.name, name, precision, None, None, None, None,
-                   *watch.seconds.values(), f"{type(error).__name__}: {text}")  # fmt: skip
+                   spent["compile"], spent["simulate"], f"{type(error).__name__}: {text}")  # fmt: skip
     mhz = machine.frequency_mhz
     return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
-               predicted / mhz, moved, *watch.seconds.values())  # fmt: skip
+               predicted / mhz, moved, spent["compile"], spent["simulate"])  # fmt: skip
