@@ -107,10 +107,9 @@ class ConvLayer:
             place = 0
             if shape.plan.mode == "coop":
                 cus = (1 << shape.cus) - 1
-            elif not shape.spreads_columns:
-                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
             else:
-                place = max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
+                # The tile begins at its first window, padding above it included.
+                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
             found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
         return Load(Kind.MAPS, key, shape.maps_words, tuple(found))
 
