@@ -117,7 +117,7 @@ class ConvLayer:
         shape = self.geometry
         filters = shape.filter_tiles[kernels][1]
         pieces = self.weights.pieces[kernels, depth]
-        if shape.plan.mode != "coop" and shape.groups_in(filters) == 1:
+        if shape.groups_in(filters) == 1:
             pieces = pieces[: used_vmacs(shape, filters)]
         found = tuple(
             Move(
