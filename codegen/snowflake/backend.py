@@ -27,6 +27,12 @@ def _greedy(name: str, limits: TileLimits) -> Planner:
     return GreedyPlanner(name, limits)
 
 
+def _exact(name: str, limits: TileLimits) -> Planner:
+    from tvm_npu.codegen.snowflake.plan.exact import ExactPlanner
+
+    return ExactPlanner(name, limits)
+
+
 class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     """Plans are tiles and a mode."""
 
@@ -64,7 +70,7 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         return answer(problem, machine, chosen)
 
     def planners(self) -> Mapping[str, PlannerFactory]:
-        return {"snowflake": _greedy, "exact": _greedy}
+        return {"snowflake": _greedy, "exact": _exact}
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
