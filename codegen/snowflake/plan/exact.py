@@ -7,22 +7,25 @@ plans whose lower bound is no better than the best plan so far. Left out: other 
 which compute with parts of the vMACs idle, and in mode lane the order that keeps maps, which is the
 same.
 
+`exact-traffic` minimizes bytes with the same search; of equals it takes the fastest.
+
 Ties: the first plan found; the paper's own choice comes first, then many filters, rows and columns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import exact_search as search
+from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
-from tvm_npu.codegen.snowflake.plan.predict import predict
+from tvm_npu.codegen.snowflake.plan.predict import choice, predict
 from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
@@ -33,6 +36,8 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
 )
 from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+Goal = Literal["cycles", "bytes"]
 
 
 @dataclass(frozen=True)
@@ -56,20 +61,23 @@ def filter_sizes(
 
 
 def prove(
-    problem: ConvProblem, machine: SnowflakeMachine, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem,
+    machine: SnowflakeMachine,
+    limits: TileLimits = NO_LIMITS,
+    goal: Goal = "cycles",
 ) -> Proof | Infeasible:
-    """The fastest plan and what was looked at."""
+    """The best plan by ``goal`` and what was looked at."""
     shape = conv_shape(problem)
     refused = refusal(problem, machine, limits)
     if refused is not None:
         return refused
     layer = numbers(problem, machine)
     first = greedy(shape, machine, limits)
-    best, plan = np.inf, None
-    if first is not None:
-        plan = replace(first, prediction=predict(problem, first, machine))
-        assert plan.prediction is not None
-        best = plan.prediction.cycles
+    assert first is not None, "a layer that is not refused has a plan"
+    plan, costs = first, np.zeros(timeline.COSTS)
+    timeline.cost_of(layer, choice(layer, first), costs)
+    by_bytes = goal == "bytes"
+    best = search.value(costs, by_bytes)
     counts = np.zeros(2, np.int64)
     rows = min(shape.rows.out, limits.max_tile_r or shape.rows.out)
     columns = min(shape.columns.out, limits.max_tile_c or shape.columns.out)
@@ -77,23 +85,23 @@ def prove(
         found: Any = np.zeros(4, np.int64)
         sizes = filter_sizes(shape, mode, machine, limits)
         best = search.search_mode(
-            layer, MODES.index(mode), sizes, rows, columns, best, found, counts
+            layer, MODES.index(mode), sizes, rows, columns, by_bytes, best, found, counts
         )
         if found[0]:
             m, r, c, stay = (int(value) for value in found)
             plan = SnowflakePlan(mode, m, r, c, "maps" if stay else "kernels")
-    if plan is None:
-        raise AssertionError("a layer that is not refused has a plan")
     return Proof(replace(plan, prediction=predict(problem, plan, machine)), *map(int, counts))
 
 
 @dataclass(frozen=True)
 class ExactPlanner:
-    """Proven least predicted time."""
+    """Proven least predicted time (`exact`, and `exact-dma`, as there is no ring), or bytes
+    (`exact-traffic`)."""
 
     name: str = "exact"
     limits: TileLimits = NO_LIMITS
 
     def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
-        proof = prove(problem, machine, self.limits)
+        goal: Goal = "bytes" if self.name == "exact-traffic" else "cycles"
+        proof = prove(problem, machine, self.limits, goal)
         return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof

@@ -16,13 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import sums_time, timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, span, touched
+from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, touched
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, part, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
     depth_parts,
-    kernel_words,
     kernels_words,
     places,
     spreads_columns,
@@ -34,6 +33,8 @@ from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 
+TIE = 1e-12
+"""What a cycle counts beside bytes."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -107,9 +108,17 @@ def _sums(n: Numbers, mode: int, m: int) -> int:
 
 
 @device
-def search(n, mode, sizes_m, most_r, most_c, best, found, counts):
-    """The least time below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of the
-    first plan that has it, by bounds and then as they are enumerated."""
+def _value(costs, by_bytes: bool) -> float:
+    if not by_bytes:
+        return costs[timeline.CYCLES]
+    moved = costs[timeline.IN_BYTES] + costs[timeline.WEIGHT_BYTES] + costs[timeline.OUT_BYTES]
+    return moved + TIE * costs[timeline.CYCLES]
+
+
+@device
+def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
+    """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
+    the first plan that has it, by bounds and then as they are enumerated."""
     rows, columns = _row_sizes(n, mode, most_r), _column_sizes(n, mode, most_c)
     room_left = 256
     queue, bounds = np.zeros((room_left, 4), np.int64), np.zeros((2, room_left))
@@ -120,24 +129,26 @@ def search(n, mode, sizes_m, most_r, most_c, best, found, counts):
             continue
         fixed = _fixed(n, mode, m)
         for r in range(most_r, 0, -1):
-            if _by_rows(n, fixed, rows, columns, r) >= best:
+            if not by_bytes and _by_rows(n, fixed, rows, columns, r) >= best:
                 continue
             for c in range(most_c, 0, -1):
                 vector = fixed.sums * rows.traces[r] * columns.traces[c]
                 core = _core(n, mode, fixed, m, r, c, rows.traces[r])
-                if max(vector, core) + fixed.ends >= best:
+                if not by_bytes and max(vector, core) + fixed.ends >= best:
                     continue
                 for maps_stay in range(1 if mode == LANE else 2):
                     p = Choice(mode, m, r, c, maps_stay == 1)
                     moved = _moved(n, p, fixed, rows.inside[r] * columns.inside[c])
-                    if moved / n.rate + fixed.ends >= best:
+                    bound = moved if by_bytes else moved / n.rate + fixed.ends
+                    if bound >= best:
                         continue
                     if places(n, p, rows.largest[r], columns.largest[c], kernels)[0] == 0:
                         continue
                     counts[SEEN] += 1
-                    bound = max(moved / n.rate, max(core, vector + _edges(n, p))) + fixed.ends
-                    if bound >= best:
-                        continue
+                    if not by_bytes:
+                        bound = max(bound, max(core, vector + _edges(n, p)) + fixed.ends)
+                        if bound >= best:
+                            continue
                     if size == len(queue):
                         queue = np.concatenate((queue, np.zeros_like(queue)))
                         bounds = np.concatenate((bounds, np.zeros_like(bounds)), axis=1)
@@ -155,9 +166,11 @@ def search(n, mode, sizes_m, most_r, most_c, best, found, counts):
             n, p, rows.largest[r], columns.largest[c], kernels_words(n, p)
         )
         counts[TIMED] += 1
-        if timeline.timed(n, p, room, bounds[1, at], best, costs):
-            if costs[timeline.CYCLES] < best:
-                best = costs[timeline.CYCLES]
+        latest = np.inf if by_bytes else best
+        if timeline.timed(n, p, room, bounds[1, at], latest, costs):
+            one = _value(costs, by_bytes)
+            if one < best:
+                best = one
                 found[:] = queue[at]
     return best
 
@@ -243,6 +256,12 @@ def _edges(n: Numbers, p: Choice) -> float:
 
 
 @entry
-def search_mode(n, mode, sizes_m, most_r, most_c, best, found, counts):
+def search_mode(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     """`search`, for Python."""
-    return search(n, mode, sizes_m, most_r, most_c, best, found, counts)
+    return search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts)
+
+
+@entry
+def value(costs, by_bytes):
+    """What a search minimizes: cycles, or bytes and then cycles."""
+    return _value(costs, by_bytes)

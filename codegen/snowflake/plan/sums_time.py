@@ -8,8 +8,6 @@ row's traces take longer.
 
 from __future__ import annotations
 
-import numpy as np
-
 from tvm_npu.codegen.snowflake.plan.counting import (
     COOP,
     INDP,

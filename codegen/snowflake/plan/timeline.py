@@ -15,7 +15,6 @@ from tvm_npu.codegen.snowflake.plan import sums_time
 from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
-from tvm_npu.codegen.snowflake.plan.room import share as dealt
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
     depth_parts,
@@ -27,6 +26,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     tile_rows,
     together,
 )
+from tvm_npu.codegen.snowflake.plan.room import share as dealt
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS
