@@ -25,7 +25,7 @@ from tvm_npu.codegen.snowflake.plan import exact_search as search
 from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
-from tvm_npu.codegen.snowflake.plan.predict import choice, predict
+from tvm_npu.codegen.snowflake.plan.predict import choice, predicted
 from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
@@ -90,7 +90,7 @@ def prove(
         if found[0]:
             m, r, c, stay = (int(value) for value in found)
             plan = SnowflakePlan(mode, m, r, c, "maps" if stay else "kernels")
-    return Proof(replace(plan, prediction=predict(problem, plan, machine)), *map(int, counts))
+    return Proof(replace(plan, prediction=predicted(problem, plan, machine)), *map(int, counts))
 
 
 @dataclass(frozen=True)

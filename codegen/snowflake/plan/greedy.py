@@ -57,15 +57,9 @@ def greedy(
 ) -> SnowflakePlan | None:
     """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
     many columns. Of the two orders the one that moves less. None where nothing fits."""
-<<<<<<< HEAD
     first = mode_of(shape, machine)
-    for mode in dict.fromkeys((first, "coop", "indp") if first != "lane" else ("lane",)):
-        found = [plan for plan in _of_mode(shape, machine, mode)]
-=======
-    first = mode_of(shape)
     for mode in dict.fromkeys((first, *modes_of(shape))):
         found = list(_of_mode(shape, machine, mode, limits))
->>>>>>> 45661c5 (Snowflake: cost model of convolutions step by step, planner exact with bounds, reasons why a layer has no plan; transfers in one block, chunks of residual layers wait for no more than they touch)
         if found:
             return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
     return None

@@ -29,7 +29,7 @@ from tvm_npu.codegen.plan.loops.plan import LoopPlan, trips
 from tvm_npu.codegen.plan.loops.questions import LoopQuestion
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.predict import predict
+from tvm_npu.codegen.snowflake.plan.predict import predicted
 from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
@@ -109,7 +109,7 @@ def realized(
             f"no tiles of this layer fit a cluster of {machine.name} in mode {mode}",
             "choose a planner of the machine's own plans",
         )  # fmt: skip
-    return replace(fitting, prediction=predict(problem, fitting, machine))
+    return replace(fitting, prediction=predicted(problem, fitting, machine))
 
 
 def _pixels(problem: ConvProblem, shape: ConvShape, tile: LoopPlan) -> tuple[int, int]:

@@ -27,7 +27,7 @@ MOST_HELD, BUSY_CYCLES, MOST_UNROLLED, MOST_COPIES = 6, 12, 16, 8
 """`steps.sums` says what they are."""
 LOOP = 2
 """Instructions that count a loop and branch; its delay slots hold others."""
-CYCLES, ISSUED, VECTORS = range(3)
+CYCLES_OF, ISSUED, VECTORS = range(3)
 """Of sums: cycles of the vector unit, instructions that the core issues, vector instructions."""
 ROW, GROUP = 8, 8
 """Instructions around rows of results and groups of filters in a loop, waits for registers
@@ -106,7 +106,7 @@ def _run_issued(count: int, traces: int, preloads: int, addresses: int, short: b
 def add_group(
     n: Numbers, mode: int, groups: int, outputs: int, step: int, rows, columns, work
 ) -> None:  # fmt: skip
-    """Adds to ``work`` (`CYCLES`, `ISSUED`, `VECTORS`) so many groups of filters for the results of
+    """Adds to ``work`` (`CYCLES_OF`, `ISSUED`, `VECTORS`) so many groups of filters for the results of
     ``rows`` x ``columns`` (kinds); ``step`` words lie between results."""
     lines = out_lines(outputs, step)
     vmov = 1.0 if mode == COOP else float(ceil_div(2 * min(LANES, outputs), LANES))
@@ -143,7 +143,7 @@ def add_group(
         if groups > 1:
             issued += GROUP / rows[t]
         repeated = groups * rows[t]
-        work[CYCLES] += repeated * max(cycles, issued)
+        work[CYCLES_OF] += repeated * max(cycles, issued)
         work[ISSUED] += repeated * issued
         work[VECTORS] += repeated * vectors
 
