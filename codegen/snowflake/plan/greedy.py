@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.snowflake.plan.refused import modes_of
+from tvm_npu.codegen.snowflake.plan.refused import modes_of, smallest
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
     Geometry,
@@ -62,6 +62,11 @@ def greedy(
         found = list(_of_mode(shape, machine, mode, limits))
         if found:
             return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
+    for mode in modes_of(shape):
+        least = smallest(shape, mode, machine)
+        least = replace(least, tile_m=min(least.tile_m, limits.max_tile_m or least.tile_m))
+        if geometry(shape, least, machine).rooms is not None:
+            return least
     return None
 
 
