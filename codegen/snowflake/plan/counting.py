@@ -72,8 +72,8 @@ def common(a: int, b: int) -> int:
 
 @device
 def run_units(begin: int, size: int, step: int, runs: int) -> float:
-    """64-byte units that ``runs`` runs of ``size`` bytes touch, ``step`` bytes apart, as the machine
-    counts them; of many runs that begin everywhere in a unit the mean."""
+    """64-byte units that ``runs`` runs of ``size`` bytes touch, ``step`` bytes apart, as the
+    machine counts them; of many runs that begin everywhere in a unit the mean."""
     if runs <= 0 or size <= 0:
         return 0.0
     unit = MEMORY_UNIT_BYTES

@@ -1,11 +1,11 @@
 """The plan of least predicted time over all that a Snowflake machine can do, proven.
 
-The space: every mode that the layer has (lane for depthwise convolutions, else coop and indp), every
-number of filters a tile that is a multiple of what is computed at a time, every number of rows and
-columns, and both orders. Time is `timeline.timed`. All of it is enumerated (`exact_search`) but for
-plans whose lower bound is no better than the best plan so far. Left out: other numbers of filters,
-which compute with parts of the vMACs idle, and in mode lane the order that keeps maps, which is the
-same.
+The space: every mode that the layer has (lane for depthwise convolutions, else coop and indp),
+every number of filters a tile that is a multiple of what is computed at a time, every number of
+rows and columns, and both orders. Time is `timeline.timed`. All of it is enumerated
+(`exact_search`) but for plans whose lower bound is no better than the best plan so far. Left out:
+other numbers of filters, which compute with parts of the vMACs idle, and in mode lane the order
+that keeps maps, which is the same.
 
 `exact-traffic` minimizes bytes with the same search; of equals it takes the fastest.
 

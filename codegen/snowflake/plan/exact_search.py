@@ -4,8 +4,8 @@ A plan is timed by `timeline.timed`, unless a lower bound on that says that it i
 best one so far. Bounds, in cycles:
 
   vector   traces of all sums, behind the loads of the first step and in front of the store of the
-           last; for all plans with so many filters a tile, rows a tile, and so on, what is not known
-           yet at its least
+           last; for all plans with so many filters and rows a tile, columns at their least
+  core     what issuing takes at least
   memory   all that has to move, by the tiles of maps and of kernels that come again
 """
 
@@ -40,8 +40,8 @@ SEEN, TIMED = range(2)
 
 
 class Sizes(NamedTuple):
-    """By size of a tile, from 1 on: ``traces`` (rows of taps of all rows, or cycles of a row of taps
-    of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile."""
+    """By size of a tile, from 1 on: ``traces`` (rows of taps of all rows, or cycles of a row of
+    taps of all columns), ``inside`` inputs of all tiles, ``largest`` inputs of a tile."""
 
     traces: np.ndarray
     inside: np.ndarray

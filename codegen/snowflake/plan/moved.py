@@ -1,4 +1,4 @@
-"""What the transfers of tiles move, for compiled code: bytes, 64-byte units, and how many there are.
+"""What the transfers of tiles move, for compiled code: bytes, 64-byte units, and their number.
 Tensors are taken to begin at units of memory."""
 
 from __future__ import annotations

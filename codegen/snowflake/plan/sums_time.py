@@ -36,8 +36,8 @@ included."""
 
 @device
 def alike(axis: Along, begin: int, count: int, cus: int, kinds) -> None:
-    """Results that ``cus`` parts of an axis compute at the same time, by kind: kind t has t taps, in
-    all parts the same; kind kernel + t has t taps where the parts differ."""
+    """Results that ``cus`` parts of an axis compute at the same time, by kind: kind t has t taps,
+    in all parts the same; kind kernel + t has t taps where the parts differ."""
     kinds[:] = 0
     each = ceil_div(count, cus)
     for local in range(each):
@@ -106,8 +106,8 @@ def _run_issued(count: int, traces: int, preloads: int, addresses: int, short: b
 def add_group(
     n: Numbers, mode: int, groups: int, outputs: int, step: int, rows, columns, work
 ) -> None:  # fmt: skip
-    """Adds to ``work`` (`CYCLES_OF`, `ISSUED`, `VECTORS`) so many groups of filters for the results of
-    ``rows`` x ``columns`` (kinds); ``step`` words lie between results."""
+    """Adds to ``work`` (`CYCLES_OF`, `ISSUED`, `VECTORS`) so many groups of filters for the results
+    of ``rows`` x ``columns`` (kinds); ``step`` words lie between results."""
     lines = out_lines(outputs, step)
     vmov = 1.0 if mode == COOP else float(ceil_div(2 * min(LANES, outputs), LANES))
     least = max(vmov + (lines if n.has_residual else 0.0), lines)

@@ -23,8 +23,8 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.snowflake.plan.numbers import numbers
 from tvm_npu.codegen.snowflake.plan.predict import choice, predict
-from tvm_npu.codegen.snowflake.plan.timeline import places_of
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape, geometry
+from tvm_npu.codegen.snowflake.plan.timeline import places_of
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
