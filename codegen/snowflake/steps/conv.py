@@ -258,8 +258,11 @@ class ConvLayer:
                 **specials, Special.LANE_STEP: nest.tap_column,
             }  # fmt: skip
         width = min(nest.out_step, nest.groups * outputs)
-        end = nest.out + _out_span(nest) - nest.out_step + width
-        out = Access(Place.MBUF, nest.out, end, target, pitch=nest.out_step, width=width)
+        begin, end = _out_span(nest)
+        out = Access(
+            Place.MBUF, nest.out + begin, nest.out + end - nest.out_step + width, target,
+            pitch=nest.out_step, width=width,
+        )  # fmt: skip
         maps = self._maps_read(nest, bases, every)
         kernels = Access(
             Place.WBUF, nest.kernels, nest.kernels + self._kernels_read(nest), every
@@ -308,9 +311,14 @@ class ConvLayer:
         return nest.maps + row * nest.row_step + tap * nest.tap_row + column + planes
 
 
-def _out_span(nest: SumNest) -> int:
-    rows = max(run.begin + run.count for run in nest.rows)
-    return rows * nest.out_row
+def _out_span(nest: SumNest) -> Range:
+    """Words of the nest's results, from ``out`` on."""
+    first, last = nest.rows[0].begin, nest.rows[-1].begin + nest.rows[-1].count
+    if last - first > 1:
+        return first * nest.out_row, last * nest.out_row
+    left, right = nest.columns[0].begin, nest.columns[-1].begin + nest.columns[-1].count
+    row = first * nest.out_row
+    return row + left * nest.out_step, row + right * nest.out_step
 
 
 def _cut(groups: int) -> tuple[Range, ...]:
