@@ -19,7 +19,7 @@ class Unrolled:
     kind: str
     sequence: Value
     weights: Sequence[Array]
-    """LSTM: [4 H, I + H], biases; GRU: [3 H, I], [3 H, H], bias, bias."""
+    """lstm: [4 H, I + H], biases; gru and reset_gru: [3 H, I], [3 H, H], bias, bias."""
     initial: Sequence[Value | None] = ()
     order: Sequence[int] | None = None
     swapped: bool = False
@@ -49,7 +49,8 @@ class Unrolled:
                 h, c = self.lstm(x, h, c, self.constants)
                 self.cell.append(c)
             else:
-                h = self.gru(x, h, self.constants)
+                step_of = self.gru if self.kind == "gru" else self.reset_gru
+                h = step_of(x, h, self.constants)
             self.hidden.append(h)
 
     def _given(self, number: int) -> Value | None:
@@ -82,6 +83,25 @@ class Unrolled:
         new = self.two("multiply", self.one("sigmoid", i), self.one("tanh", g))
         c = self.two("add", kept, new)
         return self.two("multiply", self.one("sigmoid", o), self.one("tanh", c)), c
+
+    def reset_gru(self, x: Value, h: Value, constants: Sequence[Constant]) -> Value:
+        """The reset gate before the products."""
+        state = (self.batch, self.size)
+        from_input = self.split(self.linear(x, constants[0]), 3)
+        weights, *biases = (
+            [constant(part) for part in np.split(self.weights[index], 3)] for index in (1, 2, 3)
+        )
+
+        def gate(number: int, value: Value) -> Value:
+            dense = of("dense", value, weights[number], to=state)
+            total = self.two("add", from_input[number], dense)
+            both = constant(biases[0][number].array + biases[1][number].array)
+            return of("add", total, both, to=state)
+
+        z, r = (self.one("sigmoid", gate(number, h)) for number in (1, 0))
+        n = self.one("tanh", gate(2, self.two("multiply", r, h)))
+        difference = of("subtract", h, n, to=h.shape)
+        return self.two("add", self.two("multiply", difference, z), n)
 
     def gru(self, x: Value, h: Value, constants: Sequence[Constant]) -> Value:
         from_input = self.split(self.linear(x, constants[0], constants[2]), 3)
@@ -137,6 +157,19 @@ def run_gru(x: Array, weights: Sequence[Array], h: Array) -> tuple[Array, Array]
         xr, xz, xn = np.split(weights[0] @ row + weights[2], 3)
         hr, hz, hn = np.split(weights[1] @ h + weights[3], 3)
         z, n = sigmoid(xz + hz), np.tanh(xn + sigmoid(xr + hr) * hn)
+        h = (1 - z) * n + z * h
+        found.append(h)
+    return np.array(found), h
+
+
+def run_reset_gru(x: Array, weights: Sequence[Array], h: Array) -> tuple[Array, Array]:
+    """As `run_gru`, with the reset gate before the products of the new one."""
+    found = []
+    inputs, states = np.split(weights[0], 3), np.split(weights[1], 3)
+    biases = np.split(weights[2] + weights[3], 3)
+    for row in x.astype(np.float64):
+        r, z = (sigmoid(inputs[k] @ row + states[k] @ h + biases[k]) for k in (0, 1))
+        n = np.tanh(inputs[2] @ row + states[2] @ (r * h) + biases[2])
         h = (1 - z) * n + z * h
         found.append(h)
     return np.array(found), h
