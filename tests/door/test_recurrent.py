@@ -223,7 +223,33 @@ def peepholes() -> Value:
     return made.stack()
 
 
+def one_gru_step(kind: str, **changes: Any) -> Value:
+    made = layer(kind, sequence=x(1, 1, FEATURES), order=[], weights=gru_weights(FEATURES, HIDDEN))
+    part = of("squeeze", made.parts[0], to=(1, FEATURES))
+    step = made.gru if kind == "gru" else made.reset_gru
+    made.hidden.append(step(part, x(1, HIDDEN, name="h"), made.constants, **changes))
+    return made.stack()
+
+
+def another_state_in_the_products() -> Value:
+    return one_gru_step("gru", other=x(1, HIDDEN, name="other"))
+
+
+def another_new_value_in_the_difference() -> Value:
+    return one_gru_step("gru", new=x(1, HIDDEN, name="other"))
+
+
+def another_state_behind_the_reset_gate() -> Value:
+    return one_gru_step("reset_gru", other=x(1, HIDDEN, name="other"))
+
+
+def one_number_added_to_a_gate() -> Value:
+    return one_gru_step("reset_gru", term=const(1, 1))
+
+
 OTHERS = (
+    another_state_in_the_products, another_new_value_in_the_difference,
+    another_state_behind_the_reset_gate, one_number_added_to_a_gate,
     other_order, two_images, something_is_added_to_a_state, a_hidden_state_is_read,
     a_cell_state_is_read, a_gate_is_read,
     a_part_is_left_out, other_weights_at_a_step, constant_initial_state, peepholes,
@@ -239,6 +265,11 @@ def test_what_is_no_layer_stays_operators(make: Any) -> None:
     assert {"dense", "sigmoid", "tanh"} <= names
     for region in found.regions:
         assert not {"Lstm", "Gru"} & set(kinds(import_dataflow(region.flow)))
+
+
+@pytest.mark.parametrize("kind", ["gru", "reset_gru"])
+def test_one_step_without_changes_is_a_layer(kind: str) -> None:
+    assert len(recurrent_chains(flow(one_gru_step(kind)))) == 1
 
 
 def test_who_reads_a_sequence_as_images_stays_on_the_cpu() -> None:
@@ -272,14 +303,13 @@ def test_values_that_are_not_finite_are_refused_one_by_one() -> None:
 
 
 def test_a_path_that_comes_back_does_not_tear_a_layer_apart() -> None:
-    """The state begins with what a CPU operator makes of a region's result."""
-    data = x(1, HIDDEN, name="seed")
-    pooled = of("add", data, const(1, HIDDEN), to=(1, HIDDEN))
-    odd = of("erf", pooled, to=(1, HIDDEN))
-    made = layer("lstm", odd, pooled)
-    found = split(made.stack())
+    """The state begins with a region's result, from which the CPU makes the sequence: the products
+    of the state alone could join that region, and the others could not."""
+    begin = of("dense", x(1, 6, name="seed"), const(HIDDEN, 6), to=(1, HIDDEN))
+    sequence = of("erf", begin, to=(STEPS, 1, FEATURES))
+    found = split(layer("gru", begin, sequence=sequence).stack())
     assert [refusal.operator for refusal in found.refusals] == ["my.erf"]
-    assert sum("Lstm" in kinds(import_dataflow(one.flow)) for one in found.regions) == 1
+    assert [kinds(import_dataflow(one.flow)) for one in found.regions] == [["Dense"], ["Gru"]]
 
 
 def test_context_without_recurrent_layers_looks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

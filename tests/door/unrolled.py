@@ -43,7 +43,7 @@ class Unrolled:
         h = self._given(0) or of("squeeze", begin.result(0), to=state)
         c = self._given(1) or of("squeeze", of("zeros_like", begin.result(0), to=(1, *state)),
                                  to=state)  # fmt: skip
-        for step in self.order or range(steps):
+        for step in range(steps) if self.order is None else self.order:
             x = of("squeeze", self.parts[step], to=(batch, features))
             if self.kind == "lstm":
                 h, c = self.lstm(x, h, c, self.constants)
@@ -84,8 +84,16 @@ class Unrolled:
         c = self.two("add", kept, new)
         return self.two("multiply", self.one("sigmoid", o), self.one("tanh", c)), c
 
-    def reset_gru(self, x: Value, h: Value, constants: Sequence[Constant]) -> Value:
-        """The reset gate before the products."""
+    def reset_gru(
+        self,
+        x: Value,
+        h: Value,
+        constants: Sequence[Constant],
+        other: Value | None = None,
+        term: Constant | None = None,
+    ) -> Value:
+        """The reset gate before the products; ``other`` is what it multiplies instead of h,
+        ``term`` is added to a gate."""
         state = (self.batch, self.size)
         from_input = self.split(self.linear(x, constants[0]), 3)
         weights, *biases = (
@@ -99,18 +107,30 @@ class Unrolled:
             return of("add", total, both, to=state)
 
         z, r = (self.one("sigmoid", gate(number, h)) for number in (1, 0))
-        n = self.one("tanh", gate(2, self.two("multiply", r, h)))
+        inner = gate(2, self.two("multiply", r, h if other is None else other))
+        if term is not None:
+            inner = of("add", inner, term, to=state)
+        n = self.one("tanh", inner)
         difference = of("subtract", h, n, to=h.shape)
         return self.two("add", self.two("multiply", difference, z), n)
 
-    def gru(self, x: Value, h: Value, constants: Sequence[Constant]) -> Value:
+    def gru(
+        self,
+        x: Value,
+        h: Value,
+        constants: Sequence[Constant],
+        other: Value | None = None,
+        new: Value | None = None,
+    ) -> Value:
+        """``other`` goes into the products of the state's weights instead of h, ``new`` is
+        subtracted instead of n."""
         from_input = self.split(self.linear(x, constants[0], constants[2]), 3)
-        from_state = self.split(self.linear(h, constants[1], constants[3]), 3)
+        from_state = self.split(self.linear(other or h, constants[1], constants[3]), 3)
         r = self.one("sigmoid", self.two("add", from_input[0], from_state[0]))
         z = self.one("sigmoid", self.two("add", from_input[1], from_state[1]))
         gated = self.two("multiply", r, from_state[2])
         n = self.one("tanh", self.two("add", from_input[2], gated))
-        difference = of("subtract", h, n, to=h.shape)
+        difference = of("subtract", h, new or n, to=h.shape)
         return self.two("add", self.two("multiply", difference, z), n)
 
     def stack(self) -> Value:
