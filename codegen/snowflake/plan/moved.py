@@ -129,8 +129,8 @@ def kernels_moved(n: Numbers, p: Choice, tile: int, depth: int) -> tuple[int, fl
     filters = min(p.m, n.filters - tile * p.m)
     groups = ceil_div(filters, together(n, p.mode))
     pieces = together(n, p.mode) if p.mode == COOP else VMACS
-    if p.mode != COOP and groups == 1:
-        pieces = min(VMACS, ceil_div(filters, LANES))
+    if groups == 1:
+        pieces = min(pieces, filters if p.mode == COOP else ceil_div(filters, LANES))
     words = groups * kernel_words(n, p.mode)
     if depth_parts(n, p.mode) > 1:
         begin = kernel_at(p.mode) + depth * depth_words(n, p.mode)
