@@ -3,10 +3,12 @@ and a `sync` wherever something is touched that may not be complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
@@ -37,8 +39,13 @@ def _meet(ones: Iterable[Access], others: Sequence[Access]) -> bool:
 class Sequencer:
     """Writes a cluster's code, object after object."""
 
-    def __init__(self, machine: SnowflakeMachine, compiler: BlockCompiler) -> None:
+    def __init__(
+        self, machine: SnowflakeMachine, compiler: BlockCompiler,
+        further: Mapping[Segment, int] = {},
+    ) -> None:  # fmt: skip
+        """``further``: bytes by which what lies in a segment lies behind where moves say."""
         self.blocks: list[CodeBlock] = []
+        self._further = further
         self._machine, self._compiler = machine, compiler
         self._issued = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._known = {VECTOR: 0, LOAD: 0, STORE: 0}
@@ -53,16 +60,21 @@ class Sequencer:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def steps(self, steps: Sequence[PlacedStep]) -> None:
-        """All of a region's steps."""
-        for step in steps:
+    def steps(
+        self, steps: Sequence[PlacedStep], barriers: AbstractSet[int] = frozenset()
+    ) -> None:
+        """All of a region's steps; in front of those of ``barriers`` clusters wait for each
+        other."""
+        for number, step in enumerate(steps):
             layer = step.step.layer
+            if number in barriers:
+                self._barrier(layer)
             chunks = step.step.compute(step.bases)
             self._first_loads(layer, step.loads, len(chunks))
             for move in step.in_place:
                 self.move(layer, move, is_load=True)
             self._interleaved(layer, chunks, step.during)
-            self._delayed += [(layer, move) for move in step.step.stores(step.bases)]
+            self._delayed += [(layer, move) for move in step.stores]
         self._store(len(self._delayed))
 
     def _first_loads(self, layer: int, loads: Sequence[PlacedLoad], chunks: int) -> None:
@@ -107,6 +119,15 @@ class Sequencer:
                 self._store(number)
                 return
 
+    def _barrier(self, layer: int) -> None:
+        """Everything is complete behind it."""
+        self._store(len(self._delayed))
+        writer = Writer()
+        writer.sync(Wait.CLUSTERS)
+        self._add(layer, writer)
+        self._known = dict(self._issued)
+        self._pending = []
+
     def end(self) -> None:
         writer = Writer()
         writer.sync(Wait.END)
@@ -137,13 +158,15 @@ class Sequencer:
         if move.runs > 1:
             self._set(writer, {memory_step: move.memory_step, buffer_step: move.buffer_step})
         address = writer.address(
-            move.segment, move.offset, self._machine.dram.base_address
+            move.segment, move.offset + self._further.get(move.segment, 0),
+            self._machine.dram.base_address,
         )
         place = writer.held(Value(None, move.place))
         words = writer.held(Value(None, move.words))
         if is_load:
             buffer = Buffer.WBUF if move.buffer is Place.WBUF else Buffer.MBUF
-            writer.ld(buffer, address, place, words, move.cus, move.vmac, Shared.OWN, move.stream)
+            shared = Shared.SHARED if move.shared else Shared.OWN
+            writer.ld(buffer, address, place, words, move.cus, move.vmac, shared, move.stream)
         else:
             writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
         self._issued[unit] += 1

@@ -4,6 +4,7 @@ group by load, remove redundant loads, double buffer. Each can be left out."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Load, Move, Rooms, Step
@@ -41,6 +42,11 @@ class PlacedLoad:
     load: Load
     moves: tuple[Move, ...]
 
+    @property
+    def is_shared(self) -> bool:
+        """It comes to all clusters at once."""
+        return any(move.shared for move in self.moves)
+
 
 @dataclass
 class PlacedStep:
@@ -50,6 +56,7 @@ class PlacedStep:
     bases: Bases
     loads: tuple[PlacedLoad, ...]
     in_place: tuple[Move, ...]
+    stores: tuple[Move, ...]
     during: list[tuple[int, Move]] = field(default_factory=list)
     """(layer, move) of loads of the step behind that come while this one runs."""
 
@@ -112,32 +119,48 @@ class Placer:
                 buffer.use(place)
                 at[load.kind] = place
             bases = Bases(at.get(Kind.MAPS, 0), at.get(Kind.KERNELS, 0), out, target)
-            stored = bool(step.stores(bases))
-            found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases)))
+            stores = step.stores(bases)
+            stored = bool(stores)
+            found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases), stores))
         for kind, buffer in buffers.items():
             self._last[kind] = buffer.used[-1:]
         return found
 
 
-def prefetched(steps: Sequence[PlacedStep], passes: StepPasses) -> list[PlacedStep]:
+def prefetched(clusters: Sequence[Sequence[PlacedStep]], passes: StepPasses) -> None:
     """Loads that can come while the step before runs: of another layer only kernels, since maps
-    are what that layer makes."""
+    are what that layer makes. ``clusters`` have as many steps each; what they share comes early in
+    all of them, or in none."""
     if not passes.double_buffer:
-        return list(steps)
-    for before, step in zip(steps, steps[1:], strict=False):
-        same = before.step.layer == step.step.layer
+        return
+    rows = list(zip(*clusters, strict=True))
+    for befores, steps in zip(rows, rows[1:], strict=False):
         early = [
-            one for one in step.loads
-            if (same or one.load.kind is Kind.KERNELS) and not _in_use(one, before)
+            {load.load.kind for load in step.loads if _comes_early(load, step, before)}
+            for before, step in zip(befores, steps, strict=True)
         ]
-        for one in early:
-            before.during.extend((step.step.layer, move) for move in one.moves)
-        step.loads = tuple(one for one in step.loads if one not in early)
-        mine, other = step.bases, before.bases
-        if same and (mine.out, mine.target) != (other.out, other.target):
-            before.during.extend((step.step.layer, move) for move in step.in_place)
-            step.in_place = ()
-    return list(steps)
+        everywhere = set.intersection(*early)
+        for before, step, kinds in zip(befores, steps, early, strict=True):
+            shared = {load.load.kind for load in step.loads if load.is_shared}
+            _move_forward(before, step, kinds - (shared - everywhere))
+
+
+def _comes_early(load: PlacedLoad, step: PlacedStep, before: PlacedStep) -> bool:
+    same = before.step.layer == step.step.layer
+    return (same or load.load.kind is Kind.KERNELS) and not _in_use(load, before)
+
+
+def _move_forward(before: PlacedStep, step: PlacedStep, kinds: AbstractSet[Kind]) -> None:
+    """Loads of the kinds to the step before, residuals too where results have another place."""
+    layer = step.step.layer
+    for load in step.loads:
+        if load.load.kind in kinds:
+            before.during.extend((layer, move) for move in load.moves)
+    step.loads = tuple(load for load in step.loads if load.load.kind not in kinds)
+    mine, other = step.bases, before.bases
+    if before.step.layer == layer and (mine.out, mine.target) != (other.out, other.target):
+        before.during.extend((layer, move) for move in step.in_place)
+        step.in_place = ()
 
 
 def _in_use(load: PlacedLoad, before: PlacedStep) -> bool:
