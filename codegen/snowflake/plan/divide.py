@@ -3,10 +3,9 @@ weights come to all) or by filters (the same maps come to all), and what they co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction, share
 from tvm_npu.codegen.snowflake.plan.predict import predict
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
@@ -15,6 +14,8 @@ from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 Range = tuple[int, int]
+PlanOne = Callable[[ConvProblem, SnowflakeMachine], SnowflakePlan | Infeasible]
+"""Plans a layer for a machine of one cluster."""
 
 
 @dataclass(frozen=True)
@@ -125,25 +126,26 @@ def apart_share(problem: ConvProblem, clusters: int) -> float:
 
 
 def divided_plan(
-    problem: ConvProblem, machine: SnowflakeMachine, chosen: Planner
+    problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne
 ) -> SnowflakePlan | Infeasible:
-    """What ``chosen`` plans for one cluster's part, of the division that is expected to be the
+    """What ``plan_one`` plans for one cluster's part, of the division that is expected to be the
     faster one; "none" where the layer cannot be divided."""
     clusters = machine.clusters.count
     if clusters == 1:
-        return chosen.plan(problem, machine)  # type: ignore[return-value]
+        return plan_one(problem, machine)
     found: list[SnowflakePlan] = []
-    for divides in ("rows", "filters"):
-        plan = _plan_of(problem, machine, chosen, divides)  # type: ignore[arg-type]
+    ways: tuple[Divides, ...] = ("rows", "filters")
+    for divides in ways:
+        plan = _plan_of(problem, machine, plan_one, divides)
         if isinstance(plan, SnowflakePlan):
             found.append(plan)
     if found:
         return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
-    return _plan_of(problem, machine, chosen, "none")
+    return _plan_of(problem, machine, plan_one, "none")
 
 
 def _plan_of(
-    problem: ConvProblem, machine: SnowflakeMachine, chosen: Planner, divides: Divides
+    problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne, divides: Divides
 ) -> SnowflakePlan | Infeasible:
     parts = parts_of(problem, divides, machine.clusters.count)
     answer: SnowflakePlan | Infeasible = Infeasible(
@@ -151,9 +153,9 @@ def _plan_of(
     )
     view = _view(problem, divides, machine)
     for asked in dict.fromkeys(part.problem for part in parts):
-        plan = chosen.plan(asked, view)
+        plan = plan_one(asked, view)
         if not isinstance(plan, SnowflakePlan):
-            answer = plan  # type: ignore[assignment]
+            answer = plan
             continue
         plan = replace(plan, divides=divides)
         if fits(problem, plan, machine):

@@ -19,7 +19,6 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.snowflake.plan.divide import divided_plan
 from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
@@ -64,7 +63,7 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
 def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions."""
     if isinstance(asked, ConvProblem):
-        return divided_plan(asked, machine, chosen)
+        return chosen.plan(asked, machine)
     if isinstance(asked, PoolShape):
         return pool_tiles(asked, machine)
     if isinstance(asked, FlatShape):

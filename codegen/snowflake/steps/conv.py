@@ -127,10 +127,10 @@ class ConvLayer:
             place = 0
             if shape.plan.mode == "coop":
                 cus = (1 << shape.cus) - 1
-            elif not shape.spreads_columns:
-                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
             else:
-                place = max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
+                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
+                if shape.spreads_columns:
+                    place += max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
             found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
         key = self._maps_key(maps, kernels)
         return Load(Kind.MAPS, key, shape.maps_words, tuple(found))
@@ -363,11 +363,9 @@ def _split(
     elif rows > 1:
         for begin, count in _pieces(rows, -(-FIRST_VECTORS // (2 * columns))):
             yield part_of(down, begin, count), across
-    elif len(across) == 1:
+    else:
         for begin, count in _pieces(columns, FIRST_VECTORS // 2):
             yield down, part_of(across, begin, count)
-    else:
-        yield down, across
 
 
 def _pieces(total: int, first: int) -> Iterator[Range]:

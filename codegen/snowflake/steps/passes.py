@@ -3,8 +3,7 @@ group by load, remove redundant loads, double buffer. Each can be left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Load, Move, Rooms, Step
@@ -128,45 +127,82 @@ class Placer:
 
 
 def prefetched(clusters: Sequence[Sequence[PlacedStep]], passes: StepPasses) -> None:
-    """Loads that can come while the step before runs: of another layer only kernels, since maps
-    are what that layer makes. ``clusters`` have as many steps each; what they share comes early in
-    all of them, or in none."""
+    """Loads come while earlier steps run: from the step behind the last one that needs their place,
+    in even shares. Of another layer only kernels come early, since maps are what that layer makes.
+    ``clusters`` have as many steps each; what they share comes in the same steps of all."""
     if not passes.double_buffer:
         return
-    rows = list(zip(*clusters, strict=True))
-    for befores, steps in zip(rows, rows[1:], strict=False):
-        early = [
-            {load.load.kind for load in step.loads if _comes_early(load, step, before)}
-            for before, step in zip(befores, steps, strict=True)
+    last: list[LastUses] = [{} for _ in clusters]
+    layers: dict[int, int] = {}
+    for number, steps in enumerate(zip(*clusters, strict=True)):
+        begin = layers.setdefault(steps[0].step.layer, number)
+        firsts = [
+            {one.load.kind: _first(one, step, uses, begin, number) for one in step.loads}
+            for step, uses in zip(steps, last, strict=True)
         ]
-        everywhere = set.intersection(*early)
-        for before, step, kinds in zip(befores, steps, early, strict=True):
-            shared = {load.load.kind for load in step.loads if load.is_shared}
-            _move_forward(before, step, kinds - (shared - everywhere))
+        shared = {one.load.kind for one in steps[0].loads if one.is_shared}
+        for kind in shared:
+            together = max(found[kind] for found in firsts)
+            for found in firsts:
+                found[kind] = together
+        for cluster, found, uses in zip(clusters, firsts, last, strict=True):
+            _come_early(cluster, number, found, begin)
+            for load in cluster[number].step.loads:
+                uses[(load.kind, *_span(load, cluster[number].bases))] = number
 
 
-def _comes_early(load: PlacedLoad, step: PlacedStep, before: PlacedStep) -> bool:
-    same = before.step.layer == step.step.layer
-    return (same or load.load.kind is Kind.KERNELS) and not _in_use(load, before)
+MOST_AHEAD = 24
+"""Steps over which a load is spread, at most."""
+
+LastUses = dict[tuple[Kind, int, int], int]
+"""The last step so far that uses a place: (kind, first word, end)."""
 
 
-def _move_forward(before: PlacedStep, step: PlacedStep, kinds: AbstractSet[Kind]) -> None:
-    """Loads of the kinds to the step before, residuals too where results have another place."""
+def _first(one: PlacedLoad, step: PlacedStep, last: LastUses, begin: int, number: int) -> int:
+    """From which step on a load of step ``number``, whose layer begins at ``begin``, can come."""
+    first = _free_from(one, step, last)
+    if one.load.kind is not Kind.KERNELS:
+        first = max(first, begin)
+    return max(first, number - MOST_AHEAD)
+
+
+def _come_early(
+    steps: Sequence[PlacedStep], number: int, firsts: Mapping[Kind, int], begin: int
+) -> None:
+    """Deals the loads of step ``number`` to those from which on they can come; residuals come with
+    the step before, where results have another place there."""
+    step = steps[number]
     layer = step.step.layer
-    for load in step.loads:
-        if load.load.kind in kinds:
-            before.during.extend((layer, move) for move in load.moves)
-    step.loads = tuple(load for load in step.loads if load.load.kind not in kinds)
-    mine, other = step.bases, before.bases
-    if before.step.layer == layer and (mine.out, mine.target) != (other.out, other.target):
-        before.during.extend((layer, move) for move in step.in_place)
-        step.in_place = ()
+    for one in step.loads:
+        _share(steps[firsts[one.load.kind] : number], layer, one.moves)
+    step.loads = tuple(one for one in step.loads if firsts[one.load.kind] >= number)
+    if number and step.in_place and number > begin:
+        before = steps[number - 1].bases
+        if (before.out, before.target) != (step.bases.out, step.bases.target):
+            steps[number - 1].during.extend((layer, one) for one in step.in_place)
+            step.in_place = ()
 
 
-def _in_use(load: PlacedLoad, before: PlacedStep) -> bool:
-    """The step before reads what lies in the place."""
-    bases = before.bases
-    place = bases.maps if load.load.kind is Kind.MAPS else bases.kernels
-    mine = min((move.place for move in load.moves), default=0)
-    other = before.step.load(load.load.kind)
-    return other is not None and place <= mine < place + max(1, other.words)
+def _span(load: Load, bases: Bases) -> tuple[int, int]:
+    """The words of its buffer that a load takes: first, end."""
+    begin = bases.maps if load.kind is Kind.MAPS else bases.kernels
+    return begin, begin + max(1, load.words)
+
+
+def _free_from(one: PlacedLoad, step: PlacedStep, last: LastUses) -> int:
+    """The first step in which nothing needs the place any more."""
+    first, end = _span(one.load, step.bases)
+    used = [
+        number
+        for (kind, begin, until), number in last.items()
+        if kind is one.load.kind and begin < end and first < until
+    ]
+    return max(used, default=-1) + 1
+
+
+def _share(steps: Sequence[PlacedStep], layer: int, moves: Sequence[Move]) -> None:
+    """Deals ``moves`` to steps, in order."""
+    total, count = len(moves), len(steps)
+    for number, step in enumerate(steps):
+        begin, end = number * total // count, (number + 1) * total // count
+        step.during.extend((layer, move) for move in moves[begin:end])
