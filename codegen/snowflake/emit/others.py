@@ -93,10 +93,10 @@ def elementwise_layer(layer: FixedElementwise, site: Site) -> list[LayerSteps]:
         most = min(tiles.tile_pixels * tiles.tile_planes, words)
         tiles = FlatTiles(max(1, most // size), size)
     found = []
-    for pixels in _shares(target.columns, site.clusters):
+    for part in _shares(target.columns, site.clusters):
         made = FlatLayer(
             site.index, tiles, site.machine.clusters.cus, site.machine.mbuf_words, tuple(sources),
-            target, mode, specials, pixels,
+            target, mode, specials, part,
         )  # fmt: skip
         found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
     return found

@@ -48,17 +48,17 @@ class Access:
         if self.begin >= other.end or other.begin >= self.end:
             return False
         pitch = self.pitch or other.pitch
-        widths = self._width_in(pitch), other._width_in(pitch)
-        if pitch and None not in widths:
-            return _lanes_meet(other.begin - self.begin, pitch, *widths)
-        return True
+        mine, theirs = self._width_in(pitch), other._width_in(pitch)
+        if mine is None or theirs is None:
+            return True
+        return _lanes_meet(other.begin - self.begin, pitch, mine, theirs)
 
     def _width_in(self, pitch: int) -> int | None:
         """What is touched of each ``pitch``; None where that cannot be said."""
-        if self.pitch == pitch:
-            return self.width
+        if self.pitch:
+            return self.width if self.pitch == pitch else None
         size = self.end - self.begin
-        return size if not self.pitch and size <= pitch else None
+        return size if size <= pitch else None
 
 
 def _lanes_meet(distance: int, pitch: int, width: int, other: int) -> bool:
