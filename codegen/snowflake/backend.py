@@ -104,7 +104,7 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def predict(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
     ) -> Prediction:
-        from tvm_npu.codegen.snowflake.plan.predict import predict
+        from tvm_npu.codegen.snowflake.plan.divide import predict
 
         return predict(problem, plan, machine)
 

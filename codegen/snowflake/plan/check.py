@@ -4,9 +4,11 @@ tile and CU by CU, from the windows of single results."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, SnowflakePlan, conv_shape
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import LANES, VMACS, WORD_BYTES
@@ -18,8 +20,25 @@ _Claim = tuple[bool, str, object, object]
 def plan_fault(
     problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
 ) -> PlanFault | None:
-    """The first fault; None for a sound plan."""
-    for holds, what, value, limit in _claims(problem, plan, machine):
+    """The first fault; None for a sound plan. Of a layer that clusters share out each one's part
+    is looked at: tiles are no larger than that."""
+    clusters = machine.clusters.count
+    parts = parts_of(problem, plan.divides, clusters)
+    if not parts:
+        return PlanFault("divides", plan.divides, f"something for each of {clusters} clusters")
+    found = _first(_tiles(conv_shape(problem), plan))
+    for part in parts:
+        shape = conv_shape(part.problem)
+        mine = plan if clusters == 1 else replace(
+            plan, tile_m=min(plan.tile_m, shape.filters), tile_r=min(plan.tile_r, shape.rows.out),
+            tile_c=min(plan.tile_c, shape.columns.out),
+        )  # fmt: skip
+        found = found or _first(_claims(part.problem, mine, machine))
+    return found
+
+
+def _first(claims: Iterator[_Claim]) -> PlanFault | None:
+    for holds, what, value, limit in claims:
         if not holds:
             return PlanFault(what, value, limit)
     return None
@@ -34,13 +53,7 @@ def _claims(
     modes = ("lane",) if shape.is_depthwise else ("coop", "indp")
     yield plan.mode in modes, "mode", plan.mode, " or ".join(modes)
     yield plan.stays in ("maps", "kernels"), "stays", plan.stays, "maps or kernels"
-    for name, size, most in (
-        ("tile_m", plan.tile_m, shape.filters),
-        ("tile_r", plan.tile_r, shape.rows.out),
-        ("tile_c", plan.tile_c, shape.columns.out),
-    ):
-        whole = isinstance(size, int) and not isinstance(size, bool)
-        yield whole and 1 <= size <= most, name, size, f"an integer from 1 to {most}"
+    yield from _tiles(shape, plan)
     for name, axis in (("rows", shape.rows), ("columns", shape.columns)):
         empty = [at for at in range(axis.out) if not _window(axis, at)]
         yield not empty, f"{name} of results without input", empty, "none"
@@ -50,6 +63,16 @@ def _claims(
     maps = WORD_BYTES * _maps_and_results(shape, plan, machine)
     limit = machine.clusters.mbuf_bytes
     yield maps <= limit, "a tile of maps and results in an MBuf, bytes", maps, f"at most {limit}"
+
+
+def _tiles(shape: ConvShape, plan: SnowflakePlan) -> Iterator[_Claim]:
+    for name, size, most in (
+        ("tile_m", plan.tile_m, shape.filters),
+        ("tile_r", plan.tile_r, shape.rows.out),
+        ("tile_c", plan.tile_c, shape.columns.out),
+    ):
+        whole = isinstance(size, int) and not isinstance(size, bool)
+        yield whole and 1 <= size <= most, name, size, f"an integer from 1 to {most}"
 
 
 def _window(axis: Axis, at: int) -> range:

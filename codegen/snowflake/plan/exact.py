@@ -23,6 +23,7 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import exact_search as search
 from tvm_npu.codegen.snowflake.plan import timeline
+from tvm_npu.codegen.snowflake.plan.divide import divided_plan
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
 from tvm_npu.codegen.snowflake.plan.predict import choice, predicted
@@ -102,6 +103,11 @@ class ExactPlanner:
     limits: TileLimits = NO_LIMITS
 
     def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
+        return divided_plan(problem, machine, self._of_cluster)
+
+    def _of_cluster(
+        self, problem: ConvProblem, machine: SnowflakeMachine
+    ) -> SnowflakePlan | Infeasible:
         goal: Goal = "bytes" if self.name == "exact-traffic" else "cycles"
         proof = prove(problem, machine, self.limits, goal)
         return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof

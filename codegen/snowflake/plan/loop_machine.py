@@ -29,7 +29,7 @@ from tvm_npu.codegen.plan.loops.plan import LoopPlan, trips
 from tvm_npu.codegen.plan.loops.questions import LoopQuestion
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.divide import best_division
 from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
@@ -102,14 +102,15 @@ def realized(
         mode, _whole_groups(filters, shape, mode, machine, limits), rows, columns,
         _stays(problem, tile),
     )  # fmt: skip
-    fitting = _cut_smaller(shape, plan, machine)
+    cut = _cut_smaller(shape, plan, machine)
+    fitting = None if cut is None else best_division(problem, cut, machine)
     if fitting is None:
         return Infeasible(
             "MBuf or WBuf", 0, 0,
             f"no tiles of this layer fit a cluster of {machine.name} in mode {mode}",
             "choose a planner of the machine's own plans",
         )  # fmt: skip
-    return replace(fitting, prediction=predicted(problem, fitting, machine))
+    return fitting
 
 
 def _pixels(problem: ConvProblem, shape: ConvShape, tile: LoopPlan) -> tuple[int, int]:

@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, Numbers, numbers
 from tvm_npu.codegen.snowflake.plan.room import Choice
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
@@ -27,16 +25,8 @@ def choice(layer: Numbers, plan: SnowflakePlan) -> Choice:
     )
 
 
-def predict(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Prediction:
-    """PlanningError for a plan with a fault."""
-    fault = plan_fault(problem, plan, machine)
-    if fault is not None:
-        raise PlanningError(f"no prediction for this plan: {fault}")
-    return predicted(problem, plan, machine)
-
-
 def predicted(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Prediction:
-    """`predict` for a plan that is known to be sound."""
+    """Of a cluster, for a plan that is known to be sound."""
     layer, costs = numbers(problem, machine), np.zeros(timeline.COSTS)
     timeline.cost_of(layer, choice(layer, plan), costs)
     return prediction(costs)

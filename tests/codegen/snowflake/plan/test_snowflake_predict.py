@@ -21,8 +21,9 @@ from tests.codegen.snowflake.snowflake_cases import convolutions, graph_of, mach
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.snowflake.plan.divide import predict
 from tvm_npu.codegen.snowflake.plan.numbers import numbers
-from tvm_npu.codegen.snowflake.plan.predict import choice, predict
+from tvm_npu.codegen.snowflake.plan.predict import choice
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape, geometry
 from tvm_npu.codegen.snowflake.plan.timeline import places_of
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine

@@ -1,0 +1,155 @@
+"""Plans of convolutions that the clusters of a device share (`division`): which way is faster, and
+what it costs together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.division import parts_of
+from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+PlanOne = Callable[[ConvProblem, SnowflakeMachine], SnowflakePlan | Infeasible]
+"""Plans a layer for a machine of one cluster."""
+
+
+def one_cluster(machine: SnowflakeMachine, share_of_memory: float = 1.0) -> SnowflakeMachine:
+    """A machine like one cluster of ``machine``, with its part of the memory's bandwidth."""
+    if machine.clusters.count == 1:
+        return machine
+    rate = machine.dram.bandwidth_gb_per_s * min(1.0, share_of_memory)
+    return machine.model_copy(
+        update={
+            "clusters": machine.clusters.model_copy(update={"count": 1}),
+            "dram": machine.dram.model_copy(update={"bandwidth_gb_per_s": rate}),
+        }
+    )
+
+
+def _share_of_memory(problem: ConvProblem, divides: Divides, clusters: int) -> float:
+    """What a cluster can take of the memory's time, when each tensor is moved once: loads that it
+    shares with the others are read once for all."""
+    maps = problem.channels * problem.in_rows * problem.in_columns
+    weights = problem.macs // (problem.rows * problem.columns)
+    results = problem.filters * problem.rows * problem.columns
+    results *= 2 if problem.has_residual else 1
+    if divides == "rows":
+        own = weights + (maps + results) / clusters
+    else:
+        own = maps / (clusters if problem.groups > 1 else 1) + (weights + results) / clusters
+    return own / (maps + weights + results)
+
+
+def apart_share(problem: ConvProblem, clusters: int) -> float:
+    """The same where each cluster has an image of its own."""
+    weights = problem.macs // (problem.rows * problem.columns)
+    maps = problem.channels * problem.in_rows * problem.in_columns
+    maps += problem.filters * problem.rows * problem.columns * (2 if problem.has_residual else 1)
+    return (maps + weights) / (clusters * maps + weights)
+
+
+def divided_plan(
+    problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne
+) -> SnowflakePlan | Infeasible:
+    """What ``plan_one`` plans for one cluster's part, of the division that is expected to be the
+    faster one; "none" where the layer cannot be divided."""
+    clusters = machine.clusters.count
+    if clusters == 1:
+        return plan_one(problem, machine)
+    found: list[SnowflakePlan] = []
+    ways: tuple[Divides, ...] = ("rows", "filters")
+    for divides in ways:
+        plan = _plan_of(problem, machine, plan_one, divides)
+        if isinstance(plan, SnowflakePlan):
+            found.append(plan)
+    if found:
+        return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
+    return _plan_of(problem, machine, plan_one, "none")
+
+
+def _plan_of(
+    problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne, divides: Divides
+) -> SnowflakePlan | Infeasible:
+    parts = parts_of(problem, divides, machine.clusters.count)
+    answer: SnowflakePlan | Infeasible = Infeasible(
+        "clusters", 0, 0, f"fewer {divides} than clusters", "use a machine of fewer clusters"
+    )
+    view = _view(problem, divides, machine)
+    for asked in dict.fromkeys(part.problem for part in parts):
+        plan = plan_one(asked, view)
+        if not isinstance(plan, SnowflakePlan):
+            answer = plan
+            continue
+        plan = replace(plan, divides=divides)
+        if fits(problem, plan, machine):
+            return replace(plan, prediction=divided_prediction(problem, plan, machine))
+    return answer
+
+
+def _view(problem: ConvProblem, divides: Divides, machine: SnowflakeMachine) -> SnowflakeMachine:
+    if divides == "none":
+        return one_cluster(machine)
+    return one_cluster(machine, _share_of_memory(problem, divides, machine.clusters.count))
+
+
+def fits(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> bool:
+    """Tiles of every cluster fit its buffers."""
+    parts = parts_of(problem, plan.divides, machine.clusters.count)
+    return bool(parts) and all(
+        geometry(conv_shape(part.problem), plan, machine).rooms is not None for part in parts
+    )
+
+
+def divided_prediction(
+    problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+) -> Prediction:
+    """Of all clusters: the time of the slowest, the bytes of all."""
+    if machine.clusters.count == 1:
+        return predicted(problem, plan, machine)
+    parts = parts_of(problem, plan.divides, machine.clusters.count)
+    view = _view(problem, plan.divides, machine)
+    each = [predicted(part.problem, plan, view) for part in parts]
+    shares_maps = plan.divides == "filters" and problem.groups == 1
+    in_bytes = each[0].in_bytes if shares_maps else sum(one.in_bytes for one in each)
+    shares_weights = plan.divides == "rows"
+    weight_bytes = each[0].weight_bytes if shares_weights else sum(one.weight_bytes for one in each)
+    out_bytes = sum(one.out_bytes for one in each)
+    rate = machine.memory_bytes_per_cycle
+    load, store = (in_bytes + weight_bytes) / rate, out_bytes / rate
+    vector = max(one.mac_cycles for one in each)
+    return Prediction(
+        max(load + store, *(one.cycles for one in each)), vector, load, store, in_bytes,
+        weight_bytes, out_bytes, bound="mac" if vector > load + store else "dram",
+    )  # fmt: skip
+
+
+def predict(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Prediction:
+    """`divided_prediction`; PlanningError for a plan with a fault."""
+    fault = plan_fault(problem, plan, machine)
+    if fault is not None:
+        raise PlanningError(f"no prediction for this plan: {fault}")
+    return divided_prediction(problem, plan, machine)
+
+
+def best_division(
+    problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+) -> SnowflakePlan | None:
+    """``plan`` with the division over the clusters that is expected to be the fastest, predicted;
+    None where its tiles fit in none."""
+    if machine.clusters.count == 1:
+        return replace(plan, prediction=predicted(problem, plan, machine))
+    ways: tuple[Divides, ...] = ("rows", "filters", "none")
+    divided = [replace(plan, divides=way) for way in ways]
+    found = [
+        replace(one, prediction=divided_prediction(problem, one, machine))
+        for one in divided
+        if fits(problem, one, machine)
+    ]
+    return min(
+        found, key=lambda one: one.prediction.cycles if one.prediction else 0.0, default=None
+    )
