@@ -45,8 +45,8 @@ def stream_float(
     graph: Graph, inputs: Mapping[str, Array], keep: bool = False
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """(tensor, values) in execution order; without ``keep`` a tensor is freed after its last
-    reader, which bounds the memory of calibration. States come with all values that they take,
-    [B, steps, *shape], where their operators say them."""
+    reader, which bounds the memory of calibration. States come with all values that are
+    computed in their formats, [B, n, *shape], where their operators say them."""
     _check_inputs(graph.inputs, graph.shapes, inputs, np.dtype(np.float32))
     states: dict[str, Array] = {}
 

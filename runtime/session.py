@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
-from tvm_npu.codegen.program.parts import STORED_TYPE
+from tvm_npu.codegen.program.parts import STORED_TYPE, as_batch
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
@@ -76,11 +76,12 @@ class Session:
         self, inputs: Sequence[Array], *, events: EventSink | None = None
     ) -> list[NDArray[np.float32]]:
         """float arrays [B, *shape] in the program's input order -> float32 outputs [B, *shape].
-        ``events`` as in `run_fixed`."""
+        A sequence of one image may be [T, 1, N] for a shape (T, N). ``events`` as in
+        `run_fixed`."""
         slots = self.program.inputs
         self._check_count(inputs)
         fixed = [
-            slot.scale.quantize(np.asarray(array), slot.element_bytes)
+            slot.scale.quantize(as_batch(np.asarray(array), slot.shape), slot.element_bytes)
             for array, slot in zip(inputs, slots, strict=True)
         ]
         return [

@@ -96,11 +96,12 @@ class GruOperator(Operator[Gru, FixedGru]):
         return check_sequence(layer, inputs, weights, GATES, biases)
 
     def run_float(self, layer: Gru, arrays: Arrays, shapes: Shapes) -> Arrays:
-        hidden = _run_float(layer, arrays)
+        hidden, _ = _run_float(layer, arrays)
         return (hidden, hidden[:, -1])
 
     def states_float(self, layer: Gru, arrays: Arrays) -> Mapping[str, Array]:
-        return {layer.states[0].tensor: _run_float(layer, arrays)}
+        """Also what is added at each step: a sum may be smaller than its terms."""
+        return {layer.states[0].tensor: np.concatenate(_run_float(layer, arrays), axis=1)}
 
     def run_fixed(
         self, layer: FixedGru, arrays: Arrays, shapes: Shapes, element_bytes: int
@@ -166,18 +167,19 @@ def _step(
     return arithmetic.add(kept, arithmetic.multiply(new, n, layer.new_shift))
 
 
-def _run_float(layer: Gru, arrays: Arrays) -> FloatArray:
-    """All h, [B, T, H]."""
+def _run_float(layer: Gru, arrays: Arrays) -> tuple[FloatArray, FloatArray]:
+    """All h, and all (1 - z) * n, [B, T, H]."""
     split = 2 * layer.hidden_weight.shape[1]
     h = initial_state(layer, 0, arrays, layer.hidden_weight.shape[1])
     from_input = arrays[0] @ layer.input_weight.T + layer.bias
-    all_h = []
+    all_h, all_new = [], []
     for step in range(arrays[0].shape[1]):
         gates = from_input[:, step, :split] + h @ layer.hidden_weight[:split].T
         r, z = np.split(logistic(gates), 2, axis=1)
         reset = h if layer.linear_before_reset else r * h
         own = reset @ layer.hidden_weight[split:].T + layer.hidden_bias
         n = np.tanh(from_input[:, step, split:] + (r * own if layer.linear_before_reset else own))
-        h = z * h + (1 - z) * n
+        all_new.append((1 - z) * n)
+        h = z * h + all_new[-1]
         all_h.append(h)
-    return np.stack(all_h, axis=1)
+    return np.stack(all_h, axis=1), np.stack(all_new, axis=1)

@@ -83,12 +83,14 @@ class LstmOperator(Operator[Lstm, FixedLstm]):
         return (all_states, one, one)
 
     def run_float(self, layer: Lstm, arrays: Arrays, shapes: Shapes) -> Arrays:
-        hidden, cells = _run_float(layer, arrays)
+        hidden, cells, _ = _run_float(layer, arrays)
         return (hidden, hidden[:, -1], cells[:, -1])
 
     def states_float(self, layer: Lstm, arrays: Arrays) -> Mapping[str, Array]:
-        hidden, cells = _run_float(layer, arrays)
-        return {layer.states[0].tensor: hidden, layer.states[1].tensor: cells}
+        """Of c also what is added at each step: a sum may be smaller than its terms."""
+        hidden, cells, new = _run_float(layer, arrays)
+        all_c = np.concatenate([cells, new], axis=1)
+        return {layer.states[0].tensor: hidden, layer.states[1].tensor: all_c}
 
     def run_fixed(
         self, layer: FixedLstm, arrays: Arrays, shapes: Shapes, element_bytes: int
@@ -139,17 +141,18 @@ class LstmOperator(Operator[Lstm, FixedLstm]):
         return "lstm"
 
 
-def _run_float(layer: Lstm, arrays: Arrays) -> tuple[FloatArray, FloatArray]:
-    """All h and all c, [B, T, H]."""
+def _run_float(layer: Lstm, arrays: Arrays) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """All h, all c, and all i * g, [B, T, H]."""
     hidden = layer.hidden_weight.shape[1]
     h, c = (initial_state(layer, number, arrays, hidden) for number in (0, 1))
     from_input = arrays[0] @ layer.input_weight.T + layer.bias
-    all_h, all_c = [], []
+    all_h, all_c, all_new = [], [], []
     for step in range(arrays[0].shape[1]):
         gates = from_input[:, step] + h @ layer.hidden_weight.T
         i, f, g, o = np.split(gates, GATES, axis=1)
-        c = logistic(f) * c + logistic(i) * np.tanh(g)
+        all_new.append(logistic(i) * np.tanh(g))
+        c = logistic(f) * c + all_new[-1]
         h = logistic(o) * np.tanh(c)
         all_h.append(h)
         all_c.append(c)
-    return np.stack(all_h, axis=1), np.stack(all_c, axis=1)
+    return np.stack(all_h, axis=1), np.stack(all_c, axis=1), np.stack(all_new, axis=1)

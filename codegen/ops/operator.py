@@ -99,8 +99,9 @@ class Operator(Generic[L, F]):
         raise GraphError(f"{type(layer).__name__} is no layer of a fixed-point graph")
 
     def states_float(self, layer: L, arrays: Arrays) -> Mapping[str, Array]:
-        """All values that the layer's states take while it runs, [B, steps, *shape]: calibration
-        takes their ranges. Without an entry a state has those of the tensors it is tied to."""
+        """All values that the layer computes in the formats of its states, [B, n, *shape]:
+        calibration takes their ranges. Without an entry a state has those of the tensors that it
+        is tied to."""
         return {}
 
     def ties(self, layer: L) -> Sequence[tuple[str, ...]]:

@@ -48,6 +48,14 @@ Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Text = Annotated[str, Field(max_length=1 << 16)]
 
 
+def as_batch(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """``array`` as [B, *shape]. That is what it is, except for a sequence or a state of one image,
+    which frameworks give with a batch of 1 elsewhere: [T, 1, N] for (T, N). Others are returned
+    as they are."""
+    is_one_image = array.shape[1:] != shape and array.size == prod(shape)
+    return array.reshape(1, *shape) if is_one_image else array
+
+
 @dataclass(frozen=True)
 class TensorSlot:
     """A tensor in memory: batch-free shape, what its integers mean, and its place. An element is

@@ -10,6 +10,7 @@ import numpy as np
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.errors import CalibrationError
 
@@ -18,7 +19,8 @@ class RegionRunner(Protocol):
     """Computes a region while a door runs a model."""
 
     def run(self, arrays: list[Any], /) -> Sequence[Any]:
-        """float32 inputs [B, *shape] in the region's order -> its outputs."""
+        """float32 inputs in the region's order, as the model has them -> its outputs
+        [B, *shape]."""
         ...
 
 
@@ -32,7 +34,11 @@ class _Observer:
 
     def run(self, arrays: list[Any]) -> list[Any]:
         """Outputs of the float graph for one sample of its inputs."""
-        feed = dict(zip(self.graph.inputs, arrays, strict=True))
+        shapes = self.graph.shapes
+        feed = {
+            name: as_batch(np.asarray(array), shapes[name])
+            for name, array in zip(self.graph.inputs, arrays, strict=True)
+        }
         outputs: dict[str, Any] = {}
         with np.errstate(over="ignore", invalid="ignore"):
             for tensor, values in stream_float(self.graph, feed):

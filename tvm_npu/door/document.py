@@ -9,6 +9,7 @@ from tvm_npu.door.rule_table import (
     CONTROL_FLOW,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
     rule_table,
 )
@@ -26,6 +27,11 @@ example, is `conv2d`.
 
 """
 
+_RECURRENT = """\
+LSTMs and GRUs that a frontend has unrolled over time (as TVM's ONNX frontend does) become one layer
+each on a machine that has code for it: one direction, one image, all steps of one sequence, no
+peepholes and no lengths of sequences. Other ones run operator by operator.
+"""
 _ELSEWHERE = "What the neighbours of an operator decide, and the machine:\n"
 
 
@@ -35,13 +41,14 @@ def rules_document() -> str:
     for operator, rules in rule_table():
         shown = operator if operator == "every operator" else f"`{operator}`"
         lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
-    return _INTRODUCTION + "\n".join([*lines, "", _ELSEWHERE, *_elsewhere()]) + "\n"
+    return _INTRODUCTION + "\n".join([*lines, "", _RECURRENT, _ELSEWHERE, *_elsewhere()]) + "\n"
 
 
 def _elsewhere() -> list[str]:
-    return [
-        f"- {text}" for text in (CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, MACHINE_LACKS)
-    ]
+    texts = (
+        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, MACHINE_LACKS, STEPS_ARE_NO_BATCH,
+    )  # fmt: skip
+    return [f"- {text}" for text in texts]
 
 
 if __name__ == "__main__":

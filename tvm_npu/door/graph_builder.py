@@ -19,10 +19,11 @@ class GraphBuilder:
         self.calls: dict[str, OpCall] = {}
         """By the names of layers."""
 
-    def add_input(self, value: Value) -> None:
+    def add_input(self, value: Value, shape: g.Shape | None = None) -> None:
+        """``shape`` is batch-free; the value's own without its first extent when left out."""
         name = f"in{len(self.inputs)}"
         self.inputs.append(name)
-        self.shapes[name] = value.shape[1:]
+        self.shapes[name] = value.shape[1:] if shape is None else shape
         self.tensors[value] = name
 
     def name(self, call: OpCall) -> str:

@@ -6,10 +6,15 @@ same region gives the same names whenever it is imported; ranges refer to them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from tvm_npu.codegen.graph import Graph
-from tvm_npu.door.dataflow import Dataflow
+from tvm_npu.door.dataflow import Dataflow, OpCall
 from tvm_npu.door.graph_builder import GraphBuilder
 from tvm_npu.door.layers import HANDLERS
+from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
+from tvm_npu.door.recurrent_layers import append_recurrent
+from tvm_npu.door.regions import execution_order
 from tvm_npu.errors import ImportRegionError
 
 
@@ -22,16 +27,16 @@ def import_dataflow(flow: Dataflow, name: str = "npu") -> Graph:
 def build_graph(flow: Dataflow, name: str) -> tuple[Graph, GraphBuilder]:
     """The graph, and the builder that knows whose each layer is."""
     builder = GraphBuilder()
+    chains = recurrent_chains(flow)
+    sequences = {v: shape for chain in chains for v, shape in chain.input_shapes.items()}
     for value in flow.inputs:
-        builder.add_input(value)
-    for call in flow.calls:
-        handler = HANDLERS.get(call.name)
-        if not call.is_call:
-            raise ImportRegionError(f"region {name!r} contains a {call.spelling}")
-        if handler is None:
-            what = repr(call.spelling) if call.spelling else "a function"
-            raise ImportRegionError(f"region {name!r} contains {what}, which has no NPU layer")
-        handler(builder, call)
+        builder.add_input(value, sequences.get(value))
+    by_first = {min(numbers): chain for chain, numbers in _numbered(flow, chains)}
+    for piece in execution_order(flow.reads, (numbers for _, numbers in _numbered(flow, chains))):
+        if piece[0] in by_first:
+            append_recurrent(builder, by_first[piece[0]])
+        else:
+            _append(builder, flow.calls[piece[0]], name)
     graph = Graph(
         layers=tuple(builder.layers),
         shapes=builder.shapes,
@@ -40,3 +45,21 @@ def build_graph(flow: Dataflow, name: str) -> tuple[Graph, GraphBuilder]:
         name=name,
     )
     return graph, builder
+
+
+def _numbered(
+    flow: Dataflow, chains: Sequence[RecurrentChain]
+) -> Iterator[tuple[RecurrentChain, list[int]]]:
+    for chain in chains:
+        yield chain, sorted(flow.number_of[call] for call in chain.calls)
+
+
+def _append(builder: GraphBuilder, call: OpCall, name: str) -> None:
+    """The layers of one call of region ``name``."""
+    handler = HANDLERS.get(call.name)
+    if not call.is_call:
+        raise ImportRegionError(f"region {name!r} contains a {call.spelling}")
+    if handler is None:
+        what = repr(call.spelling) if call.spelling else "a function"
+        raise ImportRegionError(f"region {name!r} contains {what}, which has no NPU layer")
+    handler(builder, call)

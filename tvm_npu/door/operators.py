@@ -138,6 +138,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
         "axes": (integers, ()),
         "slice_mode": (str, "end"),
     },
+    # tensors of one shape behind one another along a new axis
+    "stack": {"axis": (int, 0)},
     # Only their work is asked for: they stay on the CPU.
     "batch_matmul": {"transpose_a": (bool, False), "transpose_b": (bool, False)},
     **dict.fromkeys(

@@ -10,13 +10,17 @@ from tvm_npu.door.backend import LayerTypes, machine_layers, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
 from tvm_npu.door.layers import MAKES
+from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
+from tvm_npu.door.recurrent_layers import RECURRENT, layer_of
 from tvm_npu.door.regions import execution_order, merge_regions
 from tvm_npu.door.rule_table import (
     LAYOUT_ONLY,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
     check,
+    check_types,
     refusal,
 )
 from tvm_npu.door.rules import Context, Violation
@@ -66,11 +70,12 @@ class Partition:
 def partition(flow: Dataflow, context: Context, mod_name: str = "default") -> Partition:
     """The largest regions whose operators keep the rules of ``context``; ``mod_name`` goes into
     their symbols."""
-    refused = _broken_rules(flow, context)
-    groups = _merged(flow, refused)
+    chains = accepted_chains(flow, context)
+    refused = _broken_rules(flow, chains, context)
+    groups = _merged(flow, chains, refused)
     while lacking := _lacking(flow, groups, context):
         refused.update(lacking)
-        groups = _merged(flow, refused)
+        groups = _merged(flow, chains, refused)
     kept = []
     for group in groups:
         if all(flow.calls[number].name in LAYOUT_ONLY for number in group):
@@ -87,8 +92,26 @@ def partition(flow: Dataflow, context: Context, mod_name: str = "default") -> Pa
     )
 
 
-def _broken_rules(flow: Dataflow, context: Context) -> dict[int, Refusal]:
-    """By the number of the call."""
+def accepted_chains(flow: Dataflow, context: Context) -> tuple[RecurrentChain, ...]:
+    """Recurrent layers that the machine has code for; their calls keep the rules of all types and
+    those of memory. The calls of others are looked at one by one."""
+    if not any(needed_layers(kind) <= machine_layers(context.machine) for kind in RECURRENT):
+        return ()
+    return tuple(
+        chain
+        for chain in recurrent_chains(flow)
+        if needed_layers(layer_of(chain)) <= machine_layers(context.machine)
+        and all(check_types(call, context) is None for call in chain.calls)
+    )
+
+
+def _broken_rules(
+    flow: Dataflow, chains: Sequence[RecurrentChain], context: Context
+) -> dict[int, Refusal]:
+    """By the number of the call. Calls of ``chains`` keep them; who reads a chain's sequence as if
+    it were images does not."""
+    inside = {call for chain in chains for call in chain.calls}
+    sequences = {value for chain in chains for value in chain.sequences}
     read_whole, statistics_read = set(), set()
     for _, value in flow.uses():
         if isinstance(value, Result):
@@ -98,7 +121,12 @@ def _broken_rules(flow: Dataflow, context: Context) -> dict[int, Refusal]:
                 statistics_read.add(value.call)
     refused = {}
     for number, call in enumerate(flow.calls):
+        if call in inside:
+            continue
         found = check(call, context)
+        if found is None and not sequences.isdisjoint(call.operands):
+            steps = Violation("a sequence, with its steps first", "an image, with the batch first")
+            found = refusal(call, STEPS_ARE_NO_BATCH, steps)
         if found is None and call in read_whole:
             whole = Violation("a tuple as it is", "single results")
             found = refusal(call, TUPLE_IS_PICKED, whole)
@@ -109,8 +137,12 @@ def _broken_rules(flow: Dataflow, context: Context) -> dict[int, Refusal]:
     return refused
 
 
-def _merged(flow: Dataflow, refused: dict[int, Refusal]) -> tuple[tuple[int, ...], ...]:
-    return merge_regions(flow.reads, [number not in refused for number in range(len(flow.calls))])
+def _merged(
+    flow: Dataflow, chains: Sequence[RecurrentChain], refused: dict[int, Refusal]
+) -> tuple[tuple[int, ...], ...]:
+    supported = [number not in refused for number in range(len(flow.calls))]
+    together = [sorted(flow.number_of[call] for call in chain.calls) for chain in chains]
+    return merge_regions(flow.reads, supported, together)
 
 
 def _lacking(
@@ -127,7 +159,7 @@ def _lacking(
     limit = f"{_called(known)} on {context.machine.name}"
     for group in groups:
         names = {flow.calls[number].name for number in group}
-        if all(needed_layers(kind) <= known for name in names for kind in MAKES[name]):
+        if all(needed_layers(kind) <= known for name in names for kind in MAKES.get(name, ())):
             continue
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
         for layer in fuse(graph).layers:

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 
 
 def merge_regions(
-    operands: Sequence[Sequence[int]], supported: Sequence[bool]
+    operands: Sequence[Sequence[int]],
+    supported: Sequence[bool],
+    together: Iterable[Sequence[int]] = (),
 ) -> tuple[tuple[int, ...], ...]:
-    """Groups of supported nodes, as large as the graph allows.
+    """Groups of supported nodes, as large as the graph allows. Those of ``together`` are in one
+    group each, whatever lies between them; no path may leave such a group and come back.
 
     ``operands[n]`` are the nodes that node n reads, all below n. Two groups that share an edge
     become one unless a path leaves the first and comes back into the second through a third:
@@ -50,6 +53,9 @@ def merge_regions(
                     links[first].add(other)
             links[first].discard(second)
 
+    for first, *others in together:
+        for other in others:
+            absorb(first, other)
     changed = True
     while changed:
         changed = False

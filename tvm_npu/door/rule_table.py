@@ -113,6 +113,7 @@ UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
 MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
+STEPS_ARE_NO_BATCH = "Only a recurrent layer takes a sequence of another, its steps first."
 TUPLE_IS_PICKED = "The result of an operator with several results is taken apart at once."
 
 
@@ -124,6 +125,15 @@ def check(call: OpCall, context: Context) -> Refusal | None:
         found = Violation(call.spelling or "a function", "the table")
         return refusal(call, UNKNOWN_OPERATOR, found)
     for rule in _rules_of(call.name):
+        violation = rule(call, context)
+        if violation is not None:
+            return refusal(call, _text(rule), violation)
+    return None
+
+
+def check_types(call: OpCall, context: Context) -> Refusal | None:
+    """The first rule about tensors and constants that a call of a recurrent layer breaks."""
+    for rule in (*TYPES, memory_rules.tensors_fit_memory):
         violation = rule(call, context)
         if violation is not None:
             return refusal(call, _text(rule), violation)

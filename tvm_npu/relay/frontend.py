@@ -11,7 +11,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.opset import check_opset
+from tvm_npu.relay.opset import check_opset, check_recurrent
 
 _WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 
@@ -25,8 +25,8 @@ def from_onnx(
     TVM 0.19 computes ``auto_pad`` by compiling integer divisions, which LLVM 20 and later reject
     ("location of #dbg_declare must be a pointer or int"), and compiles a program for every
     Unsqueeze of a weight. ``shape`` and ``options`` are TVM's.
-    Raises PartitionError for a file that is not an ONNX model and for operator sets that TVM 0.19
-    would misread.
+    Raises PartitionError for a file that is not an ONNX model and for operator sets and recurrent
+    operators that TVM 0.19 would misread.
     """
     import onnx
 
@@ -36,6 +36,7 @@ def from_onnx(
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
     check_opset(model)
+    check_recurrent(model)
     model = with_folded_views(with_explicit_padding(model, shape))
     return relay.frontend.from_onnx(model, shape=shape, **options)
 

@@ -29,6 +29,39 @@ NEW_MEANINGS: dict[str, tuple[str, tuple[object, ...]]] = {
 """operator -> (attribute, values that older converters understand)."""
 
 
+UNDERSTOOD: dict[str, tuple[object, ...]] = {
+    "direction": (b"forward", b"bidirectional"),
+    "clip": (),
+    "input_forget": (0,),
+}
+"""Attribute of recurrent operators -> values with which TVM 0.19 computes what ONNX says; it reads
+others without a word, a reverse direction as a forward one."""
+SEQUENCE_LENGTHS = 4
+"""Number of that input; TVM 0.19 ignores it in RNN and LSTM."""
+
+
+def check_recurrent(model: Any) -> None:
+    """Raises PartitionError for a recurrent operator of which TVM 0.19 would ignore a part."""
+    from onnx import helper
+
+    for node in model.graph.node:
+        if node.op_type not in ("GRU", "LSTM", "RNN"):
+            continue
+        for item in node.attribute:
+            value = helper.get_attribute_value(item)
+            if value not in UNDERSTOOD.get(item.name, (value,)):
+                shown = value.decode() if isinstance(value, bytes) else value
+                raise PartitionError(
+                    f"{node.op_type} {node.name!r} has {item.name} {shown}, which TVM 0.19 ignores"
+                )
+        has_lengths = len(node.input) > SEQUENCE_LENGTHS and node.input[SEQUENCE_LENGTHS]
+        if has_lengths and node.op_type != "GRU":
+            raise PartitionError(
+                f"{node.op_type} {node.name!r} has lengths of sequences, which TVM 0.19 ignores; "
+                "cut the sequences to one length"
+            )
+
+
 def check_opset(model: Any) -> None:
     """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know."""
     from onnx import defs

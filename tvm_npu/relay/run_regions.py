@@ -33,7 +33,7 @@ def _calibrate(symbol: str, run: str, input_count: int, *tensors: Any) -> None:
     runner = _runs[run][symbol]
     inputs, outputs = tensors[:input_count], tensors[input_count:]
     for target, values in zip(outputs, runner.run([t.numpy() for t in inputs]), strict=True):
-        target.copyfrom(np.ascontiguousarray(values, np.float32))
+        target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
 
 
 def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:

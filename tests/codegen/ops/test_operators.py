@@ -251,6 +251,7 @@ MAY_NAME_OPERATORS = {
     "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",
     "tvm_npu/warmup.py": "the small network that has machine code made",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
+    "tvm_npu/door/recurrent_layers.py": "what unrolled recurrent layers become",
     "tvm_npu/tuning/model.py": "the layers that are tuned",
     "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
     "tvm_npu/cli/ir_command.py": "the convolutions that execution plans are written for",
