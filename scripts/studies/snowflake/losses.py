@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from studies.snowflake.measuring import LayerCost, Measured
+from studies.snowflake.measuring import Measured
 
 
 @dataclass(frozen=True)
 class Losses:
     """Shares of a run's time in which MACs do nothing useful; with the efficiency they add up to 1.
 
-    ``pools``: in layers that multiply nothing (pools, additions, copies). In the others: ``lanes``,
-    MACs that work on what no result needs, since planes or filters do not fill them; ``memory``, no
-    trace runs while the memory moves words; ``short_traces``, no trace runs and the memory does not
+    ``pools``: no trace runs, in layers that multiply nothing (pools, additions, copies). In the
+    others: ``memory``, no trace runs while the memory moves words; ``short_traces``, no trace runs and the memory does not
     work: traces end before the control core has issued the next ones, or results, syncs and
-    latencies are waited for.
+    latencies are waited for. ``lanes``: traces that run with MACs whose sums no result needs, since
+    planes or filters do not fill them.
     """
 
     pools: float
@@ -30,20 +30,14 @@ class Losses:
 
 
 def losses_of(one: Measured) -> Losses | None:
-    """Of the counted layers; None where no events were recorded."""
-    layers = [layer for layer in one.counted if layer.macs]
-    if any(layer.idle is None for layer in layers) or not layers:
+    """Of the counted layers; None where no events were recorded. Layers overlap a little: traces
+    that run before the layer in front has ended are no loss of that one."""
+    idle = [(layer, layer.idle) for layer in one.counted if layer.idle is not None]
+    if len(idle) != len(one.counted) or not one.expected_cycles:
         return None
-    pools = sum(layer.cycles for layer in one.counted if not layer.macs) + one.rest_cycles
-    memory = sum(layer.idle.memory_cycles for layer in layers if layer.idle)
-    short = sum(layer.idle.other_cycles for layer in layers if layer.idle)
-    lanes = sum(_lanes(layer, one) for layer in layers)
-    whole = one.cycles
-    return Losses(pools / whole, lanes / whole, memory / whole, short / whole)
-
-
-def _lanes(layer: LayerCost, one: Measured) -> float:
-    """Cycles of traces beyond those at the peak."""
-    assert layer.idle is not None
-    busy = layer.cycles - layer.idle.memory_cycles - layer.idle.other_cycles
-    return busy - layer.macs / one.macs_per_cycle
+    pools = sum(of.memory_cycles + of.other_cycles for layer, of in idle if not layer.macs)
+    memory = sum(of.memory_cycles for layer, of in idle if layer.macs)
+    short = sum(of.other_cycles for layer, of in idle if layer.macs)
+    traces = one.cycles - one.rest_cycles - pools - memory - short
+    found = (pools + one.rest_cycles, traces - one.expected_cycles, memory, short)
+    return Losses(*(cycles / one.cycles for cycles in found))
