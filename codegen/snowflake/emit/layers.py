@@ -41,10 +41,10 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
 
 def layer_steps(
     index: int, one: PlannedLayer, planned: PlannedGraph, machine: SnowflakeMachine,
-    constants: Constants,
+    constants: Constants, clusters: int,
 ) -> Sequence[LayerSteps]:  # fmt: skip
-    """What each cluster does for a layer."""
+    """What each cluster does for a layer: those that are left out do nothing."""
     build = BUILDERS.get(type(one.layer))
     if build is None:
         raise EmitError(f"layer {one.layer.name!r}: no code for {type(one.layer).__name__}")
-    return build(one.layer, Site(index, one, planned, machine, constants))
+    return build(one.layer, Site(index, one, planned, machine, constants, clusters))

@@ -34,6 +34,8 @@ class Site:
     region: PlannedGraph
     machine: SnowflakeMachine
     constants: Constants
+    clusters: int
+    """That share the layer."""
 
     def tensor(self, name: str) -> Map:
         """A tensor as rows and columns of pixels; a flat one is a row of as many pixels as it was

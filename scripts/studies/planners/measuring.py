@@ -76,8 +76,10 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
             moved += sum(layer.moved_bytes for layer in run.layers)
     except (CodegenError, SimError) as error:
         text = " ".join(str(error).split())
-        return Row(network.model, machine.name, name, precision, None, None, None, None,
-                   spent["compile"], spent["simulate"], f"{type(error).__name__}: {text}")  # fmt: skip
+        return Row(
+            network.model, machine.name, name, precision, None, None, None, None,
+            spent["compile"], spent["simulate"], f"{type(error).__name__}: {text}",
+        )  # fmt: skip
     mhz = machine.frequency_mhz
     return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
                predicted / mhz, moved, spent["compile"], spent["simulate"])  # fmt: skip

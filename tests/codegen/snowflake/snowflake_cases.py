@@ -13,6 +13,7 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent
 from tvm_npu.codegen.graph.scale import q_point_scales
+from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.session import Session
@@ -20,7 +21,7 @@ from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.statistics import RunStatistics
 
-MACHINES = ("snowflake-1cc", "snowflake-1cu")
+MACHINES = ("snowflake-1cc", "snowflake-1cu", "snowflake-2cc", "snowflake-4cc")
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def graph_of(layer: FixedLayer, shapes: dict[str, Shape]) -> FixedGraph:
 
 
 def outcome(
-    fixed: FixedGraph, on: SnowflakeMachine, planner: str = "snowflake", seed: int = 0,
+    fixed: FixedGraph, on: SnowflakeMachine, planner: str | Planner = "snowflake", seed: int = 0,
     timing: bool = True,
 ) -> Outcome:  # fmt: skip
     """Compiles, runs twice and compares the second run: the first one leaves its data behind."""
