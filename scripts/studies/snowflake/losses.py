@@ -12,10 +12,10 @@ class Losses:
     """Shares of a run's time in which MACs do nothing useful; with the efficiency they add up to 1.
 
     ``pools``: no trace runs, in layers that multiply nothing (pools, additions, copies). In the
-    others: ``memory``, no trace runs while the memory moves words; ``short_traces``, no trace runs and the memory does not
-    work: traces end before the control core has issued the next ones, or results, syncs and
-    latencies are waited for. ``lanes``: traces that run with MACs whose sums no result needs, since
-    planes or filters do not fill them.
+    others: ``memory``, no trace runs while the memory moves words; ``short_traces``, no trace runs
+    and the memory does not work: traces end before the control core has issued the next ones, or
+    results, syncs and latencies are waited for. ``lanes``: traces run with MACs whose sums no
+    result needs, since planes or filters do not fill them.
     """
 
     pools: float
