@@ -52,14 +52,20 @@ def moved_words(found: Geometry) -> int:
     return weights + inputs * (kernels if maps > 1 and not found.is_lane else 1)
 
 
+ORDERS: tuple[Stays, ...] = ("kernels", "maps")
+
+
 def greedy(
-    shape: ConvShape, machine: SnowflakeMachine, limits: TileLimits = NO_LIMITS
+    shape: ConvShape,
+    machine: SnowflakeMachine,
+    limits: TileLimits = NO_LIMITS,
+    orders: tuple[Stays, ...] = ORDERS,
 ) -> SnowflakePlan | None:
     """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
-    many columns. Of the two orders the one that moves less. None where nothing fits."""
+    many columns. Of the ``orders`` the one that moves less. None where nothing fits."""
     first = mode_of(shape, machine)
     for mode in dict.fromkeys((first, *modes_of(shape))):
-        found = list(_of_mode(shape, machine, mode, limits))
+        found = list(_of_mode(shape, machine, mode, limits, orders))
         if found:
             return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
     for mode in modes_of(shape):
@@ -71,9 +77,12 @@ def greedy(
 
 
 def _of_mode(
-    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, limits: TileLimits
+    shape: ConvShape,
+    machine: SnowflakeMachine,
+    mode: Mode,
+    limits: TileLimits,
+    orders: tuple[Stays, ...],
 ) -> Iterator[SnowflakePlan]:
-    orders: tuple[Stays, ...] = ("kernels", "maps")
     for stays in orders:
         plan = _tiles(shape, machine, mode, stays, limits)
         if plan is not None:
