@@ -11,20 +11,31 @@ from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
     FixedPad,
     FixedPool,
+    FixedReflectPad,
     FixedReshape,
+    FixedTable,
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.emit.conv import conv_layer
-from tvm_npu.codegen.snowflake.emit.others import (
+from tvm_npu.codegen.snowflake.emit.elementwise import (
     elementwise_layer,
+    feature_map_layer,
+    maximum_layer,
+    table_layer,
+)
+from tvm_npu.codegen.snowflake.emit.others import (
     pad_layer,
     pool_layer,
+    reflect_layer,
     reorder_layer,
 )
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
@@ -33,7 +44,11 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
     FixedPool: pool_layer,
     FixedElementwise: elementwise_layer,
+    FixedMaximum: maximum_layer,
+    FixedMaxFeatureMap: feature_map_layer,
+    FixedTable: table_layer,
     FixedPad: pad_layer,
+    FixedReflectPad: reflect_layer,
     FixedReshape: reorder_layer,
 }
 """By type of layer: the steps of each cluster."""
@@ -41,10 +56,10 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
 
 def layer_steps(
     index: int, one: PlannedLayer, planned: PlannedGraph, machine: SnowflakeMachine,
-    constants: Constants,
+    constants: Constants, tables: Tables,
 ) -> Sequence[LayerSteps]:  # fmt: skip
     """What each cluster does for a layer."""
     build = BUILDERS.get(type(one.layer))
     if build is None:
         raise EmitError(f"layer {one.layer.name!r}: no code for {type(one.layer).__name__}")
-    return build(one.layer, Site(index, one, planned, machine, constants))
+    return build(one.layer, Site(index, one, planned, machine, constants, tables))

@@ -1,29 +1,21 @@
-"""Pools, elementwise layers, paddings and reorderings: where their operands lie."""
+"""Pools, paddings and reorderings: where their operands lie."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.codegen.fixed_point import element_limits
-from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool, FixedReshape
+from tvm_npu.codegen.ops import FixedPad, FixedPool, FixedReflectPad, FixedReshape
+from tvm_npu.codegen.snowflake.emit.elementwise import as_row
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
-from tvm_npu.codegen.snowflake.plan.spread import (
-    FlatTiles,
-    OrderTiles,
-    PadTiles,
-    PoolShape,
-    PoolTiles,
-)
-from tvm_npu.codegen.snowflake.steps.elementwise import FlatLayer
-from tvm_npu.codegen.snowflake.steps.maps import Map
+from tvm_npu.codegen.snowflake.plan.spread import OrderTiles, PadTiles, PoolShape, PoolTiles
 from tvm_npu.codegen.snowflake.steps.pads import OrderLayer, PadLayer
 from tvm_npu.codegen.snowflake.steps.pool import PoolLayer
+from tvm_npu.codegen.snowflake.steps.reflect import ReflectLayer
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
-from tvm_npu.sim.snowflake.isa import LANES, MacMode, Special
+from tvm_npu.sim.snowflake.isa import LANES
 
 FILL_WORDS = 1024
 WORD: np.dtype[np.int16] = np.dtype("<i2")
-STREAMS = {"add": MacMode.ADD, "mul": MacMode.MULTIPLY, "copy": MacMode.SCALE}
 
 
 def pool_layer(layer: FixedPool, site: Site) -> list[LayerSteps]:
@@ -42,39 +34,6 @@ def pool_layer(layer: FixedPool, site: Site) -> list[LayerSteps]:
     return [LayerSteps([(made.steps(), made.rooms, "maps")])]
 
 
-def is_move(layer: FixedElementwise, element_bytes: int) -> bool:
-    """The layer copies its input as it is."""
-    limits = element_limits(element_bytes)
-    return layer.op == "copy" and layer.shift == 0 and (layer.low, layer.high) == limits
-
-
-def elementwise_layer(layer: FixedElementwise, site: Site) -> list[LayerSteps]:
-    tiles = site.planned.plan
-    assert isinstance(tiles, FlatTiles)
-    tensors = [_row(site.tensor(name)) for name in (*layer.inputs, layer.output)]
-    mode = None if is_move(layer, site.region.fixed.element_bytes) else STREAMS[layer.op]
-    specials = {
-        **Requantize(layer.shift, layer.low, layer.high).specials,
-        Special.SHIFT_A: layer.shift_a,
-        Special.SHIFT_B: layer.shift_b,
-    }
-    sources, target = tensors[:-1], tensors[-1]
-    pixels = target.columns
-    if all(one.pitch == one.planes == target.planes for one in tensors):
-        # Without gaps between pixels words are all alike; pixels of a line share them evenly.
-        words = pixels * target.planes
-        size = next(width for width in (LANES, 8, 4, 2, 1) if words % width == 0)
-        sources = [one.seen_as(1, words // size, size) for one in sources]
-        target = target.seen_as(1, words // size, size)
-        share = min(tiles.tile_pixels * tiles.tile_planes, words)
-        tiles = FlatTiles(max(1, share // size), size)
-    made = FlatLayer(
-        site.index, tiles, site.machine.clusters.cus, site.machine.mbuf_words, tuple(sources),
-        target, mode, specials, (0, target.columns),
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
-
-
 def pad_layer(layer: FixedPad, site: Site) -> list[LayerSteps]:
     tiles = site.planned.plan
     assert isinstance(tiles, PadTiles)
@@ -88,16 +47,22 @@ def pad_layer(layer: FixedPad, site: Site) -> list[LayerSteps]:
     return [LayerSteps([(made.steps(), made.rooms, "maps")])]
 
 
-def reorder_layer(layer: FixedReshape, site: Site) -> list[LayerSteps]:
+def reflect_layer(layer: FixedReflectPad, site: Site) -> list[LayerSteps]:
     tiles = site.planned.plan
-    assert isinstance(tiles, OrderTiles)
-    made = OrderLayer(
-        site.index, tiles, site.machine.mbuf_words, _row(site.tensor(layer.inputs[0])),
-        _row(site.tensor(layer.output)),
+    assert isinstance(tiles, PadTiles)
+    target = site.tensor(layer.output)
+    made = ReflectLayer(
+        site.index, tiles, site.machine.mbuf_words, site.tensor(layer.inputs[0]), target,
+        layer.padding[:2], (0, target.rows),
     )  # fmt: skip
     return [LayerSteps([(made.steps(), made.rooms, "maps")])]
 
 
-def _row(tensor: Map) -> Map:
-    """All pixels as one row."""
-    return tensor.seen_as(1, tensor.rows * tensor.columns, tensor.planes)
+def reorder_layer(layer: FixedReshape, site: Site) -> list[LayerSteps]:
+    tiles = site.planned.plan
+    assert isinstance(tiles, OrderTiles)
+    made = OrderLayer(
+        site.index, tiles, site.machine.mbuf_words, as_row(site.tensor(layer.inputs[0])),
+        as_row(site.tensor(layer.output)),
+    )  # fmt: skip
+    return [LayerSteps([(made.steps(), made.rooms, "maps")])]

@@ -11,6 +11,7 @@ from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.parts import Segment
+from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.plan.tiling import Stays
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Rooms, Step
@@ -34,6 +35,7 @@ class Site:
     region: PlannedGraph
     machine: SnowflakeMachine
     constants: Constants
+    tables: Tables
 
     def tensor(self, name: str) -> Map:
         """A tensor as rows and columns of pixels; a flat one is a row of as many pixels as it was

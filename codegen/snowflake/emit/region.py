@@ -25,6 +25,7 @@ from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
+from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.steps.objects import Kind
 from tvm_npu.codegen.snowflake.steps.passes import (
     PlacedStep,
@@ -54,10 +55,11 @@ class SnowflakeRegion:
     ) -> None:
         self._planned, self._machine = planned, machine
         self._constants = Constants()
+        self._tables = Tables(self._constants)
         compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
         clusters = range(machine.clusters.count)
         layers = [
-            layer_steps(index, one, planned, machine, self._constants)
+            layer_steps(index, one, planned, machine, self._constants, self._tables)
             for index, one in enumerate(planned.layers)
         ]
         self._images = [
@@ -113,6 +115,7 @@ class SnowflakeRegion:
             debug=debug,
             relocations=np.array(relocations, RELOCATION),
             images=tuple(images),
+            tables=tuple(self._tables.entries),
             alignment_bytes=1 << ADDRESS_UNIT_BITS,
         )
 

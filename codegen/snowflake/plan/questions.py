@@ -13,9 +13,13 @@ from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
     FixedPad,
     FixedPool,
+    FixedReflectPad,
     FixedReshape,
+    FixedTable,
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -49,10 +53,11 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
             Axis(in_columns, columns, kernel_c, stride_c, before=left),
             channels, layer.kind == "max",
         )  # fmt: skip
-    if isinstance(layer, FixedElementwise):
+    if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         channels, rows, columns = chw(shapes[layer.output])
-        return FlatShape(rows * columns, channels, len(layer.inputs), False)
-    if isinstance(layer, FixedPad):
+        operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
+        return FlatShape(rows * columns, channels, operands, False)
+    if isinstance(layer, FixedPad | FixedReflectPad):
         channels, rows, columns = chw(shapes[layer.output])
         return PadShape(rows, columns, channels)
     if isinstance(layer, FixedReshape):
