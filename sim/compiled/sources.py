@@ -122,8 +122,7 @@ class Reach:
         elif isinstance(value, (set, frozenset)):
             self._add(type(value).__name__, sorted(value, key=repr))
         elif isinstance(value, _Intrinsic):
-            self._note_module(value._defn.__module__)
-            self._code(value._defn.__code__, value._defn.__doc__)
+            self.function(value._defn)
         elif isinstance(value, types.Type):
             self._add("numba type", repr(value))
         elif isinstance(value, (BuiltinFunctionType, np.ufunc)) or _is_of(type(value), _LIBRARIES):

@@ -9,6 +9,7 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
@@ -252,26 +253,31 @@ def make_state(
     tile_registers: Array,
 ) -> State:
     """A machine after reset: zeroed memories, all cores halted until started."""
-    cores, tles = machine.core_count, machine.cores.tles
-    memories = machine.memories
-    lines = max(1, machine.cores.instruction_cache_bytes // machine.cores.instruction_line_bytes)
-    rows = layers + 1
-    dram = np.zeros(-(-dram_bytes // 8) * 8, np.uint8)
-    mb0 = np.zeros((cores, memories.mb0_bytes), np.int8)
-    mb1 = np.zeros((cores, memories.mb1_bytes), np.int8)
-    bias = np.zeros((cores, memories.bias_bytes), np.int8)
-    streams = len(Stream)
-    mb0_tag = np.zeros((cores, SPANS), np.int64)
-    mb0_tag[:, 0] = np.arange(1, cores + 1)
-    mb0_span = np.zeros((cores, SPANS, 2), np.int64)
-    mb0_span[:, 0, 1] = memories.mb0_bytes
-    largest = max(memories.mb1_bytes, memories.mb2_bytes, SCRATCH_ELEMENTS)
     return State(
         decoded=decoded,
         words=words,
         layer_of=np.where(layer_of < 0, layers, layer_of).astype(np.int32),
         stream_of=stream_of,
         code_base=np.array([code_address], np.int64),
+        trap=np.zeros(TrapSlot.COLUMNS, np.int64),
+        counters=np.zeros(2, np.int64),
+        events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
+        event_times=np.zeros((0, 2)),
+        event_count=np.zeros(1, np.int64),
+        tile_registers=tile_registers,
+        **_cores(machine),
+        **_mac_units(machine),
+        **_memories(machine, dram_bytes),
+        **_dma_engines(machine),
+        **_layers(machine, layers + 1),
+    )
+
+
+def _cores(machine: NmpMachine) -> dict[str, Array]:
+    """Registers, clocks, semaphores and instruction caches; all cores halted."""
+    cores, tles = machine.core_count, machine.cores.tles
+    lines = max(1, machine.cores.instruction_cache_bytes // machine.cores.instruction_line_bytes)
+    return dict(
         regs=np.zeros((cores, 32), np.int32),
         pc=np.zeros(cores, np.int64),
         status=np.full(cores, HALTED, np.int8),
@@ -284,11 +290,40 @@ def make_state(
         sem_tlt=np.zeros((cores, SEMAPHORES), np.int64),
         sem_tle=np.zeros((tles, SEMAPHORES), np.int64),
         sem_global=np.zeros(SEMAPHORES, np.int64),
+        cache_tags=np.full((tles, lines), -1, np.int64),
+        last_line=np.full(cores, -1, np.int64),
+    )
+
+
+def _mac_units(machine: NmpMachine) -> dict[str, Array]:
+    """Idle MAC units, and room for their operands as floating point."""
+    cores, tles = machine.core_count, machine.cores.tles
+    memories = machine.memories
+    largest = max(memories.mb1_bytes, memories.mb2_bytes, SCRATCH_ELEMENTS)
+    return dict(
         mac=np.zeros((cores, CONFIG_REGISTERS), np.int64),
-        dma=np.zeros((cores, CONFIG_REGISTERS), np.int64),
         mac_done=np.zeros(cores),
         mac_sem=np.full(cores, -1, np.int64),
         mac_ranges=np.zeros((cores, 8), np.int64),
+        column_key=np.zeros((tles, COLUMN_BUFFERS, 9), np.int64),
+        columns=np.zeros((tles, COLUMN_BUFFERS, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
+        weights=np.zeros(largest),
+        products=np.zeros(largest),
+    )
+
+
+def _memories(machine: NmpMachine, dram_bytes: int) -> dict[str, Array]:
+    """Zeroed memories; the MB0 of each core has content of its own."""
+    cores, memories = machine.core_count, machine.memories
+    dram = np.zeros(aligned(dram_bytes, 8), np.uint8)
+    mb0 = np.zeros((cores, memories.mb0_bytes), np.int8)
+    mb1 = np.zeros((cores, memories.mb1_bytes), np.int8)
+    bias = np.zeros((cores, memories.bias_bytes), np.int8)
+    mb0_tag = np.zeros((cores, SPANS), np.int64)
+    mb0_tag[:, 0] = np.arange(1, cores + 1)
+    mb0_span = np.zeros((cores, SPANS, 2), np.int64)
+    mb0_span[:, 0, 1] = memories.mb0_bytes
+    return dict(
         mb0=mb0,
         mb0_half=mb0.view(np.int16),
         mb1=mb1,
@@ -299,13 +334,17 @@ def make_state(
         mb0_tag=mb0_tag,
         mb0_span=mb0_span,
         tag_counter=np.array([cores + 1], np.int64),
-        column_key=np.zeros((tles, COLUMN_BUFFERS, 9), np.int64),
-        columns=np.zeros((tles, COLUMN_BUFFERS, max(SCRATCH_ELEMENTS, memories.mb1_bytes))),
-        weights=np.zeros(largest),
-        products=np.zeros(largest),
         dram=dram,
         dram_half=dram.view(np.int16),
         dram_word=dram.view(np.int32),
+    )
+
+
+def _dma_engines(machine: NmpMachine) -> dict[str, Array]:
+    """Empty queues, and buses that nobody uses."""
+    cores, tles = machine.core_count, machine.cores.tles
+    return dict(
+        dma=np.zeros((cores, CONFIG_REGISTERS), np.int64),
         queue=np.zeros((tles, machine.dme.queue_depth, Descriptor.COLUMNS), np.int64),
         queue_head=np.zeros(tles, np.int64),
         queue_count=np.zeros(tles, np.int64),
@@ -314,10 +353,14 @@ def make_state(
         dram_free=np.zeros(1),
         ring_free=np.zeros(1),
         ring_queued=np.zeros(1, np.int64),
-        cache_tags=np.full((tles, lines), -1, np.int64),
-        last_line=np.full(cores, -1, np.int64),
-        trap=np.zeros(TrapSlot.COLUMNS, np.int64),
-        counters=np.zeros(2, np.int64),
+    )
+
+
+def _layers(machine: NmpMachine, rows: int) -> dict[str, Array]:
+    """What is counted, in ``rows`` of layers."""
+    cores, tles = machine.core_count, machine.cores.tles
+    streams = len(Stream)
+    return dict(
         layer_macs=np.zeros((rows, cores), np.int64),
         layer_mac_cycles=np.zeros((rows, cores)),
         layer_wait_cycles=np.zeros((rows, cores)),
@@ -327,10 +370,6 @@ def make_state(
         layer_bursts=np.zeros(rows, np.int64),
         layer_dma_cycles=np.zeros((rows, tles)),
         layer_end=np.zeros(rows),
-        events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
-        event_times=np.zeros((0, 2)),
-        event_count=np.zeros(1, np.int64),
-        tile_registers=tile_registers,
     )
 
 

@@ -24,8 +24,12 @@ from tvm_npu.sim.snowflake.state import (
     DONE,
     ENDED,
     ISSUED,
+    KNOWN_NEXT,
     LOAD,
     MOVED,
+    NEXT_CLUSTER,
+    NEXT_KIND,
+    NEXT_UNIT,
     QUEUE,
     RUNNING,
     STARTED,
@@ -90,6 +94,44 @@ def _begin(s: State, m: Costs) -> None:
 def _next_event(s: State, m: Costs) -> int:
     """Finds and does what happens first; equal times go to transfers that are complete, then to
     vector instructions, then to the memory."""
+    if s.calendar[KNOWN_NEXT] == 0:
+        _plan_transfers(s, m)
+    time, kind = s.device[1], s.calendar[NEXT_KIND]
+    c, unit = s.calendar[NEXT_CLUSTER], s.calendar[NEXT_UNIT]
+    for k in range(m.clusters):
+        started, done = s.counts[k, VECTOR, STARTED], s.counts[k, VECTOR, DONE]
+        if done < started:
+            completes = s.vector_time[k, done % QUEUE, 1]
+            if completes < time or (completes == time and kind == _SERVE):
+                time, kind, c, unit = completes, _COMPLETE, k, VECTOR
+        if started < s.counts[k, VECTOR, ISSUED]:
+            begins = s.vector_time[k, started % QUEUE, 0]
+            if begins < time or (begins == time and kind == _SERVE):
+                time, kind, c, unit = begins, _START, k, VECTOR
+    if c == NOBODY:
+        return _meet(s, m)
+    if kind == _START:
+        outcome = start_vector(s, m, c, s.counts[c, VECTOR, STARTED])
+        s.counts[c, VECTOR, STARTED] += 1
+        return outcome
+    if kind == _COMPLETE:
+        complete_vector(s, m, c, s.counts[c, VECTOR, DONE])
+    else:
+        s.calendar[KNOWN_NEXT] = 0
+        if kind == _SERVE:
+            return serve(s, m, c, unit, time)
+        if kind == _MOVE:
+            move_words(s, m, c, unit)
+            return GO
+    s.counts[c, unit, DONE] += 1
+    resume(s, m, c, unit, time)
+    return GO
+
+
+@device
+def _plan_transfers(s: State, m: Costs) -> None:
+    """Notes in the calendar what happens next to a transfer; cluster NOBODY: nothing. That holds
+    until it has happened or one more is issued."""
     time, kind, c, unit = np.inf, _SERVE, NOBODY, LOAD
     for k in range(m.clusters):
         for way in (LOAD, STORE):
@@ -103,33 +145,12 @@ def _next_event(s: State, m: Costs) -> int:
                 done = s.transfer_time[k, way - LOAD, number % QUEUE, 2]
                 if done < time:
                     time, kind, c, unit = done, _DONE, k, way
-        number = s.counts[k, VECTOR, DONE]
-        if number < s.counts[k, VECTOR, STARTED]:
-            done = s.vector_time[k, number % QUEUE, 1]
-            if done < time:
-                time, kind, c, unit = done, _COMPLETE, k, VECTOR
-        number = s.counts[k, VECTOR, STARTED]
-        if number < s.counts[k, VECTOR, ISSUED]:
-            begins = s.vector_time[k, number % QUEUE, 0]
-            if begins < time:
-                time, kind, c, unit = begins, _START, k, VECTOR
     served, server, way = next_service(s, m)
     if server != NOBODY and served < time:
-        return serve(s, m, server, way, served)
-    if c == NOBODY:
-        return _meet(s, m)
-    if kind == _START:
-        outcome = start_vector(s, m, c, s.counts[c, VECTOR, STARTED])
-        s.counts[c, VECTOR, STARTED] += 1
-        return outcome
-    if kind == _MOVE:
-        move_words(s, m, c, unit)
-        return GO
-    if kind == _COMPLETE:
-        complete_vector(s, m, c, s.counts[c, VECTOR, DONE])
-    s.counts[c, unit, DONE] += 1
-    resume(s, m, c, unit, time)
-    return GO
+        time, kind, c, unit = served, _SERVE, server, way
+    s.device[1] = time
+    s.calendar[KNOWN_NEXT], s.calendar[NEXT_KIND] = 1, kind
+    s.calendar[NEXT_CLUSTER], s.calendar[NEXT_UNIT] = c, unit
 
 
 @device

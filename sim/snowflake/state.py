@@ -43,6 +43,9 @@ ISSUED, STARTED, MOVED, DONE, KNOWN = range(5)
 """Counts of a unit's operations. MOVED: transfers whose words have been moved; KNOWN: those that
 the program can know to be complete."""
 
+KNOWN_NEXT, NEXT_KIND, NEXT_CLUSTER, NEXT_UNIT = range(4)
+"""Places of `State.calendar`."""
+
 CORE_LANE, MAC_LANE, MAX_LANE, VMOV_LANE, LOAD_LANE, STORE_LANE, MEMORY_LANE = range(7)
 """Groups of `SnowflakeMachine.units` in their order: one a cluster each, and one memory."""
 
@@ -259,7 +262,8 @@ class State(NamedTuple):
     vector_time: Array  # float64 [C, QUEUE, 2]: start, completion
     transfer: Array  # int64 [C, 2, QUEUE, len(T)]: loads, stores
     transfer_time: Array  # float64 [C, 2, QUEUE, 3]: request, words move, completion
-    device: Array  # float64 [1]: when the memory is free
+    device: Array  # float64 [2]: when the memory is free; when a transfer goes on next
+    calendar: Array  # int64 [4]: whether that is known; what happens then, cluster, unit
     work: Array  # int64 [2]: done, allowed
     executed: Array  # int64 [2]: instructions, allowed
     trap: Array  # int64 [TrapSlot.COLUMNS]
@@ -378,7 +382,8 @@ def make_state(
         vector_time=np.zeros((clusters, QUEUE, 2)),
         transfer=np.zeros((clusters, 2, QUEUE, len(T)), np.int64),
         transfer_time=np.zeros((clusters, 2, QUEUE, 3)),
-        device=np.zeros(1),
+        device=np.zeros(2),
+        calendar=np.zeros(4, np.int64),
         work=np.zeros(2, np.int64),
         executed=np.zeros(2, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),

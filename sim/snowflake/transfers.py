@@ -25,6 +25,7 @@ from tvm_npu.sim.snowflake.state import (
     CLOCK,
     CORE,
     ISSUED,
+    KNOWN_NEXT,
     LOAD,
     LOAD_LANE,
     MOVED,
@@ -101,6 +102,7 @@ def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) 
     r[T.UNITS] = _units(r)
     s.transfer_time[c, unit - LOAD, slot, 0] = now + 1.0
     s.counts[c, unit, ISSUED] += 1
+    s.calendar[KNOWN_NEXT] = 0
     _count(s, c, unit, r)
     return GO
 

@@ -19,6 +19,7 @@ from tvm_npu.sim.snowflake.isa import (
     MacMode,
     Preload,
 )
+from tvm_npu.sim.snowflake.products import dot, lanes_of_line, lanes_of_word
 from tvm_npu.sim.snowflake.state import QUEUE, Array, Costs, State, V
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector_issue import MAX, VMOV
@@ -149,61 +150,21 @@ def _accumulate(s: State, cu: int, u: int, r: Array) -> None:
     maps, a, b, length = s.mbuf[cu], r[V.A], r[V.B], r[V.LENGTH]
     weights = s.wbuf[cu * VMACS : (cu + 1) * VMACS]
     if r[V.MODE] == MacMode.COOP:
-        _dot(maps, weights, s.coop[SUM, cu], min(VMACS, r[V.OUTPUTS] - VMACS * u), a, b, length)
-    elif r[V.MODE] == MacMode.INDP:
-        for v in range((r[V.OUTPUTS] + LANES - 1) // LANES):
-            first = v * LANES
-            sums = s.indp[SUM, cu, first : first + min(LANES, r[V.OUTPUTS] - first)]
-            if len(sums) == LANES:
-                _broadcast(maps, weights[v], sums, a, b, length)
-            else:
-                _broadcast_some(maps, weights[v], sums, a, b, length)
-    else:
-        sums, step = s.indp[SUM, cu], r[V.LANE_STEP]
-        for t in range(length):
-            for i in range(r[V.OUTPUTS]):
-                weight = np.int32(weights[i // LANES, b + LANES * t + i % LANES])
-                sums[i] += np.int32(maps[a + t * step + i]) * weight
-
-
-@device
-def _dot(
-    maps: Array, weights: Array, sums: Array, count: int, a: int, b: int, length: int
-) -> None:
-    """Four vMACs, a sum each; ``count`` of them keep it. Products fit int32, up to 2**30."""
-    x = maps[a : a + length]
-    w0, w1 = weights[0, b : b + length], weights[1, b : b + length]
-    w2, w3 = weights[2, b : b + length], weights[3, b : b + length]
-    t0, t1, t2, t3 = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    for i in range(length):
-        value = np.int32(x[i])
-        t0 += np.int64(np.int32(value * np.int32(w0[i])))
-        t1 += np.int64(np.int32(value * np.int32(w1[i])))
-        t2 += np.int64(np.int32(value * np.int32(w2[i])))
-        t3 += np.int64(np.int32(value * np.int32(w3[i])))
-    sums[0] += t0
-    sums[1] += t1 if count > 1 else 0
-    sums[2] += t2 if count > 2 else 0
-    sums[3] += t3 if count > 3 else 0
-
-
-@device
-def _broadcast(maps: Array, weights: Array, sums: Array, a: int, b: int, length: int) -> None:
-    """The 16 MACs of a vMAC, a sum each."""
-    for t in range(length):
-        value = np.int32(maps[a + t])
-        line = weights[b + LANES * t : b + LANES * t + LANES]
-        for i in range(LANES):
-            sums[i] += np.int64(np.int32(value * np.int32(line[i])))
-
-
-@device
-def _broadcast_some(maps: Array, weights: Array, sums: Array, a: int, b: int, length: int) -> None:
-    """The first MACs of a vMAC: as many as there are ``sums``."""
-    for t in range(length):
-        value = np.int32(maps[a + t])
-        for i in range(len(sums)):
-            sums[i] += np.int64(np.int32(value * np.int32(weights[b + LANES * t + i])))
+        dot(maps, weights, s.coop[SUM, cu], min(VMACS, r[V.OUTPUTS] - VMACS * u), a, b, length)
+        return
+    sums, step = s.indp[SUM, cu], r[V.LANE_STEP]
+    for v in range((r[V.OUTPUTS] + LANES - 1) // LANES):
+        first = v * LANES
+        count = min(LANES, r[V.OUTPUTS] - first)
+        if r[V.MODE] == MacMode.INDP:
+            lanes_of_word(maps, a, 1, weights, v, b, length, sums, first, count)
+        elif count == LANES:
+            lanes_of_line(maps, a + first, step, weights, v, b, length, sums, first, count)
+        else:  # not all words of the line are in MBuf
+            for t in range(length):
+                for i in range(count):
+                    word = np.int64(maps[a + t * step + first + i])
+                    sums[first + i] += word * np.int64(weights[v, b + LANES * t + i])
 
 
 @device

@@ -15,6 +15,7 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.tiles.isa import CONFIG_REGISTERS, TileMemory, TransferStream
@@ -213,30 +214,11 @@ def make_state(
 ) -> State:
     """``segments``: (offset in DRAM, bytes) of CONSTANTS and ACTIVATIONS; ``layer_of`` is -1 for
     words of no layer."""
-    memories = machine.memories
-    chip: list[tuple[tuple[TileMemory, ...], int]]
-    if isinstance(memories, SharedMemory):
-        shared = (TileMemory.INPUT, TileMemory.WEIGHT, TileMemory.OUTPUT)
-        chip = [(shared, memories.shared_bytes)]
-    else:
-        chip = [
-            ((TileMemory.INPUT,), memories.input_bytes),
-            ((TileMemory.WEIGHT,), memories.weight_bytes),
-            ((TileMemory.OUTPUT,), memories.output_bytes),
-        ]
-    chip.append(((TileMemory.BIAS,), memories.bias_bytes))
-    places = np.zeros((len(TileMemory), 2), np.int64)
-    for memory, place in segments.items():
-        places[memory] = place
-    chip_begin = position = _aligned(dram_bytes)
-    for names, size in chip:
-        for memory in names:
-            places[memory] = position, size
-        position += _aligned(size)
+    places, chip_begin, end = _placed(machine, dram_bytes, segments)
     # Only a core has operands outside of the chip; memory that is not touched costs nothing.
     reachable = places if machine.core else places[: TileMemory.CONSTANTS]
-    largest_bytes = _aligned(int(reachable[:, 1].max()))
-    memory_array = np.zeros(position + 2 * largest_bytes, np.uint8)
+    largest_bytes = aligned(int(reachable[:, 1].max()), ALIGNMENT)
+    memory_array = np.zeros(end + 2 * largest_bytes, np.uint8)
     largest = max(SCRATCH_ELEMENTS, largest_bytes // machine.element_bytes(precision))
     floats = np.float32 if precision == "int8" else np.float64
     rows = layers + 1
@@ -253,7 +235,7 @@ def make_state(
         memory_half=memory_array.view(np.int16),
         memory_word=memory_array.view(np.int32),
         memory_long=memory_array.view(np.int64),
-        written=np.zeros(position - chip_begin, np.uint8),
+        written=np.zeros(end - chip_begin, np.uint8),
         spans=np.zeros((4, SPANS, 2), np.int64),
         span_done=np.zeros((4, SPANS)),
         span_count=np.zeros(4, np.int64),
@@ -282,8 +264,32 @@ def make_state(
     )
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+def _placed(
+    machine: TileMachine, dram_bytes: int, segments: Mapping[TileMemory, tuple[int, int]]
+) -> tuple[Array, int, int]:
+    """(first byte in `State.memory` and size of each memory, where the chip begins, where it
+    ends)."""
+    memories = machine.memories
+    chip: list[tuple[tuple[TileMemory, ...], int]]
+    if isinstance(memories, SharedMemory):
+        shared = (TileMemory.INPUT, TileMemory.WEIGHT, TileMemory.OUTPUT)
+        chip = [(shared, memories.shared_bytes)]
+    else:
+        chip = [
+            ((TileMemory.INPUT,), memories.input_bytes),
+            ((TileMemory.WEIGHT,), memories.weight_bytes),
+            ((TileMemory.OUTPUT,), memories.output_bytes),
+        ]
+    chip.append(((TileMemory.BIAS,), memories.bias_bytes))
+    places = np.zeros((len(TileMemory), 2), np.int64)
+    for memory, place in segments.items():
+        places[memory] = place
+    chip_begin = position = aligned(dram_bytes, ALIGNMENT)
+    for names, size in chip:
+        for memory in names:
+            places[memory] = position, size
+        position += aligned(size, ALIGNMENT)
+    return places, chip_begin, position
 
 
 def reset_for_run(state: State) -> None:

@@ -18,6 +18,9 @@ from tvm_npu.codegen.snowflake.code.registers import SPARE, OutOfRegisters, assi
 from tvm_npu.codegen.snowflake.code.schedule import scheduled
 from tvm_npu.sim.snowflake.isa import DELAY_SLOTS, Special
 
+WINDOWS = ((3, 10), (2, 4), (1, 1))
+"""How far ahead scalars are computed: as far as there are registers (`schedule.scheduled`)."""
+
 
 @dataclass(frozen=True)
 class CodePasses:
@@ -41,11 +44,19 @@ class Words:
 
 @dataclass(frozen=True)
 class _Template:
-    """What a block becomes but for immediates: the word without them, and from which of the
-    block's instructions each comes (-1: none of them)."""
+    """What a block becomes but for immediates: the words without them, and how each immediate goes
+    into its word."""
 
     base: NDArray[np.uint32]
     origin: NDArray[np.int64]
+    """Of the words that have an immediate or a stream: which instruction they come from."""
+    at: NDArray[np.int64]
+    """Where these words are."""
+    shifts: NDArray[np.int64]
+    least: NDArray[np.int64]
+    most: NDArray[np.int64]
+    bias: NDArray[np.int64]
+    masks: NDArray[np.int64]
     atoms: tuple[tuple[int, int], ...]
 
 
@@ -68,8 +79,6 @@ class BlockCompiler:
 
     def words(self, nodes: Sequence[Node]) -> Words:
         """EmitError for an immediate that does not fit; OutOfRegisters."""
-        if self._passes.drop_dead:
-            nodes = _without_dead(nodes)
         ops: list[Instr] = []
         key: list[object] = []
         _flatten(nodes, ops, key)
@@ -82,18 +91,22 @@ class BlockCompiler:
 
     def _template(self, nodes: Sequence[Node], ops: list[Instr]) -> _Template:
         number = {id(op): index for index, op in enumerate(ops)}
+        if self._passes.drop_dead:
+            nodes = _without_dead(nodes)
         if self._passes.avoid_raw:
-            try:
-                return self._placed(nodes, ops, number, True)
-            except OutOfRegisters:
-                pass
-        return self._placed(nodes, ops, number, False)
+            for windows in WINDOWS:
+                try:
+                    return self._placed(nodes, ops, number, windows)
+                except OutOfRegisters:
+                    continue
+        return self._placed(nodes, ops, number, None)
 
     def _placed(
-        self, nodes: Sequence[Node], ops: list[Instr], number: dict[int, int], schedule: bool
+        self, nodes: Sequence[Node], ops: list[Instr], number: dict[int, int],
+        windows: tuple[int, int] | None,
     ) -> _Template:
         line = _Line()
-        self._line(nodes, number, ops, line, schedule)
+        self._line(nodes, number, ops, line, windows)
         branches = {
             at: Instr("ble", form("ble").match, -1, (ONE, entry[0]), 0)
             for at, entry in enumerate(line.ops)
@@ -125,17 +138,17 @@ class BlockCompiler:
                 assert entry is not None
                 origin[at] = entry
             base[at] = word
-        return _Template(base, origin, tuple(_outermost(line.loops)))
+        return _template(base, origin, ops, tuple(_outermost(line.loops)))
 
     def _line(
         self, nodes: Sequence[Node], number: dict[int, int], ops: list[Instr], line: _Line,
-        schedule: bool,
+        windows: tuple[int, int] | None,
     ) -> None:  # fmt: skip
         straight: list[int] = []
 
         def flush() -> None:
-            if schedule:
-                order = scheduled([ops[i] for i in straight], self._raw_cycles)
+            if windows is not None:
+                order = scheduled([ops[i] for i in straight], self._raw_cycles, *windows)
                 line.ops.extend(straight[i] for i in order)
             else:
                 line.ops.extend(straight)
@@ -147,7 +160,7 @@ class BlockCompiler:
                 continue
             flush()
             begin = len(line.ops)
-            self._line(node.body, number, ops, line, schedule)
+            self._line(node.body, number, ops, line, windows)
             slots = self._slots(line, begin, node.counter, ops)
             line.ops.append((node.counter, begin))
             line.ops.extend(slots)
@@ -196,23 +209,44 @@ def _place(register: int, places: dict[int, int]) -> int:
     return places[register]
 
 
+def _template(
+    base: NDArray[np.uint32], origin: NDArray[np.int64], ops: Sequence[Instr],
+    atoms: tuple[tuple[int, int], ...],
+) -> _Template:  # fmt: skip
+    at = np.flatnonzero(origin >= 0)
+    origin = origin[at]
+    columns: list[tuple[int, int, int, int, int]] = []
+    for index in origin.tolist():
+        operand = form(ops[index].mnemonic).immediate
+        if operand is None:
+            columns.append((0, 0, 0, 0, 0))
+            continue
+        ((high, low, shift),) = operand.pieces
+        assert shift == 0
+        mask = (1 << (high - low + 1)) - 1
+        columns.append((low, operand.low, operand.high, operand.bias, mask))
+    table = np.array(columns, np.int64).reshape(-1, 5).T
+    shifts, least, most, bias, masks = table
+    return _Template(base, origin, at, shifts, least, most, bias, masks, atoms)
+
+
 def _filled(template: _Template, ops: Sequence[Instr]) -> Words:
     words = template.base.copy()
+    chosen = [ops[index] for index in template.origin.tolist()]
+    values = np.array([op.immediate for op in chosen], np.int64)
+    wrong = (values < template.least) | (values > template.most)
+    if wrong.any():
+        raise EmitError(_range_fault(chosen[int(np.flatnonzero(wrong)[0])]))
+    bits = ((values - template.bias) & template.masks) << template.shifts
+    words[template.at] |= bits.astype(np.uint32)
     streams = np.zeros(len(words), np.int16)
-    relocations = []
-    for at, index in enumerate(template.origin.tolist()):
-        if index < 0:
-            continue
-        op = ops[index]
-        operand = form(op.mnemonic).immediate
-        if operand is not None:
-            if not operand.low <= op.immediate <= operand.high:
-                raise EmitError(_range_fault(op))
-            words[at] |= operand.encode(op.immediate)
-        streams[at] = op.stream
-        if op.segment is not None:
-            relocations.append((at, op.segment))
-    return Words(words, streams, template.atoms, tuple(relocations))
+    streams[template.at] = [op.stream for op in chosen]
+    relocations = tuple(
+        (at, op.segment)
+        for at, op in zip(template.at.tolist(), chosen, strict=True)
+        if op.segment is not None
+    )
+    return Words(words, streams, template.atoms, relocations)
 
 
 def _range_fault(op: Instr) -> str:

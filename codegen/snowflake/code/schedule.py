@@ -37,8 +37,10 @@ _READS: dict[str, tuple[int, ...]] = {
 ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
 
 
-def scheduled(ops: Sequence[Instr], raw_cycles: int) -> list[int]:
-    """The order in which ``ops`` are issued, as indices."""
+def scheduled(
+    ops: Sequence[Instr], raw_cycles: int, near: int = NEAR, window: int = WINDOW
+) -> list[int]:
+    """The order in which ``ops`` are issued, as indices. Smaller windows need fewer registers."""
     count = len(ops)
     if count < 3:
         return list(range(count))
@@ -91,12 +93,12 @@ def scheduled(ops: Sequence[Instr], raw_cycles: int) -> list[int]:
     while len(order) < count:
         if position < len(chain):
             following = chain[position]
-            if scalar(position + NEAR):
+            if scalar(position + near):
                 continue
             if left[following] == 0 and ready_at[following] <= time:
                 issue(following)
                 position += 1
-            elif scalar(position + WINDOW) or scalar(_NEVER):
+            elif scalar(position + window) or (window > near and scalar(_NEVER)):
                 continue
             elif left[following] == 0:
                 issue(following)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
@@ -18,6 +19,38 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 VECTOR, LOAD, STORE = Wait.VECTOR, Wait.LOAD, Wait.STORE
 MOST_PENDING = 255
+NEAR_BYTES = 1 << 16
+MOST_TRANSFERS = 16
+"""Transfers in a block."""
+
+
+class _Transfers:
+    """The block of transfers that is being written: addresses, places and sizes that it has in
+    registers are used again."""
+
+    def __init__(self, layer: int) -> None:
+        self.layer = layer
+        self.writer = Writer()
+        self.count = 0
+        self._constants: dict[int, int] = {}
+        self._address: tuple[Segment, int, int] | None = None
+
+    def constant(self, value: int) -> int:
+        if value not in self._constants:
+            self._constants[value] = self.writer.held(Value(None, value))
+        return self._constants[value]
+
+    def address(self, segment: Segment, offset: int, base_address: int) -> int:
+        """A register with an address, from the last one where that is near."""
+        register = -1
+        if self._address is not None and self._address[0] is segment:
+            distance = offset - self._address[1]
+            if abs(distance) < NEAR_BYTES:
+                register = self.writer.held(Value(self._address[2], distance))
+        if register < 0:
+            register = self.writer.address(segment, offset, base_address)
+        self._address = (segment, offset, register)
+        return register
 
 
 @dataclass(frozen=True)
@@ -45,6 +78,7 @@ class Sequencer:
         self._pending: list[_Pending] = []
         self._delayed: list[tuple[int, Move]] = []
         """Stores that are to be issued later, in order."""
+        self._transfers: _Transfers | None = None
         self._special: dict[Special, int] = {}
         self._depth = {
             VECTOR: machine.vector.queue_depth, LOAD: machine.load.queue_depth,
@@ -75,22 +109,37 @@ class Sequencer:
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
-        of the first half."""
+        of the first half. Loads that wait for stores come behind the last chunk but one: until
+        then the stores are done, and the core can go on."""
+        late = [one for one in loads if self._waits_for_stores(one[1])]
+        left = [one for one in loads if one not in late]
         hiding = max(1, (len(chunks) + 1) // 2)
-        each = -(-(len(self._delayed) + len(loads)) // hiding)
-        left = list(loads)
+        each = -(-(len(self._delayed) + len(left)) // hiding)
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
             count = min(each, len(self._delayed))
             self._store(count)
             if number + 1 == len(chunks):
                 break
-            share, left = left[: each - count], left[each - count :]
+            count = max(0, each - count)
+            if number + 2 == len(chunks):
+                left, late, count = left + late, [], len(left) + len(late)
+            share, left = left[:count], left[count:]
             for owner, move in share:
                 self.move(owner, move, is_load=True)
         self._store(len(self._delayed))
-        for owner, move in left:
+        for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
+
+    def _waits_for_stores(self, move: Move) -> bool:
+        """A load goes where a store that is not complete takes its words from."""
+        target = (move.in_buffer,)
+        if any(_meet((one.in_buffer,), target) for _, one in self._delayed):
+            return True
+        return any(
+            one.unit == STORE and one.number > self._known[STORE] and _meet(one.reads, target)
+            for one in self._pending
+        )
 
     def _store(self, count: int) -> None:
         """Issues the first ``count`` delayed stores."""
@@ -108,6 +157,7 @@ class Sequencer:
                 return
 
     def end(self) -> None:
+        self._flush()
         writer = Writer()
         writer.sync(Wait.END)
         self._add(-1, writer)
@@ -126,7 +176,8 @@ class Sequencer:
         reads, writes = (move.in_memory,), (move.in_buffer,)
         if not is_load:
             reads, writes = writes, reads
-        writer = Writer()
+        block = self._block(layer)
+        writer = block.writer
         self._wait(writer, unit, reads, writes)
         runs, memory_step, buffer_step = (
             (Special.LD_RUNS, Special.LD_MEMORY_STEP, Special.LD_BUFFER_STEP)
@@ -136,48 +187,58 @@ class Sequencer:
         self._set(writer, {runs: move.runs})
         if move.runs > 1:
             self._set(writer, {memory_step: move.memory_step, buffer_step: move.buffer_step})
-        address = writer.address(
-            move.segment, move.offset, self._machine.dram.base_address
-        )
-        place = writer.held(Value(None, move.place))
-        words = writer.held(Value(None, move.words))
+        address = block.address(move.segment, move.offset, self._machine.dram.base_address)
+        place, words = block.constant(move.place), block.constant(move.words)
         if is_load:
             buffer = Buffer.WBUF if move.buffer is Place.WBUF else Buffer.MBUF
             writer.ld(buffer, address, place, words, move.cus, move.vmac, Shared.OWN, move.stream)
         else:
             writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
+        block.count += 1
         self._issued[unit] += 1
         self._pending.append(_Pending(unit, self._issued[unit], reads, writes))
-        self._add(layer, writer)
+
+    def _block(self, layer: int) -> _Transfers:
+        """The block that a layer's next transfer goes to."""
+        block = self._transfers
+        if block is None or block.layer != layer or block.count >= MOST_TRANSFERS:
+            self._flush()
+            block = self._transfers = _Transfers(layer)
+        return block
+
+    def _flush(self) -> None:
+        if self._transfers is not None:
+            self._add(self._transfers.layer, self._transfers.writer)
+            self._transfers = None
 
     def chunk(self, layer: int, chunk: Chunk) -> None:
         """Vector instructions, with as many loops as registers and banks allow."""
         self._store_before(chunk.reads, chunk.writes)
-        head = Writer()
-        self._wait(head, VECTOR, chunk.reads, chunk.writes)
-        self._set(head, chunk.specials)
-        if head.nodes:
-            self._add(layer, head)
-        words: Words | None = None
-        for straight in range(chunk.levels):
-            writer = Writer()
-            chunk.write(writer, straight)
-            try:
-                words = self._compiler.words(writer.nodes)
-            except OutOfRegisters:
-                continue
-            if not too_long(words):
-                break
-            words = None
-        if words is None:
-            raise EmitError(f"layer {layer}: a chunk's innermost loop fits no instruction bank")
-        self.blocks.append(CodeBlock(layer, words))
+        self._flush()
+        writer = Writer()
+        self._wait(writer, VECTOR, chunk.reads, chunk.writes)
+        self._set(writer, chunk.specials)
+        self.blocks.append(CodeBlock(layer, self._chunk_words(layer, chunk, writer)))
         for special in chunk.changes:
             self._special.pop(special, None)
         self._issued[VECTOR] += chunk.vectors
         self._pending.append(
             _Pending(VECTOR, self._issued[VECTOR], chunk.reads, chunk.writes)
         )
+
+    def _chunk_words(self, layer: int, chunk: Chunk, writer: Writer) -> Words:
+        """The chunk behind what ``writer`` has already."""
+        head = len(writer.nodes)
+        for straight in range(chunk.levels):
+            chunk.write(writer, straight)
+            try:
+                words = self._compiler.words(writer.nodes)
+            except OutOfRegisters:
+                words = None
+            if words is not None and not too_long(words):
+                return words
+            del writer.nodes[head:]
+        raise EmitError(f"layer {layer}: a chunk's innermost loop fits no instruction bank")
 
     # --- waiting -------------------------------------------------------------------------------
 

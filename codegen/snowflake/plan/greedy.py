@@ -13,21 +13,28 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
     Stays,
     geometry,
 )
-from tvm_npu.sim.snowflake.isa import LANES
+from tvm_npu.sim.snowflake.isa import LANES, VMACS
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-BUSY_TRACE = 64
-"""Words of a trace that give a vMAC enough to do in mode coop."""
+LOOP_SHARE = 0.5
+"""Instructions of loops a sum, about."""
 
 
-def mode_of(shape: ConvShape) -> Mode:
-    """COOP where the planes of a window fill lines and a trace is long enough, else INDP; depthwise
-    convolutions multiply lane by lane."""
+def mode_of(shape: ConvShape, machine: SnowflakeMachine) -> Mode:
+    """COOP where the planes of a window fill lines and a sum takes long enough for the core to
+    issue its instructions, else INDP; depthwise convolutions multiply lane by lane."""
     if shape.is_depthwise:
         return "lane"
-    trace = shape.columns.kernel * shape.planes
-    fills = shape.planes % LANES == 0 and trace >= BUSY_TRACE
-    return "coop" if fills or shape.is_point else "indp"
+    if shape.is_point:
+        return "coop"
+    if shape.planes % LANES:
+        return "indp"
+    cus, window = machine.clusters.cus, shape.taps * shape.planes
+    traces = shape.rows.kernel * (1 if shape.columns.dilation == 1 else shape.columns.kernel)
+    issued = 1 + 2 * traces + 2 * shape.has_residual + LOOP_SHARE
+    together = -(-shape.filters // (VMACS * cus)) * max(window / LANES, issued)
+    alone = -(-shape.filters // (VMACS * LANES)) * window / cus
+    return "coop" if together <= alone else "indp"
 
 
 def moved_words(found: Geometry) -> int:
@@ -45,7 +52,7 @@ def moved_words(found: Geometry) -> int:
 def greedy(shape: ConvShape, machine: SnowflakeMachine) -> SnowflakePlan | None:
     """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
     many columns. Of the two orders the one that moves less. None where nothing fits."""
-    first = mode_of(shape)
+    first = mode_of(shape, machine)
     for mode in dict.fromkeys((first, "coop", "indp") if first != "lane" else ("lane",)):
         found = [plan for plan in _of_mode(shape, machine, mode)]
         if found:

@@ -8,9 +8,16 @@ from typing import Literal
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.snowflake.plan.tiling import line
 from tvm_npu.codegen.snowflake.steps.windows import Axis, dealt
-from tvm_npu.sim.snowflake.isa import LANES, LONGEST_TRACE, VMACS, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import (
+    LANES,
+    LONGEST_TRACE,
+    MEMORY_UNIT_BYTES,
+    VMACS,
+    WORD_BYTES,
+)
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
+UNIT = MEMORY_UNIT_BYTES
 GROUP = VMACS * LANES
 """Planes that mode lane takes at a time."""
 
@@ -92,23 +99,38 @@ def pool_tiles(shape: PoolShape, machine: SnowflakeMachine) -> PoolTiles | Infea
 
 
 def _largest(shape: PoolShape, whole: PoolTiles, machine: SnowflakeMachine) -> PoolTiles | None:
+    """Of the tiles that fit those that load the least, borders and parts of memory units counted;
+    of these the largest."""
     cus = machine.clusters.cus
     room = machine.mbuf_words // whole.places
-
-    def fits(tiles: PoolTiles) -> bool:
-        share = tiles.tile_planes if tiles.spreads == "rows" else -(-tiles.tile_planes // cus)
-        return share <= LONGEST_TRACE and pool_room(shape, tiles, cus).words <= room
-
-    for columns in _halves(shape.columns.out):
-        for planes in _planes(shape.planes, cus if whole.spreads == "planes" else 1):
+    found: list[tuple[float, int, PoolTiles]] = []
+    for planes in _planes(shape.planes, cus if whole.spreads == "planes" else 1):
+        share = planes if whole.spreads == "rows" else -(-planes // cus)
+        if share > LONGEST_TRACE:
+            continue
+        for columns in _halves(shape.columns.out):
             for rows in _halves(shape.rows.out):
-                if whole.spreads == "rows" and rows < cus and shape.rows.out >= cus:
+                if whole.spreads == "rows" and rows < min(cus, shape.rows.out):
                     break
                 tiles = replace(whole, tile_planes=planes, tile_r=rows, tile_c=columns)
-                if fits(tiles):
-                    return tiles
+                if pool_room(shape, tiles, cus).words <= room:
+                    found.append((_loaded(shape, tiles, cus, share), -rows * columns, tiles))
+                    break
+    if found:
+        return min(found, key=lambda one: one[:2])[2]
     smallest = replace(whole, tile_planes=1, tile_r=1, tile_c=1, spreads="rows")
-    return smallest if fits(smallest) else None
+    return smallest if pool_room(shape, smallest, cus).words <= room else None
+
+
+def _loaded(shape: PoolShape, tiles: PoolTiles, cus: int, share: int) -> float:
+    """What is loaded, as a multiple of the input."""
+    rows = -(-tiles.tile_r // cus) if tiles.spreads == "rows" else tiles.tile_r
+    down = shape.rows.span(rows) / (rows * shape.rows.stride)
+    across = shape.columns.span(tiles.tile_c) / (tiles.tile_c * shape.columns.stride)
+    whole = share == shape.planes and tiles.tile_c == shape.columns.out
+    size = WORD_BYTES * share
+    units = 1.0 if whole or share == shape.planes else -(-size // UNIT) * UNIT / size
+    return max(1.0, down) * max(1.0, across) * units
 
 
 def _halves(total: int) -> list[int]:

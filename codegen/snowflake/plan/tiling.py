@@ -249,9 +249,12 @@ class Geometry:
 
     @property
     def doubles(self) -> bool:
-        """Tiles of maps that come one after the other have two places."""
+        """Tiles that come one after the other have two places, and so have results."""
         rooms = self.rooms
-        return rooms is not None and len(rooms.maps) == min(2, self.map_loads)
+        if rooms is None:
+            return False
+        steps = self.map_loads * len(self.filter_tiles)
+        return len(rooms.maps) == min(2, self.map_loads) and len(rooms.out) >= min(2, steps)
 
     @cached_property
     def rooms(self) -> Rooms | None:

@@ -342,11 +342,9 @@ def _split(
     elif rows > 1:
         for begin, count in _pieces(rows, -(-FIRST_VECTORS // (2 * columns))):
             yield part_of(down, begin, count), across
-    elif len(across) == 1:
+    else:
         for begin, count in _pieces(columns, FIRST_VECTORS // 2):
             yield down, part_of(across, begin, count)
-    else:
-        yield down, across
 
 
 def _pieces(total: int, first: int) -> Iterator[Range]:

@@ -120,30 +120,63 @@ class Placer:
 
 
 def prefetched(steps: Sequence[PlacedStep], passes: StepPasses) -> list[PlacedStep]:
-    """Loads that can come while the step before runs: of another layer only kernels, since maps
-    are what that layer makes."""
+    """Loads come while earlier steps run: from the step behind the last one that needs their place,
+    in even shares. Of another layer only kernels come early, since maps are what that layer
+    makes."""
     if not passes.double_buffer:
         return list(steps)
-    for before, step in zip(steps, steps[1:], strict=False):
-        same = before.step.layer == step.step.layer
-        early = [
-            one for one in step.loads
-            if (same or one.load.kind is Kind.KERNELS) and not _in_use(one, before)
-        ]
-        for one in early:
-            before.during.extend((step.step.layer, move) for move in one.moves)
-        step.loads = tuple(one for one in step.loads if one not in early)
-        mine, other = step.bases, before.bases
-        if same and (mine.out, mine.target) != (other.out, other.target):
-            before.during.extend((step.step.layer, move) for move in step.in_place)
-            step.in_place = ()
+    last: dict[tuple[Kind, int, int], int] = {}
+    """The last step so far that uses a place: (kind, first word, end)."""
+    layers: dict[int, int] = {}
+    for number, step in enumerate(steps):
+        layers.setdefault(step.step.layer, number)
+        kept = []
+        for one in step.loads:
+            first = _free_from(one, step, last)
+            if one.load.kind is not Kind.KERNELS:
+                first = max(first, layers[step.step.layer])
+            first = max(first, number - MOST_AHEAD)
+            if first >= number:
+                kept.append(one)
+                continue
+            _share(steps[first:number], step.step.layer, one.moves)
+        step.loads = tuple(kept)
+        if number and step.in_place and number > layers[step.step.layer]:
+            before = steps[number - 1].bases
+            if (before.out, before.target) != (step.bases.out, step.bases.target):
+                steps[number - 1].during.extend((step.step.layer, one) for one in step.in_place)
+                step.in_place = ()
+        for load in step.step.loads:
+            last[(load.kind, *_span(load, step.bases))] = number
     return list(steps)
 
 
-def _in_use(load: PlacedLoad, before: PlacedStep) -> bool:
-    """The step before reads what lies in the place."""
-    bases = before.bases
-    place = bases.maps if load.load.kind is Kind.MAPS else bases.kernels
-    mine = min((move.place for move in load.moves), default=0)
-    other = before.step.load(load.load.kind)
-    return other is not None and place <= mine < place + max(1, other.words)
+MOST_AHEAD = 24
+"""Steps over which a load is spread, at most."""
+
+
+def _span(load: Load, bases: Bases) -> tuple[int, int]:
+    """The words of its buffer that a load takes: first, end."""
+    begin = bases.maps if load.kind is Kind.MAPS else bases.kernels
+    return begin, begin + max(1, load.words)
+
+
+def _free_from(
+    one: PlacedLoad, step: PlacedStep, last: dict[tuple[Kind, int, int], int]
+) -> int:
+    """The first step in which nothing needs the place any more."""
+    first, end = _span(one.load, step.bases)
+    used = [
+        number
+        for (kind, begin, until), number in last.items()
+        if kind is one.load.kind and begin < end and first < until
+    ]
+    return max(used, default=-1) + 1
+
+
+def _share(steps: Sequence[PlacedStep], layer: int, moves: Sequence[Move]) -> None:
+    """Deals ``moves`` to steps, in order."""
+    total, count = len(moves), len(steps)
+    for number, step in enumerate(steps):
+        begin, end = number * total // count, (number + 1) * total // count
+        step.during.extend((layer, move) for move in moves[begin:end])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.steps.windows import Run
@@ -43,6 +44,84 @@ class Part:
     cus: int
     divisor: int
     traces: tuple[Trace, ...]
+
+
+@dataclass(frozen=True)
+class Taps:
+    """How a window's taps lie in the buffers; fields as those of `SumNest`."""
+
+    mode: MacMode
+    tap_row: int
+    tap_column: int
+    cells: int
+    weight_row: int
+    weight_column: int
+
+    def row(self, tap: int, window: tuple[int, int], cus: int) -> Iterator[Trace]:
+        """The traces of one row of taps."""
+        first, count = window
+        if self.mode is MacMode.LANE:
+            lines = LANES if self.weight_column else 0
+            yield Trace(
+                tap * self.tap_row + first * self.tap_column,
+                tap * self.weight_row + first * lines, count, cus,
+            )  # fmt: skip
+            return
+        each = 1 if self.mode is MacMode.COOP else LANES
+        together = count if self.tap_column == self.cells else 1
+        for column in range(first, first + count, together):
+            maps = tap * self.tap_row + column * self.tap_column
+            weights = tap * self.weight_row + column * self.weight_column
+            length = together * self.cells
+            for at in range(0, length, LONGEST_TRACE):
+                size = min(LONGEST_TRACE, length - at)
+                yield Trace(maps + at, weights + at * each, size, cus)
+
+
+Windows = tuple[tuple[int, int] | None, ...]
+
+
+@lru_cache(maxsize=1 << 16)
+def _parts(
+    taps: Taps, down: Windows, counted: tuple[int, ...], across: Windows, wide: tuple[int, ...]
+) -> tuple[Part, ...]:
+    """The sums of a result whose windows have ``down`` and ``across`` in each CU."""
+    window: tuple[int, int] | None = None
+    alike: dict[int, dict[int, tuple[int, int]]] = {}
+    for cu, (vertical, horizontal) in enumerate(zip(down, across, strict=True)):
+        if vertical is None or horizontal is None:
+            continue
+        assert window in (None, horizontal)
+        window = horizontal
+        alike.setdefault(counted[cu] * wide[cu], {})[cu] = vertical
+    if window is None:
+        return ()
+    return tuple(
+        part
+        for divisor, members in alike.items()
+        for part in _together(taps, members, window, divisor)
+    )
+
+
+def _together(
+    taps: Taps, vertical: dict[int, tuple[int, int]], window: tuple[int, int], divisor: int
+) -> Iterator[Part]:
+    """One sum for all CUs if a row of taps is inside in all of them, else one for those that are
+    alike."""
+    low = max(first for first, _ in vertical.values())
+    high = min(first + count for first, count in vertical.values())
+    if low >= high:
+        for one in sorted(set(vertical.values())):
+            members = {cu: own for cu, own in vertical.items() if own == one}
+            yield from _together(taps, members, window, divisor)
+        return
+    taken = sorted({tap for first, n in vertical.values() for tap in range(first, first + n)})
+    last = (low + high) // 2
+    traces: list[Trace] = []
+    for tap in [*(one for one in taken if one != last), last]:
+        cus = _mask(cu for cu, (first, n) in vertical.items() if first <= tap < first + n)
+        traces += taps.row(tap, window, cus)
+    yield Part(_mask(vertical), divisor, tuple(traces))
 
 
 @dataclass(frozen=True)
@@ -91,62 +170,11 @@ class SumNest:
 
     def parts(self, row: Run, column: Run) -> tuple[Part, ...]:
         """The sums of a result: one, or where CUs differ too much one after the other."""
-        window = next((taps for taps in column.taps if taps is not None), None)
-        alike: dict[tuple[object, ...], int] = {}
-        vertical: dict[int, tuple[int, int]] = {}
-        for cu, (taps, across) in enumerate(zip(row.taps, column.taps, strict=True)):
-            if taps is None or across is None:
-                continue
-            assert across == window
-            vertical[cu] = taps
-            key = (row.counted[cu] * column.counted[cu],)
-            alike[key] = alike.get(key, 0) | 1 << cu
-        found: list[Part] = []
-        for (divisor,), cus in alike.items():
-            members = {cu: taps for cu, taps in vertical.items() if cus >> cu & 1}
-            found += self._together(members, window, int(str(divisor)))
-        return tuple(found)
-
-    def _together(
-        self, vertical: dict[int, tuple[int, int]], window: tuple[int, int] | None, divisor: int
-    ) -> Iterator[Part]:
-        """One sum for all CUs if a row of taps is inside in all of them, else one for those that
-        are alike."""
-        assert window is not None
-        everyone = _mask(vertical)
-        low = max(first for first, _ in vertical.values())
-        high = min(first + count for first, count in vertical.values())
-        if low >= high:
-            for taps in sorted(set(vertical.values())):
-                members = {cu: one for cu, one in vertical.items() if one == taps}
-                yield from self._together(members, window, divisor)
-            return
-        taken = sorted({tap for first, n in vertical.values() for tap in range(first, first + n)})
-        last = (low + high) // 2
-        traces: list[Trace] = []
-        for tap in [*(one for one in taken if one != last), last]:
-            cus = _mask({cu for cu, (first, n) in vertical.items() if first <= tap < first + n})
-            traces += self._row_traces(tap, window, cus)
-        yield Part(everyone, divisor, tuple(traces))
-
-    def _row_traces(self, tap: int, window: tuple[int, int], cus: int) -> Iterator[Trace]:
-        first, count = window
-        if self.mode is MacMode.LANE:
-            lines = LANES if self.weight_column else 0
-            yield Trace(
-                tap * self.tap_row + first * self.tap_column,
-                tap * self.weight_row + first * lines, count, cus,
-            )  # fmt: skip
-            return
-        each = 1 if self.mode is MacMode.COOP else LANES
-        together = count if self.tap_column == self.cells else 1
-        for column in range(first, first + count, together):
-            maps = tap * self.tap_row + column * self.tap_column
-            weights = tap * self.weight_row + column * self.weight_column
-            length = together * self.cells
-            for at in range(0, length, LONGEST_TRACE):
-                size = min(LONGEST_TRACE, length - at)
-                yield Trace(maps + at, weights + at * each, size, cus)
+        taps = Taps(
+            self.mode, self.tap_row, self.tap_column, self.cells, self.weight_row,
+            self.weight_column,
+        )  # fmt: skip
+        return _parts(taps, row.taps, row.counted, column.taps, column.counted)
 
     def trace_cycles(self, trace: Trace, outputs: int) -> int:
         if self.mode is MacMode.COOP:
@@ -318,8 +346,8 @@ class SumNest:
             writer.mac(self.mode, finish, maps[index], weights[index], trace.length)
 
 
-def _mask(cus: object) -> int:
-    return sum(1 << cu for cu in cus)  # type: ignore[attr-defined]
+def _mask(cus: Iterable[int]) -> int:
+    return sum(1 << cu for cu in cus)
 
 
 CHANGED = frozenset({Special.OUT, Special.CUS, Special.DIVISOR, Special.OUT_STEP})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,12 @@ class Axis:
     @property
     def covers(self) -> bool:
         """Every window touches the input."""
-        return all(self.taps(at)[1] for at in range(self.out))
+        return _covers(self)
+
+
+@lru_cache(maxsize=4096)
+def _covers(axis: Axis) -> bool:
+    return all(axis.taps(at)[1] for at in range(axis.out))
 
 
 Taps = tuple[int, int]
@@ -72,13 +78,26 @@ def runs(
 ) -> tuple[Run, ...]:
     """Results that are computed at the same time in several parts, each (begin, count) of the
     axis's results, cut into runs."""
+    if counts is None:
+        return _runs(axis, tuple(parts))
+    return _counted(axis, tuple(parts), counts)
+
+
+@lru_cache(maxsize=4096)
+def _runs(axis: Axis, parts: tuple[tuple[int, int], ...]) -> tuple[Run, ...]:
+    return _counted(axis, parts, lambda at: 0)
+
+
+def _counted(
+    axis: Axis, parts: tuple[tuple[int, int], ...], counts: Callable[[int], int]
+) -> tuple[Run, ...]:
     found: list[Run] = []
     for local in range(max(count for _, count in parts)):
         taps = tuple(
             axis.taps(begin + local) if local < count else None for begin, count in parts
         )
         counted = tuple(
-            counts(begin + local) if counts is not None and local < count else 0
+            counts(begin + local) if local < count else 0
             for begin, count in parts
         )
         if found and (found[-1].taps, found[-1].counted) == (taps, counted):

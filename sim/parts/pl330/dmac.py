@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.parts.pl330 import execution
+from tvm_npu.sim.parts.pl330 import execution, state
 from tvm_npu.sim.parts.pl330.code import decode_at
-from tvm_npu.sim.parts.pl330.execution import Costs, State
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA
+from tvm_npu.sim.parts.pl330.state import Costs, State
 from tvm_npu.sim.parts.pl330.timing import DmacTiming
 from tvm_npu.sim.parts.pl330.traps import DETAIL_FORMATS, DmacError, DmacTrapCode
 from tvm_npu.sim.traps import Place, Trap, Waiter
@@ -21,9 +21,9 @@ ON_CHIP_BASE = 0xFFFC_0000
 """Where a Zynq-7000 has its DDR (behind the first MB) and its on-chip memory (mapped high)."""
 
 _WAITING = {
-    execution.WAITS_FOR_EVENT: "event {event}, which nobody sends",
-    execution.WAITS_FOR_STORES: "its stores",
-    execution.WAITS_FOR_ROOM: "room in its FIFO or store queue",
+    state.WAITS_FOR_EVENT: "event {event}, which nobody sends",
+    state.WAITS_FOR_STORES: "its stores",
+    state.WAITS_FOR_ROOM: "room in its FIFO or store queue",
 }
 
 Bytes = NDArray[np.uint8]
@@ -123,12 +123,12 @@ class Dmac:
         s.next_ddr[channel] = -1
         s.tags[s.tags % timing.channels == channel] = -1
         s.ready[channel] = now_cycles + timing.start_cycles
-        s.status[channel] = execution.RUNNING
+        s.status[channel] = state.RUNNING
 
     def is_stopped(self, channel: int) -> bool:
         """Whether the channel's program had ended by `time_cycles`."""
         s = self._state
-        return s.status[channel] == execution.STOPPED and bool(s.end[channel] <= self._time)
+        return s.status[channel] == state.STOPPED and bool(s.end[channel] <= self._time)
 
     def advance(self, now_cycles: float) -> None:
         """Does everything that begins before ``now_cycles``.
@@ -153,7 +153,7 @@ class Dmac:
         if not 0 <= event < self.timing.events or not s.to_core[event]:
             raise DmacError(f"event {event} does not go to the processor")
         self.advance(now_cycles)
-        if not s.pending[event] and self._run(np.inf, event) == execution.IDLE:
+        if not s.pending[event] and self._run(np.inf, event) == state.IDLE:
             raise self._deadlock(f"event {event}, which nobody sends")
         self._time = max(self._time, float(s.signal[event]))
         s.pending[event] = 0
@@ -169,8 +169,8 @@ class Dmac:
         self._check_channel(channel)
         self.advance(now_cycles)
         s = self._state
-        runs = s.status[channel] != execution.STOPPED
-        if runs and self._run(np.inf, -2 - channel) == execution.IDLE:
+        runs = s.status[channel] != state.STOPPED
+        if runs and self._run(np.inf, -2 - channel) == state.IDLE:
             raise self._deadlock()
         self._time = max(self._time, float(s.end[channel]))
         return self._time
@@ -188,7 +188,7 @@ class Dmac:
         Raises Trap when a channel traps or waits for ever.
         """
         self._run(np.inf, -1)
-        if (self._state.status != execution.STOPPED).any():
+        if (self._state.status != state.STOPPED).any():
             raise self._deadlock()
         self._time = max(self._time, float(self._state.end.max()))
         return self._time
@@ -211,7 +211,7 @@ class Dmac:
 
     def _run(self, until: float, wanted: int) -> int:
         reason = int(execution.run_until(self._state, self._costs, until, wanted))
-        if reason == execution.TRAPPED:
+        if reason == state.TRAPPED:
             raise self._trap()
         return reason
 
@@ -262,16 +262,16 @@ def run_program(
 def _instruction_table() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The ISA table as compiled code reads it: rows, and the row by an instruction's first byte."""
     instructions = PL330_ISA.instructions
-    table = np.zeros((len(instructions), execution.OPERANDS + 6), np.int64)
+    table = np.zeros((len(instructions), state.OPERANDS + 6), np.int64)
     row_of = np.full(256, -1, np.int64)
     for row, item in enumerate(instructions):
-        action = execution.ACTIONS.index(item.execute)
-        table[row, : execution.OPERANDS] = item.size_bytes, item.mask, item.match, action
+        action = state.ACTIONS.index(item.execute)
+        table[row, : state.OPERANDS] = item.size_bytes, item.mask, item.match, action
         for operand in item.fields:
             if operand.column == "c":
                 continue
             ((high, low, _),) = operand.pieces
-            column = execution.OPERANDS + 3 * ("a", "b").index(operand.column)
+            column = state.OPERANDS + 3 * ("a", "b").index(operand.column)
             table[row, column : column + 3] = low, (1 << (high - low + 1)) - 1, operand.bias
         first = item.mask & 0xFF
         for byte in range(256):
@@ -297,7 +297,7 @@ def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
         row_of=_ROW_OF,
         code=np.zeros((channels, timing.program_bytes), np.uint8),
         code_bytes=integers(),
-        status=integers(value=execution.STOPPED),
+        status=integers(value=state.STOPPED),
         pc=integers(),
         line=integers(value=-1),
         ready=times(),
@@ -324,7 +324,7 @@ def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
         tags=np.full(timing.cache_lines, -1, np.int64),
         free=np.zeros(3),
         last=np.full(1, channels - 1, np.int64),
-        counters=integers(execution.COUNTERS),
+        counters=integers(state.COUNTERS),
         trap=np.zeros(6, np.int64),
         ddr=ddr,
         on_chip=on_chip,

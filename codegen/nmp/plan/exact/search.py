@@ -16,6 +16,7 @@ than all transfers of a TLE, and no less than all its MACs and the ends of its t
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +52,12 @@ from tvm_npu.codegen.nmp.plan.exact.overlap import (
     overlapped,
 )
 from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+
+device = partial(compiled.device, references=False)
+entry = partial(compiled.entry, references=False)
+"""Nothing here allocates: whoever asks brings `new_scratch`."""
 
 SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
 """What a search has chosen; tile_m counts items."""
@@ -72,6 +77,15 @@ class Scratch(NamedTuple):
     weights: Any
     place: Any
     tile: Any
+
+
+def new_scratch(spatial: int) -> Scratch:
+    """For at most ``spatial`` spatial slices."""
+    return Scratch(
+        np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
+        np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
+        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
+    )  # fmt: skip
 
 
 @device
@@ -130,27 +144,124 @@ def _tile_time(
     return max(slowest, dram * task.repeats, ring * speeds.ring_byte * task.repeats)
 
 
+@device
+def _fill_tle(
+    task, spread, scratch, rows, columns, bias_table, index, tile_r, tile_c, row_turns,
+    column_turns,
+):  # fmt: skip
+    """Counts of the TLE at spatial slice ``index`` for places of tile_r x tile_c."""
+    row = rows.begin[spread.rows, index // spread.column_slices] + tile_r
+    column = columns.begin[spread.columns, index % spread.column_slices] + tile_c
+    here, spot = scratch.places[index], scratch.spots[index]
+    fill_place(rows.table, row, columns.table, column, here)
+    all_rows = rows.table[row, OUT_EXTENT]
+    all_columns = columns.table[column, OUT_EXTENT]
+    own_rows = ceil_div(int(all_rows), spread.row_parts)
+    own_columns = ceil_div(int(all_columns), spread.column_parts)
+    here[P_LARGEST] = own_rows * own_columns
+    here[P_WINDOWS] = windows(
+        own_rows, tile_r, own_columns, tile_c, task.kernel, task.macs_per_cycle
+    )
+    for kind in range(2):
+        table, own = bias_table[spread.items, kind], scratch.biases[index, kind]
+        fill_bias(spread, all_rows, all_columns, table, own)
+    spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
+    spot[2] = spot[3] = int(rows.table[row, STEPS])
+    spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
+    spot[6] = spot[7] = int(columns.table[column, STEPS])
+    if spread.ring_weights:
+        spot[3], spot[7] = row_turns, column_turns
+
+
+@device
+def _search_place(
+    task, room, speeds, spread, scratch, rows, columns, items, channels, critical, ws_m, most_m,
+    most_n, turns, family, tile_r, tile_c, best, chosen, counts,
+):  # fmt: skip
+    """The fastest tile_n and tile_m of one place whose TLEs are filled in, if it takes less than
+    ``best``: (its cycles or ``best``, the least bound of what was left out)."""
+    least_bound = np.inf
+    place, bias = scratch.places[critical], scratch.biases[critical, 0]
+    longest, item_counts = items.longest[spread.items], items.count[spread.items]
+    item_begins, part_begins = items.begin[spread.items], channels.begin[spread.channels]
+    item_begin = item_begins[0, critical if spread.ring_weights else 0]
+    part_begin = part_begins[0]
+    kept_m = items.kept[items.kept_begin[spread.items] : items.kept_begin[spread.items + 1]]
+    kept_n = channels.kept[
+        channels.kept_begin[spread.channels] : channels.kept_begin[spread.channels + 1]
+    ]
+    tries_all = spread.flow == OS or spread.buffers == 2
+    for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
+        tile_n = index_n + 1
+        if spread.flow == KEEPS_IN or task.grouped:
+            tile_n = task.channels
+        elif not tries_all:
+            tile_n = kept_n[index_n]
+            if tile_n > most_n:
+                continue
+        part = channels.table[part_begin + tile_n]
+        bound = least_time(
+            task, speeds, spread, place, items.lowest[item_begin + most_m],
+            channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
+        )  # fmt: skip
+        if bound >= best:
+            least_bound = min(least_bound, bound)
+            break
+        top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
+        bottom_m = 1 if spread.flow != OS else ws_m + 1
+        if top_m >= bottom_m:
+            bound = least_time(
+                task, speeds, spread, place, items.lowest[item_begin + top_m], part,
+                item_counts[0], longest, bias,
+            )  # fmt: skip
+            if bound >= best:
+                least_bound = min(least_bound, bound)
+                top_m = 0
+        last_m = min(top_m, kept_m.size)
+        for index_m in range((top_m if tries_all else last_m) - 1, -1, -1):
+            tile_m = index_m + 1 if tries_all else kept_m[index_m]
+            if tile_m > top_m:
+                continue
+            if tile_m < bottom_m:
+                break
+            bound = least_time(
+                task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
+                item_counts[0], longest, bias,
+            )  # fmt: skip
+            if bound >= best:
+                least_bound = min(least_bound, bound)
+                break
+            m_turns = ceil_div(longest, tile_m)
+            if not fits(task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns):
+                continue
+            counts[EVALUATED] += 1
+            time = _tile_time(
+                task, speeds, spread, scratch, rows.kinds, columns.kinds,
+                items.table, item_begins, item_counts, longest, channels.table,
+                part_begins, tile_m, tile_n, best,
+            )  # fmt: skip
+            if time < best:
+                best = time
+                chosen[SCHEDULE], chosen[FAMILY] = spread.flow, family
+                chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
+                chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
+        if spread.flow == KEEPS_IN or task.grouped:
+            break
+    return best, least_bound
+
+
 @entry
 def open_classes(
-    task, room, speeds, rows, columns, items, channels, families, queue, bounds, best
+    task, room, speeds, rows, columns, items, channels, families, queue, bounds, best, scratch,
+    chosen, counts,
 ):
     """The fastest plan of less than ``best`` cycles in the classes of ``queue``, which are in
     the order of their ``bounds``.
 
-    Returns (its cycles or ``best``, the least bound of what was not opened, (schedule, tile_m
-    in items, tile_n, tile_r, tile_c, family), all 0 without one, (0, classes opened, tiles
-    timed))."""
-    counts = np.zeros(3, np.int64)
-    chosen = np.zeros(6, np.int64)
+    Returns (its cycles or ``best``, the least bound of what was not opened). Fills ``chosen``
+    (schedule, tile_m in items, tile_n, tile_r, tile_c, family; all 0 without a plan) and
+    ``counts`` (0, classes opened, tiles timed)."""
     least_bound = np.inf
-    spatial = 1
-    for number in range(families.shape[0]):
-        spatial = max(spatial, families[number, 4] * families[number, 5])
-    scratch = Scratch(
-        np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
-        np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
-        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
-    )  # fmt: skip
     for waiting in range(queue.shape[0]):
         if bounds[waiting] >= best:
             least_bound = min(least_bound, bounds[waiting])
@@ -160,10 +271,6 @@ def open_classes(
         spread = spread_of(speeds, families[number])
         longest, item_counts = items.longest[spread.items], items.count[spread.items]
         item_begins, part_begins = items.begin[spread.items], channels.begin[spread.channels]
-        kept_m = items.kept[items.kept_begin[spread.items] : items.kept_begin[spread.items + 1]]
-        kept_n = channels.kept[
-            channels.kept_begin[spread.channels] : channels.kept_begin[spread.channels + 1]
-        ]
         i, j = critical_of(spread)
         critical = i * spread.column_slices + j
         item_begin = item_begins[0, critical if spread.ring_weights else 0]
@@ -172,7 +279,6 @@ def open_classes(
         if spread.buffers == 1:
             ws_m = most_items(task, room, spread, longest, task.channels, longest, 1)
             ws_m = min(ws_m, room.tile_m // task.item_filters)
-        tries_all = spread.flow == OS or spread.buffers == 2
         row_class = rows.class_begin[spread.rows, 0] + a
         column_class = columns.class_begin[spread.columns, 0] + b
         place = scratch.places[critical]
@@ -192,30 +298,10 @@ def open_classes(
                 # First the critical TLE, for a bound, then the others.
                 for turn in range(spread.row_slices * spread.column_slices):
                     index = (critical + turn) % (spread.row_slices * spread.column_slices)
-                    row = rows.begin[spread.rows, index // spread.column_slices] + tile_r
-                    column = columns.begin[spread.columns, index % spread.column_slices] + tile_c
-                    here, spot = scratch.places[index], scratch.spots[index]
-                    fill_place(rows.table, row, columns.table, column, here)
-                    all_rows = rows.table[row, OUT_EXTENT]
-                    all_columns = columns.table[column, OUT_EXTENT]
-                    own_rows = ceil_div(int(all_rows), spread.row_parts)
-                    own_columns = ceil_div(int(all_columns), spread.column_parts)
-                    here[P_LARGEST] = own_rows * own_columns
-                    here[P_WINDOWS] = windows(
-                        own_rows, tile_r, own_columns, tile_c, task.kernel,
-                        task.macs_per_cycle,
+                    _fill_tle(
+                        task, spread, scratch, rows, columns, items.bias, index, tile_r, tile_c,
+                        row_turns, column_turns,
                     )  # fmt: skip
-                    for kind in range(2):
-                        fill_bias(
-                            spread, all_rows, all_columns, items.bias[spread.items, kind],
-                            scratch.biases[index, kind],
-                        )  # fmt: skip
-                    spot[0], spot[1] = rows.kind_begin[row], rows.kind_count[row]
-                    spot[2] = spot[3] = int(rows.table[row, STEPS])
-                    spot[4], spot[5] = columns.kind_begin[column], columns.kind_count[column]
-                    spot[6] = spot[7] = int(columns.table[column, STEPS])
-                    if spread.ring_weights:
-                        spot[3], spot[7] = row_turns, column_turns
                     if turn == 0:
                         bound = least_time(
                             task, speeds, spread, place, items.lowest[item_begin + most_m],
@@ -227,63 +313,9 @@ def open_classes(
                 if bound >= best:
                     least_bound = min(least_bound, bound)
                     continue
-                for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
-                    tile_n = index_n + 1
-                    if spread.flow == KEEPS_IN or task.grouped:
-                        tile_n = task.channels
-                    elif not tries_all:
-                        tile_n = kept_n[index_n]
-                        if tile_n > most_n:
-                            continue
-                    part = channels.table[part_begin + tile_n]
-                    bound = least_time(
-                        task, speeds, spread, place, items.lowest[item_begin + most_m],
-                        channels.lowest[part_begin + tile_n], item_counts[0], longest,
-                        scratch.biases[critical, 0],
-                    )  # fmt: skip
-                    if bound >= best:
-                        least_bound = min(least_bound, bound)
-                        break
-                    top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
-                    bottom_m = 1 if spread.flow != OS else ws_m + 1
-                    if top_m >= bottom_m:
-                        bound = least_time(
-                            task, speeds, spread, place, items.lowest[item_begin + top_m], part,
-                            item_counts[0], longest, scratch.biases[critical, 0],
-                        )  # fmt: skip
-                        if bound >= best:
-                            least_bound = min(least_bound, bound)
-                            top_m = 0
-                    last_m = min(top_m, kept_m.size)
-                    for index_m in range((top_m if tries_all else last_m) - 1, -1, -1):
-                        tile_m = index_m + 1 if tries_all else kept_m[index_m]
-                        if tile_m > top_m:
-                            continue
-                        if tile_m < bottom_m:
-                            break
-                        bound = least_time(
-                            task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
-                            item_counts[0], longest, scratch.biases[critical, 0],
-                        )  # fmt: skip
-                        if bound >= best:
-                            least_bound = min(least_bound, bound)
-                            break
-                        m_turns = ceil_div(longest, tile_m)
-                        if not fits(
-                            task, room, spread, tile_m, tile_n, tile_r, tile_c, m_turns, turns
-                        ):
-                            continue
-                        counts[EVALUATED] += 1
-                        time = _tile_time(
-                            task, speeds, spread, scratch, rows.kinds, columns.kinds,
-                            items.table, item_begins, item_counts, longest, channels.table,
-                            part_begins, tile_m, tile_n, best,
-                        )  # fmt: skip
-                        if time < best:
-                            best = time
-                            chosen[SCHEDULE], chosen[FAMILY] = spread.flow, number
-                            chosen[TILE_M], chosen[TILE_N] = tile_m, tile_n
-                            chosen[TILE_R], chosen[TILE_C] = tile_r, tile_c
-                    if spread.flow == KEEPS_IN or task.grouped:
-                        break
-    return best, least_bound, chosen, counts
+                best, bound = _search_place(
+                    task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
+                    ws_m, most_m, most_n, turns, number, tile_r, tile_c, best, chosen, counts,
+                )  # fmt: skip
+                least_bound = min(least_bound, bound)
+    return best, least_bound
