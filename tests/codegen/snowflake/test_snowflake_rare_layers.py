@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -14,12 +15,14 @@ from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.backends import backend_of
-from tvm_npu.codegen.compile import CompileOptions, fixed_graph
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Shape
 from tvm_npu.codegen.ops.registry import missing_layers
 from tvm_npu.codegen.ops.table import make_table
 from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.runtime.session import Session
 
 RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
 CHANNELS = (1, 2, 3, 8, 16, 21, 40, 64, 130, 700)
@@ -96,3 +99,16 @@ def test_tables_stand_in_the_program_once() -> None:
     assert [(entry.function, entry.entries) for entry in entries] == [("sigmoid", 1025)] * 2
     held = np.frombuffer(found.program.constants, "<i2", 1025, entries[0].offset)
     assert np.array_equal(held, table.values)
+
+
+@pytest.mark.parametrize("function", ("sigmoid", "tanh"))
+@pytest.mark.parametrize("q_in", (0, 3, 7))
+def test_tables_of_8_bits_at_all_arguments(function: str, q_in: int) -> None:
+    """The largest arguments are saturated, and find the last value."""
+    layer = ops.FixedTable("t", ("x",), ("y",), function, make_table(function, q_in, 7, 1))  # type: ignore[arg-type]
+    shapes: dict[str, Shape] = {"x": (256,), "y": (256,)}
+    fixed = replace(graph_of(layer, shapes), element_bytes=1)
+    session = Session(compile_fixed(fixed, machine("snowflake-1cc"), "snowflake"))
+    arguments = np.arange(-128, 128, dtype=np.int8)[None]
+    (found,) = session.run_fixed([arguments])
+    assert np.array_equal(found, run_fixed(fixed, {"x": arguments})["y"])
