@@ -11,6 +11,8 @@ from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedGru,
+    FixedLstm,
     FixedMaxFeatureMap,
     FixedMaximum,
     FixedPad,
@@ -35,6 +37,7 @@ from tvm_npu.codegen.snowflake.emit.others import (
     reorder_layer,
 )
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.emit.recurrent import gru_layer, lstm_layer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -47,6 +50,8 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedMaximum: maximum_layer,
     FixedMaxFeatureMap: feature_map_layer,
     FixedTable: table_layer,
+    FixedLstm: lstm_layer,
+    FixedGru: gru_layer,
     FixedPad: pad_layer,
     FixedReflectPad: reflect_layer,
     FixedReshape: reorder_layer,

@@ -13,6 +13,8 @@ from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedGru,
+    FixedLstm,
     FixedMaxFeatureMap,
     FixedMaximum,
     FixedPad,
@@ -23,6 +25,11 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.recurrent import (
+    RecurrentShape,
+    WeightsChosen,
+    recurrent_plan,
+)
 from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
@@ -33,6 +40,7 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     pad_tiles,
     pool_tiles,
 )
+from tvm_npu.codegen.snowflake.steps.cells import cell_shape
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -62,6 +70,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
         return PadShape(rows, columns, channels)
     if isinstance(layer, FixedReshape):
         return OrderShape(prod(shapes[layer.output]))
+    if isinstance(layer, FixedLstm | FixedGru):
+        return cell_shape(layer, shapes[layer.inputs[0]][0])
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -75,4 +85,7 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
         return flat_tiles(asked, machine)
     if isinstance(asked, PadShape):
         return pad_tiles(asked, machine)
+    if isinstance(asked, RecurrentShape):
+        keeps_weights = chosen.keeps_weights if isinstance(chosen, WeightsChosen) else None
+        return recurrent_plan(asked, machine, keeps_weights)
     return order_tiles(asked, machine)

@@ -13,6 +13,7 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent
 from tvm_npu.codegen.graph.scale import q_point_scales
+from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.session import Session
@@ -45,7 +46,7 @@ def graph_of(layer: FixedLayer, shapes: dict[str, Shape]) -> FixedGraph:
 
 
 def outcome(
-    fixed: FixedGraph, on: SnowflakeMachine, planner: str = "snowflake", seed: int = 0,
+    fixed: FixedGraph, on: SnowflakeMachine, planner: str | Planner = "snowflake", seed: int = 0,
     timing: bool = True, largest: int = 900,
 ) -> Outcome:  # fmt: skip
     """Compiles, runs twice and compares the second run: the first one leaves its data behind.
