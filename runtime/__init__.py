@@ -1,14 +1,12 @@
 """Runs programs: loads them, drives the simulator, keeps statistics.
 
-Importing this package registers the packed function that compiled TVM modules call, when TVM is
-installed; everything else works without TVM. Processes of pipelines set ``TVM_NPU_WITHOUT_TVM``
-so as to import TVM only for stages that need it.
+Whoever imports this package and TVM, in whatever order, has the packed function that compiled TVM
+modules call. Everything else works without TVM, which is not imported here.
 """
 
 from __future__ import annotations
 
-import os
-
+from tvm_npu.runtime.after_import import when_imported
 from tvm_npu.runtime.packed import (
     clear_sessions,
     find_session,
@@ -25,5 +23,4 @@ def __dir__() -> list[str]:
     return __all__
 
 
-if "TVM_NPU_WITHOUT_TVM" not in os.environ:
-    register_packed()
+when_imported("tvm", register_packed)

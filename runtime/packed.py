@@ -8,7 +8,6 @@ TVM's n-dimensional arrays, which convert with ``numpy()`` and ``copyfrom()``.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +16,6 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.runtime.lean_tvm import import_tvm
 
 RUN = "tvm_npu.run"
 
@@ -36,14 +34,10 @@ _lock = threading.Lock()
 _last: list[Any] = []
 
 
-def register_packed() -> bool:
-    """Registers the packed function with TVM; False when TVM is not installed."""
-    if importlib.util.find_spec("tvm") is None:
-        return False
-    tvm = import_tvm()
+def register_packed(tvm: Any) -> None:
+    """Registers the packed function with ``tvm``, the module."""
     register = getattr(tvm, "register_global_func", None) or tvm.register_func
     register(RUN, run_packed, override=True)
-    return True
 
 
 def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: Any) -> None:

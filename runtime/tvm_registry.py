@@ -7,13 +7,12 @@ what Python registers is added to it. Afterwards TVM's module is as TVM made it.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
+
+from tvm_npu.runtime.after_import import AfterImport
 
 REGISTRY = "tvm._ffi.registry"
 _LIST, _LIBRARY = "list_global_func_names", "_LIB"
@@ -22,48 +21,20 @@ _LIST, _LIBRARY = "list_global_func_names", "_LIB"
 @contextmanager
 def listed_once() -> Iterator[None]:
     """For a block that imports ``tvm``. A TVM without this registry is imported as ever."""
-    finder = _Finder()
-    sys.meta_path.insert(0, finder)
+    kept: list[_Names] = []
+
+    def keep(registry: ModuleType) -> None:
+        if hasattr(registry, _LIST) and hasattr(registry, _LIBRARY):
+            kept.append(_Names(registry))
+
+    waiting = AfterImport(REGISTRY, keep)
+    waiting.wait()
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
-        if finder.names is not None:
-            finder.names.restore()
-
-
-class _Finder(MetaPathFinder):
-    """Finds the registry as others do, and lets `_Names` answer for it."""
-
-    names: _Names | None = None
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != REGISTRY:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in others)
-        spec = next((spec for spec in specs if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self)
-        return spec
-
-
-class _Loader(Loader):
-    def __init__(self, loader: Loader, finder: _Finder) -> None:
-        self._loader = loader
-        self._finder = finder
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._loader
-        self._loader.exec_module(module)
-        if hasattr(module, _LIST) and hasattr(module, _LIBRARY):
-            self._finder.names = _Names(module)
+        waiting.stop()
+        for names in kept:
+            names.restore()
 
 
 class _Names:

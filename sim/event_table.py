@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.events import EventColumn
 
 FIRST_CAPACITY = 1 << 12
@@ -47,8 +48,9 @@ def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
     if k == len(s.events):
         events = np.zeros((2 * k, s.events.shape[1]), np.int64)
         times = np.zeros((2 * k, 2))
-        events[:k] = s.events
-        times[:k] = s.event_times
+        for i in range(k):
+            copy_into(events[i], s.events[i])
+            copy_into(times[i], s.event_times[i])
         s.events = events
         s.event_times = times
     write_event(s, unit, row, begin, end)

@@ -43,8 +43,8 @@ def making_code() -> Iterator[None]:
 
 @dataclass
 class Stopwatch:
-    """Wall times of named parts of some work, without the machine code made in them, which is
-    ``machine_code_s``."""
+    """Wall times of parts of some work, those of one name added up, without the machine code made
+    in them, which is ``machine_code_s``."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     machine_code_s: float = 0.0
@@ -57,4 +57,5 @@ class Stopwatch:
         finally:
             made = machine_code_seconds() - made
             self.machine_code_s += made
-            self.seconds[name] = time.perf_counter() - begin - made
+            spent = time.perf_counter() - begin - made
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent

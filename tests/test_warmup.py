@@ -8,6 +8,7 @@ import pytest
 
 from tvm_npu.cli import main
 from tvm_npu.codegen.backends import backend_names
+from tvm_npu.door import models
 from tvm_npu.sim import making_code
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.making_code import Stopwatch, machine_code_seconds
@@ -50,3 +51,47 @@ def test_every_kind_with_code_has_a_machine_to_warm() -> None:
 
     kinds = [load_machine(name).isa for name in first_of_each_kind()]
     assert len(kinds) == len(set(kinds)) and {"nmp", "tiles"} <= set(kinds) <= set(backend_names())
+
+
+class Clock:
+    """In place of `time.perf_counter`: moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float, code_seconds: float) -> None:
+        self.now += seconds
+        with making_code.making_code():
+            self.now += code_seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(making_code.time, "perf_counter", clock)
+    return clock
+
+
+def test_times_of_one_name_add_up(clock: Clock) -> None:
+    watch = Stopwatch()
+    for seconds in (1.0, 2.0):
+        with watch.part("work"):
+            clock.work(seconds, 50.0)
+    assert watch.seconds == {"work": 3.0} and watch.machine_code_s == 100.0
+
+
+def test_a_built_model_took_no_machine_code(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    class SlowDoor:
+        def read_onnx(self, model: object, shapes: object) -> tuple[object, dict[str, object]]:
+            clock.work(5.0, 500.0)
+            return model, {}
+
+        def build(self, *arguments: object) -> object:
+            clock.work(3.0, 40.0)
+            return arguments
+
+    monkeypatch.setattr(models, "door", SlowDoor)
+    assert models.build_onnx(object(), target=None).compile_s == 3.0

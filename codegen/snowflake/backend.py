@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 
+def _greedy(name: str, limits: TileLimits) -> Planner:
+    from tvm_npu.codegen.snowflake.plan.planner import GreedyPlanner
+
+    return GreedyPlanner(name, limits)
+
+
 class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     """Plans are tiles and a mode."""
 
@@ -58,9 +64,7 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         return answer(problem, machine, chosen)
 
     def planners(self) -> Mapping[str, PlannerFactory]:
-        from tvm_npu.codegen.snowflake.plan.planner import GreedyPlanner
-
-        return {"snowflake": GreedyPlanner, "exact": GreedyPlanner}
+        return {"snowflake": _greedy, "exact": _greedy}
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine

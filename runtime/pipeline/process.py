@@ -12,7 +12,7 @@ from tvm_npu.runtime.pipeline.board import SIZE_BYTES, Board
 from tvm_npu.runtime.pipeline.channel import Channel, Stop
 from tvm_npu.runtime.pipeline.place import Place
 from tvm_npu.runtime.pipeline.ring import make_memory
-from tvm_npu.runtime.pipeline.worker import EXIT_PEER_GONE, EXIT_RAISED, WITHOUT_TVM
+from tvm_npu.runtime.pipeline.worker import EXIT_PEER_GONE, EXIT_RAISED
 
 _BOOT = """\
 import os, sys
@@ -49,7 +49,6 @@ class WorkerProcess:
                 env=dict(
                     os.environ,
                     **dict.fromkeys(_THREAD_LIMITS, str(len(place.cores))),
-                    **{WITHOUT_TVM: "1"},
                 ),
                 pass_fds=(theirs.fileno(), lifeline, memory),
             )  # fmt: skip

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.runtime.lean_tvm import import_tvm
-from tvm_npu.runtime.packed import register_packed
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
 from tvm_npu.runtime.pipeline.errors import ArtifactError
 from tvm_npu.runtime.pipeline.npu_stage import zeros
@@ -62,7 +61,6 @@ def load(artifact: StageArtifact) -> TvmStage:
     tvm = import_tvm()
     from tvm.contrib import graph_executor
 
-    register_packed()
     library = tvm.runtime.load_module(str(artifact.path))
     stage = TvmStage(artifact, graph_executor.GraphModule(library["default"](tvm.cpu())))
     stage.run(*zeros(artifact))

@@ -37,7 +37,6 @@ from tvm_npu.runtime.pipeline.ring import Consumer, Ends, PeerGone, Producer, wa
 from tvm_npu.runtime.pipeline.stage import LoadedStage, load_stage
 from tvm_npu.runtime.pipeline.times import frame_of, write_stage
 
-WITHOUT_TVM = "TVM_NPU_WITHOUT_TVM"
 EXIT_RAISED = 70
 EXIT_PEER_GONE = 75
 KEPT_STAGES = 8
@@ -191,6 +190,5 @@ def bind_to_lifeline(descriptor: int) -> None:
 def main() -> None:
     control, lifeline, board = (int(text) for text in sys.argv[1:4])
     bind_to_lifeline(lifeline)
-    os.environ.pop(WITHOUT_TVM, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Worker(Channel(socket.socket(fileno=control)), Board(board)).run()

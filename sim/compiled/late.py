@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from llvmlite.binding import parse_bitcode
+from llvmlite.binding import ffi, parse_bitcode
 from numba.core.codegen import JITCodeLibrary
 from numba.core.environment import lookup_environment
 
@@ -133,10 +133,14 @@ class _LateCodegen:
 
 @contextmanager
 def late_machine_code(codegen: Any) -> Iterator[None]:
-    """Libraries that ``codegen`` creates inside are late. For holders of numba's compiler lock."""
-    before = codegen._library_class
+    """Libraries that ``codegen`` creates inside are late. For holders of numba's compiler lock.
+
+    Nobody is told of each of the hundred thousand calls into LLVM, as numba tells every function
+    that waits for another to be compiled: one second of the NMP's simulator went there."""
+    before, lock = codegen._library_class, ffi.lib._lock
+    listeners, lock._cblist = lock._cblist, []
     codegen._library_class = LateLibrary
     try:
         yield
     finally:
-        codegen._library_class = before
+        codegen._library_class, lock._cblist = before, listeners

@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import dis
 import enum
+import functools
 import hashlib
 import sys
 from collections.abc import Iterable
@@ -25,6 +26,8 @@ from numba.core.extending import _Intrinsic
 
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "numpy", "numba", "llvmlite"})
 """Their versions stand for them."""
+
+_MAKERS = ("borrowed.py", "cache.py", "decorators.py", "late.py")
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.generic, np.dtype)
 
@@ -177,9 +180,18 @@ def reach_of(dispatcher: Any) -> Reach:
 
 
 def digest(dispatcher: Any) -> str:
-    """Changes with all that the function's machine code is made from, numba included."""
+    """Changes with all that the function's machine code is made from, and with what makes it."""
     versions = f"numba {numba.__version__}, numpy {np.__version__}"
-    return f"{versions}, {reach_of(dispatcher).hexdigest()}"
+    return f"{versions}, {_makers()}, {reach_of(dispatcher).hexdigest()}"
+
+
+@functools.cache
+def _makers() -> str:
+    """Changes with the modules beside this one that tell numba how to compile and what to save."""
+    found = hashlib.sha256()
+    for name in _MAKERS:
+        found.update(Path(__file__).with_name(name).read_bytes())
+    return found.hexdigest()
 
 
 def signature_digest(signature: Iterable[types.Type]) -> str:

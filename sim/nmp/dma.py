@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.nmp.content import note_content
 from tvm_npu.sim.nmp.hazards import BOX, FORWARDS, STORES
 from tvm_npu.sim.nmp.semaphores import add_tlt, wake
@@ -206,7 +207,7 @@ def deliver(s: State, m: Costs, d: Array, now: float) -> None:
                 fetch(s, m, d, core)
             else:
                 data = memory_of(s, source, memory)[local : local + size]
-                memory_of(s, core, memory)[local : local + size] = data
+                copy_into(memory_of(s, core, memory)[local : local + size], data)
     if d[D_SEM] == 0:
         return
     for tle in range(m.tles):

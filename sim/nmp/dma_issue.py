@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,
@@ -262,7 +263,7 @@ def describe(s: State, m: Costs, core: int, row: int, kind: int) -> Array:
     d[KIND], d[CORE], d[D_SEM] = kind, core, s.decoded[row, SEM]
     d[LAYER], d[STREAM], d[PC] = s.layer_of[row], s.stream_of[row], s.pc[core] - 4
     d[USED], d[USED_SPAN] = 0, 0
-    d[REGISTERS:] = s.dma[core]
+    copy_into(d[REGISTERS:], s.dma[core])
     return d
 
 

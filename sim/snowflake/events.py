@@ -13,8 +13,6 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.snowflake.recording import ICACHE_BIT, WBUF_BIT, WRITTEN_BIT
 from tvm_npu.sim.snowflake.state import CAUSE, LOAD_LANE, SnowflakeEvent, State
 
-OWN = int(EventColumn.OWN)
-
 
 def collect_events(
     state: State, machine: SnowflakeMachine, layer_names: tuple[str, ...], timing: bool
@@ -24,7 +22,7 @@ def collect_events(
     units = tuple(unit.name for unit in machine.units() if unit.role != "memory")
 
     def accesses_of(row: NDArray[np.int64]) -> tuple[Access, ...]:
-        masks, *packed = row[OWN : OWN + len(SnowflakeEvent)].tolist()
+        masks, *packed = row[EventColumn.OWN : EventColumn.OWN + len(SnowflakeEvent)].tolist()
         a, b, w, out, memory = ((p & 0xFFFFFFFF, p >> 32 & 0xFFFFFFFF) for p in packed)
         cluster = int(row[EventColumn.UNIT]) % clusters
         loads = int(row[EventColumn.UNIT]) // clusters == LOAD_LANE

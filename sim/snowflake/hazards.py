@@ -12,7 +12,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.snowflake.checks import GO, STOP, extent, patterns_meet, spend, touches, trap
-from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES
+from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES, Buffer, MacMode
 from tvm_npu.sim.snowflake.state import (
     HULL,
     ISSUED,
@@ -29,12 +29,10 @@ from tvm_npu.sim.snowflake.state import (
     T,
     V,
 )
-from tvm_npu.sim.snowflake.transfers import ICACHE, MBUF, WBUF
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapMemory
-from tvm_npu.sim.snowflake.vector_issue import COOP, LANE, MAC, VMOV
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
+from tvm_npu.sim.snowflake.traps import TrapMemory
+from tvm_npu.sim.snowflake.vector_issue import MAC, VMOV
 
-_MEMORY = int(TrapMemory.MEMORY)
-_HAZARD = int(SnowflakeTrapCode.HAZARD)
 _EVERY_VMAC = (1 << VMACS) - 1
 
 
@@ -55,7 +53,7 @@ def _record(
         h[H.MEMORY], h[H.BEGIN], h[H.END], h[H.CUS] = memory, begin, end, cus
     s.hazard_count[0] += 1
     if m.strict:
-        return trap(s, c, later, _HAZARD, 0, 0, 0)
+        return trap(s, c, later, Code.HAZARD, 0, 0, 0)
     return GO
 
 
@@ -82,9 +80,9 @@ def _join(s: State, c: int, unit: int, number: int, hull: Array) -> None:
         _widen(hull, HULL.MBUF, r[V.WRITE], r[V.WRITE_END])
         return
     t = s.transfer[c, unit - LOAD, number % QUEUE]
-    if t[T.BUFFER] != ICACHE:
+    if t[T.BUFFER] != Buffer.ICACHE:
         begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
-        _widen(hull, HULL.WBUF if t[T.BUFFER] == WBUF else HULL.MBUF, begin, end)
+        _widen(hull, HULL.WBUF if t[T.BUFFER] == Buffer.WBUF else HULL.MBUF, begin, end)
 
 
 @device
@@ -151,7 +149,7 @@ def check_transfer(s: State, m: Costs, c: int, unit: int) -> int:
     """The transfer that was issued last against what is pending."""
     t = s.transfer[c, unit - LOAD, (s.counts[c, unit, ISSUED] - 1) % QUEUE]
     note(s, c, unit)
-    if t[T.BUFFER] == ICACHE:
+    if t[T.BUFFER] == Buffer.ICACHE:
         return GO
     for k in range(s.counts[c, VECTOR, KNOWN], s.counts[c, VECTOR, ISSUED]):
         r = s.vector[c, k % QUEUE]
@@ -170,10 +168,10 @@ def _vector_and_transfer(
 ) -> int:
     """Rows ``earlier`` and ``later`` are those of the two. What a load writes must not be read or
     written, what a store reads must not be written."""
-    if t[T.BUFFER] == ICACHE:
+    if t[T.BUFFER] == Buffer.ICACHE:
         return GO
     begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
-    if t[T.BUFFER] == WBUF:
+    if t[T.BUFFER] == Buffer.WBUF:
         wbufs = t[T.WBUFS] & r[V.READ_WBUFS]
         if wbufs and _meets(t, r[V.READ_W], r[V.READ_W_END]):
             cus = 0
@@ -181,20 +179,20 @@ def _vector_and_transfer(
                 if wbufs >> VMACS * u & _EVERY_VMAC:
                     cus |= 1 << u
             begin, end = max(begin, r[V.READ_W]), min(end, r[V.READ_W_END])
-            return _record(s, m, earlier, c, later, c, WBUF, begin, end, cus)
+            return _record(s, m, earlier, c, later, c, Buffer.WBUF, begin, end, cus)
         return GO
     cus = t[T.CUS] & r[V.WRITE_MASK]
     if cus and _writes(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
         begin, end = max(begin, r[V.WRITE]), min(end, r[V.WRITE_END])
-        return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+        return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
     cus = t[T.CUS] & r[V.READ_MASK]
     if loads and cus:
         if _reads_a(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
             begin, end = max(begin, r[V.READ_A]), min(end, r[V.READ_A_END])
-            return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+            return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
         if _meets(t, r[V.READ_B], r[V.READ_B_END]):
             begin, end = max(begin, r[V.READ_B]), min(end, r[V.READ_B_END])
-            return _record(s, m, earlier, c, later, c, MBUF, begin, end, cus)
+            return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
     return GO
 
 
@@ -214,10 +212,10 @@ def _vector_after_vector(s: State, m: Costs, c: int, w: Array, r: Array) -> int:
         first, last = begin + part * u, min(begin + part * (u + 1), end)
         if _reads_a(r, first, last - first, 1, 0):
             first, last = max(first, r[V.READ_A]), min(last, r[V.READ_A_END])
-            return _record(s, m, w[V.ROW], c, r[V.ROW], c, MBUF, first, last, cus)
+            return _record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
         if max(first, r[V.READ_B]) < min(last, r[V.READ_B_END]):
             first, last = max(first, r[V.READ_B]), min(last, r[V.READ_B_END])
-            return _record(s, m, w[V.ROW], c, r[V.ROW], c, MBUF, first, last, cus)
+            return _record(s, m, w[V.ROW], c, r[V.ROW], c, Buffer.MBUF, first, last, cus)
     return GO
 
 
@@ -234,7 +232,7 @@ def _is_by_cu(r: Array) -> bool:
     """Whether the results in one MBuf, or what `vmov` reads there, belong to several CUs."""
     if r[V.KIND] == VMOV:
         return r[V.FINISH] == 0
-    return r[V.KIND] == MAC and r[V.MODE] == COOP
+    return r[V.KIND] == MAC and r[V.MODE] == MacMode.COOP
 
 
 @device
@@ -271,7 +269,7 @@ def _reads_a(r: Array, place: int, words: int, runs: int, step: int) -> bool:
     begin, end = r[V.READ_A], r[V.READ_A_END]
     if begin >= end or not touches(place, words, runs, step, begin, end):
         return False
-    if r[V.KIND] == MAC and r[V.MODE] == LANE:
+    if r[V.KIND] == MAC and r[V.MODE] == MacMode.LANE:
         return patterns_meet(
             begin, r[V.OUTPUTS], r[V.LENGTH], r[V.LANE_STEP], place, words, runs, step
         )
@@ -284,7 +282,7 @@ def _reads_a(r: Array, place: int, words: int, runs: int, step: int) -> bool:
 def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
     """A pending transfer ``p`` of the other unit, and the one issued last: in MBuf and in
     memory."""
-    if p[T.BUFFER] == ICACHE:
+    if p[T.BUFFER] == Buffer.ICACHE:
         return GO
     cus = t[T.CUS] & p[T.CUS]
     if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
@@ -294,7 +292,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         begin, end = extent(t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP])
         first, last = extent(p[T.PLACE], p[T.WORDS], p[T.RUNS], p[T.BUFFER_STEP])
         begin, end = max(begin, first), min(end, last)
-        if _record(s, m, p[T.ROW], c, t[T.ROW], c, MBUF, begin, end, cus) == STOP:
+        if _record(s, m, p[T.ROW], c, t[T.ROW], c, Buffer.MBUF, begin, end, cus) == STOP:
             return STOP
     size, other = WORD_BYTES * t[T.WORDS], WORD_BYTES * p[T.WORDS]
     if patterns_meet(
@@ -304,7 +302,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
         begin, end = extent(t[T.MEMORY], size, t[T.RUNS], t[T.MEMORY_STEP])
         first, last = extent(p[T.MEMORY], other, p[T.RUNS], p[T.MEMORY_STEP])
         begin, end = max(begin, first), min(end, last)
-        return _record(s, m, p[T.ROW], c, t[T.ROW], c, _MEMORY, begin, end, 0)
+        return _record(s, m, p[T.ROW], c, t[T.ROW], c, TrapMemory.MEMORY, begin, end, 0)
     return GO
 
 
@@ -319,7 +317,7 @@ def log_transfer(s: State, c: int, unit: int) -> None:
     """Remembers the transfer that was issued last until the next barrier."""
     way = unit - LOAD
     t = s.transfer[c, way, (s.counts[c, unit, ISSUED] - 1) % QUEUE]
-    if t[T.BUFFER] == ICACHE:
+    if t[T.BUFFER] == Buffer.ICACHE:
         return
     entry = s.log[c, way, s.log_count[c, way]]
     entry[0], entry[1], entry[2] = t[T.ROW], t[T.MEMORY], WORD_BYTES * t[T.WORDS]
@@ -376,7 +374,8 @@ def _check_pair(
             ):
                 first, last = _bounds(stored)
                 first, last = max(low, first), min(high, last)
-                if _record(s, m, stored[0], a, entry[0], b, _MEMORY, first, last, 0) == STOP:
+                memory = TrapMemory.MEMORY
+                if _record(s, m, stored[0], a, entry[0], b, memory, first, last, 0) == STOP:
                     return STOP
             at -= 1
     return GO

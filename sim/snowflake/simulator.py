@@ -276,6 +276,6 @@ class SnowflakeSimulator:
 
 
 def _operand_name(number: int) -> str:
-    if number < int(TrapOperand.MODE):
+    if number < TrapOperand.MODE:
         return Destination(number).name  # type: ignore[call-arg]
     return OPERAND_NAMES[TrapOperand(number)]

@@ -18,8 +18,8 @@ from tvm_npu.sim.snowflake.isa import (
     SnowflakeStream,
     VmacSelect,
 )
+from tvm_npu.sim.snowflake.isa import Special as S
 from tvm_npu.sim.snowflake.recording import note_transfer, note_wait
-from tvm_npu.sim.snowflake.registers import S
 from tvm_npu.sim.snowflake.state import (
     CAUSE,
     CLOCK,
@@ -38,27 +38,15 @@ from tvm_npu.sim.snowflake.state import (
     State,
     T,
 )
-from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode, TrapOperand
+from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
+from tvm_npu.sim.snowflake.traps import TrapOperand
 
-MBUF, WBUF, ICACHE = int(Buffer.MBUF), int(Buffer.WBUF), int(Buffer.ICACHE)
 NOBODY = -1
 
 _MODE, _RS1, _RS2, _RS3 = COLUMN["mode"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["rs3"]
 _VMAC, _CUS, _STREAM, _SHARED = (
     COLUMN["vmac"], COLUMN["cus"], COLUMN["stream"], COLUMN["shared"]
 )  # fmt: skip
-_OUTSIDE_MEMORY = int(SnowflakeTrapCode.OUTSIDE_MEMORY)
-_READ_ONLY = int(SnowflakeTrapCode.READ_ONLY)
-_BANK = int(SnowflakeTrapCode.BANK)
-_SHARED_DIFFERS = int(SnowflakeTrapCode.SHARED_DIFFERS)
-_OP_WORDS, _OP_ADDRESS, _OP_PLACE = (
-    int(TrapOperand.WORDS), int(TrapOperand.ADDRESS), int(TrapOperand.PLACE)
-)  # fmt: skip
-_OP_CUS, _OP_VMAC, _OP_BUFFER, _OP_CU = (
-    int(TrapOperand.CUS), int(TrapOperand.VMAC), int(TrapOperand.BUFFER), int(TrapOperand.CU)
-)  # fmt: skip
-_OP_STREAM, _OP_CODE = int(TrapOperand.STREAM), int(TrapOperand.CODE_BYTE)
-_ALL = int(VmacSelect.ALL)
 _STREAMS = len(SnowflakeStream)
 _INSTRUCTION_BYTES = 4
 _MOST_RUNS = 1 << 16
@@ -80,20 +68,20 @@ def issue_transfer(s: State, m: Costs, c: int, unit: int, row: int, now: float) 
         r[T.MEMORY_STEP] = registers[S.LD_MEMORY_STEP]
         r[T.BUFFER_STEP] = registers[S.LD_BUFFER_STEP]
         r[T.CUS] = decoded[_CUS]
-        r[T.VMACS] = (1 << VMACS) - 1 if decoded[_VMAC] == _ALL else 1 << decoded[_VMAC]
+        r[T.VMACS] = (1 << VMACS) - 1 if decoded[_VMAC] == VmacSelect.ALL else 1 << decoded[_VMAC]
     else:
-        if within(s, c, row, _OP_CU, decoded[_MODE], 0, m.cus - 1) == STOP:
+        if within(s, c, row, TrapOperand.CU, decoded[_MODE], 0, m.cus - 1) == STOP:
             return STOP
-        r[T.BUFFER], r[T.RUNS] = MBUF, registers[S.ST_RUNS]
+        r[T.BUFFER], r[T.RUNS] = Buffer.MBUF, registers[S.ST_RUNS]
         r[T.MEMORY_STEP] = registers[S.ST_MEMORY_STEP]
         r[T.BUFFER_STEP] = registers[S.ST_BUFFER_STEP]
         r[T.CUS], r[T.VMACS] = 1 << decoded[_MODE], 0
     r[T.WBUFS] = 0
-    if within(s, c, row, _OP_STREAM, r[T.STREAM], 0, _STREAMS - 1) == STOP:
+    if within(s, c, row, TrapOperand.STREAM, r[T.STREAM], 0, _STREAMS - 1) == STOP:
         return STOP
-    if within(s, c, row, _OP_BUFFER, r[T.BUFFER], MBUF, ICACHE) == STOP:
+    if within(s, c, row, TrapOperand.BUFFER, r[T.BUFFER], Buffer.MBUF, Buffer.ICACHE) == STOP:
         return STOP
-    if r[T.BUFFER] == ICACHE:
+    if r[T.BUFFER] == Buffer.ICACHE:
         outcome = _check_bank(s, c, r)
     else:
         outcome = _check_data(s, m, c, unit, decoded[_VMAC], r)
@@ -112,8 +100,8 @@ def _count(s: State, c: int, unit: int, r: Array) -> None:
     layer, way = s.layer_of[r[T.ROW]], unit - LOAD
     size = WORD_BYTES * r[T.WORDS] * r[T.RUNS]
     s.layer_transfers[layer, way] += 1
-    receivers = 1 if r[T.BUFFER] == ICACHE else _bits(r[T.CUS])
-    if r[T.BUFFER] == WBUF:
+    receivers = 1 if r[T.BUFFER] == Buffer.ICACHE else _bits(r[T.CUS])
+    if r[T.BUFFER] == Buffer.WBUF:
         receivers *= _bits(r[T.VMACS])
     s.layer_memory[layer, r[T.BUFFER], 1 if unit == LOAD else 0] += size * receivers
     if r[T.SHARED] and c > 0:
@@ -136,22 +124,22 @@ def _check_bank(s: State, c: int, r: Array) -> int:
     """A load of instructions: from the cluster's code, into the bank that does not run."""
     row, place, words = r[T.ROW], r[T.PLACE], r[T.WORDS]
     r[T.RUNS], r[T.MEMORY_STEP], r[T.BUFFER_STEP] = 1, 0, 0
-    if within(s, c, row, _OP_PLACE, place, 0, (BANKS - 1) * BANK_INSTRUCTIONS) == STOP:
+    if within(s, c, row, TrapOperand.PLACE, place, 0, (BANKS - 1) * BANK_INSTRUCTIONS) == STOP:
         return STOP
-    if aligned(s, c, row, _OP_PLACE, place, BANK_INSTRUCTIONS) == STOP:
+    if aligned(s, c, row, TrapOperand.PLACE, place, BANK_INSTRUCTIONS) == STOP:
         return STOP
-    if within(s, c, row, _OP_WORDS, words, 2, 2 * BANK_INSTRUCTIONS) == STOP:
+    if within(s, c, row, TrapOperand.WORDS, words, 2, 2 * BANK_INSTRUCTIONS) == STOP:
         return STOP
-    if aligned(s, c, row, _OP_WORDS, words, 2) == STOP:
+    if aligned(s, c, row, TrapOperand.WORDS, words, 2) == STOP:
         return STOP
     end = _INSTRUCTION_BYTES * s.code_place[c, 1] - WORD_BYTES * words
-    if within(s, c, row, _OP_CODE, r[T.MEMORY], 0, end) == STOP:
+    if within(s, c, row, TrapOperand.CODE_BYTE, r[T.MEMORY], 0, end) == STOP:
         return STOP
-    if aligned(s, c, row, _OP_CODE, r[T.MEMORY], _INSTRUCTION_BYTES) == STOP:
+    if aligned(s, c, row, TrapOperand.CODE_BYTE, r[T.MEMORY], _INSTRUCTION_BYTES) == STOP:
         return STOP
     running = s.core[c, CORE.PC] // BANK_INSTRUCTIONS
     if place // BANK_INSTRUCTIONS == running:
-        return trap(s, c, row, _BANK, running, running, 0)
+        return trap(s, c, row, Code.BANK, running, running, 0)
     s.bank_loads[c, place // BANK_INSTRUCTIONS] += 1
     return spend(s, c, row, words)
 
@@ -159,24 +147,24 @@ def _check_bank(s: State, c: int, r: Array) -> int:
 @device
 def _check_data(s: State, m: Costs, c: int, unit: int, vmac: int, r: Array) -> int:
     row, words, runs = r[T.ROW], r[T.WORDS], r[T.RUNS]
-    if within(s, c, row, _OP_CUS, r[T.CUS], 1, (1 << m.cus) - 1) == STOP:
+    if within(s, c, row, TrapOperand.CUS, r[T.CUS], 1, (1 << m.cus) - 1) == STOP:
         return STOP
-    if unit == LOAD and within(s, c, row, _OP_VMAC, vmac, 0, _ALL) == STOP:
+    if unit == LOAD and within(s, c, row, TrapOperand.VMAC, vmac, 0, VmacSelect.ALL) == STOP:
         return STOP
-    to_weights = r[T.BUFFER] == WBUF
+    to_weights = r[T.BUFFER] == Buffer.WBUF
     if to_weights:
         for u in range(m.cus):
             if r[T.CUS] >> u & 1:
                 r[T.WBUFS] |= r[T.VMACS] << VMACS * u
     size = m.wbuf_words if to_weights else m.mbuf_words
-    if within(s, c, row, _OP_WORDS, words, 1, size) == STOP:
+    if within(s, c, row, TrapOperand.WORDS, words, 1, size) == STOP:
         return STOP
     register = S.LD_RUNS if unit == LOAD else S.ST_RUNS
     if within(s, c, row, register, runs, 1, _MOST_RUNS) == STOP:
         return STOP
     if runs == 1:
         r[T.MEMORY_STEP] = r[T.BUFFER_STEP] = 0
-    if aligned(s, c, row, _OP_ADDRESS, r[T.MEMORY], WORD_BYTES) == STOP:
+    if aligned(s, c, row, TrapOperand.ADDRESS, r[T.MEMORY], WORD_BYTES) == STOP:
         return STOP
     register = S.LD_MEMORY_STEP if unit == LOAD else S.ST_MEMORY_STEP
     if aligned(s, c, row, register, r[T.MEMORY_STEP], WORD_BYTES) == STOP:
@@ -197,9 +185,9 @@ def _in_segment(s: State, c: int, row: int, begin: int, end: int, writes: bool) 
     for k in range(len(s.segments)):
         if s.segments[k, 0] <= begin and end <= s.segments[k, 1]:
             if writes and s.segments[k, 2] == 0:
-                return trap(s, c, row, _READ_ONLY, begin, end - 1, 0)
+                return trap(s, c, row, Code.READ_ONLY, begin, end - 1, 0)
             return GO
-    return trap(s, c, row, _OUTSIDE_MEMORY, begin, end - 1, 0)
+    return trap(s, c, row, Code.OUTSIDE_MEMORY, begin, end - 1, 0)
 
 
 @device
@@ -273,7 +261,7 @@ def serve(s: State, m: Costs, c: int, unit: int, begin: float) -> int:
             same = r[T.MEMORY] == first[T.MEMORY] and r[T.WORDS] == first[T.WORDS]
             same = same and r[T.RUNS] == first[T.RUNS] and r[T.BUFFER] == first[T.BUFFER]
             if not same or r[T.MEMORY_STEP] != first[T.MEMORY_STEP]:
-                return trap(s, other, r[T.ROW], _SHARED_DIFFERS, c, 0, 0)
+                return trap(s, other, r[T.ROW], Code.SHARED_DIFFERS, c, 0, 0)
         # A store takes its words at the end of its turn, a load brings them when it is complete.
         done = end + (m.load_latency if unit == LOAD else m.store_latency)
         s.transfer_time[other, unit - LOAD, slot, 1] = done if unit == LOAD else end
@@ -295,7 +283,7 @@ def move_words(s: State, m: Costs, c: int, unit: int) -> None:
     number = s.counts[c, unit, MOVED]
     r = s.transfer[c, unit - LOAD, number % QUEUE]
     s.counts[c, unit, MOVED] += 1
-    if r[T.BUFFER] == ICACHE:
+    if r[T.BUFFER] == Buffer.ICACHE:
         bank = r[T.PLACE] // BANK_INSTRUCTIONS
         s.bank_row[c, bank, 0] = s.code_place[c, 0] + r[T.MEMORY] // _INSTRUCTION_BYTES
         s.bank_row[c, bank, 1] = r[T.WORDS] // 2
@@ -305,7 +293,7 @@ def move_words(s: State, m: Costs, c: int, unit: int) -> None:
         if r[T.CUS] >> u & 1 == 0:
             continue
         cu = c * m.cus + u
-        if r[T.BUFFER] == MBUF:
+        if r[T.BUFFER] == Buffer.MBUF:
             _move(s, s.mbuf[cu], r, unit == STORE)
         else:
             for v in range(VMACS):

@@ -25,8 +25,8 @@ from tvm_npu.sim.snowflake.isa import (
     MacMode,
     Preload,
 )
+from tvm_npu.sim.snowflake.isa import Special as S
 from tvm_npu.sim.snowflake.recording import note_vector, note_wait
-from tvm_npu.sim.snowflake.registers import S
 from tvm_npu.sim.snowflake.state import (
     CAUSE,
     CLOCK,
@@ -45,21 +45,10 @@ from tvm_npu.sim.snowflake.state import (
 from tvm_npu.sim.snowflake.traps import TrapMemory, TrapOperand
 
 MAC, MAX, VMOV = (SNOWFLAKE_ISA.index[name] for name in ("mac", "max", "vmov"))
-COOP, INDP, LANE = int(MacMode.COOP), int(MacMode.INDP), int(MacMode.LANE)
-MULTIPLY, ADD, SCALE, TABLE = (
-    int(MacMode.MULTIPLY), int(MacMode.ADD), int(MacMode.SCALE), int(MacMode.TABLE)
-)  # fmt: skip
-KEEP, RESULT, SUMS = int(Finish.KEEP), int(Finish.RESULT), int(Finish.SUMS)
-BIAS, PARTIAL, RESIDUAL = int(Preload.BIAS), int(Preload.SUMS), int(Preload.RESIDUAL)
 
 _MODE, _FINISH, _RS1, _RS2, _IMM = (
     COLUMN["mode"], COLUMN["finish"], COLUMN["rs1"], COLUMN["rs2"], COLUMN["imm"]
 )  # fmt: skip
-_MBUF, _WBUF = int(TrapMemory.MBUF), int(TrapMemory.WBUF)
-_OP_MODE, _OP_FINISH, _OP_A, _OP_B = (
-    int(TrapOperand.MODE), int(TrapOperand.FINISH), int(TrapOperand.A), int(TrapOperand.B)
-)  # fmt: skip
-_OP_WHAT = int(TrapOperand.WHAT)
 _MOST_STEP = 1 << 20
 _LATCHED = V.TABLE_BITS - V.OUT + 1
 
@@ -141,30 +130,30 @@ def _of_all_cus(cus: int, vmacs: int) -> int:
 @device
 def _vmov(s: State, m: Costs, c: int, r: Array) -> int:
     row, a, coop = r[V.ROW], r[V.A], r[V.FINISH] == 0
-    if within(s, c, row, _OP_WHAT, r[V.MODE], BIAS, RESIDUAL) == STOP:
+    if within(s, c, row, TrapOperand.WHAT, r[V.MODE], Preload.BIAS, Preload.RESIDUAL) == STOP:
         return STOP
     if _cus(s, m, c, r, coop) == STOP:
         return STOP
     r[V.READ_MASK] = r[V.CUS]
-    if r[V.MODE] == BIAS:
+    if r[V.MODE] == Preload.BIAS:
         r[V.READ_W], r[V.READ_WBUFS] = a, _wbufs(r, coop)
         r[V.READ_W_END] = a + (2 if coop else 2 * min(LANES, r[V.OUTPUTS]))
-        return inside(s, c, row, _WBUF, a, r[V.READ_W_END], m.wbuf_words)
+        return inside(s, c, row, TrapMemory.WBUF, a, r[V.READ_W_END], m.wbuf_words)
     if coop:
         r[V.READ_MASK] = 1 << lowest(r[V.TARGET])
     r[V.READ_A] = a
-    r[V.READ_A_END] = a + r[V.OUTPUTS] * (SUM_WORDS if r[V.MODE] == PARTIAL else 1)
-    return inside(s, c, row, _MBUF, a, r[V.READ_A_END], m.mbuf_words)
+    r[V.READ_A_END] = a + r[V.OUTPUTS] * (SUM_WORDS if r[V.MODE] == Preload.SUMS else 1)
+    return inside(s, c, row, TrapMemory.MBUF, a, r[V.READ_A_END], m.mbuf_words)
 
 
 @device
 def _trace(s: State, m: Costs, c: int, r: Array) -> int:
     """Operands of mac and max."""
     if r[V.KIND] == MAX:
-        r[V.FINISH] = RESULT
-    elif r[V.MODE] > TABLE:
-        return within(s, c, r[V.ROW], _OP_MODE, r[V.MODE], COOP, TABLE)
-    elif r[V.MODE] <= LANE:
+        r[V.FINISH] = Finish.RESULT
+    elif r[V.MODE] > MacMode.TABLE:
+        return within(s, c, r[V.ROW], TrapOperand.MODE, r[V.MODE], MacMode.COOP, MacMode.TABLE)
+    elif r[V.MODE] <= MacMode.LANE:
         return _sum(s, m, c, r)
     return _stream(s, m, c, r)
 
@@ -172,13 +161,13 @@ def _trace(s: State, m: Costs, c: int, r: Array) -> int:
 @device
 def _sum(s: State, m: Costs, c: int, r: Array) -> int:
     row, a, b, length = r[V.ROW], r[V.A], r[V.B], r[V.LENGTH]
-    coop = r[V.MODE] == COOP
-    if within(s, c, row, _OP_FINISH, r[V.FINISH], KEEP, SUMS) == STOP:
+    coop = r[V.MODE] == MacMode.COOP
+    if within(s, c, row, TrapOperand.FINISH, r[V.FINISH], Finish.KEEP, Finish.SUMS) == STOP:
         return STOP
     if _cus(s, m, c, r, coop) == STOP:
         return STOP
     end = a + length
-    if r[V.MODE] == LANE:
+    if r[V.MODE] == MacMode.LANE:
         step = r[V.LANE_STEP]
         if within(s, c, row, S.LANE_STEP, step, 0, _MOST_STEP) == STOP:
             return STOP
@@ -186,18 +175,19 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
     r[V.READ_A], r[V.READ_A_END], r[V.READ_MASK] = a, end, r[V.CUS]
     r[V.READ_W], r[V.READ_W_END] = b, b + (length if coop else LANES * length)
     r[V.READ_WBUFS] = _wbufs(r, coop)
-    if inside(s, c, row, _MBUF, a, end, m.mbuf_words) == STOP:
+    if inside(s, c, row, TrapMemory.MBUF, a, end, m.mbuf_words) == STOP:
         return STOP
-    if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
+    if inside(s, c, row, TrapMemory.WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
         return STOP
-    if not coop and aligned(s, c, row, _OP_B, b, LANES) == STOP:
+    if not coop and aligned(s, c, row, TrapOperand.B, b, LANES) == STOP:
         return STOP
     opened = CORE.OPEN_COOP if coop else CORE.OPEN_INDP
     r[V.OPENS] = r[V.CUS] & ~s.core[c, opened]
     s.core[c, opened] |= r[V.CUS]
-    if r[V.FINISH] != KEEP:
+    if r[V.FINISH] != Finish.KEEP:
         s.core[c, opened] &= ~r[V.CUS]
-        if _result(s, m, c, r, r[V.OUTPUTS] * (SUM_WORDS if r[V.FINISH] == SUMS else 1)) == STOP:
+        words = SUM_WORDS if r[V.FINISH] == Finish.SUMS else 1
+        if _result(s, m, c, r, r[V.OUTPUTS] * words) == STOP:
             return STOP
         r[V.WRITE_MASK] = r[V.TARGET] if coop else r[V.CUS]
     lanes = 1 if coop else LANES
@@ -221,13 +211,13 @@ def _result(s: State, m: Costs, c: int, r: Array, words: int) -> int:
         return STOP
     if within(s, c, row, S.HIGH, r[V.HIGH], r[V.LOW], (1 << 15) - 1) == STOP:
         return STOP
-    return inside(s, c, row, _MBUF, out, out + words, m.mbuf_words)
+    return inside(s, c, row, TrapMemory.MBUF, out, out + words, m.mbuf_words)
 
 
 @device
 def _stream(s: State, m: Costs, c: int, r: Array) -> int:
     row, a, b, length, mode = r[V.ROW], r[V.A], r[V.B], r[V.LENGTH], r[V.MODE]
-    if within(s, c, row, _OP_FINISH, r[V.FINISH], RESULT, RESULT) == STOP:
+    if within(s, c, row, TrapOperand.FINISH, r[V.FINISH], Finish.RESULT, Finish.RESULT) == STOP:
         return STOP
     if within(s, c, row, S.CUS, r[V.CUS], 1, (1 << m.cus) - 1) == STOP:
         return STOP
@@ -235,25 +225,25 @@ def _stream(s: State, m: Costs, c: int, r: Array) -> int:
         return STOP
     r[V.WRITE_MASK] = r[V.READ_MASK] = r[V.CUS]
     r[V.READ_A], r[V.READ_A_END] = a, a + length
-    if inside(s, c, row, _MBUF, a, a + length, m.mbuf_words) == STOP:
+    if inside(s, c, row, TrapMemory.MBUF, a, a + length, m.mbuf_words) == STOP:
         return STOP
-    if r[V.KIND] == MAX or mode == MULTIPLY or mode == ADD:
+    if r[V.KIND] == MAX or mode == MacMode.MULTIPLY or mode == MacMode.ADD:
         r[V.READ_B], r[V.READ_B_END] = b, b + length
-        if inside(s, c, row, _MBUF, b, b + length, m.mbuf_words) == STOP:
+        if inside(s, c, row, TrapMemory.MBUF, b, b + length, m.mbuf_words) == STOP:
             return STOP
-    if r[V.KIND] == MAC and mode == ADD:
+    if r[V.KIND] == MAC and mode == MacMode.ADD:
         if within(s, c, row, S.SHIFT_A, r[V.SHIFT_A], 0, 46) == STOP:
             return STOP
         if within(s, c, row, S.SHIFT_B, r[V.SHIFT_B], 0, 46) == STOP:
             return STOP
-    if r[V.KIND] == MAC and mode == TABLE:
+    if r[V.KIND] == MAC and mode == MacMode.TABLE:
         if within(s, c, row, S.TABLE_SHIFT, r[V.TABLE_SHIFT], -15, 15) == STOP:
             return STOP
         if within(s, c, row, S.TABLE_BITS, r[V.TABLE_BITS], 0, 15) == STOP:
             return STOP
         r[V.READ_W], r[V.READ_W_END] = b, b + (1 << (16 - r[V.TABLE_BITS])) + 1
         r[V.READ_WBUFS] = _of_all_cus(r[V.CUS], (1 << min(VMACS, length)) - 1)
-        if inside(s, c, row, _WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
+        if inside(s, c, row, TrapMemory.WBUF, b, r[V.READ_W_END], m.wbuf_words) == STOP:
             return STOP
     return spend(s, c, row, length * m.cus)
 
@@ -264,7 +254,7 @@ def _time_vmov(s: State, m: Costs, c: int, slot: int, now: float) -> None:
     taken over."""
     r, clock = s.vector[c, slot], s.clock[c]
     taken = 1.0
-    if r[V.MODE] != BIAS:
+    if r[V.MODE] != Preload.BIAS:
         taken = lines(r[V.READ_A], r[V.READ_A_END])
     elif r[V.FINISH] != 0:
         taken = lines(r[V.READ_W], r[V.READ_W_END])
@@ -291,15 +281,15 @@ def _complete(s: State, c: int, slot: int, start: float, done: float) -> None:
 def _trace_cycles(m: Costs, r: Array) -> float:
     mode, length = r[V.MODE], r[V.LENGTH]
     read_a = lines(r[V.READ_A], r[V.READ_A_END])
-    if r[V.KIND] == MAX or mode == MULTIPLY or mode == ADD:
+    if r[V.KIND] == MAX or mode == MacMode.MULTIPLY or mode == MacMode.ADD:
         return max(read_a, lines(r[V.READ_B], r[V.READ_B_END]))
-    if mode == SCALE:
+    if mode == MacMode.SCALE:
         return read_a
-    if mode == COOP:
+    if mode == MacMode.COOP:
         return max(read_a, lines(r[V.READ_W], r[V.READ_W_END]))
-    if mode == INDP:
+    if mode == MacMode.INDP:
         return length
-    if mode == LANE:
+    if mode == MacMode.LANE:
         return length * ((r[V.OUTPUTS] + LANES - 1) // LANES)
     return (length + m.table_words - 1) // m.table_words
 
@@ -321,7 +311,7 @@ def _time_trace(s: State, m: Costs, c: int, slot: int, now: float) -> None:
         note_wait(s, m, lane, c, r[V.ROW], end, clock[CLOCK.WRITE_FREE], CAUSE.WRITE_PORT)
         end = max(end, clock[CLOCK.WRITE_FREE])
         leaving = 0
-        if r[V.KIND] == MAC and r[V.MODE] <= LANE:
+        if r[V.KIND] == MAC and r[V.MODE] <= MacMode.LANE:
             leaving = lines(r[V.WRITE], r[V.WRITE_END])
         clock[CLOCK.WRITE_FREE] = end + leaving
         done = end + leaving + m.vector_latency
@@ -332,7 +322,7 @@ def _time_trace(s: State, m: Costs, c: int, slot: int, now: float) -> None:
         layer = s.layer_of[r[V.ROW]]
         s.layer_traces[layer, r[V.MODE], 0] += 1
         s.layer_traces[layer, r[V.MODE], 1] += r[V.LENGTH]
-        if r[V.MODE] <= MULTIPLY:
+        if r[V.MODE] <= MacMode.MULTIPLY:
             s.layer_macs[layer] += r[V.LENGTH] * _parts(r)
 
 
@@ -342,9 +332,9 @@ def _parts(r: Array) -> int:
     total = 0
     for u in range(4):
         if r[V.CUS] >> u & 1:
-            if r[V.MODE] == COOP:
+            if r[V.MODE] == MacMode.COOP:
                 total += min(VMACS, r[V.OUTPUTS] - VMACS * u)
-            elif r[V.MODE] == MULTIPLY:
+            elif r[V.MODE] == MacMode.MULTIPLY:
                 total += 1
             else:
                 total += r[V.OUTPUTS]

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.codegen.tiles.test_ir import TEXT
+
 ROOT = Path(__file__).parents[2]
 HEAVY = ("tvm", "numba", "llvmlite", "scipy", "onnx", "xgboost", "sklearn", "rich.progress", "PIL")
+ELF = ROOT / "tests" / "sim" / "nmp" / "data" / "checksum.elf"
 LIGHT = ["", "--help", "--version", "machines", "machines nmp-4x8", "planners", "nonsense"]
 COMMANDS = (
     "profile", "warmup", "compile", "tune", "ir", "run-ir", "run-elf", "pipeline", "platform",
@@ -51,6 +54,14 @@ def test_the_list_of_platforms_loads_no_compiler() -> None:
 @pytest.mark.relay
 def test_disassembling_loads_no_compiler(lenet_program: Path) -> None:
     assert loaded_by(f"disasm {lenet_program}", HEAVY) == set()
+
+
+def test_what_has_no_model_in_it_runs_without_tvm(tmp_path: Path) -> None:
+    """On the simulators, machine code and all."""
+    text = tmp_path / "layer.ir"
+    text.write_text(TEXT)
+    for command in (f"run-ir {text}", f"run-elf {ELF}", "warmup setup-a --planner naive"):
+        assert loaded_by(command, ("tvm", "numba")) == {"numba"}, command
 
 
 @pytest.mark.relay

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from tvm_npu.door.protocol import Cut, Door, Executable, Module
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
+from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
 
 if TYPE_CHECKING:
@@ -149,17 +149,17 @@ def build_onnx(
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     mod, params = found.read_onnx(model, given or None)
-    begin = time.perf_counter()
+    watch = Stopwatch()
     partitioned = None
-    if target is not None:
-        chosen = options_from_target(target, **options)
-        mod = offload(found, mod, params, chosen, calibration)
-        partitioned = PartitionedModel(found, mod, report_of(found, mod))
-        params = {}
-    executable = found.build(mod, params, build_target(target), opt_level)
-    compile_s = time.perf_counter() - begin
+    with watch.part("compile"):
+        if target is not None:
+            chosen = options_from_target(target, **options)
+            mod = offload(found, mod, params, chosen, calibration)
+            partitioned = PartitionedModel(found, mod, report_of(found, mod))
+            params = {}
+        executable = found.build(mod, params, build_target(target), opt_level)
     report = None if partitioned is None else partitioned.report
-    return BuiltModel(executable, report, partitioned, compile_s)
+    return BuiltModel(executable, report, partitioned, watch.seconds["compile"])
 
 
 def build_stock(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass, replace
 
 from studies.pipelines.cases import Case
 from tvm_npu.pipelines.search import SearchResult, run_search
 from tvm_npu.pipelines.search.space import cuts
 from tvm_npu.pipelines.times import SimulatedMeasure
+from tvm_npu.sim.making_code import Stopwatch
 
 FRAMES = 10
 """Frames that a trial runs: its time is that of the first through all stages and of nine more at
@@ -62,9 +62,10 @@ def row_of(case: Case, name: str, seeds: int) -> Row | None:
         return _exhaustive_row(case) if case.enumeration else None
     runs = []
     for seed in range(seeds if random_search(name) else 1):
-        started = time.perf_counter()
-        result = searched(case, name, seed)
-        runs.append(_row(case, result, time.perf_counter() - started, seed + 1))
+        watch = Stopwatch()
+        with watch.part("planning"):
+            result = searched(case, name, seed)
+        runs.append(_row(case, result, watch.seconds["planning"], seed + 1))
     middle = statistics.median_low([row.convergence_s for row in runs])
     chosen = next(row for row in runs if row.convergence_s == middle)
     return replace(chosen, seeds=len(runs))
@@ -108,8 +109,9 @@ def _row(case: Case, result: SearchResult, planning_s: float, seeds: int) -> Row
 
 
 def _exhaustive_row(case: Case) -> Row:
-    started = time.perf_counter()
-    found = case.enumeration
+    watch = Stopwatch()
+    with watch.part("planning"):
+        found = case.enumeration
     assert found is not None
     spent = found.seconds(FRAMES)
     return Row(
@@ -127,7 +129,7 @@ def _exhaustive_row(case: Case) -> Row:
         convergence_s=spent,
         near_s=spent,
         trials_to_best=found.space,
-        planning_s=time.perf_counter() - started,
+        planning_s=watch.seconds["planning"],
         seeds=1,
         configuration=str(found.best),
         proof=_proof(case),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,6 +16,7 @@ from tvm_npu.codegen.plan import planner
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.making_code import Stopwatch
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,18 @@ def measure(model: str, machine: MachineDescription, name: str) -> Row:
 
 
 def _row(network: Network, machine: MachineDescription, name: str) -> Row:
-    cycles = predicted = compile_s = simulate_s = 0.0
+    cycles = predicted = 0.0
     wrong = moved = 0
     chosen, precision = planner(name), machine.default_precision
+    spent = {"compile": 0.0, "simulate": 0.0}
+    watch = Stopwatch(spent)
     try:
         for region in network.regions:
-            begin = time.perf_counter()
-            program = compile_fixed(region.fixed, machine, chosen)
-            session = Session(program)
-            compiled = time.perf_counter()
-            outputs = session.run_fixed(region.inputs)
-            simulate_s += time.perf_counter() - compiled
-            compile_s += compiled - begin
+            with watch.part("compile"):
+                program = compile_fixed(region.fixed, machine, chosen)
+                session = Session(program)
+            with watch.part("simulate"):
+                outputs = session.run_fixed(region.inputs)
             for got, right in zip(outputs, region.expected, strict=True):
                 wrong += int(np.count_nonzero(got != right)) + abs(got.size - right.size)
             run = session.statistics
@@ -76,8 +76,10 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
             moved += sum(layer.moved_bytes for layer in run.layers)
     except (CodegenError, SimError) as error:
         text = " ".join(str(error).split())
-        return Row(network.model, machine.name, name, precision, None, None, None, None,
-                   compile_s, simulate_s, f"{type(error).__name__}: {text}")  # fmt: skip
+        return Row(
+            network.model, machine.name, name, precision, None, None, None, None,
+            spent["compile"], spent["simulate"], f"{type(error).__name__}: {text}",
+        )  # fmt: skip
     mhz = machine.frequency_mhz
     return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
-               predicted / mhz, moved, compile_s, simulate_s)  # fmt: skip
+               predicted / mhz, moved, spent["compile"], spent["simulate"])  # fmt: skip

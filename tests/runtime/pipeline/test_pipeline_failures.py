@@ -17,7 +17,6 @@ import pytest
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
 from tvm_npu.runtime.pipeline.errors import StageDied, StageError, StageHung, StageRaised
-from tvm_npu.runtime.pipeline.worker import WITHOUT_TVM
 
 ROOT = Path(__file__).parents[3]
 
@@ -177,7 +176,7 @@ sys.stdin.read() if how != "leave" else None
 def test_nothing_is_left_behind_when_the_pipeline_s_process_is_killed(how: str) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", ORPHANS, how],
-        cwd=ROOT, env={**os.environ, WITHOUT_TVM: "1"},
+        cwd=ROOT,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     with parent:

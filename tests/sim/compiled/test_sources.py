@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import types
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba.core.event
@@ -15,7 +16,7 @@ from numba.core.dispatcher import Dispatcher
 
 import tvm_npu.codegen
 import tvm_npu.sim
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled import device, entry, sources
 from tvm_npu.sim.compiled.cache import DigestCache
 from tvm_npu.sim.compiled.late import LateLibrary
 from tvm_npu.sim.compiled.sources import digest, reach_of, signature_digest
@@ -200,3 +201,12 @@ def test_exceptions_of_late_functions_arrive() -> None:
     assert run(3) == 4
     with pytest.raises(ValueError, match="below zero"):
         run(-1)
+
+
+def test_what_makes_code_is_in_its_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(sources.__file__).parent
+    in_code = {"__init__.py", "arithmetic.py", "arrays.py", "matmul.py", "sources.py"}
+    assert {path.name for path in folder.glob("*.py")} - in_code == set(sources._MAKERS)
+    before = digest(next(iter(ENTRIES.values())))
+    monkeypatch.setattr(sources, "_makers", lambda: "made otherwise")
+    assert digest(next(iter(ENTRIES.values()))) != before

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from studies.harness.command import main
 from studies.harness.errors import StudyError
+from studies.planners import measuring
 from studies.planners.measuring import Row
 from studies.planners.study import STUDY
 from studies.planners.tables import print_rows
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.sim import making_code
+from tvm_npu.sim.machine_file import load_machine
 
 GOOD = Row("lenet", "setup-a", "exact", "int8", 0, 12.5, 12.0, 100, 0.1, 0.1)
 OFF = Row("lenet", "setup-a", "tso", "int8", 3, 13.5, 12.0, 100, 0.1, 0.1)
@@ -45,3 +50,24 @@ def test_planners_run_to_the_bit(tmp_path: Path) -> None:
     options = ["--quick", "--models", "digits_lenet", "--json", str(file)]
     assert main(STUDY, [*options, "--planners", "tso", "exact", "eplanner", "naive"]) == 0
     assert file.exists()
+
+
+def test_machine_code_is_neither_compiling_nor_simulating(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def compile_slowly(*arguments: object) -> None:
+        nonlocal now
+        now += 2.0
+        with making_code.making_code():
+            now += 60.0
+        raise PlanningError("too large")
+
+    monkeypatch.setattr(making_code.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(measuring, "compile_fixed", compile_slowly)
+    region = SimpleNamespace(fixed=None)
+    monkeypatch.setattr(
+        measuring, "_network", lambda *_: SimpleNamespace(model="m", regions=[region])
+    )
+    row = measuring.measure("m", load_machine("setup-a"), "naive")
+    assert (row.compile_s, row.simulate_s) == (2.0, 0.0)
+    assert row.error == "PlanningError: too large"
