@@ -6,20 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.snowflake_cases import MACHINES, machine, outcome
-from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
+from tvm_npu.codegen.compile import CompileOptions, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, Graph, State
 from tvm_npu.codegen.ops import Gru, Lstm
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.snowflake.plan.recurrent import WeightsChosen
-from tvm_npu.runtime.session import Session
 
 RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
 EXTENTS = (1, 2, 5, 15, 16, 17, 40, 64, 100, 130)
