@@ -38,9 +38,9 @@ def conv_layer(layer: FixedConv, site: Site) -> list[LayerSteps]:
         at = site.constants.add(words.words, np.dtype("<i2"), f"layer {layer.name!r}, weights")
         made = ConvLayer(
             site.index, found,
-            _slice(_seen(source, shape.rows.size, shape.columns.size), group, shape.planes),
-            _slice(_seen(target, shape.rows.out, shape.columns.out), group, shape.filters),
-            None if residual is None else _slice(
+            group_of(_seen(source, shape.rows.size, shape.columns.size), group, shape.planes),
+            group_of(_seen(target, shape.rows.out, shape.columns.out), group, shape.filters),
+            None if residual is None else group_of(
                 _seen(residual, shape.rows.out, shape.columns.out), group, shape.filters
             ),
             words, at, requantize, group,
@@ -54,7 +54,7 @@ def _seen(tensor: Map, rows: int, columns: int) -> Map:
     return tensor.seen_as(rows, columns, words // (rows * columns))
 
 
-def _slice(tensor: Map, group: int, planes: int) -> Map:
+def group_of(tensor: Map, group: int, planes: int) -> Map:
     """One group's planes."""
     offset = tensor.offset + WORD_BYTES * group * planes
     return replace(tensor, offset=offset, planes=planes)

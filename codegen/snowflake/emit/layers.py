@@ -20,6 +20,7 @@ from tvm_npu.codegen.ops import (
     FixedReflectPad,
     FixedReshape,
     FixedTable,
+    FixedTransposedConv,
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
@@ -39,12 +40,14 @@ from tvm_npu.codegen.snowflake.emit.others import (
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
 from tvm_npu.codegen.snowflake.emit.recurrent import gru_layer, lstm_layer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.emit.transposed import transposed_layer
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
+    FixedTransposedConv: transposed_layer,
     FixedPool: pool_layer,
     FixedElementwise: elementwise_layer,
     FixedMaximum: maximum_layer,

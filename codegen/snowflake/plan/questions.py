@@ -22,6 +22,7 @@ from tvm_npu.codegen.ops import (
     FixedReflectPad,
     FixedReshape,
     FixedTable,
+    FixedTransposedConv,
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -40,6 +41,11 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     pad_tiles,
     pool_tiles,
 )
+from tvm_npu.codegen.snowflake.plan.transposed import (
+    TransposedShape,
+    transposed_plan,
+    transposed_shape,
+)
 from tvm_npu.codegen.snowflake.steps.cells import cell_shape
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
@@ -51,6 +57,11 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedConv):
         in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
         return conv_problem(layer, in_shape, out_shape, WORD_BYTES)
+    if isinstance(layer, FixedTransposedConv):
+        return transposed_shape(
+            chw(shapes[layer.inputs[0]]), chw(shapes[layer.output]), layer.kernel, layer.stride,
+            (layer.padding[0], layer.padding[1]), layer.groups,
+        )  # fmt: skip
     if isinstance(layer, FixedPool):
         channels, rows, columns = chw(shapes[layer.output])
         _, in_rows, in_columns = chw(shapes[layer.inputs[0]])
@@ -79,6 +90,8 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
+    if isinstance(asked, TransposedShape):
+        return transposed_plan(asked, machine)
     if isinstance(asked, PoolShape):
         return pool_tiles(asked, machine)
     if isinstance(asked, FlatShape):

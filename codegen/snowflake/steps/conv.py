@@ -47,6 +47,8 @@ class ConvLayer:
     """Bytes from the begin of CONSTANTS."""
     requantize: Requantize
     group: int = 0
+    maps_group: int | None = None
+    """Layers with one number have the same maps (None: that is ``group``)."""
     has_bias: bool = True
 
     # --- steps ---------------------------------------------------------------------------------
@@ -91,7 +93,8 @@ class ConvLayer:
         shape = self.geometry
         rows, columns = shape.map_tiles[maps]
         planes = (0, shape.shape.planes)
-        key: tuple[int, ...] = (self.layer, self.group, maps)
+        group = self.group if self.maps_group is None else self.maps_group
+        key: tuple[int, ...] = (self.layer, group, maps)
         if shape.is_lane:
             planes = shape.filter_tiles[kernels]
             key = (*key, kernels)
