@@ -50,10 +50,15 @@ Text = Annotated[str, Field(max_length=1 << 16)]
 
 def as_batch(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """``array`` as [B, *shape]. That is what it is, except for a sequence or a state of one image,
-    which frameworks give with a batch of 1 elsewhere: [T, 1, N] for (T, N). Others are returned
-    as they are."""
-    is_one_image = array.shape[1:] != shape and array.size == prod(shape)
-    return array.reshape(1, *shape) if is_one_image else array
+    which frameworks give with extents of 1 elsewhere: [T, 1, N] for (T, N). Others are returned as
+    they are."""
+    if array.shape[1:] == shape or _without_ones(array.shape) != _without_ones(shape):
+        return array
+    return array.reshape(1, *shape)
+
+
+def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(extent for extent in shape if extent != 1)
 
 
 @dataclass(frozen=True)

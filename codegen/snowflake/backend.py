@@ -76,9 +76,9 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def predict(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
     ) -> Prediction:
-        from tvm_npu.codegen.snowflake.plan.predict import predict
+        from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
 
-        return predict(problem, plan, machine)
+        return divided_prediction(problem, plan, machine)
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: SnowflakeMachine

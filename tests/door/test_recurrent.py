@@ -16,6 +16,7 @@ from tests.door.unrolled import (
     lstm_weights,
     run_gru,
     run_lstm,
+    run_reset_gru,
 )
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.ops import Gru, Lstm
@@ -30,6 +31,7 @@ from tvm_npu.door.partition import Partition
 from tvm_npu.door.recurrent import recurrent_chains
 
 STEPS, FEATURES, HIDDEN = 4, 3, 5
+RUN: dict[str, Any] = {"lstm": run_lstm, "gru": run_gru, "reset_gru": run_reset_gru}
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +57,8 @@ def region_graph(found: Partition) -> Graph:
 @st.composite
 def sizes(draw: st.DrawFn) -> tuple[str, int, int, int, int, bool, bool]:
     """kind, steps, features, hidden, seed, operands swapped, states given"""
-    kind, swapped, given_states = (
-        draw(st.sampled_from(("lstm", "gru"))), draw(st.booleans()), draw(st.booleans())
-    )  # fmt: skip
+    kind = draw(st.sampled_from(sorted(RUN)))
+    swapped, given_states = draw(st.booleans()), draw(st.booleans())
     steps, features, hidden = (draw(st.integers(1, most)) for most in (5, 6, 6))
     return kind, steps, features, hidden, draw(st.integers(0, 1 << 16)), swapped, given_states
 
@@ -80,6 +81,7 @@ def test_random_layers_are_one_layer(drawn: tuple[str, int, int, int, int, bool,
     graph = import_dataflow(whole)
     (only,) = graph.layers
     assert isinstance(only, Lstm if kind == "lstm" else Gru)
+    assert kind == "lstm" or only.linear_before_reset is (kind == "gru")  # type: ignore
     assert [state.initial is not None for state in only.states] == [given_states] * len(names)
     data = random.normal(size=(steps, 1, features)).astype(np.float32)
     by_value = {made.sequence: data, **dict(zip(initial, states, strict=False))}
@@ -89,7 +91,7 @@ def test_random_layers_are_one_layer(drawn: tuple[str, int, int, int, int, bool,
         for name, array in zip(graph.inputs, arrays, strict=True)
     }
     begin = [one[0] if given_states else np.zeros(hidden) for one in states]
-    expected = (run_lstm if kind == "lstm" else run_gru)(data[:, 0], weights, *begin)
+    expected = RUN[kind](data[:, 0], weights, *begin)
     floats = run_float(graph, feed)
     for tensor, wanted in zip(graph.outputs, expected, strict=True):
         np.testing.assert_allclose(floats[tensor][0], wanted, atol=1e-5)
@@ -128,7 +130,7 @@ def test_a_machine_without_the_layer_gets_its_operators(monkeypatch: pytest.Monk
         assert "TableFunction" in kinds(region_graph(found))
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", RUN)
 def test_operators_alone_compute_the_same(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rest = frozenset(one for one in all_layers() if one.__name__ not in ("FixedLstm", "FixedGru"))
     monkeypatch.setattr("tvm_npu.door.partition.machine_layers", lambda machine: rest)
@@ -144,8 +146,7 @@ def test_operators_alone_compute_the_same(kind: str, monkeypatch: pytest.MonkeyP
     )
     rows = np.concatenate([arrays[value] for value in parts])
     states = [arrays[value][0] for value in made.initial if value is not None]
-    run = run_lstm if kind == "lstm" else run_gru
-    expected = run(rows, made.weights, *states)[0]
+    expected = RUN[kind](rows, made.weights, *states)[0]
     floats = run_float(graph, dict(zip(graph.inputs, arrays.values(), strict=True)))
     outputs = dict(zip(region.outputs, graph.outputs, strict=True))
     for step, value in enumerate(made.hidden):
@@ -174,6 +175,17 @@ def a_gate_is_read() -> Value:
     made = layer("gru")
     gate = next(one for one in flow(made.stack()).calls if one.name == "sigmoid")
     return of("concatenate", made.hidden[-1], gate.result(), to=(1, 2 * HIDDEN), axis=1)
+
+
+def something_is_added_to_a_state() -> Value:
+    """What is added to each state of a GRU is known at run time."""
+    made = layer("reset_gru", order=[], weights=gru_weights(FEATURES, HIDDEN))
+    h: Value = x(1, HIDDEN, name="h")
+    for part in made.parts:
+        squeezed = of("squeeze", part, to=(1, FEATURES))
+        h = of("add", made.reset_gru(squeezed, h, made.constants), x(1, HIDDEN), to=(1, HIDDEN))
+        made.hidden.append(h)
+    return made.stack()
 
 
 def a_part_is_left_out() -> Value:
@@ -211,8 +223,35 @@ def peepholes() -> Value:
     return made.stack()
 
 
+def one_gru_step(kind: str, **changes: Any) -> Value:
+    made = layer(kind, sequence=x(1, 1, FEATURES), order=[], weights=gru_weights(FEATURES, HIDDEN))
+    part = of("squeeze", made.parts[0], to=(1, FEATURES))
+    step = made.gru if kind == "gru" else made.reset_gru
+    made.hidden.append(step(part, x(1, HIDDEN, name="h"), made.constants, **changes))
+    return made.stack()
+
+
+def another_state_in_the_products() -> Value:
+    return one_gru_step("gru", other=x(1, HIDDEN, name="other"))
+
+
+def another_new_value_in_the_difference() -> Value:
+    return one_gru_step("gru", new=x(1, HIDDEN, name="other"))
+
+
+def another_state_behind_the_reset_gate() -> Value:
+    return one_gru_step("reset_gru", other=x(1, HIDDEN, name="other"))
+
+
+def one_number_added_to_a_gate() -> Value:
+    return one_gru_step("reset_gru", term=const(1, 1))
+
+
 OTHERS = (
-    other_order, two_images, a_hidden_state_is_read, a_cell_state_is_read, a_gate_is_read,
+    another_state_in_the_products, another_new_value_in_the_difference,
+    another_state_behind_the_reset_gate, one_number_added_to_a_gate,
+    other_order, two_images, something_is_added_to_a_state, a_hidden_state_is_read,
+    a_cell_state_is_read, a_gate_is_read,
     a_part_is_left_out, other_weights_at_a_step, constant_initial_state, peepholes,
 )  # fmt: skip
 
@@ -226,6 +265,11 @@ def test_what_is_no_layer_stays_operators(make: Any) -> None:
     assert {"dense", "sigmoid", "tanh"} <= names
     for region in found.regions:
         assert not {"Lstm", "Gru"} & set(kinds(import_dataflow(region.flow)))
+
+
+@pytest.mark.parametrize("kind", ["gru", "reset_gru"])
+def test_one_step_without_changes_is_a_layer(kind: str) -> None:
+    assert len(recurrent_chains(flow(one_gru_step(kind)))) == 1
 
 
 def test_who_reads_a_sequence_as_images_stays_on_the_cpu() -> None:
@@ -259,14 +303,13 @@ def test_values_that_are_not_finite_are_refused_one_by_one() -> None:
 
 
 def test_a_path_that_comes_back_does_not_tear_a_layer_apart() -> None:
-    """The state begins with what a CPU operator makes of a region's result."""
-    data = x(1, HIDDEN, name="seed")
-    pooled = of("add", data, const(1, HIDDEN), to=(1, HIDDEN))
-    odd = of("erf", pooled, to=(1, HIDDEN))
-    made = layer("lstm", odd, pooled)
-    found = split(made.stack())
+    """The state begins with a region's result, from which the CPU makes the sequence: the products
+    of the state alone could join that region, and the others could not."""
+    begin = of("dense", x(1, 6, name="seed"), const(HIDDEN, 6), to=(1, HIDDEN))
+    sequence = of("erf", begin, to=(STEPS, 1, FEATURES))
+    found = split(layer("gru", begin, sequence=sequence).stack())
     assert [refusal.operator for refusal in found.refusals] == ["my.erf"]
-    assert sum("Lstm" in kinds(import_dataflow(one.flow)) for one in found.regions) == 1
+    assert [kinds(import_dataflow(one.flow)) for one in found.regions] == [["Dense"], ["Gru"]]
 
 
 def test_context_without_recurrent_layers_looks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ class Unrolled:
     kind: str
     sequence: Value
     weights: Sequence[Array]
-    """LSTM: [4 H, I + H], biases; GRU: [3 H, I], [3 H, H], bias, bias."""
+    """lstm: [4 H, I + H], biases; gru and reset_gru: [3 H, I], [3 H, H], bias, bias."""
     initial: Sequence[Value | None] = ()
     order: Sequence[int] | None = None
     swapped: bool = False
@@ -43,13 +43,14 @@ class Unrolled:
         h = self._given(0) or of("squeeze", begin.result(0), to=state)
         c = self._given(1) or of("squeeze", of("zeros_like", begin.result(0), to=(1, *state)),
                                  to=state)  # fmt: skip
-        for step in self.order or range(steps):
+        for step in range(steps) if self.order is None else self.order:
             x = of("squeeze", self.parts[step], to=(batch, features))
             if self.kind == "lstm":
                 h, c = self.lstm(x, h, c, self.constants)
                 self.cell.append(c)
             else:
-                h = self.gru(x, h, self.constants)
+                step_of = self.gru if self.kind == "gru" else self.reset_gru
+                h = step_of(x, h, self.constants)
             self.hidden.append(h)
 
     def _given(self, number: int) -> Value | None:
@@ -83,14 +84,53 @@ class Unrolled:
         c = self.two("add", kept, new)
         return self.two("multiply", self.one("sigmoid", o), self.one("tanh", c)), c
 
-    def gru(self, x: Value, h: Value, constants: Sequence[Constant]) -> Value:
+    def reset_gru(
+        self,
+        x: Value,
+        h: Value,
+        constants: Sequence[Constant],
+        other: Value | None = None,
+        term: Constant | None = None,
+    ) -> Value:
+        """The reset gate before the products; ``other`` is what it multiplies instead of h,
+        ``term`` is added to a gate."""
+        state = (self.batch, self.size)
+        from_input = self.split(self.linear(x, constants[0]), 3)
+        weights, *biases = (
+            [constant(part) for part in np.split(self.weights[index], 3)] for index in (1, 2, 3)
+        )
+
+        def gate(number: int, value: Value) -> Value:
+            dense = of("dense", value, weights[number], to=state)
+            total = self.two("add", from_input[number], dense)
+            both = constant(biases[0][number].array + biases[1][number].array)
+            return of("add", total, both, to=state)
+
+        z, r = (self.one("sigmoid", gate(number, h)) for number in (1, 0))
+        inner = gate(2, self.two("multiply", r, h if other is None else other))
+        if term is not None:
+            inner = of("add", inner, term, to=state)
+        n = self.one("tanh", inner)
+        difference = of("subtract", h, n, to=h.shape)
+        return self.two("add", self.two("multiply", difference, z), n)
+
+    def gru(
+        self,
+        x: Value,
+        h: Value,
+        constants: Sequence[Constant],
+        other: Value | None = None,
+        new: Value | None = None,
+    ) -> Value:
+        """``other`` goes into the products of the state's weights instead of h, ``new`` is
+        subtracted instead of n."""
         from_input = self.split(self.linear(x, constants[0], constants[2]), 3)
-        from_state = self.split(self.linear(h, constants[1], constants[3]), 3)
+        from_state = self.split(self.linear(other or h, constants[1], constants[3]), 3)
         r = self.one("sigmoid", self.two("add", from_input[0], from_state[0]))
         z = self.one("sigmoid", self.two("add", from_input[1], from_state[1]))
         gated = self.two("multiply", r, from_state[2])
         n = self.one("tanh", self.two("add", from_input[2], gated))
-        difference = of("subtract", h, n, to=h.shape)
+        difference = of("subtract", h, new or n, to=h.shape)
         return self.two("add", self.two("multiply", difference, z), n)
 
     def stack(self) -> Value:
@@ -137,6 +177,19 @@ def run_gru(x: Array, weights: Sequence[Array], h: Array) -> tuple[Array, Array]
         xr, xz, xn = np.split(weights[0] @ row + weights[2], 3)
         hr, hz, hn = np.split(weights[1] @ h + weights[3], 3)
         z, n = sigmoid(xz + hz), np.tanh(xn + sigmoid(xr + hr) * hn)
+        h = (1 - z) * n + z * h
+        found.append(h)
+    return np.array(found), h
+
+
+def run_reset_gru(x: Array, weights: Sequence[Array], h: Array) -> tuple[Array, Array]:
+    """As `run_gru`, with the reset gate before the products of the new one."""
+    found = []
+    inputs, states = np.split(weights[0], 3), np.split(weights[1], 3)
+    biases = np.split(weights[2] + weights[3], 3)
+    for row in x.astype(np.float64):
+        r, z = (sigmoid(inputs[k] @ row + states[k] @ h + biases[k]) for k in (0, 1))
+        n = np.tanh(inputs[2] @ row + states[2] @ (r * h) + biases[2])
         h = (1 - z) * n + z * h
         found.append(h)
     return np.array(found), h

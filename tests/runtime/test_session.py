@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_info
 from tests.runtime.networks import MACS, compiled, machine, network
 from tvm_npu.codegen.errors import ProgramError, QuantizationError
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
+from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.session import Session
@@ -107,6 +108,34 @@ def test_wrong_inputs_by_message() -> None:
         session.run([x[:, :, 1:].astype(np.float32), y.astype(np.float32)])
     assert session.statistics is None
     assert same(session.run_fixed([x, y]), expected([x, y]))
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "wanted"),
+    [
+        ((4, 1, 3), (4, 3), (1, 4, 3)),
+        ((1, 1, 5), (5,), (1, 5)),
+        ((2, 4, 3), (4, 3), (2, 4, 3)),
+        ((1, 1, 3), (1, 3), (1, 1, 3)),
+        ((3, 1, 4), (4, 3), (3, 1, 4)),
+        ((1, 12, 12, 3), (3, 12, 12), (1, 12, 12, 3)),
+        ((0, 4, 3), (4, 3), (0, 4, 3)),
+        ((2, 4), (8,), (2, 4)),
+    ],
+)
+def test_a_sequence_of_one_image_becomes_a_batch(
+    given: tuple[int, ...], shape: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    values = np.arange(np.prod(given)).reshape(given)
+    made = as_batch(values, shape)
+    assert made.shape == wanted and made.reshape(-1).tolist() == values.reshape(-1).tolist()
+
+
+def test_float_inputs_of_another_layout_are_refused() -> None:
+    session = Session(compiled(SMALL)[0])
+    swapped = [np.zeros((1, 12, 12, 3), np.float32) for _ in "xy"]
+    with pytest.raises(RunError, match=r"has shape \(1, 12, 12, 3\)"):
+        session.run(swapped)
 
 
 def test_empty_batch() -> None:

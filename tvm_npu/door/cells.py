@@ -7,7 +7,7 @@ operands in either order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +36,9 @@ class Linear:
 @dataclass(frozen=True, eq=False)
 class Cell:
     """``before`` and ``after`` are the states: h, and c of an LSTM. ``linears`` are the sums of the
-    gates: one of an LSTM, for x and h side by side; x's and h's of a GRU. Rows of gates come in the
-    order input, forget, cell, output, or reset, update, new."""
+    gates: one of an LSTM, for x and h side by side; x's and h's of a GRU, or x's and one of h for
+    each gate where the reset gate comes before them. Rows of gates come in the order input, forget,
+    cell, output, or reset, update, new."""
 
     kind: str
     input: Value
@@ -120,6 +121,42 @@ class _Pattern:
         return Linear(call.operands[0], call.operands[1], tuple(biases), (*calls, call))
 
 
+    def terms(self, value: Value) -> tuple[list[Value], tuple[Constant, ...]]:
+        """What a tree of sums adds: values and constants."""
+        values: list[Value] = []
+        constants: list[Constant] = []
+        waiting = [value]
+        while waiting:
+            one = waiting.pop()
+            call = self._maker(one)
+            if isinstance(one, Constant):
+                constants.append(one)
+            elif call is not None and call.name in ("add", "bias_add"):
+                waiting += self.made_by(one, call.name).operands
+            else:
+                values.append(one)
+        return values, tuple(constants)
+
+    def gate(
+        self, value: Value, split: OpCall | None, position: int
+    ) -> tuple[OpCall, Linear]:
+        """Part ``position`` of x's sums plus a dense layer plus constants: the split of x's sums,
+        and the dense layer with the constants."""
+        values, constants = self.terms(value)
+        makers = [self._maker(one) for one in values]
+        by_name = {
+            maker.name: one for maker, one in zip(makers, values, strict=True) if maker is not None
+        }
+        if len(values) != 2 or set(by_name) != {"dense", "split"}:
+            raise _NoMatch
+        split, dense = self.part(by_name["split"], split, position, 3), by_name["dense"]
+        linear = self.linear(dense)
+        size = linear.weight.shape[0]
+        if any(constant.array.size != size for constant in constants):
+            raise _NoMatch
+        return split, replace(linear, biases=constants)
+
+
 def _is_static(call: OpCall) -> bool:
     return all(type_.static_shape is not None for type_ in call.types)
 
@@ -188,34 +225,52 @@ def gru_cell(call: OpCall, maker: Maker) -> Cell | None:
 
     xr, xz, xn = split(dense(x) + biases); hr, hz, hn = split(dense(h') + biases)
     z = xz + hz; n = tanh(xn + sigmoid(xr + hr) * hn)
+
+    or, with three dense layers for h' and sums of biases,
+
+    z = xz + dense(h') + bias; r = sigmoid(xr + dense(h') + bias)
+    n = tanh(xn + dense(r * h') + bias)
     """
     if call.name != "add":
         return None
     for moved, new in _both_orders(call):
-        try:
-            return _gru(call, moved, new, maker)
-        except _NoMatch:
-            continue
+        for gates in (_linear_before_reset, _reset_before_linear):
+            try:
+                return _gru(call, moved, new, maker, gates)
+            except _NoMatch:
+                continue
     return None
 
 
-def _gru(call: OpCall, moved: Value, new: Value, maker: Maker) -> Cell:
+Gates = Callable[["_Pattern", Value, Value, Value, Maker], tuple[Linear, ...]]
+"""(pattern, n, what sigmoid makes z of, h', maker) -> x's sums and those of h'."""
+
+
+def _gru(call: OpCall, moved: Value, new: Value, maker: Maker, gates: Gates) -> Cell:
     pattern = _Pattern(maker)
     pattern.met.append(call)
     product = pattern.made_by(moved, "multiply")
-    difference, gate = _ordered(product, maker, "subtract")
+    difference, update = _ordered(product, maker, "subtract")
     before, other = pattern.made_by(difference, "subtract").operands
     if other != new:
         raise _NoMatch
+    linears = gates(pattern, new, pattern.operand(update, "sigmoid"), before, maker)
+    return Cell(
+        "gru", linears[0].value, (before,), (call.result(),), linears, frozenset(pattern.met)
+    )
+
+
+def _linear_before_reset(
+    pattern: _Pattern, new: Value, update: Value, before: Value, maker: Maker
+) -> tuple[Linear, ...]:
     added = pattern.made_by(pattern.operand(new, "tanh"), "add")
     plain, reset = _ordered(added, maker, "split")
     from_input = pattern.part(plain, None, 2, 3)
     reset_call = pattern.made_by(reset, "multiply")
     opened, hidden = _ordered(reset_call, maker, "sigmoid")
     from_state = pattern.part(hidden, None, 2, 3)
-    for position, value in ((0, opened), (1, gate)):
-        total = pattern.made_by(pattern.operand(value, "sigmoid"), "add")
-        first, second = total.operands
+    for position, value in ((0, pattern.operand(opened, "sigmoid")), (1, update)):
+        first, second = pattern.made_by(value, "add").operands
         if maker(first) is not from_input:
             first, second = second, first
         pattern.part(first, from_input, position, 3)
@@ -223,9 +278,19 @@ def _gru(call: OpCall, moved: Value, new: Value, maker: Maker) -> Cell:
     linears = pattern.linear(from_input.operands[0]), pattern.linear(from_state.operands[0])
     if linears[1].value != before:
         raise _NoMatch
-    return Cell(
-        "gru", linears[0].value, (before,), (call.result(),), linears, frozenset(pattern.met)
-    )
+    return linears
+
+
+def _reset_before_linear(
+    pattern: _Pattern, new: Value, update: Value, before: Value, maker: Maker
+) -> tuple[Linear, ...]:
+    from_input, for_new = pattern.gate(pattern.operand(new, "tanh"), None, 2)
+    reset, kept = _ordered(pattern.made_by(for_new.value, "multiply"), maker, "sigmoid")
+    _, for_reset = pattern.gate(pattern.operand(reset, "sigmoid"), from_input, 0)
+    _, for_update = pattern.gate(update, from_input, 1)
+    if any(value != before for value in (kept, for_reset.value, for_update.value)):
+        raise _NoMatch
+    return pattern.linear(from_input.operands[0]), for_reset, for_update, for_new
 
 
 def _both_orders(call: OpCall) -> Iterator[tuple[Value, Value]]:

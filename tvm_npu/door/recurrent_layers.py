@@ -50,16 +50,24 @@ def _lstm_weights(cell: Cell) -> tuple[FloatArray, FloatArray, FloatArray]:
     return _plain(weight[:, :features]), _plain(weight[:, features:]), linear.bias(len(weight))
 
 
-def _gru_weights(cell: Cell) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Of input and state, their bias, and the new gate's own of the state."""
-    from_input, from_state = cell.linears
-    rows = 3 * cell.hidden
-    bias, own = from_input.bias(rows), from_state.bias(rows)
-    new = slice(2 * cell.hidden, rows)
+def _gru_weights(cell: Cell) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, bool]:
+    """Of input and state, their bias, the new gate's own of the state, and whether that is added
+    before the reset gate."""
+    from_input, *from_state = cell.linears
+    rows, hidden = 3 * cell.hidden, cell.hidden
+    bias = from_input.bias(rows)
+    if len(from_state) > 1:  # reset first: all biases of the new gate are added behind it
+        weight = np.concatenate([one.weight.array for one in from_state])
+        own = np.concatenate([one.bias(hidden) for one in from_state])
+        zeros = np.zeros(hidden, np.float32)
+        return _plain(from_input.weight.array), _plain(weight), bias + own, zeros, False
+    (linear,) = from_state
+    own = linear.bias(rows)
+    new = slice(2 * hidden, rows)
     together = bias + own
     together[new] = bias[new]
-    weights = _plain(from_input.weight.array), _plain(from_state.weight.array)
-    return (*weights, together, own[new].copy())
+    weights = _plain(from_input.weight.array), _plain(linear.weight.array)
+    return (*weights, together, own[new].copy(), True)
 
 
 def _plain(weight: FloatArray) -> FloatArray:

@@ -1,8 +1,9 @@
-"""Convolutions and fully connected layers: weights arranged, groups one after the other."""
+"""Convolutions and fully connected layers: a part a cluster, weights arranged, groups one after the
+other."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,42 +12,103 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
-from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, SnowflakePlan, conv_shape, geometry
+from tvm_npu.codegen.snowflake.plan.divide import Part, is_pointwise, parts_of
+from tvm_npu.codegen.snowflake.plan.tiling import (
+    ConvShape,
+    Geometry,
+    SnowflakePlan,
+    conv_shape,
+    geometry,
+)
 from tvm_npu.codegen.snowflake.steps.conv import ConvLayer
-from tvm_npu.codegen.snowflake.steps.kernels import arranged
+from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
+from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
-from tvm_npu.sim.snowflake.isa import WORD_BYTES
+
+Range = tuple[int, int]
 
 
 def conv_layer(layer: FixedConv, site: Site) -> list[LayerSteps]:
     """The steps of each cluster."""
     problem, plan = site.planned.problem, site.planned.plan
     assert isinstance(problem, ConvProblem) and isinstance(plan, SnowflakePlan)
-    source, target = site.tensor(layer.inputs[0]), site.tensor(layer.output)
-    residual = site.tensor(layer.inputs[1]) if len(layer.inputs) > 1 else None
-    shape = conv_shape(problem, source.planes)
-    requantize = Requantize(
-        layer.shift, layer.low, layer.high, layer.accumulator_shift, layer.residual_shift
-    )
-    parts = []
-    for group in range(shape.groups):
-        found = geometry(shape, plan, site.machine)
-        assert found.rooms is not None
-        weight, bias = _weights(layer, shape, source, group)
-        words = arranged(found, weight, bias)
-        at = site.constants.add(words.words, np.dtype("<i2"), f"layer {layer.name!r}, weights")
-        made = ConvLayer(
-            site.index, found,
-            group_of(_seen(source, shape.rows.size, shape.columns.size), group, shape.planes),
-            group_of(_seen(target, shape.rows.out, shape.columns.out), group, shape.filters),
-            None if residual is None else group_of(
-                _seen(residual, shape.rows.out, shape.columns.out), group, shape.filters
-            ),
-            words, at, requantize, group,
-        )  # fmt: skip
-        parts.append((made.steps(), found.rooms, plan.stays))
-    return [LayerSteps(parts)]
+    image_planes = site.tensor(layer.inputs[0]).planes
+    parts = parts_of(problem, plan.divides, site.clusters)
+    found = [geometry(conv_shape(part.problem, image_planes), plan, site.machine) for part in parts]
+    tiles = max(len(one.filter_tiles) for one in found), max(len(one.map_tiles) for one in found)
+    build = _Builder(layer, site, problem, tiles)
+    # Of filters the first part has the most: with its places loads of maps are alike everywhere.
+    places = [found[0].rooms if plan.divides == "filters" else one.rooms for one in found]
+    return [
+        build.cluster(part, one, rooms)
+        for part, one, rooms in zip(parts, found, places, strict=True)
+        if rooms is not None
+    ]
+
+
+@dataclass
+class _Builder:
+    """Makes a layer's parts; weights that several of them have are arranged once. ``tiles`` are
+    the most tiles of filters and of maps that a part has."""
+
+    layer: FixedConv
+    site: Site
+    problem: ConvProblem
+    tiles: tuple[int, int]
+    arranged: dict[Range, tuple[Arranged, int]] = field(default_factory=dict)
+
+    def cluster(self, part: Part, found: Geometry, rooms: Rooms) -> LayerSteps:
+        layer, shape = self.layer, found.shape
+        requantize = Requantize(
+            layer.shift, layer.low, layer.high, layer.accumulator_shift, layer.residual_shift
+        )
+        steps = []
+        for group in range(shape.groups):
+            filters = part.filters[0] + group * shape.filters, shape.filters
+            words, at = self._weights(found, filters)
+            made = ConvLayer(
+                self.site.index, found, self._source(part, shape, filters[0]),
+                self._result(layer.output, part, shape, filters),
+                self._result(layer.inputs[1], part, shape, filters)
+                if len(layer.inputs) > 1 else None,
+                words, at, requantize, group, tiles=self.tiles,
+            )  # fmt: skip
+            steps.append((made.steps(), rooms, found.plan.stays))
+        return LayerSteps(steps)
+
+    def _source(self, part: Part, shape: ConvShape, first_filter: int) -> Map:
+        """The maps of the group that ``first_filter`` belongs to."""
+        problem, tensor = self.problem, self.site.tensor(self.layer.inputs[0])
+        if part.inputs[1] < _whole(problem).inputs[1]:
+            columns = 1 if is_pointwise(problem) else problem.in_columns
+            tensor = _seen(tensor, _whole(problem).inputs[1], columns).some_rows(*part.inputs)
+        group = first_filter // (problem.filters // problem.groups)
+        planes = group * (problem.channels // problem.groups)
+        seen = _seen(tensor, shape.rows.size, shape.columns.size)
+        return seen.some_planes(planes, shape.planes)
+
+    def _result(self, name: str, part: Part, shape: ConvShape, filters: Range) -> Map:
+        problem, tensor = self.problem, self.site.tensor(name)
+        if part.rows[1] < _whole(problem).rows[1]:
+            columns = 1 if is_pointwise(problem) else problem.columns
+            tensor = _seen(tensor, _whole(problem).rows[1], columns).some_rows(*part.rows)
+        return _seen(tensor, shape.rows.out, shape.columns.out).some_planes(*filters)
+
+    def _weights(self, found: Geometry, filters: Range) -> tuple[Arranged, int]:
+        """Arranged, and where they lie in CONSTANTS."""
+        if filters not in self.arranged:
+            weight, bias = _taps(self.layer, found.shape, filters)
+            made = arranged(found, weight, bias)
+            at = self.site.constants.add(
+                made.words, np.dtype("<i2"), f"layer {self.layer.name!r}, weights"
+            )
+            self.arranged[filters] = made, at
+        return self.arranged[filters]
+
+
+def _whole(problem: ConvProblem) -> Part:
+    return parts_of(problem, "none", 1)[0]
 
 
 def _seen(tensor: Map, rows: int, columns: int) -> Map:
@@ -54,18 +116,12 @@ def _seen(tensor: Map, rows: int, columns: int) -> Map:
     return tensor.seen_as(rows, columns, words // (rows * columns))
 
 
-def group_of(tensor: Map, group: int, planes: int) -> Map:
-    """One group's planes."""
-    offset = tensor.offset + WORD_BYTES * group * planes
-    return replace(tensor, offset=offset, planes=planes)
-
-
-def _weights(
-    layer: FixedConv, shape: ConvShape, source: Map, group: int
+def _taps(
+    layer: FixedConv, shape: ConvShape, filters: Range
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """[filters, rows, columns, planes] and biases of a group; of a fully connected layer in the
-    order in which its input lies."""
-    mine = slice(group * shape.filters, (group + 1) * shape.filters)
+    """[filters, rows, columns, planes] and biases; of a fully connected layer in the order in which
+    its input lies."""
+    mine = slice(filters[0], sum(filters))
     weight, bias = layer.weight[mine], layer.bias[mine]
     if layer.is_dense:
         pixels = shape.taps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.ops import (
@@ -12,14 +11,14 @@ from tvm_npu.codegen.ops import (
     FixedMaximum,
     FixedTable,
 )
-from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site, shares
 from tvm_npu.codegen.snowflake.plan.spread import FlatTiles
 from tvm_npu.codegen.snowflake.steps.elementwise import FlatLayer, Operation
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Specials
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.tables import PlacedTable
-from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES, MacMode, Special
+from tvm_npu.sim.snowflake.isa import LANES, MacMode, Special
 
 STREAMS = {"add": MacMode.ADD, "mul": MacMode.MULTIPLY, "copy": MacMode.SCALE}
 
@@ -56,10 +55,9 @@ def feature_map_layer(layer: FixedMaxFeatureMap, site: Site) -> list[LayerSteps]
     """Both halves of the channels are operands of their own."""
     whole = site.tensor(layer.inputs[0])
     half = whole.planes // 2
-    first = replace(whole, planes=half)
-    second = replace(first, offset=whole.offset + WORD_BYTES * half)
+    halves = [whole.some_planes(first, half) for first in (0, half)]
     specials = Requantize(layer.shift, layer.low, layer.high).specials
-    return _flat(site, [first, second], layer.output, "max", specials)
+    return _flat(site, halves, layer.output, "max", specials)
 
 
 def table_layer(layer: FixedTable, site: Site) -> list[LayerSteps]:
@@ -84,10 +82,13 @@ def _flat(
         size = next(width for width in (LANES, 8, 4, 2, 1) if words % width == 0)
         sources = [one.seen_as(1, words // size, size) for one in sources]
         target = target.seen_as(1, words // size, size)
-        share = min(tiles.tile_pixels * tiles.tile_planes, words)
-        tiles = FlatTiles(max(1, share // size), size)
-    made = FlatLayer(
-        site.index, tiles, site.machine.clusters.cus, site.machine.mbuf_words, tuple(sources),
-        target, operation, specials, (0, target.columns), table,
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
+        most = min(tiles.tile_pixels * tiles.tile_planes, words)
+        tiles = FlatTiles(max(1, most // size), size)
+    found = []
+    for part in shares(target.columns, site.clusters):
+        made = FlatLayer(
+            site.index, tiles, site.machine.clusters.cus, site.machine.mbuf_words, tuple(sources),
+            target, operation, specials, part, table,
+        )  # fmt: skip
+        found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
+    return found

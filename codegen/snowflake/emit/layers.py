@@ -47,8 +47,8 @@ BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
-    FixedTransposedConv: transposed_layer,
     FixedPool: pool_layer,
+    FixedTransposedConv: transposed_layer,
     FixedElementwise: elementwise_layer,
     FixedMaximum: maximum_layer,
     FixedMaxFeatureMap: feature_map_layer,
@@ -64,10 +64,10 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
 
 def layer_steps(
     index: int, one: PlannedLayer, planned: PlannedGraph, machine: SnowflakeMachine,
-    constants: Constants, tables: Tables,
+    constants: Constants, tables: Tables, clusters: int,
 ) -> Sequence[LayerSteps]:  # fmt: skip
-    """What each cluster does for a layer."""
+    """What each cluster does for a layer: those that are left out do nothing."""
     build = BUILDERS.get(type(one.layer))
     if build is None:
         raise EmitError(f"layer {one.layer.name!r}: no code for {type(one.layer).__name__}")
-    return build(one.layer, Site(index, one, planned, machine, constants, tables))
+    return build(one.layer, Site(index, one, planned, machine, constants, tables, clusters))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tvm_npu.codegen.ops import FixedPad, FixedPool, FixedReflectPad, FixedReshape
+from tvm_npu.codegen.plan.problem import share
 from tvm_npu.codegen.snowflake.emit.elementwise import as_row
-from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site, shares
 from tvm_npu.codegen.snowflake.plan.spread import OrderTiles, PadTiles, PoolShape, PoolTiles
 from tvm_npu.codegen.snowflake.steps.pads import OrderLayer, PadLayer
 from tvm_npu.codegen.snowflake.steps.pool import PoolLayer
@@ -14,6 +17,7 @@ from tvm_npu.codegen.snowflake.steps.reflect import ReflectLayer
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.sim.snowflake.isa import LANES
 
+Range = tuple[int, int]
 FILL_WORDS = 1024
 WORD: np.dtype[np.int16] = np.dtype("<i2")
 
@@ -26,12 +30,32 @@ def pool_layer(layer: FixedPool, site: Site) -> list[LayerSteps]:
         words = np.ones(LANES * shape.columns.kernel, np.int16)
         ones = site.constants.add(words, WORD, f"layer {layer.name!r}, ones")
     top, left, bottom, right = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
-    made = PoolLayer(
-        site.index, shape, tiles, site.machine.clusters.cus, site.tensor(layer.inputs[0]),
-        site.tensor(layer.output), Requantize(layer.shift, layer.low, layer.high),
-        (0, shape.rows.out), ones, ((top, bottom), (left, right)),
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
+    found = []
+    for rows, planes in _pool_parts(shape, site.clusters):
+        made = PoolLayer(
+            site.index, replace(shape, planes=planes[1]),
+            replace(tiles, tile_planes=min(tiles.tile_planes, planes[1])),
+            site.machine.clusters.cus, site.tensor(layer.inputs[0]).some_planes(*planes),
+            site.tensor(layer.output).some_planes(*planes),
+            Requantize(layer.shift, layer.low, layer.high), rows, ones,
+            ((top, bottom), (left, right)),
+        )  # fmt: skip
+        found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
+    return found
+
+
+def _pool_parts(shape: PoolShape, clusters: int) -> list[tuple[Range, Range]]:
+    """(rows, planes) of each cluster: lines of planes are shared out where there are not enough
+    rows."""
+    rows, planes = (0, shape.rows.out), (0, shape.planes)
+    if shape.rows.out >= clusters:
+        return [(share(rows[1], clusters, cluster), planes) for cluster in range(clusters)]
+    lines = -(-shape.planes // LANES)
+    parts = [share(lines, min(lines, clusters), part) for part in range(min(lines, clusters))]
+    return [
+        (rows, (LANES * first, min(LANES * count, shape.planes - LANES * first)))
+        for first, count in parts
+    ]
 
 
 def pad_layer(layer: FixedPad, site: Site) -> list[LayerSteps]:
@@ -40,29 +64,39 @@ def pad_layer(layer: FixedPad, site: Site) -> list[LayerSteps]:
     fill = np.full(FILL_WORDS, layer.value, np.int16)
     at = site.constants.add(fill, WORD, f"layer {layer.name!r}, fill value")
     target = site.tensor(layer.output)
-    made = PadLayer(
-        site.index, tiles, site.machine.mbuf_words, site.tensor(layer.inputs[0]), target,
-        layer.before, layer.stride, at, FILL_WORDS, (0, target.rows),
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
+    found = []
+    for rows in shares(target.rows, site.clusters):
+        made = PadLayer(
+            site.index, tiles, site.machine.mbuf_words, site.tensor(layer.inputs[0]), target,
+            layer.before, layer.stride, at, FILL_WORDS, rows,
+        )  # fmt: skip
+        found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
+    return found
 
 
 def reflect_layer(layer: FixedReflectPad, site: Site) -> list[LayerSteps]:
     tiles = site.planned.plan
     assert isinstance(tiles, PadTiles)
     target = site.tensor(layer.output)
-    made = ReflectLayer(
-        site.index, tiles, site.machine.mbuf_words, site.tensor(layer.inputs[0]), target,
-        layer.padding[:2], (0, target.rows),
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
+    found = []
+    for rows in shares(target.rows, site.clusters):
+        made = ReflectLayer(
+            site.index, tiles, site.machine.mbuf_words, site.tensor(layer.inputs[0]), target,
+            layer.padding[:2], rows,
+        )  # fmt: skip
+        found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
+    return found
 
 
 def reorder_layer(layer: FixedReshape, site: Site) -> list[LayerSteps]:
     tiles = site.planned.plan
     assert isinstance(tiles, OrderTiles)
-    made = OrderLayer(
-        site.index, tiles, site.machine.mbuf_words, as_row(site.tensor(layer.inputs[0])),
-        as_row(site.tensor(layer.output)),
-    )  # fmt: skip
-    return [LayerSteps([(made.steps(), made.rooms, "maps")])]
+    source = as_row(site.tensor(layer.inputs[0]))
+    found = []
+    for words in shares(source.columns * source.planes, site.clusters):
+        made = OrderLayer(
+            site.index, tiles, site.machine.mbuf_words, source, as_row(site.tensor(layer.output)),
+            words,
+        )  # fmt: skip
+        found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -22,13 +23,12 @@ from tvm_npu.codegen.program.parts import (
 from tvm_npu.codegen.snowflake.code.banks import Packed, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, CodePasses
 from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
+from tvm_npu.codegen.snowflake.emit.clusters import Lockstep, aligned, barriers, share_loads
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
-from tvm_npu.codegen.snowflake.emit.place import LayerSteps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.steps.objects import Kind
 from tvm_npu.codegen.snowflake.steps.passes import (
-    PlacedStep,
     Placer,
     StepPasses,
     grouped,
@@ -57,29 +57,37 @@ class SnowflakeRegion:
         self._constants = Constants()
         self._tables = Tables(self._constants)
         compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
-        clusters = range(machine.clusters.count)
-        layers = [
-            layer_steps(index, one, planned, machine, self._constants, self._tables)
-            for index, one in enumerate(planned.layers)
-        ]
-        self._images = [
-            self._image(compiler, passes, [layer[cluster] for layer in layers])
-            for cluster in clusters
-        ]
+        clusters = self._placed(passes.steps)
+        share_loads(clusters)
+        prefetched(clusters, passes.steps)
+        waits = barriers(clusters)
+        self._images = []
+        for steps in clusters:
+            sequencer = Sequencer(self._machine, compiler)
+            sequencer.steps(steps, waits)
+            sequencer.end()
+            self._images.append(pack(sequencer.blocks))
 
-    def _image(
-        self, compiler: BlockCompiler, passes: Passes, layers: list[LayerSteps]
-    ) -> Packed:
-        placer, placed = Placer(passes.steps), list[PlacedStep]()
-        for layer in layers:
-            for steps, rooms, stays in layer.parts:
-                if passes.steps.group:
-                    steps = grouped(steps, Kind(stays))
-                placed += placer.layer(steps, rooms)
-        sequencer = Sequencer(self._machine, compiler)
-        sequencer.steps(prefetched(placed, passes.steps))
-        sequencer.end()
-        return pack(sequencer.blocks)
+    def _placed(self, passes: StepPasses) -> Lockstep:
+        """The steps of each cluster, in lockstep."""
+        count = self._machine.clusters.count
+        placers = [Placer(passes) for _ in range(count)]
+        found: Lockstep = tuple([] for _ in range(count))
+        for index, one in enumerate(self._planned.layers):
+            made = layer_steps(
+                index, one, self._planned, self._machine, self._constants, self._tables, count
+            )
+            parts = zip_longest(*(layer.parts for layer in made))
+            for part in parts:
+                for cluster, mine in enumerate(part):
+                    if mine is None:
+                        continue
+                    steps, rooms, stays = mine
+                    if passes.group:
+                        steps = grouped(steps, Kind(stays))
+                    found[cluster].extend(placers[cluster].layer(steps, rooms))
+                aligned(found, index)
+        return found
 
     def text(self, layer: int) -> str:
         lines = []

@@ -3,7 +3,8 @@ and a `sync` wherever something is touched that may not be complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
@@ -70,8 +71,13 @@ def _meet(ones: Iterable[Access], others: Sequence[Access]) -> bool:
 class Sequencer:
     """Writes a cluster's code, object after object."""
 
-    def __init__(self, machine: SnowflakeMachine, compiler: BlockCompiler) -> None:
+    def __init__(
+        self, machine: SnowflakeMachine, compiler: BlockCompiler,
+        further: Mapping[Segment, int] = {},
+    ) -> None:  # fmt: skip
+        """``further``: bytes by which what lies in a segment lies behind where moves say."""
         self.blocks: list[CodeBlock] = []
+        self._further = further
         self._machine, self._compiler = machine, compiler
         self._issued = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._known = {VECTOR: 0, LOAD: 0, STORE: 0}
@@ -87,16 +93,21 @@ class Sequencer:
 
     # --- steps ---------------------------------------------------------------------------------
 
-    def steps(self, steps: Sequence[PlacedStep]) -> None:
-        """All of a region's steps."""
-        for step in steps:
+    def steps(
+        self, steps: Sequence[PlacedStep], barriers: AbstractSet[int] = frozenset()
+    ) -> None:
+        """All of a region's steps; in front of those of ``barriers`` clusters wait for each
+        other."""
+        for number, step in enumerate(steps):
             layer = step.step.layer
+            if number in barriers:
+                self._barrier(layer)
             chunks = step.step.compute(step.bases)
             self._first_loads(layer, step.loads, len(chunks))
             for move in step.in_place:
                 self.move(layer, move, is_load=True)
             self._interleaved(layer, chunks, step.during)
-            self._delayed += [(layer, move) for move in step.step.stores(step.bases)]
+            self._delayed += [(layer, move) for move in step.stores]
         self._store(len(self._delayed))
 
     def _first_loads(self, layer: int, loads: Sequence[PlacedLoad], chunks: int) -> None:
@@ -110,9 +121,8 @@ class Sequencer:
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
         of the first half. Loads that wait for stores come behind the last chunk but one: until
-        then the stores are done, and the core can go on."""
-        late = [one for one in loads if self._waits_for_stores(one[1])]
-        left = [one for one in loads if one not in late]
+        then the stores are done, and the core can go on. Shared ones keep their order."""
+        left, late = self._by_stores(loads)
         hiding = max(1, (len(chunks) + 1) // 2)
         each = -(-(len(self._delayed) + len(left)) // hiding)
         for number, chunk in enumerate(chunks):
@@ -130,6 +140,17 @@ class Sequencer:
         self._store(len(self._delayed))
         for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
+
+    def _by_stores(
+        self, loads: Sequence[tuple[int, Move]]
+    ) -> tuple[list[tuple[int, Move]], list[tuple[int, Move]]]:
+        """Those that can come now, and those that wait for stores."""
+        now: list[tuple[int, Move]] = []
+        late: list[tuple[int, Move]] = []
+        for one in loads:
+            behind = one[1].shared and any(other.shared for _, other in late)
+            (late if behind or self._waits_for_stores(one[1]) else now).append(one)
+        return now, late
 
     def _waits_for_stores(self, move: Move) -> bool:
         """A load goes where a store that is not complete takes its words from."""
@@ -155,6 +176,16 @@ class Sequencer:
             if _meet(touched, reads) or _meet(touched, writes) or _meet((move.in_buffer,), writes):
                 self._store(number)
                 return
+
+    def _barrier(self, layer: int) -> None:
+        """Everything is complete behind it."""
+        self._store(len(self._delayed))
+        self._flush()
+        writer = Writer()
+        writer.sync(Wait.CLUSTERS)
+        self._add(layer, writer)
+        self._known = dict(self._issued)
+        self._pending = []
 
     def end(self) -> None:
         self._flush()
@@ -187,11 +218,13 @@ class Sequencer:
         self._set(writer, {runs: move.runs})
         if move.runs > 1:
             self._set(writer, {memory_step: move.memory_step, buffer_step: move.buffer_step})
-        address = block.address(move.segment, move.offset, self._machine.dram.base_address)
+        offset = move.offset + self._further.get(move.segment, 0)
+        address = block.address(move.segment, offset, self._machine.dram.base_address)
         place, words = block.constant(move.place), block.constant(move.words)
         if is_load:
             buffer = Buffer.WBUF if move.buffer is Place.WBUF else Buffer.MBUF
-            writer.ld(buffer, address, place, words, move.cus, move.vmac, Shared.OWN, move.stream)
+            shared = Shared.SHARED if move.shared else Shared.OWN
+            writer.ld(buffer, address, place, words, move.cus, move.vmac, shared, move.stream)
         else:
             writer.tmov(address, place, words, move.cus.bit_length() - 1, move.stream)
         block.count += 1

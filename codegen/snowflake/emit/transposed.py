@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.ops import FixedTransposedConv
-from tvm_npu.codegen.snowflake.emit.conv import group_of
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
 from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, SnowflakePlan
 from tvm_npu.codegen.snowflake.plan.transposed import PhaseAxis, TransposedShape, rooms_of
@@ -40,8 +39,8 @@ def transposed_layer(layer: FixedTransposedConv, site: Site) -> list[LayerSteps]
             words = arranged(found, weight, bias)
             what = f"layer {layer.name!r}, weights of phase {number}"
             made = ConvLayer(
-                site.index, found, group_of(source, group, one.planes),
-                _phase_of(group_of(target, group, one.filters), one), None, words,
+                site.index, found, source.some_planes(group * one.planes, one.planes),
+                _phase_of(target.some_planes(group * one.filters, one.filters), one), None, words,
                 site.constants.add(words.words, WORD, what), requantize,
                 group * len(geometries) + number,
                 maps_group=group * len(geometries) if shape.shares_maps else None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape, geometry
+from tvm_npu.codegen.snowflake.plan.divide import fits
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 
@@ -20,6 +21,6 @@ def plan_fault(
     for name, size, most in extents:
         if not 1 <= size <= most:
             return PlanFault(name, size, f"from 1 to {most}")
-    if geometry(shape, plan, machine).rooms is None:
+    if not fits(problem, plan, machine):
         return PlanFault("tiles", plan, "tiles that fit MBuf and WBuf")
     return None

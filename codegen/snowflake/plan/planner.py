@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.snowflake.plan.divide import divided_plan
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
 from tvm_npu.codegen.snowflake.plan.predict import predict
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
@@ -20,6 +21,11 @@ class GreedyPlanner:
     limits: TileLimits = NO_LIMITS
 
     def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
+        return divided_plan(problem, machine, self._of_cluster)
+
+    def _of_cluster(
+        self, problem: ConvProblem, machine: SnowflakeMachine
+    ) -> SnowflakePlan | Infeasible:
         plan = greedy(conv_shape(problem), machine)
         if plan is None:
             return Infeasible(

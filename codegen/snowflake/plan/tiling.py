@@ -20,6 +20,7 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 Mode = Literal["coop", "indp", "lane"]
 Stays = Literal["maps", "kernels"]
+Divides = Literal["none", "rows", "filters"]
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,15 @@ class SnowflakePlan:
     """``mode`` of the vMACs; ``tile_m`` filters of a group, ``tile_r`` rows and ``tile_c`` columns
     of results a tile (of a layer that is seen as one row: 1 row); ``stays`` is the kind of tile
     that stays in its buffer while those of the other kind come one after the other (reuse of maps
-    or of kernels, called ReuseM and ReuseK in the compiler's paper, section 9.2)."""
+    or of kernels, called ReuseM and ReuseK in the compiler's paper, section 9.2). ``divides`` is
+    what the clusters of a device share out: tiles are of each one's part then."""
 
     mode: Mode
     tile_m: int
     tile_r: int
     tile_c: int
     stays: Stays
+    divides: Divides = "none"
     prediction: Prediction | None = None
     planner: str = ""
 

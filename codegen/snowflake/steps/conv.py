@@ -50,6 +50,9 @@ class ConvLayer:
     maps_group: int | None = None
     """Layers with one number have the same maps (None: that is ``group``)."""
     has_bias: bool = True
+    tiles: Range = (1, 1)
+    """Tiles of kernels and of maps that the cluster with the most has: where this one has none, its
+    step is idle."""
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -59,13 +62,28 @@ class ConvLayer:
         shape = self.geometry
         return [
             self._step(kernels, maps, depth)
-            for kernels in range(len(shape.filter_tiles))
-            for maps in range(len(shape.map_tiles))
+            for kernels in range(max(self.tiles[0], len(shape.filter_tiles)))
+            for maps in range(max(self.tiles[1], len(shape.map_tiles)))
             for depth in range(shape.depth_parts)
         ]
 
+    def _idle(self, kernels: int, maps: int, depth: int) -> Step:
+        """What other clusters compute, this one has nothing for: it loads what all share."""
+        shape = self.geometry
+        has_kernels = kernels < len(shape.filter_tiles)
+        has_maps = maps < len(shape.map_tiles) and (has_kernels or not shape.is_lane)
+        key = (self.layer, self.group, kernels, depth)
+        loads = (
+            self._maps(maps, kernels) if has_maps
+            else Load(Kind.MAPS, self._maps_key(maps, kernels), 0, ()),
+            self._kernels(kernels, depth) if has_kernels else Load(Kind.KERNELS, key, 0, ()),
+        )  # fmt: skip
+        return Step(self.layer, loads, lambda bases: (), lambda bases: ())
+
     def _step(self, kernels: int, maps: int, depth: int) -> Step:
         shape = self.geometry
+        if kernels >= len(shape.filter_tiles) or maps >= len(shape.map_tiles):
+            return self._idle(kernels, maps, depth)
         filters, (rows, columns) = shape.filter_tiles[kernels], shape.map_tiles[maps]
         last = depth == shape.depth_parts - 1
 
@@ -89,15 +107,17 @@ class ConvLayer:
 
     # --- loads and stores ----------------------------------------------------------------------
 
+    def _maps_key(self, maps: int, kernels: int) -> tuple[int, ...]:
+        group = self.group if self.maps_group is None else self.maps_group
+        key = (self.layer, group, maps)
+        return (*key, kernels) if self.geometry.is_lane else key
+
     def _maps(self, maps: int, kernels: int) -> Load:
         shape = self.geometry
         rows, columns = shape.map_tiles[maps]
         planes = (0, shape.shape.planes)
-        group = self.group if self.maps_group is None else self.maps_group
-        key: tuple[int, ...] = (self.layer, group, maps)
         if shape.is_lane:
             planes = shape.filter_tiles[kernels]
-            key = (*key, kernels)
         found: list[Move] = []
         width = shape.row_pixels(columns) * planes[1]
         for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
@@ -110,11 +130,12 @@ class ConvLayer:
             place = 0
             if shape.plan.mode == "coop":
                 cus = (1 << shape.cus) - 1
-            elif not shape.spreads_columns:
-                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
             else:
-                place = max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
+                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
+                if shape.spreads_columns:
+                    place += max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
             found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
+        key = self._maps_key(maps, kernels)
         return Load(Kind.MAPS, key, shape.maps_words, tuple(found))
 
     def _kernels(self, kernels: int, depth: int) -> Load:

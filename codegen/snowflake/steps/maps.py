@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.steps.objects import Move, Place
@@ -42,6 +42,12 @@ class Map:
             return Map(self.segment, self.offset, rows, columns, planes, self.pitch)
         assert self.pitch == self.planes
         return Map(self.segment, self.offset, rows, columns, planes, planes)
+
+    def some_rows(self, begin: int, count: int) -> Map:
+        return replace(self, offset=self.byte(begin, 0), rows=count)
+
+    def some_planes(self, begin: int, count: int) -> Map:
+        return replace(self, offset=self.byte(0, 0, begin), planes=count)
 
 
 @dataclass(frozen=True)

@@ -47,22 +47,32 @@ class Access:
             return False
         if self.begin >= other.end or other.begin >= self.end:
             return False
-        if self.pitch and self.pitch == other.pitch:
-            return _lanes_meet(self, other)
-        return True
+        pitch = self.pitch or other.pitch
+        mine, theirs = self._width_in(pitch), other._width_in(pitch)
+        if mine is None or theirs is None:
+            return True
+        return _lanes_meet(other.begin - self.begin, pitch, mine, theirs)
+
+    def _width_in(self, pitch: int) -> int | None:
+        """What is touched of each ``pitch``; None where that cannot be said."""
+        if self.pitch:
+            return self.width if self.pitch == pitch else None
+        size = self.end - self.begin
+        return size if size <= pitch else None
 
 
-def _lanes_meet(one: Access, other: Access) -> bool:
-    """Of two patterns of one pitch: the parts of a period that they touch overlap."""
-    distance = (other.begin - one.begin) % one.pitch
-    return distance < one.width or distance + other.width > one.pitch
+def _lanes_meet(distance: int, pitch: int, width: int, other: int) -> bool:
+    """Of two patterns of one pitch, the second ``distance`` behind the first: the parts of a
+    period that they touch overlap."""
+    distance %= pitch
+    return distance < width or distance + other > pitch
 
 
 @dataclass(frozen=True)
 class Move:
     """One `ld` (of a load) or `tmov` (of a store): ``runs`` runs of ``words`` words between byte
     ``offset`` of ``segment`` and word ``place`` of the buffer, counted from where its object lies.
-    A store has one CU in ``cus``."""
+    A store has one CU in ``cus``. A load that is ``shared`` is issued by every cluster."""
 
     buffer: Place
     cus: int
@@ -75,6 +85,7 @@ class Move:
     runs: int = 1
     memory_step: int = 0
     buffer_step: int = 0
+    shared: bool = False
 
     def at(self, base: int) -> Move:
         """The move with its object at word ``base``."""

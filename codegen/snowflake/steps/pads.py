@@ -122,6 +122,8 @@ class OrderLayer:
     mbuf_words: int
     source: Map
     target: Map
+    words_of: Range
+    """(begin, count) of the elements, counted with channels outside."""
 
     @property
     def rooms(self) -> Rooms:
@@ -129,8 +131,7 @@ class OrderLayer:
         return Rooms((0, half), (0,), ((0, 0),))
 
     def steps(self) -> list[Step]:
-        words = self.source.rows * self.source.columns * self.source.planes
-        return [self._step(part) for part in cut(0, words, self.tiles.tile_words)]
+        return [self._step(part) for part in cut(*self.words_of, self.tiles.tile_words)]
 
     def _step(self, part: Range) -> Step:
         found = tuple(_ordered(self.source, part, 0, SnowflakeStream.IN))

@@ -3,7 +3,7 @@ group by load, remove redundant loads, double buffer. Each can be left out."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Load, Move, Rooms, Step
@@ -41,6 +41,11 @@ class PlacedLoad:
     load: Load
     moves: tuple[Move, ...]
 
+    @property
+    def is_shared(self) -> bool:
+        """It comes to all clusters at once."""
+        return any(move.shared for move in self.moves)
+
 
 @dataclass
 class PlacedStep:
@@ -50,6 +55,7 @@ class PlacedStep:
     bases: Bases
     loads: tuple[PlacedLoad, ...]
     in_place: tuple[Move, ...]
+    stores: tuple[Move, ...]
     during: list[tuple[int, Move]] = field(default_factory=list)
     """(layer, move) of loads of the step behind that come while this one runs."""
 
@@ -112,47 +118,69 @@ class Placer:
                 buffer.use(place)
                 at[load.kind] = place
             bases = Bases(at.get(Kind.MAPS, 0), at.get(Kind.KERNELS, 0), out, target)
-            stored = bool(step.stores(bases))
-            found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases)))
+            stores = step.stores(bases)
+            stored = bool(stores)
+            found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases), stores))
         for kind, buffer in buffers.items():
             self._last[kind] = buffer.used[-1:]
         return found
 
 
-def prefetched(steps: Sequence[PlacedStep], passes: StepPasses) -> list[PlacedStep]:
+def prefetched(clusters: Sequence[Sequence[PlacedStep]], passes: StepPasses) -> None:
     """Loads come while earlier steps run: from the step behind the last one that needs their place,
-    in even shares. Of another layer only kernels come early, since maps are what that layer
-    makes."""
+    in even shares. Of another layer only kernels come early, since maps are what that layer makes.
+    ``clusters`` have as many steps each; what they share comes in the same steps of all."""
     if not passes.double_buffer:
-        return list(steps)
-    last: dict[tuple[Kind, int, int], int] = {}
-    """The last step so far that uses a place: (kind, first word, end)."""
+        return
+    last: list[LastUses] = [{} for _ in clusters]
     layers: dict[int, int] = {}
-    for number, step in enumerate(steps):
-        layers.setdefault(step.step.layer, number)
-        kept = []
-        for one in step.loads:
-            first = _free_from(one, step, last)
-            if one.load.kind is not Kind.KERNELS:
-                first = max(first, layers[step.step.layer])
-            first = max(first, number - MOST_AHEAD)
-            if first >= number:
-                kept.append(one)
-                continue
-            _share(steps[first:number], step.step.layer, one.moves)
-        step.loads = tuple(kept)
-        if number and step.in_place and number > layers[step.step.layer]:
-            before = steps[number - 1].bases
-            if (before.out, before.target) != (step.bases.out, step.bases.target):
-                steps[number - 1].during.extend((step.step.layer, one) for one in step.in_place)
-                step.in_place = ()
-        for load in step.step.loads:
-            last[(load.kind, *_span(load, step.bases))] = number
-    return list(steps)
+    for number, steps in enumerate(zip(*clusters, strict=True)):
+        begin = layers.setdefault(steps[0].step.layer, number)
+        firsts = [
+            {one.load.kind: _first(one, step, uses, begin, number) for one in step.loads}
+            for step, uses in zip(steps, last, strict=True)
+        ]
+        shared = {one.load.kind for one in steps[0].loads if one.is_shared}
+        for kind in shared:
+            together = max(found[kind] for found in firsts)
+            for found in firsts:
+                found[kind] = together
+        for cluster, found, uses in zip(clusters, firsts, last, strict=True):
+            _come_early(cluster, number, found, begin)
+            for load in cluster[number].step.loads:
+                uses[(load.kind, *_span(load, cluster[number].bases))] = number
 
 
 MOST_AHEAD = 24
 """Steps over which a load is spread, at most."""
+
+LastUses = dict[tuple[Kind, int, int], int]
+"""The last step so far that uses a place: (kind, first word, end)."""
+
+
+def _first(one: PlacedLoad, step: PlacedStep, last: LastUses, begin: int, number: int) -> int:
+    """From which step on a load of step ``number``, whose layer begins at ``begin``, can come."""
+    first = _free_from(one, step, last)
+    if one.load.kind is not Kind.KERNELS:
+        first = max(first, begin)
+    return max(first, number - MOST_AHEAD)
+
+
+def _come_early(
+    steps: Sequence[PlacedStep], number: int, firsts: Mapping[Kind, int], begin: int
+) -> None:
+    """Deals the loads of step ``number`` to those from which on they can come; residuals come with
+    the step before, where results have another place there."""
+    step = steps[number]
+    layer = step.step.layer
+    for one in step.loads:
+        _share(steps[firsts[one.load.kind] : number], layer, one.moves)
+    step.loads = tuple(one for one in step.loads if firsts[one.load.kind] >= number)
+    if number and step.in_place and number > begin:
+        before = steps[number - 1].bases
+        if (before.out, before.target) != (step.bases.out, step.bases.target):
+            steps[number - 1].during.extend((layer, one) for one in step.in_place)
+            step.in_place = ()
 
 
 def _span(load: Load, bases: Bases) -> tuple[int, int]:
@@ -161,9 +189,7 @@ def _span(load: Load, bases: Bases) -> tuple[int, int]:
     return begin, begin + max(1, load.words)
 
 
-def _free_from(
-    one: PlacedLoad, step: PlacedStep, last: dict[tuple[Kind, int, int], int]
-) -> int:
+def _free_from(one: PlacedLoad, step: PlacedStep, last: LastUses) -> int:
     """The first step in which nothing needs the place any more."""
     first, end = _span(one.load, step.bases)
     used = [

@@ -194,6 +194,22 @@ def test_values_in_the_formats_of_states_give_their_ranges() -> None:
     assert quantize(graph, ranges, "int16").scales["c1"].q_point == 13
 
 
+def test_a_term_that_is_larger_than_its_sum_is_not_cut_off() -> None:
+    """c is 0.45 before and -0.45 behind the step; what is added is -0.9."""
+    bias = np.repeat(np.array([12.0, 12.0, -1.47, 12.0], np.float32), 2)
+    layer = Lstm(
+        "l", ("x", "c0"), ("y", "h1", "c1"), np.zeros((8, 3), np.float32),
+        np.zeros((8, 2), np.float32), bias,
+        states=(State("h", None, "h1"), State("c", "c0", "c1")),
+    )  # fmt: skip
+    shapes = {"x": (1, 3), "y": (1, 2), **dict.fromkeys(("c0", "h1", "c1", "h", "c"), (2,))}
+    graph = Graph((layer,), shapes, ("x", "c0"), layer.outputs)
+    data = {"x": np.ones((1, 1, 3), np.float32), "c0": np.full((1, 2), 0.45, np.float32)}
+    fixed = quantize(graph, calibrate(graph, [data]), "int16")
+    made = run_fixed(fixed, {n: fixed.scales[n].quantize(data[n], 2) for n in fixed.inputs})
+    np.testing.assert_allclose(fixed.scales["c1"].dequantize(made["c1"]), -0.45, atol=2e-3)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -21,7 +21,7 @@ from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.statistics import RunStatistics
 
-MACHINES = ("snowflake-1cc", "snowflake-1cu")
+MACHINES = ("snowflake-1cc", "snowflake-1cu", "snowflake-2cc", "snowflake-4cc")
 
 
 @dataclass(frozen=True)

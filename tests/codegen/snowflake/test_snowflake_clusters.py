@@ -1,0 +1,94 @@
+"""Several clusters on one image: every way to divide a layer gives the reference's bits, memory is
+read once for all, and barriers come where one cluster touches what another stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.codegen.snowflake.snowflake_cases import convolutions, graph_of, machine, outcome
+from tvm_npu.codegen import ops
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.plan import planner as planner_called
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.snowflake.plan.divide import divided_prediction, fits, parts_of
+from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+SEVERAL = ("snowflake-2cc", "snowflake-4cc")
+
+
+@dataclass(frozen=True)
+class Divided:
+    """The planner `snowflake` with its tiles cut smaller, divided as asked where that is
+    possible."""
+
+    divides: Divides
+    cut: int
+    name: str = "divided"
+
+    def plan(self, problem: ConvProblem, on: SnowflakeMachine) -> SnowflakePlan | Infeasible:
+        parts = parts_of(problem, self.divides, on.clusters.count)
+        single = machine("snowflake-1cc")
+        for part in parts:
+            plan = planner_called("snowflake").plan(part.problem, single)
+            if not isinstance(plan, SnowflakePlan):
+                continue
+            plan = replace(
+                plan, divides=self.divides, tile_r=-(-plan.tile_r // self.cut),
+                tile_c=-(-plan.tile_c // self.cut),
+            )  # fmt: skip
+            if fits(problem, plan, on):
+                return replace(plan, prediction=divided_prediction(problem, plan, on))
+        return planner_called("snowflake").plan(problem, on)
+
+
+@RANDOM
+@given(
+    convolutions(), st.sampled_from(SEVERAL), st.sampled_from(("rows", "filters", "none")),
+    st.integers(1, 3), st.integers(0, 1 << 30),
+)  # fmt: skip
+def test_every_division_of_random_convolutions(
+    fixed: FixedGraph, name: str, divides: Divides, cut: int, seed: int
+) -> None:
+    found = outcome(fixed, machine(name), Divided(divides, cut), seed=seed)
+    assert (found.wrong, found.hazards) == (0, ())
+
+
+def _layer(channels: int, filters: int, size: int, kernel: int) -> FixedGraph:
+    rng = np.random.default_rng(channels)
+    layer = ops.FixedConv(
+        "conv", ("x",), ("y",),
+        rng.integers(-300, 300, (filters, channels, kernel, kernel)).astype(np.int16),
+        np.zeros(filters, np.int32), padding=(kernel // 2,) * 4, shift=9, low=-30000, high=30000,
+    )  # fmt: skip
+    return graph_of(layer, {"x": (channels, size, size), "y": (filters, size, size)})
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_what_all_clusters_need_is_read_once(name: str) -> None:
+    """By rows weights come once, by filters maps."""
+    fixed = _layer(64, 128, 28, 3)
+    single = outcome(fixed, machine("snowflake-1cc")).statistics.bytes_by_link["loaded"]
+    rows = outcome(fixed, machine(name), Divided("rows", 1)).statistics.bytes_by_link["loaded"]
+    assert rows["weight"] == single["weight"]
+    on, alone = machine(name), machine("snowflake-1cc")
+    filters = outcome(fixed, on, Divided("filters", 1)).statistics.bytes_by_link["loaded"]
+    part = _layer(64, 128 // on.clusters.count, 28, 3)
+    assert filters["in"] == outcome(part, alone).statistics.bytes_by_link["loaded"]["in"]
+    assert filters["weight"] == single["weight"]
+
+
+@pytest.mark.parametrize(("name", "least"), (("snowflake-2cc", 1.9), ("snowflake-4cc", 3.4)))
+@pytest.mark.parametrize("layer", ((64, 64, 56, 3), (256, 256, 14, 3)))
+def test_clusters_together_are_faster(
+    name: str, least: float, layer: tuple[int, int, int, int]
+) -> None:
+    fixed = _layer(*layer)
+    alone = outcome(fixed, machine("snowflake-1cc")).statistics.cycles
+    assert alone / outcome(fixed, machine(name)).statistics.cycles >= least
