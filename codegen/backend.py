@@ -37,6 +37,10 @@ P = TypeVar("P")
 
 P_text = TypeVar("P_text", contravariant=True)
 
+Images = Literal["together", "apart"]
+"""What the units of a device that could work alone (clusters) do with a batch: share every image,
+or compute an image each."""
+
 PlannerFactory = Callable[[str, TileLimits], "Planner"]
 """Makes the planner of a name, which keeps to the limits."""
 
@@ -52,6 +56,7 @@ class PlannedGraph:
     storage: Storage
     layers: tuple[PlannedLayer, ...]
     planner: str
+    images: Images = "together"
 
 
 class Emitted(Protocol):
@@ -173,6 +178,11 @@ class Backend(Protocol[M, P]):
         return None
 
     # --- code ----------------------------------------------------------------------------------
+
+    def apart(self, machine: M) -> Any:
+        """The machine as each image sees it when several are computed at a time, which plans are
+        made for with images "apart"; None where a run computes one image."""
+        return None
 
     @abstractmethod
     def emit(self, planned: PlannedGraph, machine: M) -> Emitted:

@@ -53,3 +53,14 @@ def backend(isa: str) -> Backend[Any, Any]:
 def backend_of(machine: MachineDescription) -> Backend[Any, Any]:
     """The backend of a machine of any kind."""
     return backend(machine.isa)
+
+
+def machine_apart(machine: MachineDescription) -> MachineDescription:
+    """The machine as one of several images sees it. BackendError where there are not several."""
+    found = backend_of(machine).apart(machine)
+    if found is None:
+        raise BackendError(
+            f"images apart: machine {machine.name!r} computes one image at a time; take images "
+            "together, or a machine of several clusters"
+        )
+    return found  # type: ignore[no-any-return]

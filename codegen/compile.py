@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tvm_npu.codegen.backend import Emitted, PlannedGraph
+from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
+from tvm_npu.codegen.backends import machine_apart
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.ops.registry import check_support, kind_of, layer_macs
 from tvm_npu.codegen.passes.calibrate import Ranges
@@ -32,12 +33,13 @@ from tvm_npu.sim.machine_parts import Precision
 @dataclass(frozen=True)
 class CompileOptions:
     """What a user chooses; ``precision`` None takes the machine's default. ``tuning_log`` is for
-    the planners that plan by one."""
+    the planners that plan by one; ``images`` says what clusters do with a batch."""
 
     precision: Precision | None = None
     planner: str = DEFAULT_PLANNER
     limits: TileLimits = NO_LIMITS
     tuning_log: Path | None = None
+    images: Images = "together"
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def compile_graph(
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
     fixed = fixed_graph(graph, ranges, machine, options)
     chosen = planner_called(options.planner, options.limits, options.tuning_log)
-    return compile_fixed(fixed, machine, chosen, options.limits)
+    return compile_fixed(fixed, machine, chosen, options.limits, options.images)
 
 
 def compile_fixed(
@@ -91,15 +93,17 @@ def compile_fixed(
     machine: MachineDescription,
     planner: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
+    images: Images = "together",
 ) -> Program:
     """plan -> emit; the planner is one by name or one of the caller's own (which ``limits`` does
-    not change).
+    not change). With ``images`` "apart" a run of the program computes an image in each cluster.
 
-    Raises UnsupportedLayerError for a layer that the machine has no code for, PlanningError (with
-    the layer and the Infeasible) when a layer fits no plan, CapacityError when the program needs
-    more DRAM than there is, EmitError for a plan that the machine cannot run.
+    Raises BackendError where the machine cannot do that, UnsupportedLayerError for a layer that the
+    machine has no code for, PlanningError (with the layer and the Infeasible) when a layer fits no
+    plan, CapacityError when the program needs more DRAM than there is, EmitError for a plan that
+    the machine cannot run.
     """
-    return generate(fixed, machine, planner, limits).program()
+    return generate(fixed, machine, planner, limits, images).program()
 
 
 def generate(
@@ -107,11 +111,13 @@ def generate(
     machine: MachineDescription,
     planner: str | Planner = DEFAULT_PLANNER,
     limits: TileLimits = NO_LIMITS,
+    images: Images = "together",
 ) -> Generated:
     """`compile_fixed` up to the command level."""
     chosen = planner_called(planner, limits) if isinstance(planner, str) else planner
-    layer_planner = LayerPlanner(precision_of(fixed), machine, chosen, limits)
-    planned = plan_graph(fixed, layer_planner)
+    asked = machine if images == "together" else machine_apart(machine)
+    layer_planner = LayerPlanner(precision_of(fixed), asked, chosen, limits)
+    planned = replace(plan_graph(fixed, layer_planner), machine=machine, images=images)
     return Generated(planned, layer_planner.backend.emit(planned, machine))
 
 
@@ -150,7 +156,8 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         outputs=outputs,
         intermediates=rest,
         segments=segment_sizes(
-            code.words.nbytes, len(code.constants), code.activation_bytes, storage.state_bytes,
+            code.words.nbytes, len(code.constants), code.activation_bytes,
+            code.batch * storage.state_bytes,
             code.alignment_bytes,
         ),
         parameter_offset=code.parameter_offset,
@@ -163,4 +170,5 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         images=code.images,
         states=state_slots(fixed, storage, stored_bytes),
         tables=code.tables,
+        batch=code.batch,
     )

@@ -60,6 +60,11 @@ class Session:
         """Statistics of all runs so far, summed; None before the first."""
         return self._total
 
+    @property
+    def devices(self) -> tuple[Simulator, ...]:
+        """The simulators that are loaded: as many as a run has needed so far, one to begin with."""
+        return tuple(self._devices)
+
     def _device(self, number: int) -> Simulator:
         """A device of the machine; loaded when it first gets an image."""
         while len(self._devices) <= number:

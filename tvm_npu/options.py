@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.backend import Images
+from tvm_npu.codegen.backends import machine_apart
+from tvm_npu.codegen.errors import BackendError, PlanningError
 from tvm_npu.codegen.plan import (
     DEFAULT_PLANNER,
     NO_LIMITS,
@@ -32,7 +34,9 @@ class NpuOptions:
     ``percentile`` is the share of values (in percent) that calibration ranges keep, None for all;
     ``seed`` feeds synthetic calibration; ``tile_limits`` are fields of the planner's TileLimits;
     ``cpu_target`` is the TVM target string that the glue code around a region is compiled for;
-    ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one.
+    ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one;
+    ``images`` is what the clusters of a device do with a batch: "together" they share each image,
+    "apart" a run computes an image in each.
     """
 
     machine: MachineDescription
@@ -43,6 +47,7 @@ class NpuOptions:
     tile_limits: dict[str, Any] | None = field(default=None, hash=False)
     cpu_target: str = "llvm"
     tuning_log: str | None = None
+    images: Images = "together"
 
     def __post_init__(self) -> None:
         if self.precision not in ELEMENT_BYTES:
@@ -54,6 +59,14 @@ class NpuOptions:
         fault = log_fault(self.planner, self.tuning_log)
         if fault is not None:
             raise TargetError(f"{fault} (option tuning_log)")
+        if self.images not in get_args(Images):
+            known = ", ".join(get_args(Images))
+            raise TargetError(f"images {self.images!r}: must be one of {known}")
+        if self.images == "apart":
+            try:
+                machine_apart(self.machine)
+            except BackendError as error:
+                raise TargetError(f"option images: {error}") from error
         if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
             raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -92,6 +105,7 @@ def make_options(
     tile_limits: dict[str, Any] | None = None,
     cpu_target: str = "llvm",
     tuning_log: str | Path | None = None,
+    images: Images | None = None,
 ) -> NpuOptions:
     """Options with the machine's defaults filled in.
 
@@ -121,4 +135,5 @@ def make_options(
         tile_limits=tile_limits,
         cpu_target=cpu_target,
         tuning_log=tuning_log,
+        images="together" if images is None else images,
     )

@@ -5,7 +5,7 @@
 
 Options of the npu part: ``-machine`` (name or file), ``-precision``, ``-planner``,
 ``-calibration`` (an .npz file), ``-percentile``, ``-seed``, ``-tuning_log`` (a file of
-``tvm-npu tune``).
+``tvm-npu tune``), ``-images`` (together or apart).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "percentile": float,
     "seed": int,
     "tuning_log": str,
+    "images": str,
 }
 
 

@@ -32,3 +32,5 @@ class Code:
     tables: tuple[LookupTable, ...] = ()
     alignment_bytes: int = ALIGNMENT_BYTES
     """Of the addresses of segments."""
+    batch: int = 1
+    """Images that a run computes, each in its share of activations and states."""

@@ -86,6 +86,12 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         prediction = getattr(plan, "prediction", None)
         return None if prediction is None else float(prediction.cycles)
 
+    def apart(self, machine: SnowflakeMachine) -> SnowflakeMachine | None:
+        from tvm_npu.codegen.snowflake.plan.divide import one_cluster
+
+        clusters = machine.clusters.count
+        return None if clusters == 1 else one_cluster(machine, 1 / clusters)
+
     def emit(self, planned: PlannedGraph, machine: SnowflakeMachine) -> Emitted:
         from tvm_npu.codegen.snowflake.emit.region import SnowflakeRegion
 

@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from tvm_npu.cli.arguments import non_negative, percentile
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.terminal import Steps, Terminal
+from tvm_npu.codegen.backend import Images
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, make_options
@@ -47,6 +48,11 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tuning-log", type=Path, metavar="FILE",
         help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
+    )  # fmt: skip
+    parser.add_argument(
+        "--images", choices=get_args(Images), default="together",
+        help="what the clusters of a device do with a batch: share each image, or compute one each "
+        "(default: together)",
     )  # fmt: skip
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
@@ -93,6 +99,7 @@ def load_and_partition(
         percentile=args.percentile,
         seed=args.seed,
         tuning_log=args.tuning_log,
+        images=args.images,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_machine(machine.name):

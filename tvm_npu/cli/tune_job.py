@@ -24,8 +24,9 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
         if path is not None:
             check_writable(path)
     asked = argparse.Namespace(
-        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, calibration=None, percentile=None
-    )
+        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, images=None, calibration=None,
+        percentile=None,
+    )  # fmt: skip
     tuned: list[TunedLayer] = []
     with LogWriter(args.log) as log, terminal.steps() as steps:
         job = load_and_partition(asked, terminal, steps, needs_values=False)

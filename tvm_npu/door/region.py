@@ -51,7 +51,9 @@ class MarkedRegion:
         options = self.options
         ranges = Ranges.from_json(self._mark(RANGES))
         log = None if options.tuning_log is None else Path(options.tuning_log)
-        chosen = CompileOptions(options.precision, options.planner, options.limits, log)
+        chosen = CompileOptions(
+            options.precision, options.planner, options.limits, log, options.images
+        )
         return options, ranges, chosen
 
     def _mark(self, key: str) -> str:

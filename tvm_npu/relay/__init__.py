@@ -56,6 +56,7 @@ def partition_for_npu(
     seed: int | None = None,
     tile_limits: dict[str, Any] | None = None,
     tuning_log: str | Path | None = None,
+    images: str | None = None,
     mod_name: str = "default",
 ) -> tvm.IRModule:
     """``mod`` with its NPU regions as functions that ``relay.build`` compiles for the NPU.
@@ -66,7 +67,9 @@ def partition_for_npu(
     SyntheticCalibrationWarning. ``precision`` is "int16" or "int8" (default: the machine's),
     ``planner`` a planner's name, ``percentile`` (0, 100] cuts calibration ranges, ``seed`` feeds
     random input, ``tile_limits`` goes to the planner, and so does ``tuning_log`` (a file of
-    `tvm-npu tune`, read when the module is built). ``mod_name`` names the regions' symbols.
+    `tvm-npu tune`, read when the module is built). ``images`` "apart": a run
+    computes an image in each cluster of a device (default: "together", they share each image).
+    ``mod_name`` names the regions' symbols.
 
     Operators that a rule refuses stay on the CPU; `explain` says which and why, and a module
     without any region comes back with a NothingOffloadedWarning.
@@ -80,6 +83,7 @@ def partition_for_npu(
         seed=seed,
         tile_limits=tile_limits,
         tuning_log=tuning_log,
+        images=images,
     )
     return offload(DOOR, mod, params, options, calibration, mod_name)
 

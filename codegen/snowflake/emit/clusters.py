@@ -46,6 +46,22 @@ def share_loads(clusters: Lockstep) -> None:
                     )
 
 
+def share_constants(steps: Sequence[PlacedStep]) -> None:
+    """Where every cluster does these steps with an image of its own, constants are the same for
+    all."""
+    for step in steps:
+        step.loads = tuple(
+            PlacedLoad(
+                load.load,
+                tuple(
+                    replace(move, shared=True) if move.segment is Segment.CONSTANTS else move
+                    for move in load.moves
+                ),
+            )
+            for load in step.loads
+        )
+
+
 def _of_kind(step: PlacedStep, kind: Kind) -> PlacedLoad | None:
     return next((load for load in step.loads if load.load.kind is kind), None)
 

@@ -23,7 +23,13 @@ from tvm_npu.codegen.program.parts import (
 from tvm_npu.codegen.snowflake.code.banks import Packed, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, CodePasses
 from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
-from tvm_npu.codegen.snowflake.emit.clusters import Lockstep, aligned, barriers, share_loads
+from tvm_npu.codegen.snowflake.emit.clusters import (
+    Lockstep,
+    aligned,
+    barriers,
+    share_constants,
+    share_loads,
+)
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
@@ -57,20 +63,31 @@ class SnowflakeRegion:
         self._constants = Constants()
         self._tables = Tables(self._constants)
         compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
-        clusters = self._placed(passes.steps)
-        share_loads(clusters)
+        count = machine.clusters.count
+        apart = planned.images == "apart"
+        self._batch = count if apart else 1
+        clusters = self._placed(passes.steps, 1 if apart else count)
+        if apart:
+            share_constants(clusters[0])
+        else:
+            share_loads(clusters)
         prefetched(clusters, passes.steps)
         waits = barriers(clusters)
         self._images = []
-        for steps in clusters:
-            sequencer = Sequencer(self._machine, compiler)
+        storage = planned.storage
+        for cluster, steps in enumerate(clusters * self._batch):
+            further = (
+                {Segment.ACTIVATIONS: cluster * storage.size_bytes,
+                 Segment.STATES: cluster * storage.state_bytes}
+                if apart else {}
+            )  # fmt: skip
+            sequencer = Sequencer(machine, compiler, further)
             sequencer.steps(steps, waits)
             sequencer.end()
             self._images.append(pack(sequencer.blocks))
 
-    def _placed(self, passes: StepPasses) -> Lockstep:
-        """The steps of each cluster, in lockstep."""
-        count = self._machine.clusters.count
+    def _placed(self, passes: StepPasses, count: int) -> Lockstep:
+        """The steps of each of ``count`` clusters that share an image, in lockstep."""
         placers = [Placer(passes) for _ in range(count)]
         found: Lockstep = tuple([] for _ in range(count))
         for index, one in enumerate(self._planned.layers):
@@ -119,12 +136,13 @@ class SnowflakeRegion:
             words=words,
             layers=tuple(zip(*ranges, strict=True)) if self._planned.layers else (),
             constants=constants + bytes(-len(constants) % ALIGNMENT_BYTES),
-            activation_bytes=self._planned.storage.size_bytes,
+            activation_bytes=self._batch * self._planned.storage.size_bytes,
             debug=debug,
             relocations=np.array(relocations, RELOCATION),
             images=tuple(images),
             tables=tuple(self._tables.entries),
             alignment_bytes=1 << ADDRESS_UNIT_BITS,
+            batch=self._batch,
         )
 
     def _layers(self) -> Iterator[int]:

@@ -50,19 +50,25 @@ def moved_words(found: Geometry) -> int:
     return weights + inputs * (kernels if maps > 1 and not found.is_lane else 1)
 
 
-def greedy(shape: ConvShape, machine: SnowflakeMachine) -> SnowflakePlan | None:
+ORDERS: tuple[Stays, ...] = ("kernels", "maps")
+
+
+def greedy(
+    shape: ConvShape, machine: SnowflakeMachine, orders: tuple[Stays, ...] = ORDERS
+) -> SnowflakePlan | None:
     """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
-    many columns. Of the two orders the one that moves less. None where nothing fits."""
+    many columns. Of the ``orders`` the one that moves less. None where nothing fits."""
     first = mode_of(shape, machine)
     for mode in dict.fromkeys((first, "coop", "indp") if first != "lane" else ("lane",)):
-        found = [plan for plan in _of_mode(shape, machine, mode)]
+        found = list(_of_mode(shape, machine, mode, orders))
         if found:
             return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
     return None
 
 
-def _of_mode(shape: ConvShape, machine: SnowflakeMachine, mode: Mode) -> Iterator[SnowflakePlan]:
-    orders: tuple[Stays, ...] = ("kernels", "maps")
+def _of_mode(
+    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, orders: tuple[Stays, ...]
+) -> Iterator[SnowflakePlan]:
     for stays in orders:
         plan = _tiles(shape, machine, mode, stays)
         if plan is not None:

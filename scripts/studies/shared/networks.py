@@ -19,7 +19,6 @@ from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
-from tvm_npu.sim.nmp.machine import NmpMachine
 
 Array = NDArray[Any]
 
@@ -92,7 +91,7 @@ class _Recorder:
 
 def prepare(
     model: str,
-    machine: NmpMachine,
+    machine: MachineDescription,
     precision: Precision,
     seed: int = 0,
     *,

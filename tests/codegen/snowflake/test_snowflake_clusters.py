@@ -60,7 +60,7 @@ def test_every_division_of_random_convolutions(
     assert (found.wrong, found.hazards) == (0, ())
 
 
-def _layer(channels: int, filters: int, size: int, kernel: int) -> FixedGraph:
+def conv_of(channels: int, filters: int, size: int, kernel: int) -> FixedGraph:
     rng = np.random.default_rng(channels)
     layer = ops.FixedConv(
         "conv", ("x",), ("y",),
@@ -73,13 +73,13 @@ def _layer(channels: int, filters: int, size: int, kernel: int) -> FixedGraph:
 @pytest.mark.parametrize("name", SEVERAL)
 def test_what_all_clusters_need_is_read_once(name: str) -> None:
     """By rows weights come once, by filters maps."""
-    fixed = _layer(64, 128, 28, 3)
+    fixed = conv_of(64, 128, 28, 3)
     single = outcome(fixed, machine("snowflake-1cc")).statistics.bytes_by_link["loaded"]
     rows = outcome(fixed, machine(name), Divided("rows", 1)).statistics.bytes_by_link["loaded"]
     assert rows["weight"] == single["weight"]
     on, alone = machine(name), machine("snowflake-1cc")
     filters = outcome(fixed, on, Divided("filters", 1)).statistics.bytes_by_link["loaded"]
-    part = _layer(64, 128 // on.clusters.count, 28, 3)
+    part = conv_of(64, 128 // on.clusters.count, 28, 3)
     assert filters["in"] == outcome(part, alone).statistics.bytes_by_link["loaded"]["in"]
     assert filters["weight"] == single["weight"]
 
@@ -89,6 +89,6 @@ def test_what_all_clusters_need_is_read_once(name: str) -> None:
 def test_clusters_together_are_faster(
     name: str, least: float, layer: tuple[int, int, int, int]
 ) -> None:
-    fixed = _layer(*layer)
+    fixed = conv_of(*layer)
     alone = outcome(fixed, machine("snowflake-1cc")).statistics.cycles
     assert alone / outcome(fixed, machine(name)).statistics.cycles >= least

@@ -1,0 +1,179 @@
+"""Regions on a simulated Snowflake machine: what a run cost, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from studies.shared.networks import Region
+from studies.snowflake.counting import described, least_bytes, useful_macs
+from studies.snowflake.idle import Idle, idle_by_layer
+from tvm_npu.codegen.compile import Generated, generate
+from tvm_npu.codegen.plan import Planner
+from tvm_npu.codegen.program.format import LayerEntry
+from tvm_npu.codegen.snowflake.emit.region import Passes, SnowflakeRegion
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.events import EventLog
+from tvm_npu.sim.snowflake.isa import WORD_BYTES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+from tvm_npu.sim.snowflake.simulator import SnowflakeSimulator
+from tvm_npu.sim.snowflake.statistics import TraceProfile
+from tvm_npu.sim.statistics import LayerStatistics
+
+ALL_PASSES = Passes()
+LINEAR = "dense"
+"""The kind of layer that the paper's times leave out."""
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer that was executed. ``macs`` are products that are none with padding, ``bound`` and
+    ``least_bytes`` what every plan needs: cycles at the peaks of MACs and memory, bytes when every
+    tensor moves once. ``mac_cycles`` is the time of the traces, mean over the clusters; ``idle``
+    is known where events were recorded."""
+
+    name: str
+    kind: str
+    shape: str
+    macs: int
+    least_bytes: int
+    bound_cycles: float
+    cycles: float
+    predicted_cycles: float | None
+    moved_bytes: int
+    mac_cycles: float
+    profile: TraceProfile
+    idle: Idle | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Regions that run one after another, each once. ``rest_cycles`` and ``rest_bytes`` belong to
+    no layer."""
+
+    bits_off: int
+    hazards: int
+    frequency_mhz: float
+    macs_per_cycle: float
+    layers: tuple[LayerCost, ...]
+    rest_cycles: float
+    rest_bytes: int
+
+    def milliseconds(self, cycles: float) -> float:
+        return cycles / self.frequency_mhz / 1000
+
+    @property
+    def counted(self) -> tuple[LayerCost, ...]:
+        """Layers without linear ones; all where there is no other."""
+        found = tuple(one for one in self.layers if one.kind != LINEAR)
+        return found if any(one.macs for one in found) else self.layers
+
+    @property
+    def cycles(self) -> float:
+        """Of the counted layers."""
+        return self.rest_cycles + sum(one.cycles for one in self.counted)
+
+    @property
+    def simulated_ms(self) -> float:
+        return self.milliseconds(self.cycles)
+
+    @property
+    def predicted_ms(self) -> float | None:
+        """What the planner promised for the counted layers that it predicts."""
+        promised = [one.predicted_cycles for one in self.counted]
+        known = [cycles for cycles in promised if cycles is not None]
+        return self.milliseconds(sum(known)) if known else None
+
+    @property
+    def expected_cycles(self) -> float:
+        """At the peak of the MACs (equation 2)."""
+        return sum(one.macs for one in self.counted) / self.macs_per_cycle
+
+    @property
+    def efficiency(self) -> float | None:
+        """None where nothing multiplies."""
+        return self.expected_cycles / self.cycles if self.expected_cycles else None
+
+    @property
+    def bound(self) -> float:
+        """The efficiency of a machine that does every layer at the peak of its MACs or of its
+        memory, whichever takes longer, and moves every tensor once a layer."""
+        return self.expected_cycles / self.bound_cycles
+
+    @property
+    def bound_cycles(self) -> float:
+        return sum(one.bound_cycles for one in self.counted)
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.rest_bytes + sum(one.moved_bytes for one in self.counted)
+
+    def gb_per_s(self, cycles: float) -> float:
+        """Of the bytes that move, in so many cycles."""
+        return self.moved_bytes * self.frequency_mhz / cycles / 1000
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What could not be compiled, and why."""
+
+    reason: str
+
+
+def measure(
+    regions: Sequence[Region], machine: SnowflakeMachine, planner: Planner,
+    passes: Passes = ALL_PASSES, *, with_idle: bool = False,
+) -> Measured:  # fmt: skip
+    """Compiles and simulates. Raises what `generate` and `Session` raise."""
+    found = [_region(region, machine, planner, passes, with_idle) for region in regions]
+    return Measured(
+        sum(one.bits_off for one in found), sum(one.hazards for one in found),
+        machine.frequency_mhz, found[0].macs_per_cycle,
+        tuple(layer for one in found for layer in one.layers),
+        sum(one.rest_cycles for one in found), sum(one.rest_bytes for one in found),
+    )  # fmt: skip
+
+
+def _region(
+    region: Region, machine: SnowflakeMachine, planner: Planner, passes: Passes, with_idle: bool
+) -> Measured:
+    planned = generate(region.fixed, machine, planner).planned
+    program = Generated(planned, SnowflakeRegion(planned, machine, passes)).program()
+    session = Session(program)
+    log = EventLog()
+    outputs = session.run_fixed(region.inputs, events=log if with_idle else None)
+    run, device = session.statistics, session.devices[0]
+    assert run is not None and isinstance(device, SnowflakeSimulator)
+    ends = list(accumulate(layer.cycles for layer in run.layers))
+    idle = idle_by_layer(log.runs[0], ends) if with_idle else [None] * len(ends)
+    peak = machine.macs_per_cycle(WORD_BYTES) * machine.core_count
+    shapes = planned.storage.shapes
+    layers = []
+    for number, one in enumerate(planned.layers):
+        macs, least = useful_macs(one.layer, shapes), least_bytes(one.layer, shapes)
+        bound = max(macs / peak, least / machine.memory_bytes_per_cycle)
+        layers.append(
+            _layer(
+                program.layers[number], run.layers[number], device.profile[number], idle[number],
+                described(one.layer, shapes), macs, least, bound,
+            )
+        )  # fmt: skip
+    return Measured(
+        sum(int(np.count_nonzero(a != b)) for a, b in zip(outputs, region.expected, strict=True)),
+        len(device.hazards), machine.frequency_mhz, peak, tuple(layers),
+        run.cycles - ends[-1], run.moved_bytes - sum(layer.moved_bytes for layer in run.layers),
+    )  # fmt: skip
+
+
+def _layer(
+    entry: LayerEntry, layer: LayerStatistics, profile: TraceProfile, idle: Idle | None,
+    shape: str, macs: int, least: int, bound_cycles: float,
+) -> LayerCost:  # fmt: skip
+    traces = [unit.busy_cycles for unit in layer.units if unit.name.split()[0] == "mac"]
+    return LayerCost(
+        entry.name, entry.kind, shape, macs, least, bound_cycles, layer.cycles,
+        entry.predicted_cycles, layer.moved_bytes, sum(traces) / len(traces), profile, idle,
+    )  # fmt: skip

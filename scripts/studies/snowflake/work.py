@@ -1,0 +1,144 @@
+"""What is compiled and simulated for the tables that are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Literal
+
+from studies.harness.errors import StudyError
+from studies.harness.study import Bench
+from studies.shared.networks import Network, Region, prepare, prepare_model
+from studies.snowflake import layers
+from studies.snowflake.measuring import Measured, Missing, measure
+from studies.snowflake.published import (
+    NETWORKS,
+    RECURRENT_LAYERS,
+    RECURRENT_STEPS,
+    TABLE_1_MS,
+    TABLE_3,
+    ZC706,
+)
+from studies.snowflake.variants import (
+    AFTER,
+    BEFORE,
+    DEFAULT,
+    EXACT,
+    REUSE,
+    WITHOUT_A_PASS,
+    Variant,
+)
+from tvm_npu import models
+from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+Table = Literal["1", "2", "3", "figure5", "figure6", "figure7", "zc706", "passes", "exact"]
+TABLES: tuple[Table, ...] = (
+    "3", "figure5", "2", "figure6", "figure7", "zc706", "passes", "exact", "1",
+)  # fmt: skip
+PROTOTYPE, NETWORK_MACHINE, BOARD, FAST_MEMORY = (
+    "snowflake-1cu", "snowflake-1cc", "snowflake-zc706", "snowflake-1cc-9gbs",
+)  # fmt: skip
+SCALED = (NETWORK_MACHINE, "snowflake-2cc", "snowflake-4cc")
+MACHINES = (PROTOTYPE, *SCALED, BOARD, FAST_MEMORY)
+ROOFLINE_MODEL = "resnet18"
+MAX_POOL, TRANSPOSED_CONV = "max-pool 27x27x256", "transposed conv 32x32x64"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model or a layer on a machine, compiled in one way."""
+
+    subject: str
+    machine: str
+    variant: Variant
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.subject, self.machine, self.variant.name)
+
+
+def cases(
+    tables: Sequence[str], networks: Sequence[str], machines: Sequence[str], cells: Sequence[str]
+) -> list[Case]:
+    """All that the tables need, each once; those of a network one after the other."""
+    found: list[Case] = []
+    if "3" in tables:
+        found += [Case(layer.name, PROTOTYPE, DEFAULT) for layer in TABLE_3]
+    if "passes" in tables:
+        for variant in (BEFORE, AFTER):
+            found.append(Case(MAX_POOL, PROTOTYPE, variant))
+            found.append(Case(TRANSPOSED_CONV, NETWORK_MACHINE, variant))
+    if "1" in tables:
+        found += [Case(cell, FAST_MEMORY, DEFAULT) for cell in cells]
+    for network in networks:
+        for table in tables:
+            found += _of_network(table, network)
+    return list({one.key: one for one in found if one.machine in machines}.values())
+
+
+def _of_network(table: str, network: str) -> Iterable[Case]:
+    if table == "figure5":
+        return [Case(network, machine, DEFAULT) for machine in SCALED]
+    if table == "zc706":
+        return [Case(network, BOARD, DEFAULT)] if network in ZC706 else []
+    if table == "figure7" and network != ROOFLINE_MODEL:
+        return []
+    variants: dict[str, tuple[Variant, ...]] = {
+        "2": (DEFAULT,),
+        "figure6": REUSE,
+        "figure7": (DEFAULT,),
+        "passes": (DEFAULT, *WITHOUT_A_PASS),
+        "exact": (DEFAULT, EXACT),
+    }
+    return [Case(network, NETWORK_MACHINE, one) for one in variants.get(table, ())]
+
+
+def computed(case: Case, bench: Bench) -> Measured | Missing:
+    """The case's measurement, or why there is none."""
+    machine = snowflake(case.machine)
+    try:
+        regions = _regions(case.subject)
+        return measure(
+            regions, machine, case.variant.planner, case.variant.passes,
+            with_idle=case.variant is DEFAULT,
+        )  # fmt: skip
+    except (CodegenError, StudyError) as error:
+        return Missing(str(error))
+
+
+def cell_name(cell: str, hidden: int) -> str:
+    return f"{cell}-{hidden}"
+
+
+CELLS = tuple(cell_name(*one) for one in TABLE_1_MS)
+
+
+def snowflake(name: str) -> SnowflakeMachine:
+    machine = load_machine(name)
+    assert isinstance(machine, SnowflakeMachine)
+    return machine
+
+
+@lru_cache(maxsize=1)
+def network(name: str) -> Network:
+    """The one that is at work: networks are large."""
+    machine = snowflake(NETWORK_MACHINE)
+    if name in NETWORKS:
+        return prepare(name, machine, "int16")
+    cell, hidden = next(one for one in TABLE_1_MS if cell_name(*one) == name)
+    built = models.build_recurrent(
+        cell, hidden=hidden, layers=RECURRENT_LAYERS, steps=RECURRENT_STEPS  # type: ignore[arg-type]
+    )
+    return prepare_model(name, built, machine, "int16")
+
+
+def _regions(subject: str) -> tuple[Region, ...]:
+    single: dict[str, Callable[[], Region]] = {
+        MAX_POOL: layers.max_pool_region,
+        TRANSPOSED_CONV: layers.transposed_conv_region,
+        **{one.name: partial(layers.table_3_region, one) for one in TABLE_3},
+    }
+    return (single[subject](),) if subject in single else network(subject).regions
