@@ -11,20 +11,36 @@ from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedGru,
+    FixedLstm,
+    FixedMaxFeatureMap,
+    FixedMaximum,
     FixedPad,
     FixedPool,
+    FixedReflectPad,
     FixedReshape,
+    FixedTable,
+    FixedTransposedConv,
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.emit.conv import conv_layer
-from tvm_npu.codegen.snowflake.emit.others import (
+from tvm_npu.codegen.snowflake.emit.elementwise import (
     elementwise_layer,
+    feature_map_layer,
+    maximum_layer,
+    table_layer,
+)
+from tvm_npu.codegen.snowflake.emit.others import (
     pad_layer,
     pool_layer,
+    reflect_layer,
     reorder_layer,
 )
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.emit.recurrent import gru_layer, lstm_layer
+from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.emit.transposed import transposed_layer
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
@@ -32,8 +48,15 @@ BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
     FixedPool: pool_layer,
+    FixedTransposedConv: transposed_layer,
     FixedElementwise: elementwise_layer,
+    FixedMaximum: maximum_layer,
+    FixedMaxFeatureMap: feature_map_layer,
+    FixedTable: table_layer,
+    FixedLstm: lstm_layer,
+    FixedGru: gru_layer,
     FixedPad: pad_layer,
+    FixedReflectPad: reflect_layer,
     FixedReshape: reorder_layer,
 }
 """By type of layer: the steps of each cluster."""
@@ -41,10 +64,10 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
 
 def layer_steps(
     index: int, one: PlannedLayer, planned: PlannedGraph, machine: SnowflakeMachine,
-    constants: Constants, clusters: int,
+    constants: Constants, tables: Tables, clusters: int,
 ) -> Sequence[LayerSteps]:  # fmt: skip
     """What each cluster does for a layer: those that are left out do nothing."""
     build = BUILDERS.get(type(one.layer))
     if build is None:
         raise EmitError(f"layer {one.layer.name!r}: no code for {type(one.layer).__name__}")
-    return build(one.layer, Site(index, one, planned, machine, constants, clusters))
+    return build(one.layer, Site(index, one, planned, machine, constants, tables, clusters))

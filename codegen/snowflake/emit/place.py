@@ -9,8 +9,10 @@ from math import prod
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.problem import share
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.parts import Segment
+from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.plan.tiling import Stays
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Rooms, Step
@@ -34,6 +36,7 @@ class Site:
     region: PlannedGraph
     machine: SnowflakeMachine
     constants: Constants
+    tables: Tables
     clusters: int
     """That share the layer."""
 
@@ -47,3 +50,9 @@ class Site:
             planes, rows, columns = form.planes, 1, prod(shape) // form.planes
         offset = storage.offsets[name]
         return Map(Segment.ACTIVATIONS, offset, rows, columns, planes, form.pitch)
+
+
+def shares(total: int, clusters: int) -> list[tuple[int, int]]:
+    """(begin, count) of each cluster that gets something."""
+    parts = min(total, clusters)
+    return [share(total, parts, part) for part in range(parts)]

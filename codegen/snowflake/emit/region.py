@@ -32,6 +32,7 @@ from tvm_npu.codegen.snowflake.emit.clusters import (
 )
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
+from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.steps.objects import Kind
 from tvm_npu.codegen.snowflake.steps.passes import (
     Placer,
@@ -60,6 +61,7 @@ class SnowflakeRegion:
     ) -> None:
         self._planned, self._machine = planned, machine
         self._constants = Constants()
+        self._tables = Tables(self._constants)
         compiler = BlockCompiler(machine.control.raw_cycles, passes.code)
         count = machine.clusters.count
         apart = planned.images == "apart"
@@ -89,7 +91,9 @@ class SnowflakeRegion:
         placers = [Placer(passes) for _ in range(count)]
         found: Lockstep = tuple([] for _ in range(count))
         for index, one in enumerate(self._planned.layers):
-            made = layer_steps(index, one, self._planned, self._machine, self._constants, count)
+            made = layer_steps(
+                index, one, self._planned, self._machine, self._constants, self._tables, count
+            )
             parts = zip_longest(*(layer.parts for layer in made))
             for part in parts:
                 for cluster, mine in enumerate(part):
@@ -136,6 +140,7 @@ class SnowflakeRegion:
             debug=debug,
             relocations=np.array(relocations, RELOCATION),
             images=tuple(images),
+            tables=tuple(self._tables.entries),
             alignment_bytes=1 << ADDRESS_UNIT_BITS,
             batch=self._batch,
         )

@@ -16,6 +16,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
     geometry,
     together,
 )
+from tvm_npu.codegen.snowflake.steps.windows import even_sizes
 from tvm_npu.sim.snowflake.isa import LANES, VMACS
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -99,8 +100,8 @@ def _tiles(
     single: SnowflakePlan | None = None
     for filters in _filters(shape, start, machine, together(mode, machine)):
         plan = replace(start, tile_m=min(filters, most_m))
-        tiles = [replace(plan, tile_r=rows) for rows in _down(shape.rows.out)]
-        tiles += [replace(plan, tile_r=1, tile_c=wide) for wide in _down(shape.columns.out)]
+        tiles = [replace(plan, tile_r=rows) for rows in even_sizes(shape.rows.out)]
+        tiles += [replace(plan, tile_r=1, tile_c=wide) for wide in even_sizes(shape.columns.out)]
         for one in tiles:
             if one.tile_r > most_r or one.tile_c > most_c:
                 continue
@@ -132,16 +133,3 @@ def _filters(
         if filters not in tried:
             tried.add(filters)
             yield filters
-
-
-def _down(total: int) -> Iterator[int]:
-    """Sizes of tiles that cut ``total`` evenly, the largest first."""
-    parts, last = 1, 0
-    while True:
-        size = -(-total // parts)
-        if size != last:
-            yield size
-            last = size
-        if size == 1:
-            return
-        parts += 1

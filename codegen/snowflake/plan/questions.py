@@ -13,12 +13,24 @@ from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import (
     FixedConv,
     FixedElementwise,
+    FixedGru,
+    FixedLstm,
+    FixedMaxFeatureMap,
+    FixedMaximum,
     FixedPad,
     FixedPool,
+    FixedReflectPad,
     FixedReshape,
+    FixedTable,
+    FixedTransposedConv,
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.recurrent import (
+    RecurrentShape,
+    WeightsChosen,
+    recurrent_plan,
+)
 from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
@@ -29,6 +41,12 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     pad_tiles,
     pool_tiles,
 )
+from tvm_npu.codegen.snowflake.plan.transposed import (
+    TransposedShape,
+    transposed_plan,
+    transposed_shape,
+)
+from tvm_npu.codegen.snowflake.steps.cells import cell_shape
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -39,6 +57,11 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedConv):
         in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
         return conv_problem(layer, in_shape, out_shape, WORD_BYTES)
+    if isinstance(layer, FixedTransposedConv):
+        return transposed_shape(
+            chw(shapes[layer.inputs[0]]), chw(shapes[layer.output]), layer.kernel, layer.stride,
+            (layer.padding[0], layer.padding[1]), layer.groups,
+        )  # fmt: skip
     if isinstance(layer, FixedPool):
         channels, rows, columns = chw(shapes[layer.output])
         _, in_rows, in_columns = chw(shapes[layer.inputs[0]])
@@ -49,14 +72,17 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
             Axis(in_columns, columns, kernel_c, stride_c, before=left),
             channels, layer.kind == "max",
         )  # fmt: skip
-    if isinstance(layer, FixedElementwise):
+    if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         channels, rows, columns = chw(shapes[layer.output])
-        return FlatShape(rows * columns, channels, len(layer.inputs), False)
-    if isinstance(layer, FixedPad):
+        operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
+        return FlatShape(rows * columns, channels, operands, False)
+    if isinstance(layer, FixedPad | FixedReflectPad):
         channels, rows, columns = chw(shapes[layer.output])
         return PadShape(rows, columns, channels)
     if isinstance(layer, FixedReshape):
         return OrderShape(prod(shapes[layer.output]))
+    if isinstance(layer, FixedLstm | FixedGru):
+        return cell_shape(layer, shapes[layer.inputs[0]][0])
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -64,10 +90,15 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
+    if isinstance(asked, TransposedShape):
+        return transposed_plan(asked, machine)
     if isinstance(asked, PoolShape):
         return pool_tiles(asked, machine)
     if isinstance(asked, FlatShape):
         return flat_tiles(asked, machine)
     if isinstance(asked, PadShape):
         return pad_tiles(asked, machine)
+    if isinstance(asked, RecurrentShape):
+        keeps_weights = chosen.keeps_weights if isinstance(chosen, WeightsChosen) else None
+        return recurrent_plan(asked, machine, keeps_weights)
     return order_tiles(asked, machine)

@@ -47,6 +47,8 @@ class ConvLayer:
     """Bytes from the begin of CONSTANTS."""
     requantize: Requantize
     group: int = 0
+    maps_group: int | None = None
+    """Layers with one number have the same maps (None: that is ``group``)."""
     has_bias: bool = True
     tiles: Range = (1, 1)
     """Tiles of kernels and of maps that the cluster with the most has: where this one has none, its
@@ -106,7 +108,8 @@ class ConvLayer:
     # --- loads and stores ----------------------------------------------------------------------
 
     def _maps_key(self, maps: int, kernels: int) -> tuple[int, ...]:
-        key = (self.layer, self.group, maps)
+        group = self.group if self.maps_group is None else self.maps_group
+        key = (self.layer, group, maps)
         return (*key, kernels) if self.geometry.is_lane else key
 
     def _maps(self, maps: int, kernels: int) -> Load:

@@ -1,9 +1,10 @@
-"""Sums, products, copies and activations of tensors as compute steps."""
+"""Sums, products, maxima, copies, activations and tables of tensors as compute steps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from tvm_npu.codegen.snowflake.plan.spread import FlatTiles, parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import line
@@ -19,16 +20,19 @@ from tvm_npu.codegen.snowflake.steps.objects import (
     Step,
 )
 from tvm_npu.codegen.snowflake.steps.streams import StreamOp, stream_chunk
+from tvm_npu.codegen.snowflake.steps.tables import PlacedTable
 from tvm_npu.codegen.snowflake.steps.windows import cut
 from tvm_npu.sim.snowflake.isa import MacMode, SnowflakeStream, Special
 
 Range = tuple[int, int]
+Operation = MacMode | Literal["move", "max"]
+"""A stream of `mac`, `max`, or a move: results lie where the input came to."""
 
 
 @dataclass(frozen=True)
 class FlatLayer:
     """One operation on all words of the pixels ``pixels_of`` (begin, count); tensors are seen as
-    one row of pixels. No ``mode``: a move, results lie where the input came to."""
+    one row of pixels. ``table`` is what a stream in mode table looks up."""
 
     layer: int
     tiles: FlatTiles
@@ -36,9 +40,10 @@ class FlatLayer:
     mbuf_words: int
     sources: tuple[Map, ...]
     target: Map
-    mode: MacMode | None
+    operation: Operation
     specials: Specials
     pixels_of: Range
+    table: PlacedTable | None = None
 
     @property
     def _words(self) -> int:
@@ -73,8 +78,11 @@ class FlatLayer:
             )
 
         words = self._words * len(self.sources)
-        load = Load(Kind.MAPS, (self.layer, pixels[0], planes[0]), words, tuple(found))
-        return Step(self.layer, (load,), compute, stores)
+        loads = [Load(Kind.MAPS, (self.layer, pixels[0], planes[0]), words, tuple(found))]
+        if self.table is not None:
+            move = self.table.load(0, (1 << self.cus) - 1)
+            loads.append(Load(Kind.KERNELS, (self.layer,), self.table.words, (move,)))
+        return Step(self.layer, tuple(loads), compute, stores)
 
     def _moves(
         self, tensor: Map, pixels: Range, planes: Range, place: int, stream: SnowflakeStream
@@ -84,7 +92,7 @@ class FlatLayer:
             yield from moves(tensor, box, 1 << cu, place, stream)
 
     def _chunks(self, pixels: Range, planes: Range, base: int) -> Iterator[Chunk]:
-        if self.mode is None:
+        if self.operation == "move":
             return
         # All CUs take as many words as the first: what the last ones have no pixels for is never
         # stored.
@@ -95,4 +103,10 @@ class FlatLayer:
             rows=1, columns=1, words=share * planes[1], a=base, b=second, out=base, a_row=0,
             b_row=0, out_row=0, a_column=0, b_column=0, out_column=0,
         )  # fmt: skip
-        yield stream_chunk(op, self.mode, {**self.specials, Special.CUS: active}, active)
+        mode = None if self.operation == "max" else self.operation
+        specials = {**self.specials, Special.CUS: active}
+        if self.table is None:
+            yield stream_chunk(op, mode, specials, active)
+            return
+        specials = {**specials, **self.table.specials}
+        yield stream_chunk(op, mode, specials, active, self.table.read(0, active))

@@ -13,7 +13,8 @@ from tvm_npu.sim.snowflake.isa import WORD_BYTES, SnowflakeStream
 @dataclass(frozen=True)
 class Map:
     """``rows`` x ``columns`` pixels of ``planes`` words from byte ``offset`` of ``segment``, from
-    one pixel to the next ``pitch`` words."""
+    one pixel to the next ``pitch`` words, from one row to the next ``row_pitch`` (0: rows follow
+    each other)."""
 
     segment: Segment
     offset: int
@@ -21,15 +22,22 @@ class Map:
     columns: int
     planes: int
     pitch: int
+    row_pitch: int = 0
+
+    @property
+    def row_words(self) -> int:
+        """From one row to the next."""
+        return self.row_pitch or self.columns * self.pitch
 
     def byte(self, row: int, column: int, plane: int = 0) -> int:
-        pixel = row * self.columns + column
-        return self.offset + WORD_BYTES * (pixel * self.pitch + plane)
+        words = row * self.row_words + column * self.pitch + plane
+        return self.offset + WORD_BYTES * words
 
     def seen_as(self, rows: int, columns: int, planes: int) -> Map:
         """The same pixels counted otherwise. Planes may be put together where nothing lies between
         the pixels."""
         assert rows * columns * planes == self.rows * self.columns * self.planes
+        assert not self.row_pitch
         if planes == self.planes:
             return Map(self.segment, self.offset, rows, columns, planes, self.pitch)
         assert self.pitch == self.planes
@@ -71,9 +79,10 @@ def moves(
     pixel = planes if pixel_words is None else pixel_words
     wide = columns * pixel if row_words is None else row_words
     in_pixel = WORD_BYTES * source.pitch
-    in_row = in_pixel * source.columns
+    in_row = WORD_BYTES * source.row_words
     contiguous = source.pitch == planes == pixel
-    whole_rows = columns == source.columns and wide == columns * pixel
+    joined = source.row_words == source.columns * source.pitch
+    whole_rows = joined and columns == source.columns and wide == columns * pixel
 
     def move(at: int, to: int, words: int, runs: int = 1, step: int = 0, buffer: int = 0) -> Move:
         steps = (step, buffer) if runs > 1 else (0, 0)

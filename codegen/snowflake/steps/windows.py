@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -114,6 +114,17 @@ def dealt(total: int, parts: int) -> tuple[tuple[int, int], ...]:
     return tuple(
         (min(part * size, total), max(0, min(size, total - part * size))) for part in range(parts)
     )
+
+
+def even_sizes(total: int) -> Iterator[int]:
+    """Sizes of tiles that cut ``total`` evenly, the largest first."""
+    parts, last = 1, 0
+    while last != 1:
+        size = -(-total // parts)
+        if size != last:
+            yield size
+        last = size
+        parts += 1
 
 
 def cut(begin: int, count: int, size: int) -> tuple[tuple[int, int], ...]:

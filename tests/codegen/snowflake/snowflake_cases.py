@@ -47,16 +47,18 @@ def graph_of(layer: FixedLayer, shapes: dict[str, Shape]) -> FixedGraph:
 
 def outcome(
     fixed: FixedGraph, on: SnowflakeMachine, planner: str | Planner = "snowflake", seed: int = 0,
-    timing: bool = True,
+    timing: bool = True, largest: int = 900,
 ) -> Outcome:  # fmt: skip
-    """Compiles, runs twice and compares the second run: the first one leaves its data behind."""
+    """Compiles, runs twice and compares the second run: the first one leaves its data behind.
+    Inputs are at most ``largest``."""
     assert backend_of(on)
     program = generate(fixed, on, planner).program()
     session = Session(program, timing=timing)
     rng = np.random.default_rng(seed)
+    dtype = np.dtype(f"i{fixed.element_bytes}")
     for _ in range(2):
         inputs = {
-            name: rng.integers(-900, 900, (1, *fixed.shapes[name])).astype(np.int16)
+            name: rng.integers(-largest, largest, (1, *fixed.shapes[name])).astype(dtype)
             for name in fixed.inputs
         }
         results = session.run_fixed([inputs[name] for name in fixed.inputs])
