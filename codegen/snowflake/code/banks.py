@@ -60,17 +60,7 @@ def too_long(words: Words) -> bool:
 
 def pack(blocks: Sequence[CodeBlock]) -> Packed:
     """Raises EmitError for a loop that does not fit a bank."""
-    banks: list[list[tuple[CodeBlock, int, int]]] = [[]]
-    room = ROOM
-    for block in blocks:
-        for begin, end in _pieces(block.words):
-            if end - begin > room:
-                banks.append([])
-                room = ROOM
-            if end - begin > room:
-                raise EmitError(f"a loop of {end - begin} instructions; a bank holds {ROOM}")
-            banks[-1].append((block, begin, end))
-            room -= end - begin
+    banks = _banks(blocks)
     words: list[NDArray[np.uint32]] = []
     layers: list[NDArray[np.int16]] = []
     streams: list[NDArray[np.int16]] = []
@@ -111,15 +101,40 @@ def pack(blocks: Sequence[CodeBlock]) -> Packed:
     )
 
 
-def _pieces(words: Words) -> list[tuple[int, int]]:
-    """Parts that cannot be cut, in order."""
+Piece = tuple[CodeBlock, int, int]
+"""Words ``begin`` to ``end`` of a block."""
+
+
+def _banks(blocks: Sequence[CodeBlock]) -> list[list[Piece]]:
+    """What goes to each bank: loops whole, other instructions as many as there is room for."""
+    banks: list[list[Piece]] = [[]]
+    room = ROOM
+    for block in blocks:
+        for begin, end, is_atom in _pieces(block.words):
+            if is_atom and end - begin > ROOM:
+                raise EmitError(f"a loop of {end - begin} instructions; a bank holds {ROOM}")
+            while begin < end:
+                count = end - begin
+                if not is_atom:
+                    count = min(count, room)
+                if count > room or count == 0:
+                    banks.append([])
+                    room = ROOM
+                    continue
+                banks[-1].append((block, begin, begin + count))
+                begin += count
+                room -= count
+    return banks
+
+
+def _pieces(words: Words) -> list[tuple[int, int, bool]]:
+    """Parts in order: (begin, end, cannot be cut)."""
     pieces = []
     at = 0
     for begin, end in words.atoms:
-        pieces += [(one, one + 1) for one in range(at, begin)]
-        pieces.append((begin, end))
+        pieces += [(at, begin, False), (begin, end, True)]
         at = end
-    return pieces + [(one, one + 1) for one in range(at, len(words.words))]
+    return [*pieces, (at, len(words.words), False)]
 
 
 def _encoded(instructions: Sequence[tuple[str, dict[str, int]]]) -> NDArray[np.uint32]:

@@ -3,7 +3,7 @@ and a `sync` wherever something is touched that may not be complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
@@ -64,8 +64,12 @@ class _Pending:
     writes: tuple[Access, ...]
 
 
-def _meet(ones: Iterable[Access], others: Sequence[Access]) -> bool:
-    return any(one.meets(other) for one in ones for other in others)
+def _meet(ones: Sequence[Access], others: Sequence[Access]) -> bool:
+    for one in ones:
+        for other in others:
+            if one.meets(other):
+                return True
+    return False
 
 
 class Sequencer:
@@ -280,22 +284,22 @@ class Sequencer:
     ) -> None:
         """Waits for what the next object of ``unit`` must not meet."""
         needed: dict[Wait, int] = {}
+        for other, depth in self._depth.items():
+            # A queue that is full has waited.
+            self._known[other] = max(self._known[other], self._issued[other] - depth)
+        self._pending = [one for one in self._pending if one.number > self._known[one.unit]]
+        touched = (*reads, *writes)
         for one in self._pending:
-            if one.number <= self._known[one.unit]:
-                continue
-            if one.unit == unit:
-                meets = unit == VECTOR and _meet(one.writes, reads)
+            if one.unit != unit:
+                meets = _meet(one.writes, touched) or _meet(one.reads, writes)
             else:
-                meets = _meet(one.writes, (*reads, *writes)) or _meet(one.reads, writes)
+                meets = unit == VECTOR and _meet(one.writes, reads)
             if meets:
                 needed[one.unit] = max(needed.get(one.unit, 0), one.number)
         for other, number in needed.items():
-            pending = self._issued[other] - number
-            # A queue that is full has waited already.
-            if pending < self._depth[other]:
-                writer.sync(other, min(pending, MOST_PENDING))
-            self._known[other] = max(self._known[other], number)
-        self._pending = [one for one in self._pending if one.number > self._known[one.unit]]
+            pending = min(self._issued[other] - number, MOST_PENDING)
+            writer.sync(other, pending)
+            self._known[other] = max(self._known[other], self._issued[other] - pending)
 
     def _set(self, writer: Writer, specials: object) -> None:
         for special, value in specials.items():  # type: ignore[attr-defined]

@@ -133,7 +133,7 @@ class Geometry:
         """Words of a kernel's biases, in front of its weights."""
         return LANES if self.plan.mode == "coop" else 2 * LANES
 
-    @property
+    @cached_property
     def kernel_words(self) -> int:
         """What a group of filters takes in a WBuf."""
         taps, planes = self.shape.taps, self.shape.planes
@@ -142,14 +142,14 @@ class Geometry:
         steps = taps if self.plan.mode == "lane" else taps * planes
         return self.kernel_at + LANES * steps
 
-    @property
+    @cached_property
     def filter_tiles(self) -> tuple[tuple[int, int], ...]:
         return cut(*self.filters_of, self.plan.tile_m)
 
     def groups_in(self, filters: int) -> int:
         return -(-filters // self.together)
 
-    @property
+    @cached_property
     def depth_words(self) -> int:
         """Words of a kernel that come at a time: all, but for single results with long kernels."""
         room = self.wbuf_words // 2 if self._can_split_depth else self.wbuf_words
@@ -174,14 +174,14 @@ class Geometry:
 
     # --- maps ----------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def spreads_columns(self) -> bool:
         """Columns, not rows, are dealt to the CUs: of a single row, where no window touches the
         padding beside it."""
         single = self.shape.rows.out == 1 and self.shape.columns.has_no_border
         return self.plan.mode != "coop" and single
 
-    @property
+    @cached_property
     def map_tiles(self) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
         """(rows, columns) of results."""
         return tuple(
@@ -222,7 +222,7 @@ class Geometry:
             return axis.span(self.share(columns[1]))
         return axis.inputs(*columns)[1]
 
-    @property
+    @cached_property
     def maps_words(self) -> int:
         """The largest tile of maps."""
         rows = self.share(self.plan.tile_r) if not self.spreads_columns else self.plan.tile_r

@@ -127,6 +127,7 @@ def even_sizes(total: int) -> Iterator[int]:
         parts += 1
 
 
+@lru_cache(maxsize=1 << 14)
 def cut(begin: int, count: int, size: int) -> tuple[tuple[int, int], ...]:
     """``count`` results from ``begin`` in tiles of ``size``."""
     return tuple(
