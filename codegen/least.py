@@ -33,11 +33,16 @@ class LeastNeeds(Protocol):
     def stored_bytes(self) -> int:
         """Of an element outside of the chip."""
 
-    def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
-        """One channel of one window, dilation included."""
+    def conv_input(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
+        """One window, dilation included: of one channel, or of all ``channels`` of a group where
+        partial sums cannot be kept."""
 
-    def conv_weight(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
-        """One channel of one filter."""
+    def conv_weight(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
+        """One filter, likewise."""
 
     def biases(self, filters: int) -> Need:
         """The biases of a group's filters."""

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlannerFactory
@@ -14,17 +14,27 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Layout
     from tvm_npu.codegen.plan.faults import PlanFault
+    from tvm_npu.codegen.plan.loops.questions import LoopQuestion
     from tvm_npu.codegen.plan.planner import Planner
-    from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
+    from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
     from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
     from tvm_npu.sim.machine_parts import Precision
     from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+
+EXACT = ("exact", "exact-dma", "exact-traffic")
 
 
 def _greedy(name: str, limits: TileLimits) -> Planner:
     from tvm_npu.codegen.snowflake.plan.planner import GreedyPlanner
 
     return GreedyPlanner(name, limits)
+
+
+def _exact(name: str, limits: TileLimits) -> Planner:
+    from tvm_npu.codegen.snowflake.plan.exact import ExactPlanner
+
+    return ExactPlanner(name, limits)
 
 
 class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
@@ -64,7 +74,25 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         return answer(problem, machine, chosen)
 
     def planners(self) -> Mapping[str, PlannerFactory]:
-        return {"snowflake": _greedy, "exact": _greedy}
+        return {"snowflake": _greedy, **dict.fromkeys(EXACT, _exact)}
+
+    def loop_questions(
+        self,
+        problem: ConvProblem,
+        machine: SnowflakeMachine,
+        limits: TileLimits,
+        splits_memory: bool,
+    ) -> Iterator[LoopQuestion[SnowflakePlan]]:
+        from tvm_npu.codegen.snowflake.plan.loop_machine import loop_questions
+
+        return loop_questions(problem, machine, limits)
+
+    def otherwise(
+        self, problem: ConvProblem, machine: SnowflakeMachine, limits: TileLimits
+    ) -> SnowflakePlan | Infeasible | None:
+        """The paper's own choice, or why there is none."""
+        found: SnowflakePlan | Infeasible = _greedy("snowflake", limits).plan(problem, machine)
+        return found
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
@@ -76,9 +104,9 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def predict(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
     ) -> Prediction:
-        from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
+        from tvm_npu.codegen.snowflake.plan.divide import predict
 
-        return divided_prediction(problem, plan, machine)
+        return predict(problem, plan, machine)
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: SnowflakeMachine

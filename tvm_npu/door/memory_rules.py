@@ -27,13 +27,15 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
 def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """The smallest input tile of a convolution (one channel of one window) fits its memory."""
     window, kernel = _dilated_kernel(call), _kernel(call)
-    return _too_large(context.least.conv_input(window, kernel), f"window {_by(window)}")
+    need = context.least.conv_input(window, kernel, _channels(call))
+    return _too_large(need, f"window {_by(window)}")
 
 
 def conv_weights_fit(call: OpCall, context: Context) -> Violation | None:
     """The smallest weight tile (one channel of one filter) fits its memory."""
     window, kernel = _dilated_kernel(call), _kernel(call)
-    return _too_large(context.least.conv_weight(window, kernel), f"kernel {_by(kernel)}")
+    need = context.least.conv_weight(window, kernel, _channels(call))
+    return _too_large(need, f"kernel {_by(kernel)}")
 
 
 def biases_fit(call: OpCall, context: Context) -> Violation | None:
@@ -63,6 +65,11 @@ def _by(extents: tuple[int, int]) -> str:
 def _kernel(call: OpCall) -> tuple[int, int]:
     rows, columns = call.operands[1].shape[2:]
     return rows, columns
+
+
+def _channels(call: OpCall) -> int:
+    """Input channels of a group."""
+    return call.operands[0].shape[1] // call.attributes.get("groups", 1)
 
 
 def _dilated_kernel(call: OpCall) -> tuple[int, int]:

@@ -16,10 +16,14 @@ class NmpNeeds:
     machine: NmpMachine
     stored_bytes: int
 
-    def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+    def conv_input(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
         return self.pool_input(window)
 
-    def conv_weight(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+    def conv_weight(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
         needed = kernel[0] * kernel[1] * self.stored_bytes
         return Need(needed, "MB1", self.machine.memories.mb1_bytes)
 

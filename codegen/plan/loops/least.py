@@ -19,11 +19,15 @@ class LoopNeeds:
     stored_bytes: int
     accumulator_bytes: int
 
-    def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+    def conv_input(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
         # A residual element lies behind the IN tile.
         return self._of("input", window[0] * window[1], kernel[0] * kernel[1])
 
-    def conv_weight(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
+    def conv_weight(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
         return self._of("weight", window[0] * window[1], kernel[0] * kernel[1])
 
     def biases(self, filters: int) -> Need:

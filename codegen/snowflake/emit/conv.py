@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
-from tvm_npu.codegen.snowflake.plan.divide import Part, is_pointwise, parts_of
+from tvm_npu.codegen.snowflake.plan.division import Part, is_pointwise, parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
     Geometry,

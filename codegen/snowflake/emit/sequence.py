@@ -290,9 +290,11 @@ class Sequencer:
             if meets:
                 needed[one.unit] = max(needed.get(one.unit, 0), one.number)
         for other, number in needed.items():
-            pending = min(self._issued[other] - number, self._depth[other], MOST_PENDING)
-            writer.sync(other, pending)
-            self._known[other] = max(self._known[other], self._issued[other] - pending)
+            pending = self._issued[other] - number
+            # A queue that is full has waited already.
+            if pending < self._depth[other]:
+                writer.sync(other, min(pending, MOST_PENDING))
+            self._known[other] = max(self._known[other], number)
         self._pending = [one for one in self._pending if one.number > self._known[one.unit]]
 
     def _set(self, writer: Writer, specials: object) -> None:

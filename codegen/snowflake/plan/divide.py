@@ -1,93 +1,21 @@
-"""How the clusters of a device share a convolution of one image: by rows of results (the same
-weights come to all) or by filters (the same maps come to all), and what they cost together."""
+"""Plans of convolutions that the clusters of a device share (`division`): which way is faster, and
+what it costs together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction, share
-from tvm_npu.codegen.snowflake.plan.predict import predict
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.division import parts_of
+from tvm_npu.codegen.snowflake.plan.predict import predicted
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
-from tvm_npu.codegen.snowflake.steps.windows import Axis
-from tvm_npu.sim.snowflake.isa import LANES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-Range = tuple[int, int]
 PlanOne = Callable[[ConvProblem, SnowflakeMachine], SnowflakePlan | Infeasible]
 """Plans a layer for a machine of one cluster."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """What one cluster computes: ``problem`` is the layer as it sees it; ``rows`` of the results
-    and ``inputs`` of the rows of its maps (pixels where `is_pointwise`), ``filters`` of all: each
-    (begin, count)."""
-
-    problem: ConvProblem
-    rows: Range
-    inputs: Range
-    filters: Range
-
-
-def is_pointwise(problem: ConvProblem) -> bool:
-    """Windows are single pixels, one after the other: rows do not matter."""
-    single = problem.kernel == (1, 1) == problem.stride
-    return single and not any(problem.padding)
-
-
-def parts_of(problem: ConvProblem, divides: Divides, clusters: int) -> tuple[Part, ...]:
-    """A part a cluster; nothing where there is too little for every cluster. ``divides`` "none":
-    the first cluster computes everything, the one part."""
-    points = is_pointwise(problem)
-    rows = problem.rows * problem.columns if points else problem.rows
-    inputs = problem.in_rows * problem.in_columns if points else problem.in_rows
-    whole = Part(problem, (0, rows), (0, inputs), (0, problem.filters))
-    if divides == "none":
-        return (whole,)
-    make = _by_rows if divides == "rows" else _by_filters
-    return tuple(make(whole, clusters))
-
-
-def _by_rows(whole: Part, clusters: int) -> Iterator[Part]:
-    problem, total = whole.problem, whole.rows[1]
-    if total < clusters:
-        return
-    top, left, _, right = problem.padding
-    axis = Axis(
-        problem.in_rows, problem.rows, problem.kernel[0], problem.stride[0], problem.dilation[0],
-        top,
-    )  # fmt: skip
-    for cluster in range(clusters):
-        begin, count = share(total, clusters, cluster)
-        if is_pointwise(problem):
-            mine = replace(problem, rows=count, columns=1, in_rows=count, in_columns=1)
-            yield Part(mine, (begin, count), (begin, count), whole.filters)
-            continue
-        inputs = axis.inputs(begin, count)
-        end = axis.first(begin) + axis.span(count)
-        padding = (max(0, -axis.first(begin)), left, max(0, end - problem.in_rows), right)
-        mine = replace(problem, rows=count, in_rows=inputs[1], padding=padding)
-        yield Part(mine, (begin, count), inputs, whole.filters)
-
-
-def _by_filters(whole: Part, clusters: int) -> Iterator[Part]:
-    """Lines of filters, or whole groups."""
-    problem, total = whole.problem, whole.problem.filters
-    depthwise = 1 < problem.groups == problem.channels == total
-    unit = LANES if depthwise or problem.groups == 1 else total // problem.groups
-    units = -(-total // unit)
-    if units < clusters or (depthwise and total % unit == 1):
-        return
-    for cluster in range(clusters):
-        first, each = share(units, clusters, cluster)
-        begin, count = first * unit, min(each * unit, total - first * unit)
-        mine = replace(problem, filters=count)
-        if problem.groups > 1:
-            groups = count if depthwise else each
-            channels = problem.channels // problem.groups * groups
-            mine = replace(mine, groups=groups, channels=channels)
-        yield Part(mine, whole.rows, whole.inputs, (begin, count))
 
 
 def one_cluster(machine: SnowflakeMachine, share_of_memory: float = 1.0) -> SnowflakeMachine:
@@ -182,10 +110,10 @@ def divided_prediction(
 ) -> Prediction:
     """Of all clusters: the time of the slowest, the bytes of all."""
     if machine.clusters.count == 1:
-        return predict(problem, plan, machine)
+        return predicted(problem, plan, machine)
     parts = parts_of(problem, plan.divides, machine.clusters.count)
     view = _view(problem, plan.divides, machine)
-    each = [predict(part.problem, plan, view) for part in parts]
+    each = [predicted(part.problem, plan, view) for part in parts]
     shares_maps = plan.divides == "filters" and problem.groups == 1
     in_bytes = each[0].in_bytes if shares_maps else sum(one.in_bytes for one in each)
     shares_weights = plan.divides == "rows"
@@ -198,3 +126,30 @@ def divided_prediction(
         max(load + store, *(one.cycles for one in each)), vector, load, store, in_bytes,
         weight_bytes, out_bytes, bound="mac" if vector > load + store else "dram",
     )  # fmt: skip
+
+
+def predict(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Prediction:
+    """`divided_prediction`; PlanningError for a plan with a fault."""
+    fault = plan_fault(problem, plan, machine)
+    if fault is not None:
+        raise PlanningError(f"no prediction for this plan: {fault}")
+    return divided_prediction(problem, plan, machine)
+
+
+def best_division(
+    problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+) -> SnowflakePlan | None:
+    """``plan`` with the division over the clusters that is expected to be the fastest, predicted;
+    None where its tiles fit in none."""
+    if machine.clusters.count == 1:
+        return replace(plan, prediction=predicted(problem, plan, machine))
+    ways: tuple[Divides, ...] = ("rows", "filters", "none")
+    divided = [replace(plan, divides=way) for way in ways]
+    found = [
+        replace(one, prediction=divided_prediction(problem, one, machine))
+        for one in divided
+        if fits(problem, one, machine)
+    ]
+    return min(
+        found, key=lambda one: one.prediction.cycles if one.prediction else 0.0, default=None
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.snowflake.plan.refused import modes_of, smallest
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
     Geometry,
@@ -12,6 +14,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
     SnowflakePlan,
     Stays,
     geometry,
+    together,
 )
 from tvm_npu.codegen.snowflake.steps.windows import even_sizes
 from tvm_npu.sim.snowflake.isa import LANES, VMACS
@@ -54,38 +57,54 @@ ORDERS: tuple[Stays, ...] = ("kernels", "maps")
 
 
 def greedy(
-    shape: ConvShape, machine: SnowflakeMachine, orders: tuple[Stays, ...] = ORDERS
+    shape: ConvShape,
+    machine: SnowflakeMachine,
+    limits: TileLimits = NO_LIMITS,
+    orders: tuple[Stays, ...] = ORDERS,
 ) -> SnowflakePlan | None:
     """As many filters as fit a half of the WBufs, as many rows as fit the MBufs; if no row does, as
     many columns. Of the ``orders`` the one that moves less. None where nothing fits."""
     first = mode_of(shape, machine)
-    for mode in dict.fromkeys((first, "coop", "indp") if first != "lane" else ("lane",)):
-        found = list(_of_mode(shape, machine, mode, orders))
+    for mode in dict.fromkeys((first, *modes_of(shape))):
+        found = list(_of_mode(shape, machine, mode, limits, orders))
         if found:
             return min(found, key=lambda one: moved_words(geometry(shape, one, machine)))
+    for mode in modes_of(shape):
+        least = smallest(shape, mode, machine)
+        least = replace(least, tile_m=min(least.tile_m, limits.max_tile_m or least.tile_m))
+        if geometry(shape, least, machine).rooms is not None:
+            return least
     return None
 
 
 def _of_mode(
-    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, orders: tuple[Stays, ...]
+    shape: ConvShape,
+    machine: SnowflakeMachine,
+    mode: Mode,
+    limits: TileLimits,
+    orders: tuple[Stays, ...],
 ) -> Iterator[SnowflakePlan]:
     for stays in orders:
-        plan = _tiles(shape, machine, mode, stays)
+        plan = _tiles(shape, machine, mode, stays, limits)
         if plan is not None:
             yield plan
 
 
 def _tiles(
-    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, stays: Stays
+    shape: ConvShape, machine: SnowflakeMachine, mode: Mode, stays: Stays, limits: TileLimits
 ) -> SnowflakePlan | None:
-    start = SnowflakePlan(mode, shape.filters, shape.rows.out, shape.columns.out, stays)
-    together = geometry(shape, start, machine).together
+    most_m = min(shape.filters, limits.max_tile_m or shape.filters)
+    most_r = min(shape.rows.out, limits.max_tile_r or shape.rows.out)
+    most_c = min(shape.columns.out, limits.max_tile_c or shape.columns.out)
+    start = SnowflakePlan(mode, shape.filters, shape.rows.out, most_c, stays)
     single: SnowflakePlan | None = None
-    for filters in _filters(shape, start, machine, together):
-        plan = replace(start, tile_m=filters)
+    for filters in _filters(shape, start, machine, together(mode, machine)):
+        plan = replace(start, tile_m=min(filters, most_m))
         tiles = [replace(plan, tile_r=rows) for rows in even_sizes(shape.rows.out)]
         tiles += [replace(plan, tile_r=1, tile_c=wide) for wide in even_sizes(shape.columns.out)]
         for one in tiles:
+            if one.tile_r > most_r or one.tile_c > most_c:
+                continue
             found = geometry(shape, one, machine)
             if found.doubles:
                 return one

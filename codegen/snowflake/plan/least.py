@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tvm_npu.codegen.least import Need
+from tvm_npu.codegen.snowflake.plan.tiling import line
 from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -23,11 +24,20 @@ class SnowflakeNeeds:
     def _maps(self, words: int) -> Need:
         return Need(WORD_BYTES * words, "MBuf", self.machine.clusters.mbuf_bytes, "of a CU")
 
-    def conv_input(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
-        return self._maps(window[0] * window[1] + LANES)
+    def conv_input(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
+        """All channels of a window, and a line of results. A group of one channel may be depthwise,
+        which takes a line of channels."""
+        planes = LANES if channels == 1 else channels
+        return self._maps(line(window[0] * window[1] * planes) + LANES)
 
-    def conv_weight(self, window: tuple[int, int], kernel: tuple[int, int]) -> Need:
-        words = LANES * (kernel[0] * kernel[1] + 2)
+    def conv_weight(
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
+    ) -> Need:
+        """A bias and all weights of a filter, in mode coop; of one channel those of mode lane."""
+        taps = kernel[0] * kernel[1]
+        words = LANES * (taps + 2) if channels == 1 else LANES + line(taps * channels)
         return Need(WORD_BYTES * words, "WBuf", self.machine.clusters.wbuf_bytes, "of a vMAC")
 
     def biases(self, filters: int) -> Need:

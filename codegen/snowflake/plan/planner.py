@@ -8,7 +8,8 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan.divide import divided_plan
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
-from tvm_npu.codegen.snowflake.plan.predict import predict
+from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.refused import refusal
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -26,10 +27,10 @@ class GreedyPlanner:
     def _of_cluster(
         self, problem: ConvProblem, machine: SnowflakeMachine
     ) -> SnowflakePlan | Infeasible:
-        plan = greedy(conv_shape(problem), machine)
-        if plan is None:
-            return Infeasible(
-                "MBuf or WBuf", 0, 0, "no tile of this layer fits", "give the CUs larger buffers"
-            )
+        refused = refusal(problem, machine, self.limits)
+        if refused is not None:
+            return refused
+        plan = greedy(conv_shape(problem), machine, self.limits)
+        assert plan is not None, "a layer that is not refused has a plan"
         plan = replace(plan, planner=self.name)
-        return replace(plan, prediction=predict(problem, plan, machine))
+        return replace(plan, prediction=predicted(problem, plan, machine))

@@ -46,6 +46,15 @@ def line(words: int) -> int:
     return -(-words // LANES) * LANES
 
 
+def _together(mode: Mode, cus: int) -> int:
+    return VMACS * cus if mode == "coop" else VMACS * LANES
+
+
+def together(mode: Mode, machine: SnowflakeMachine) -> int:
+    """Filters that are computed at a time."""
+    return _together(mode, machine.clusters.cus)
+
+
 @dataclass(frozen=True)
 class ConvShape:
     """One group of a convolution. ``planes`` and ``filters`` are a group's; in mode lane, which
@@ -117,7 +126,7 @@ class Geometry:
     @property
     def together(self) -> int:
         """Filters that are computed at a time."""
-        return VMACS * self.cus if self.plan.mode == "coop" else VMACS * LANES
+        return _together(self.plan.mode, self.cus)
 
     @property
     def kernel_at(self) -> int:
@@ -143,7 +152,8 @@ class Geometry:
     @property
     def depth_words(self) -> int:
         """Words of a kernel that come at a time: all, but for single results with long kernels."""
-        most = self.wbuf_words // 2 - self.kernel_at
+        room = self.wbuf_words // 2 if self._can_split_depth else self.wbuf_words
+        most = room - self.kernel_at
         whole = self.kernel_words - self.kernel_at
         return whole if whole <= most else most // LANES * LANES
 

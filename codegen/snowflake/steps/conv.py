@@ -142,7 +142,7 @@ class ConvLayer:
         shape = self.geometry
         filters = shape.filter_tiles[kernels][1]
         pieces = self.weights.pieces[kernels, depth]
-        if shape.plan.mode != "coop" and shape.groups_in(filters) == 1:
+        if shape.groups_in(filters) == 1:
             pieces = pieces[: used_vmacs(shape, filters)]
         found = tuple(
             Move(
@@ -282,9 +282,11 @@ class ConvLayer:
             specials = {
                 **specials, Special.LANE_STEP: nest.tap_column,
             }  # fmt: skip
+        width = min(nest.out_step, nest.groups * outputs)
+        begin, end = _out_span(nest)
         out = Access(
-            Place.MBUF, nest.out, nest.out + _out_span(nest), target,
-            pitch=nest.out_step, width=min(nest.out_step, nest.groups * outputs),
+            Place.MBUF, nest.out + begin, nest.out + end - nest.out_step + width, target,
+            pitch=nest.out_step, width=width,
         )  # fmt: skip
         maps = self._maps_read(nest, bases, every)
         kernels = Access(
@@ -334,9 +336,14 @@ class ConvLayer:
         return nest.maps + row * nest.row_step + tap * nest.tap_row + column + planes
 
 
-def _out_span(nest: SumNest) -> int:
-    rows = max(run.begin + run.count for run in nest.rows)
-    return rows * nest.out_row
+def _out_span(nest: SumNest) -> Range:
+    """Words of the nest's results, from ``out`` on."""
+    first, last = nest.rows[0].begin, nest.rows[-1].begin + nest.rows[-1].count
+    if last - first > 1:
+        return first * nest.out_row, last * nest.out_row
+    left, right = nest.columns[0].begin, nest.columns[-1].begin + nest.columns[-1].count
+    row = first * nest.out_row
+    return row + left * nest.out_step, row + right * nest.out_step
 
 
 def _cut(groups: int) -> tuple[Range, ...]:

@@ -90,5 +90,7 @@ def _depths(shape: Geometry, whole: NDArray[np.int16]) -> list[NDArray[np.int16]
 
 
 def used_vmacs(shape: Geometry, filters: int) -> int:
-    """vMACs of a CU that a tile of so few filters uses, in mode indp and lane."""
+    """vMACs (of a CU, in mode coop of all) that one group of so few filters uses."""
+    if shape.plan.mode == "coop":
+        return min(shape.together, filters)
     return min(VMACS, -(-filters // LANES))

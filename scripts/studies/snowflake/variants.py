@@ -8,8 +8,8 @@ from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.code.block import CodePasses
 from tvm_npu.codegen.snowflake.emit.region import Passes
+from tvm_npu.codegen.snowflake.plan.divide import predict
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
-from tvm_npu.codegen.snowflake.plan.predict import predict
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, Stays, conv_shape
 from tvm_npu.codegen.snowflake.steps.passes import StepPasses
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine

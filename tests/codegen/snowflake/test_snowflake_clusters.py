@@ -15,7 +15,8 @@ from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
-from tvm_npu.codegen.snowflake.plan.divide import divided_prediction, fits, parts_of
+from tvm_npu.codegen.snowflake.plan.divide import divided_prediction, fits
+from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 

@@ -1,0 +1,89 @@
+"""What tiles of a convolution touch, for compiled code: taps, inputs, and units of memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.arithmetic import ceil_div
+from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES
+
+COOP, INDP, LANE = range(3)
+"""Modes, in the order of `tiling.MODES`."""
+
+
+class Along(NamedTuple):
+    """`steps.windows.Axis` in numbers."""
+
+    size: int
+    out: int
+    kernel: int
+    stride: int
+    dilation: int
+    before: int
+
+
+@device
+def first_tap(axis: Along, at: int) -> int:
+    """The first tap of result ``at`` that is inside of the input."""
+    begin = at * axis.stride - axis.before
+    return ceil_div(-begin, axis.dilation) if begin < 0 else 0
+
+
+@device
+def end_tap(axis: Along, at: int) -> int:
+    """Behind the last tap that is inside."""
+    begin = at * axis.stride - axis.before
+    return min(axis.kernel, (axis.size - 1 - begin) // axis.dilation + 1)
+
+
+@device
+def touched(axis: Along, begin: int, count: int) -> int:
+    """Inputs under results from ``begin`` on."""
+    low = begin * axis.stride - axis.before
+    high = low + (count - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
+    return max(0, min(high, axis.size) - min(max(low, 0), axis.size))
+
+
+@device
+def first_touched(axis: Along, begin: int) -> int:
+    return min(max(begin * axis.stride - axis.before, 0), axis.size)
+
+
+@device
+def span(axis: Along, count: int) -> int:
+    """Inputs under ``count`` results, padding included."""
+    return (count - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
+
+
+@device
+def whole_lines(words: int) -> int:
+    """Words rounded up to lines."""
+    return ceil_div(words, LANES) * LANES
+
+
+@device
+def common(a: int, b: int) -> int:
+    """The greatest common divisor."""
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@device
+def run_units(begin: int, size: int, step: int, runs: int) -> float:
+    """64-byte units that ``runs`` runs of ``size`` bytes touch, ``step`` bytes apart, as the
+    machine counts them; of many runs that begin everywhere in a unit the mean."""
+    if runs <= 0 or size <= 0:
+        return 0.0
+    unit = MEMORY_UNIT_BYTES
+    if runs == 1 or step == size:
+        last = begin + (runs - 1) * step + size - 1
+        return float(last // unit - begin // unit + 1)
+    period = unit // common(step, unit)
+    total = 0
+    counted = min(runs, period)
+    for k in range(counted):
+        at = (begin + k * step) % unit
+        total += (at + size - 1) // unit + 1
+    return total * (runs / counted)

@@ -1,0 +1,113 @@
+"""The plan of least predicted time over all that a Snowflake machine can do, proven.
+
+The space: every mode that the layer has (lane for depthwise convolutions, else coop and indp),
+every number of filters a tile that is a multiple of what is computed at a time, every number of
+rows and columns, and both orders. Time is `timeline.timed`. All of it is enumerated
+(`exact_search`) but for plans whose lower bound is no better than the best plan so far. Left out:
+other numbers of filters, which compute with parts of the vMACs idle, and in mode lane the order
+that keeps maps, which is the same.
+
+`exact-traffic` minimizes bytes with the same search; of equals it takes the fastest.
+
+Ties: the first plan found; the paper's own choice comes first, then many filters, rows and columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.snowflake.plan import exact_search as search
+from tvm_npu.codegen.snowflake.plan import timeline
+from tvm_npu.codegen.snowflake.plan.divide import divided_plan
+from tvm_npu.codegen.snowflake.plan.greedy import greedy
+from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
+from tvm_npu.codegen.snowflake.plan.predict import choice, predicted
+from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
+from tvm_npu.codegen.snowflake.plan.tiling import (
+    ConvShape,
+    Mode,
+    SnowflakePlan,
+    conv_shape,
+    together,
+)
+from tvm_npu.sim.snowflake.isa import LANES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+Goal = Literal["cycles", "bytes"]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A plan and why none is faster: every plan of the space that fits was bounded (``seen`` one by
+    one, the others together) or timed (``timed``), and no bound and no time was less."""
+
+    plan: SnowflakePlan
+    seen: int
+    timed: int
+
+
+def filter_sizes(
+    shape: ConvShape, mode: Mode, machine: SnowflakeMachine, limits: TileLimits
+) -> Any:
+    """Filters a tile, many first: multiples of what is computed at a time, and all."""
+    unit = LANES if mode == "lane" else together(mode, machine)
+    most = min(shape.filters, limits.max_tile_m or shape.filters)
+    sizes = {most, *range(unit, most + 1, unit)}
+    return np.array(sorted(sizes, reverse=True), np.int64)
+
+
+def prove(
+    problem: ConvProblem,
+    machine: SnowflakeMachine,
+    limits: TileLimits = NO_LIMITS,
+    goal: Goal = "cycles",
+) -> Proof | Infeasible:
+    """The best plan by ``goal`` and what was looked at."""
+    shape = conv_shape(problem)
+    refused = refusal(problem, machine, limits)
+    if refused is not None:
+        return refused
+    layer = numbers(problem, machine)
+    first = greedy(shape, machine, limits)
+    assert first is not None, "a layer that is not refused has a plan"
+    plan, costs = first, np.zeros(timeline.COSTS)
+    timeline.cost_of(layer, choice(layer, first), costs)
+    by_bytes = goal == "bytes"
+    best = search.value(costs, by_bytes)
+    counts = np.zeros(2, np.int64)
+    rows = min(shape.rows.out, limits.max_tile_r or shape.rows.out)
+    columns = min(shape.columns.out, limits.max_tile_c or shape.columns.out)
+    for mode in modes_of(shape):
+        found: Any = np.zeros(4, np.int64)
+        sizes = filter_sizes(shape, mode, machine, limits)
+        best = search.search_mode(
+            layer, MODES.index(mode), sizes, rows, columns, by_bytes, best, found, counts
+        )
+        if found[0]:
+            m, r, c, stay = (int(value) for value in found)
+            plan = SnowflakePlan(mode, m, r, c, "maps" if stay else "kernels")
+    return Proof(replace(plan, prediction=predicted(problem, plan, machine)), *map(int, counts))
+
+
+@dataclass(frozen=True)
+class ExactPlanner:
+    """Proven least predicted time (`exact`, and `exact-dma`, as there is no ring), or bytes
+    (`exact-traffic`)."""
+
+    name: str = "exact"
+    limits: TileLimits = NO_LIMITS
+
+    def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
+        return divided_plan(problem, machine, self._of_cluster)
+
+    def _of_cluster(
+        self, problem: ConvProblem, machine: SnowflakeMachine
+    ) -> SnowflakePlan | Infeasible:
+        goal: Goal = "bytes" if self.name == "exact-traffic" else "cycles"
+        proof = prove(problem, machine, self.limits, goal)
+        return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof

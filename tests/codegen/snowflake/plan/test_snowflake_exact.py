@@ -1,0 +1,95 @@
+"""`exact` against all plans one by one, and against every other planner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.codegen.snowflake.plan.plan_cases import MACHINES, fits, problem_of, space
+from tests.codegen.snowflake.snowflake_cases import convolutions, machine
+from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.plan.registry import planner, planner_names
+from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, prove
+from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+RANDOM = settings(deadline=None, max_examples=30, phases=[Phase.explicit, Phase.generate])
+
+
+def moved(prediction: Prediction) -> int:
+    return prediction.in_bytes + prediction.weight_bytes + prediction.out_bytes
+
+
+def within(plan: SnowflakePlan, limits: TileLimits) -> bool:
+    sizes = (
+        (plan.tile_m, limits.max_tile_m), (plan.tile_r, limits.max_tile_r),
+        (plan.tile_c, limits.max_tile_c),
+    )  # fmt: skip
+    return all(most is None or size <= most for size, most in sizes)
+
+
+def best_of_all(
+    problem: ConvProblem, on: SnowflakeMachine, goal: Goal, limits: TileLimits
+) -> float:
+    values = [float("inf")]
+    for plan in space(problem, on):
+        if within(plan, limits) and fits(problem, plan, on):
+            prediction = predicted(problem, plan, on)
+            values.append(prediction.cycles if goal == "cycles" else moved(prediction))
+    return min(values)
+
+
+@RANDOM
+@given(
+    convolutions(), MACHINES, st.sampled_from(("cycles", "bytes")),
+    st.sampled_from((NO_LIMITS, TileLimits(max_tile_r=2, max_tile_c=5))),
+)  # fmt: skip
+def test_no_plan_is_better(
+    fixed: FixedGraph, on: SnowflakeMachine, goal: Goal, limits: TileLimits
+) -> None:
+    problem = problem_of(fixed, on)
+    found = prove(problem, on, limits, goal)
+    wanted = best_of_all(problem, on, goal, limits)
+    if isinstance(found, Infeasible):
+        assert wanted == float("inf")
+        return
+    assert found.plan.prediction is not None and within(found.plan, limits)
+    assert found.plan.prediction == predicted(problem, found.plan, on)
+    prediction = found.plan.prediction
+    value = prediction.cycles if goal == "cycles" else moved(prediction)
+    assert value == pytest.approx(wanted, rel=1e-12)
+
+
+@RANDOM
+@given(convolutions(), MACHINES)
+def test_exact_is_never_worse_than_another_planner(
+    fixed: FixedGraph, on: SnowflakeMachine
+) -> None:
+    problem = problem_of(fixed, on)
+    best = planner("exact").plan(problem, on)
+    least = planner("exact-traffic").plan(problem, on)
+    for name in planner_names(on):
+        plan = planner(name).plan(problem, on)
+        assert isinstance(plan, Infeasible) == isinstance(best, Infeasible), (name, plan)
+        if isinstance(plan, Infeasible):
+            continue
+        assert plan.planner == name
+        assert plan.prediction == predicted(problem, replace(plan, prediction=None), on)
+        assert best.prediction.cycles <= plan.prediction.cycles, name
+        assert moved(least.prediction) <= moved(plan.prediction), name
+
+
+def test_a_proof_says_what_was_looked_at() -> None:
+    problem = ConvProblem(
+        128, 64, 1, 28, 28, 28, 28, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 2
+    )  # fmt: skip
+    on = machine("snowflake-1cc")
+    proof = prove(problem, on)
+    assert isinstance(proof, Proof)
+    assert 0 < proof.timed < proof.seen < len(list(space(problem, on)))
