@@ -7,19 +7,24 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import MACHINES, convolutions, machine, pools
 from tests.sim.snowflake.mutants import Fate, judge_program, mutants
-from tvm_npu.codegen.compile import generate
+from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.compile import CompileOptions, fixed_graph, generate
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.ops.registry import missing_layers
+from tvm_npu.codegen.passes.calibrate import calibrate
 
 MOST = 24
 """Mutants of a layer, drawn from all."""
 
 
-@settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.generate])
-@given(st.one_of(convolutions(), pools()), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
-def test_mutants_of_random_layers(fixed: FixedGraph, name: str, seed: int) -> None:
+SOME = settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.generate])
+
+
+def _nothing_is_wrong_in_silence(fixed: FixedGraph, name: str, seed: int) -> None:
     try:
         program = generate(fixed, machine(name), "snowflake").program()
     except PlanningError:
@@ -33,5 +38,24 @@ def test_mutants_of_random_layers(fixed: FixedGraph, name: str, seed: int) -> No
     rows = rng.choice(len(every), min(MOST, len(every)), replace=False)
     judgement = judge_program(program, inputs, [every[row] for row in sorted(rows)])
     assert not judgement.of(Fate.WRONG) and not judgement.of(Fate.TRAPPED), str(judgement)
-    if len(judgement.fates) == len(every):
+    if every and len(judgement.fates) == len(every):
         assert judgement.of(Fate.CAUGHT), str(judgement)
+
+
+@SOME
+@given(st.one_of(convolutions(), pools()), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
+def test_mutants_of_random_layers(fixed: FixedGraph, name: str, seed: int) -> None:
+    _nothing_is_wrong_in_silence(fixed, name, seed)
+
+
+@SOME
+@given(graphs(6), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
+def test_mutants_of_random_graphs(graph: Graph, name: str, seed: int) -> None:
+    """Layers hand their tensors on through memory."""
+    on = machine(name)
+    types = backend_of(on).layer_types
+    if any(missing_layers(type(layer), types) for layer in graph.layers):
+        return
+    ranges = calibrate(graph, [random_inputs(graph, seed)])
+    fixed = fixed_graph(graph, ranges, on, CompileOptions())
+    _nothing_is_wrong_in_silence(fixed, name, seed)
