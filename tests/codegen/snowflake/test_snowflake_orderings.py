@@ -37,7 +37,10 @@ def _nothing_is_wrong_in_silence(fixed: FixedGraph, name: str, seed: int) -> Non
     every = list(mutants(program.code))
     rows = rng.choice(len(every), min(MOST, len(every)), replace=False)
     judgement = judge_program(program, inputs, [every[row] for row in sorted(rows)])
-    assert not judgement.of(Fate.WRONG) and not judgement.of(Fate.TRAPPED), str(judgement)
+    assert not judgement.of(Fate.WRONG), str(judgement)
+    # A barrier to which a cluster never comes stops the others.
+    trapped = judgement.of(Fate.TRAPPED)
+    assert all(mutant.before.startswith("sync clusters") for mutant in trapped), str(judgement)
     if every and len(judgement.fates) == len(every):
         assert judgement.of(Fate.CAUGHT), str(judgement)
 
