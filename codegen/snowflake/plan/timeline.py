@@ -297,6 +297,12 @@ def timed(
                 asked = max(asked, results)
                 memory = max(memory, asked + MOVE) + seconds(n, out_units)
                 left[last_turn] = memory + n.store_latency
+                if n.has_residual and out_places == 2:
+                    # The next residuals take the place of these results: the core waits for it
+                    # behind the first chunk, or the second of several.
+                    done = share + (1.0 - share) / 3 if chunks > 2 else share
+                    vector = max(vector, left[last_turn] + (1.0 - done) * cycles)
+                    core = max(core, vector - hidden)
             memory = max(memory, asked + MOVE) + seconds(n, units)
             if during[0, number] > 0:
                 memory = max(memory, asked + MOVE * moves)
