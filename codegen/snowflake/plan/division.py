@@ -12,6 +12,8 @@ from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import LANES
 
 Range = tuple[int, int]
+UNIT_WORDS = 32
+"""Of the memory's units of 64 bytes."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,14 @@ def _by_rows(whole: Part, clusters: int) -> Iterator[Part]:
 
 
 def _by_filters(whole: Part, clusters: int) -> Iterator[Part]:
-    """Lines of filters, or whole groups."""
+    """Whole groups, or as many filters as fill a unit of the memory, since a store takes whole
+    units for every pixel; of a single pixel lines."""
     problem, total = whole.problem, whole.problem.filters
     depthwise = 1 < problem.groups == problem.channels == total
-    unit = LANES if depthwise or problem.groups == 1 else total // problem.groups
+    single = problem.rows == problem.columns == 1
+    unit = LANES if single else UNIT_WORDS
+    if problem.groups > 1 and not depthwise:
+        unit = total // problem.groups
     units = -(-total // unit)
     if units < clusters or (depthwise and total % unit == 1):
         return

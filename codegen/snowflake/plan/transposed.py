@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.plan.problem import Infeasible, Prediction
+from tvm_npu.codegen.plan.problem import Infeasible, Prediction, share
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
     Geometry,
@@ -82,12 +82,16 @@ class TransposedShape:
         return len({(one.rows.out, one.columns.out) for one in self.phases}) == 1
 
     def geometries(
-        self, plan: SnowflakePlan, machine: SnowflakeMachine
+        self, plan: SnowflakePlan, machine: SnowflakeMachine, clusters: int = 1, cluster: int = 0
     ) -> tuple[Geometry, ...]:
+        """Of each phase, for the rows that cluster number ``cluster`` of ``clusters`` has."""
         return tuple(
-            geometry(one, replace(plan, tile_c=min(plan.tile_c, one.columns.out)), machine)
+            geometry(
+                one, replace(plan, tile_c=min(plan.tile_c, one.columns.out)), machine,
+                share(one.rows.out, clusters, cluster),
+            )
             for one in self.phases
-        )
+        )  # fmt: skip
 
 
 def transposed_shape(

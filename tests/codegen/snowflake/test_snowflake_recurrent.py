@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.codegen.snowflake.snowflake_cases import MACHINES, machine, outcome
+from tests.codegen.snowflake.snowflake_cases import MACHINES, Outcome, machine, outcome
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, Graph, State
@@ -87,3 +87,23 @@ def test_random_recurrent_layers(
         assert "all weights and tables do not fit" in str(error)
         return
     assert (found.wrong, found.hazards) == (0, ())
+
+
+def test_weights_stay_where_that_is_faster() -> None:
+    """What fits the WBufs comes once unless the caller says otherwise; what does not comes in
+    every time step."""
+    on, steps = machine("snowflake-1cc"), 6
+    small = stacked("lstm", (128, 128), steps, 1, False, True)
+    kept = outcome(small, on)
+    loaded = outcome(small, on, WeightsChosen(planner("snowflake"), False))
+    large = outcome(stacked("gru", (256, 256), steps, 1, False, True), on)
+    weights = 2 * 4 * 128 * 256
+    biases = 2 * 16 * 4 * 128
+    assert _weight_bytes(kept) == weights + biases
+    assert _weight_bytes(loaded) == steps * (weights + biases)
+    assert _weight_bytes(large) == steps * 2 * 3 * 256 * 512 + steps * 2 * 16 * (4 * 256)
+    assert kept.statistics.cycles < loaded.statistics.cycles / 2
+
+
+def _weight_bytes(found: Outcome) -> int:
+    return found.statistics.bytes_by_link["loaded"]["weight"]
