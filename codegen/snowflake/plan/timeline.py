@@ -274,7 +274,8 @@ def timed(
                 begin = memory + n.load_latency
             begin = max(begin, left[turn])
             start = max(vector + BETWEEN, begin + ISSUE)
-            if start + vector_least - costs[VECTOR] >= best:
+            behind = BETWEEN * (n.groups * tiles.steps - number - 1)
+            if start + vector_least - costs[VECTOR] + behind >= best:
                 return False
             # --- its sums
             tile_work(n, p, filters, at.depth, rows[at.map_row], columns[at.map_column], work)
@@ -297,6 +298,12 @@ def timed(
                 asked = max(asked, results)
                 memory = max(memory, asked + MOVE) + seconds(n, out_units)
                 left[last_turn] = memory + n.store_latency
+                if n.has_residual and out_places == 2:
+                    # The next residuals take the place of these results: the core waits for it
+                    # behind the first chunk, or the second of several.
+                    done = share + (1.0 - share) / 3 if chunks > 2 else share
+                    vector = max(vector, left[last_turn] + (1.0 - done) * cycles)
+                    core = max(core, vector - hidden)
             memory = max(memory, asked + MOVE) + seconds(n, units)
             if during[0, number] > 0:
                 memory = max(memory, asked + MOVE * moves)
