@@ -134,7 +134,8 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
             for c in range(most_c, 0, -1):
                 vector = fixed.sums * rows.traces[r] * columns.traces[c]
                 core = _core(n, mode, fixed, m, r, c, rows.traces[r])
-                if not by_bytes and max(vector, core) + fixed.ends >= best:
+                between = _between(n, mode, fixed, r, c)
+                if not by_bytes and max(vector + between, core) + fixed.ends >= best:
                     continue
                 for maps_stay in range(1 if mode == LANE else 2):
                     p = Choice(mode, m, r, c, maps_stay == 1)
@@ -146,7 +147,7 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
                         continue
                     counts[SEEN] += 1
                     if not by_bytes:
-                        bound = max(bound, max(core, vector + _edges(n, p)) + fixed.ends)
+                        bound = max(bound, max(core, vector + between + _edges(n, p)) + fixed.ends)
                         if bound >= best:
                             continue
                     if size == len(queue):
@@ -211,6 +212,14 @@ def _by_rows(n: Numbers, fixed: Fixed, rows: Sizes, columns: Sizes, r: int) -> f
     vector = fixed.sums * rows.traces[r] * columns.least_traces
     maps = WORD_BYTES * rows.inside[r] * columns.least_inside * n.planes * n.groups
     return max(vector, (maps + fixed.weight_bytes + fixed.out_bytes) / n.rate) + fixed.ends
+
+
+@device
+def _between(n: Numbers, mode: int, fixed: Fixed, r: int, c: int) -> float:
+    """What the vector unit loses between steps."""
+    maps = ceil_div(n.rows.out, r) * ceil_div(n.columns.out, c)
+    steps = n.groups * fixed.tiles * maps * depth_parts(n, mode)
+    return timeline.BETWEEN * (steps - 1)
 
 
 @device

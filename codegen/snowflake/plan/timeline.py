@@ -274,7 +274,8 @@ def timed(
                 begin = memory + n.load_latency
             begin = max(begin, left[turn])
             start = max(vector + BETWEEN, begin + ISSUE)
-            if start + vector_least - costs[VECTOR] >= best:
+            behind = BETWEEN * (n.groups * tiles.steps - number - 1)
+            if start + vector_least - costs[VECTOR] + behind >= best:
                 return False
             # --- its sums
             tile_work(n, p, filters, at.depth, rows[at.map_row], columns[at.map_column], work)

@@ -22,7 +22,9 @@ from studies.snowflake.variants import (
     AFTER,
     BEFORE,
     DEFAULT,
+    EVERY_STEP,
     EXACT,
+    KEPT,
     REUSE,
     WITHOUT_A_PASS,
     Variant,
@@ -118,7 +120,8 @@ def _row(
 def _table_1(found: Found) -> Iterator[Row]:
     for (cell, hidden), paper in TABLE_1_MS.items():
         name = cell_name(cell, hidden)
-        yield from _row(found, "1", name, FAST_MEMORY, DEFAULT, paper)
+        for variant in (EVERY_STEP, KEPT):
+            yield from _row(found, "1", name, FAST_MEMORY, variant, paper)
 
 
 def _table_2(found: Found) -> Iterator[Row]:

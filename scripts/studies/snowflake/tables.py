@@ -13,7 +13,15 @@ from studies.snowflake.losses import losses_of
 from studies.snowflake.measuring import Measured
 from studies.snowflake.published import NETWORKS, TABLE_2, TABLE_3, ZC706
 from studies.snowflake.rows import Found, Row, convolutions_of, lengths_by_model, rows_of
-from studies.snowflake.variants import DEFAULT, EXACT, REUSE, WITHOUT_A_PASS, Variant
+from studies.snowflake.variants import (
+    DEFAULT,
+    EVERY_STEP,
+    EXACT,
+    KEPT,
+    REUSE,
+    WITHOUT_A_PASS,
+    Variant,
+)
 from studies.snowflake.work import BOARD, NETWORK_MACHINE, ROOFLINE_MODEL, SCALED
 from tvm_npu.cli.tables import Column
 
@@ -106,8 +114,9 @@ def _table_3(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]]
 
 def _table_1(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]]:
     columns = _timed(rows, "cell")
-    columns.insert(1, Column("variant", tuple(row.variant for row in rows), key=True))
-    columns.append(_column("GB/s", rows, lambda row: _gbs(row.achieved_gbs)))
+    titles = {one.name: one.title for one in (EVERY_STEP, KEPT)}
+    columns.insert(1, Column("weights\ncome", tuple(titles[row.variant] for row in rows), key=True))
+    columns[-1] = _column("GB/s", rows, lambda row: _gbs(row.achieved_gbs))
     title = f"Table 1: two layers over 100 steps, {rows[0].machine}"
     return [Sheet(title, columns)], []
 

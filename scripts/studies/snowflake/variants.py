@@ -10,6 +10,7 @@ from tvm_npu.codegen.snowflake.code.block import CodePasses
 from tvm_npu.codegen.snowflake.emit.region import Passes
 from tvm_npu.codegen.snowflake.plan.divide import predict
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
+from tvm_npu.codegen.snowflake.plan.recurrent import WeightsChosen
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, Stays, conv_shape
 from tvm_npu.codegen.snowflake.steps.passes import StepPasses
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -71,4 +72,9 @@ BEFORE = Variant(
     Passes(StepPasses(), CodePasses(**{one.name: False for one in fields(CodePasses)})),
 )  # fmt: skip
 """No pass over instructions."""
+EVERY_STEP = Variant(
+    "weights-every-step", "every step", WeightsChosen(DEFAULT.planner, keeps_weights=False)
+)
+"""What the paper's times of recurrent layers fit."""
+KEPT = Variant("weights-kept", "once", WeightsChosen(DEFAULT.planner, keeps_weights=True))
 AFTER = replace(DEFAULT, name="after", title="after")

@@ -24,7 +24,9 @@ from studies.snowflake.variants import (
     AFTER,
     BEFORE,
     DEFAULT,
+    EVERY_STEP,
     EXACT,
+    KEPT,
     REUSE,
     WITHOUT_A_PASS,
     Variant,
@@ -72,7 +74,7 @@ def cases(
             found.append(Case(MAX_POOL, PROTOTYPE, variant))
             found.append(Case(TRANSPOSED_CONV, NETWORK_MACHINE, variant))
     if "1" in tables:
-        found += [Case(cell, FAST_MEMORY, DEFAULT) for cell in cells]
+        found += [Case(cell, FAST_MEMORY, one) for cell in cells for one in (EVERY_STEP, KEPT)]
     for network in networks:
         for table in tables:
             found += _of_network(table, network)
