@@ -48,15 +48,3 @@ def least_bytes(layer: FixedLayer, shapes: Shapes) -> int:
         words += layer.weight.size
         biases = layer.bias.size
     return WORD_BYTES * words + BIAS_BYTES * biases
-
-
-def described(layer: FixedLayer, shapes: Shapes) -> str:
-    """A convolution as in Table 3: input, kernel, planes, filters, stride, padding; else ""."""
-    if not isinstance(layer, ops.FixedConv) or layer.is_dense:
-        return ""
-    planes, rows, columns = chw(shapes[layer.inputs[0]])
-    filters, _, height, width = layer.weight.shape
-    return (
-        f"{rows}x{columns},{height}x{width},{planes},{filters},{layer.stride[0]},"
-        f"{layer.padding[0]}"
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from studies.shared.networks import Region
-from studies.snowflake.published import LayerTime
+from studies.snowflake.published import Convolution
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.graph.scale import q_point_scales
@@ -16,14 +16,16 @@ Q_POINT = 8
 LARGEST_INPUT, LARGEST_WEIGHT, LARGEST_BIAS = 900, 300, 1 << 20
 
 
-def table_3_region(layer: LayerTime, seed: int = 0) -> Region:
+def convolution_region(layer: Convolution, seed: int = 0) -> Region:
+    """With biases and ReLU."""
     rng = np.random.default_rng(seed)
-    shape = (layer.filters, layer.planes, layer.kernel, layer.kernel)
+    kernel, around = layer.kernel, layer.padding
     conv = ops.FixedConv(
-        "conv", ("x",), ("y",), _weights(rng, shape), _biases(rng, layer.filters), (1, 1),
-        (1, 1, 1, 1), shift=9, low=0, high=32767,
+        "conv", ("x",), ("y",), _weights(rng, (layer.filters, layer.planes, kernel, kernel)),
+        _biases(rng, layer.filters), (layer.stride, layer.stride),
+        (around, around, around, around), shift=9, low=0, high=32767,
     )  # fmt: skip
-    out = (layer.filters, layer.size, layer.size)
+    out = (layer.filters, layer.out_size, layer.out_size)
     return _region(conv, (layer.planes, layer.size, layer.size), out, rng)
 
 

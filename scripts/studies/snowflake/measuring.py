@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from studies.shared.networks import Region
-from studies.snowflake.counting import described, least_bytes, useful_macs
+from studies.snowflake.counting import least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.compile import Generated, generate
 from tvm_npu.codegen.plan import Planner
@@ -37,7 +37,6 @@ class LayerCost:
 
     name: str
     kind: str
-    shape: str
     macs: int
     least_bytes: int
     bound_cycles: float
@@ -158,7 +157,7 @@ def _region(
         layers.append(
             _layer(
                 program.layers[number], run.layers[number], device.profile[number], idle[number],
-                described(one.layer, shapes), macs, least, bound,
+                macs, least, bound,
             )
         )  # fmt: skip
     return Measured(
@@ -170,10 +169,10 @@ def _region(
 
 def _layer(
     entry: LayerEntry, layer: LayerStatistics, profile: TraceProfile, idle: Idle | None,
-    shape: str, macs: int, least: int, bound_cycles: float,
+    macs: int, least: int, bound_cycles: float,
 ) -> LayerCost:  # fmt: skip
     traces = [unit.busy_cycles for unit in layer.units if unit.name.split()[0] == "mac"]
     return LayerCost(
-        entry.name, entry.kind, shape, macs, least, bound_cycles, layer.cycles,
+        entry.name, entry.kind, macs, least, bound_cycles, layer.cycles,
         entry.predicted_cycles, layer.moved_bytes, sum(traces) / len(traces), profile, idle,
     )  # fmt: skip

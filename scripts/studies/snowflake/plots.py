@@ -11,10 +11,10 @@ import numpy as np
 from studies.harness.drawing import render
 from studies.harness.errors import StudyError
 from studies.snowflake.measuring import Measured
-from studies.snowflake.published import NETWORKS
-from studies.snowflake.rows import Found, convolutions_of
+from studies.snowflake.published import FIGURE_7, NETWORKS
+from studies.snowflake.rows import Found
 from studies.snowflake.variants import REUSE
-from studies.snowflake.work import NETWORK_MACHINE, ROOFLINE_MODEL, SCALED, snowflake
+from studies.snowflake.work import NETWORK_MACHINE, SCALED, snowflake
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 
 COLORS = ("tab:blue", "tab:orange", "tab:green")
@@ -120,33 +120,33 @@ def _gops(one: Measured) -> float:
 
 
 def _figure_7(found: Found) -> Panel | None:
-    measured = found.of(ROOFLINE_MODEL, NETWORK_MACHINE)
-    if measured is None or "figure7" not in found.tables:
+    measured = {layer.name: found.of(layer.name, NETWORK_MACHINE) for layer in FIGURE_7}
+    layers = {name: one for name, one in measured.items() if one is not None}
+    if not layers or "figure7" not in found.tables:
         return None
-    one, machine = measured, snowflake(NETWORK_MACHINE)
+    machine = snowflake(NETWORK_MACHINE)
     gb_per_s = machine.dram.bandwidth_gb_per_s
     peak = 2e-3 * machine.macs_per_cycle(WORD_BYTES) * machine.frequency_mhz
-    convolutions = convolutions_of(one)
 
     def draw(panel: Sequence[Any]) -> None:
         (axes,) = panel
-        axes.set_title(f"Figure 7: roofline of {NETWORK_MACHINE}, convolutions of ResNet-18")
-        intensities = [2 * conv.macs / conv.moved_bytes for conv in convolutions]
-        ends = np.array([0.5 * peak / gb_per_s / 4, 2.5 * max(intensities)])
+        axes.set_title(f"Figure 7: {NETWORK_MACHINE}, convolutions of ResNet-18, each alone")
+        speeds = {name: _gops(one) for name, one in layers.items()}
+        intensities = {
+            name: 1e6 * speeds[name] * one.simulated_ms / one.moved_bytes
+            for name, one in layers.items()
+        }
+        ends = np.array([0.5 * peak / gb_per_s / 4, 2.5 * max(intensities.values())])
         knee = peak / gb_per_s
         roof = np.array([ends[0], knee, ends[1]])
         axes.plot(
             roof, np.minimum(peak, gb_per_s * roof), "--", color="tab:blue",
             label=f"{peak:.1f} Gops/s, {gb_per_s:g} GB/s",
         )  # fmt: skip
-        speeds = [2e-6 * conv.macs / one.milliseconds(conv.cycles) for conv in convolutions]
-        marks = "os^vD<>PX*hd"
-        for number, conv in enumerate(convolutions):
-            label = f"{conv.shape}" + (f" (x {conv.count})" if conv.count > 1 else "")
+        for name, mark in zip(layers, "os^vD<>PX*hd", strict=False):
             axes.plot(
-                intensities[number], speeds[number], marks[number % len(marks)], markersize=5,
-                linestyle="", label=label,
-            )  # fmt: skip
+                intensities[name], speeds[name], mark, markersize=5, linestyle="", label=name
+            )
         axes.set_xscale("log", base=2)
         axes.set_yscale("log", base=2)
         axes.set_xlabel("operations a byte moved")

@@ -55,28 +55,59 @@ TABLE_2: dict[str, Instructions] = {
 
 
 @dataclass(frozen=True)
-class LayerTime:
-    """A layer of Table 3: a square map and kernel, stride and padding 1; compiled code's time."""
+class Convolution:
+    """A square map and a square kernel; ``size`` of the input."""
 
     size: int
     kernel: int
     planes: int
     filters: int
-    auto_ms: float
-    hand_ms: float
+    stride: int = 1
+    padding: int = 1
 
     @property
     def name(self) -> str:
-        """As in the table: input, kernel, planes, filters, stride, padding."""
-        k = self.kernel
-        return f"{self.size}x{self.size},{k}x{k},{self.planes},{self.filters},1,1"
+        """As in Table 3: input, kernel, planes, filters, stride, padding."""
+        size, k = self.size, self.kernel
+        return (
+            f"{size}x{size},{k}x{k},{self.planes},{self.filters},{self.stride},{self.padding}"
+        )
+
+    @property
+    def out_size(self) -> int:
+        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """A layer of Table 3: times of compiled and of handwritten code."""
+
+    layer: Convolution
+    auto_ms: float
+    hand_ms: float
 
 
 TABLE_3: tuple[LayerTime, ...] = (
-    LayerTime(13, 3, 192, 384, 11.08, 11.11),
-    LayerTime(13, 3, 384, 256, 14.77, 14.84),
-    LayerTime(13, 3, 256, 256, 9.86, 9.89),
+    LayerTime(Convolution(13, 3, 192, 384), 11.08, 11.11),
+    LayerTime(Convolution(13, 3, 384, 256), 14.77, 14.84),
+    LayerTime(Convolution(13, 3, 256, 256), 9.86, 9.89),
 )
+
+FIGURE_7: tuple[Convolution, ...] = (
+    Convolution(224, 7, 3, 64, 2, 3),
+    Convolution(56, 3, 64, 64),
+    Convolution(56, 1, 64, 64, 1, 0),
+    Convolution(56, 3, 64, 128, 2),
+    Convolution(56, 1, 64, 128, 2, 0),
+    Convolution(28, 3, 128, 128),
+    Convolution(28, 3, 128, 256, 2),
+    Convolution(28, 1, 128, 256, 2, 0),
+    Convolution(14, 3, 256, 256),
+    Convolution(14, 3, 256, 512, 2),
+    Convolution(14, 1, 256, 512, 2, 0),
+    Convolution(7, 3, 512, 512),
+)
+"""The convolutions of ResNet-18 that VTA's paper (arXiv 1807.04188) lists, C1 to C12."""
 
 RECURRENT_LAYERS, RECURRENT_STEPS = 2, 100
 TABLE_1_MS: dict[tuple[str, int], float] = {

@@ -8,8 +8,9 @@ from typing import Any
 
 from studies.shared.networks import NetworkFacts
 from studies.snowflake.instructions import Lengths, lengths_of
-from studies.snowflake.measuring import LayerCost, Measured, Missing
+from studies.snowflake.measuring import Measured, Missing
 from studies.snowflake.published import (
+    FIGURE_7,
     MAX_POOL_EXAMPLE,
     NETWORKS,
     TABLE_1_MS,
@@ -35,7 +36,6 @@ from studies.snowflake.work import (
     MAX_POOL,
     NETWORK_MACHINE,
     PROTOTYPE,
-    ROOFLINE_MODEL,
     SCALED,
     TRANSPOSED_CONV,
     cell_name,
@@ -148,10 +148,9 @@ VARIANT_OF = {
 
 
 def _table_3(found: Found) -> Iterator[Row]:
-    for layer in TABLE_3:
-        yield from _row(
-            found, "3", layer.name, PROTOTYPE, DEFAULT, layer.auto_ms, is_layer=True
-        )
+    for one in TABLE_3:
+        name = one.layer.name
+        yield from _row(found, "3", name, PROTOTYPE, DEFAULT, one.auto_ms, is_layer=True)
 
 
 def _figure_5(found: Found) -> Iterator[Row]:
@@ -166,53 +165,9 @@ def _figure_6(found: Found) -> Iterator[Row]:
             yield from _row(found, "figure6", model, NETWORK_MACHINE, variant)
 
 
-@dataclass(frozen=True)
-class Convolution:
-    """Layers of one shape in a network: how many, and the mean of each."""
-
-    shape: str
-    count: int
-    macs: float
-    cycles: float
-    moved_bytes: float
-    predicted_cycles: float | None
-
-
-def convolutions_of(one: Measured) -> list[Convolution]:
-    """Those with equal shapes are one entry."""
-    groups: dict[str, list[LayerCost]] = {}
-    for layer in one.layers:
-        if layer.shape:
-            groups.setdefault(layer.shape, []).append(layer)
-    found = []
-    for shape, layers in groups.items():
-        n = len(layers)
-        predicted = [layer.predicted_cycles for layer in layers]
-        known = [cycles for cycles in predicted if cycles is not None]
-        found.append(
-            Convolution(
-                shape, n, sum(layer.macs for layer in layers) / n,
-                sum(layer.cycles for layer in layers) / n,
-                sum(layer.moved_bytes for layer in layers) / n,
-                sum(known) / n if len(known) == n else None,
-            )
-        )  # fmt: skip
-    return found
-
-
 def _figure_7(found: Found) -> Iterator[Row]:
-    one = found.of(ROOFLINE_MODEL, NETWORK_MACHINE)
-    for conv in convolutions_of(one) if one is not None else ():
-        assert one is not None
-        expected = conv.macs / one.macs_per_cycle
-        rate = conv.moved_bytes * one.frequency_mhz / 1000
-        predicted = conv.predicted_cycles
-        yield Row(
-            "figure7", conv.shape, True, NETWORK_MACHINE, DEFAULT.name, None,
-            one.milliseconds(conv.cycles),
-            None if predicted is None else one.milliseconds(predicted), expected / conv.cycles,
-            rate / expected, rate / conv.cycles, round(conv.moved_bytes),
-        )  # fmt: skip
+    for layer in FIGURE_7:
+        yield from _row(found, "figure7", layer.name, NETWORK_MACHINE, DEFAULT, is_layer=True)
 
 
 def _zc706(found: Found) -> Iterator[Row]:

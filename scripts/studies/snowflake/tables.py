@@ -12,7 +12,7 @@ from studies.harness.tables import Sheet, print_sheets
 from studies.snowflake.losses import losses_of
 from studies.snowflake.measuring import Measured
 from studies.snowflake.published import NETWORKS, TABLE_2, TABLE_3, ZC706
-from studies.snowflake.rows import Found, Row, convolutions_of, lengths_by_model, rows_of
+from studies.snowflake.rows import Found, Row, lengths_by_model, rows_of
 from studies.snowflake.variants import (
     DEFAULT,
     EVERY_STEP,
@@ -22,7 +22,7 @@ from studies.snowflake.variants import (
     WITHOUT_A_PASS,
     Variant,
 )
-from studies.snowflake.work import BOARD, NETWORK_MACHINE, ROOFLINE_MODEL, SCALED
+from studies.snowflake.work import BOARD, NETWORK_MACHINE, SCALED
 from tvm_npu.cli.tables import Column
 
 LAYERS_OF_THE_PEAK = ("vgg16", "vgg19", "resnet18", "resnet34", "resnet50")
@@ -106,7 +106,7 @@ def _timed(rows: Sequence[Row], heading: str = "network") -> list[Column]:
 
 
 def _table_3(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]]:
-    paper = {one.name: one for one in TABLE_3}
+    paper = {one.layer.name: one for one in TABLE_3}
     columns = _timed(rows, "layer")
     columns.insert(1, _column("by hand\nms", rows, lambda row: _ms(paper[row.subject].hand_ms)))
     return [Sheet("Table 3: layers of AlexNet on snowflake-1cu, 7 ns a cycle", columns)], []
@@ -241,25 +241,19 @@ def _figure_6(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]
 
 
 def _figure_7(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]]:
-    one = found.of(ROOFLINE_MODEL, NETWORK_MACHINE)
-    assert one is not None
-    shapes = convolutions_of(one)
+    measured = [_measured(found, row) for row in rows]
     columns = [
         _names(rows, "layer"),
-        Column("layers", tuple(str(conv.count) for conv in shapes)),
         _column("ms", rows, lambda row: _ms(row.simulated)),
         Column(
-            "ops\na byte", tuple(f"{2 * conv.macs / conv.moved_bytes:.0f}" for conv in shapes)
+            "ops\na byte", tuple(f"{2 * _macs(one) / one.moved_bytes:.0f}" for one in measured)
         ),
         Column(
-            "Gops/s",
-            tuple(
-                f"{2e-6 * conv.macs / one.milliseconds(conv.cycles):.1f}" for conv in shapes
-            ),
+            "Gops/s", tuple(f"{2e-6 * _macs(one) / one.simulated_ms:.1f}" for one in measured)
         ),
         _column("efficiency\n%", rows, lambda row: _share(row.efficiency)),
     ]
-    title = f"Figure 7: convolutions of {ROOFLINE_MODEL}, {NETWORK_MACHINE}"
+    title = f"Figure 7: convolutions of ResNet-18, each alone, {NETWORK_MACHINE}"
     return [Sheet(title, columns)], ["The text gives no numbers for VTA's points."]
 
 

@@ -13,6 +13,7 @@ from studies.shared.networks import Network, Region, prepare, prepare_model
 from studies.snowflake import layers
 from studies.snowflake.measuring import Measured, Missing, measure
 from studies.snowflake.published import (
+    FIGURE_7,
     NETWORKS,
     RECURRENT_LAYERS,
     RECURRENT_STEPS,
@@ -45,7 +46,7 @@ PROTOTYPE, NETWORK_MACHINE, BOARD, FAST_MEMORY = (
 )  # fmt: skip
 SCALED = (NETWORK_MACHINE, "snowflake-2cc", "snowflake-4cc")
 MACHINES = (PROTOTYPE, *SCALED, BOARD, FAST_MEMORY)
-ROOFLINE_MODEL = "resnet18"
+CONVOLUTIONS = (*(one.layer for one in TABLE_3), *FIGURE_7)
 MAX_POOL, TRANSPOSED_CONV = "max-pool 27x27x256", "transposed conv 32x32x64"
 
 
@@ -68,7 +69,9 @@ def cases(
     """All that the tables need, each once; those of a network one after the other."""
     found: list[Case] = []
     if "3" in tables:
-        found += [Case(layer.name, PROTOTYPE, DEFAULT) for layer in TABLE_3]
+        found += [Case(one.layer.name, PROTOTYPE, DEFAULT) for one in TABLE_3]
+    if "figure7" in tables:
+        found += [Case(layer.name, NETWORK_MACHINE, DEFAULT) for layer in FIGURE_7]
     if "passes" in tables:
         for variant in (BEFORE, AFTER):
             found.append(Case(MAX_POOL, PROTOTYPE, variant))
@@ -86,12 +89,9 @@ def _of_network(table: str, network: str) -> Iterable[Case]:
         return [Case(network, machine, DEFAULT) for machine in SCALED]
     if table == "zc706":
         return [Case(network, BOARD, DEFAULT)] if network in ZC706 else []
-    if table == "figure7" and network != ROOFLINE_MODEL:
-        return []
     variants: dict[str, tuple[Variant, ...]] = {
         "2": (DEFAULT,),
         "figure6": REUSE,
-        "figure7": (DEFAULT,),
         "passes": (DEFAULT, *WITHOUT_A_PASS),
         "exact": (DEFAULT, EXACT),
     }
@@ -141,6 +141,6 @@ def _regions(subject: str) -> tuple[Region, ...]:
     single: dict[str, Callable[[], Region]] = {
         MAX_POOL: layers.max_pool_region,
         TRANSPOSED_CONV: layers.transposed_conv_region,
-        **{one.name: partial(layers.table_3_region, one) for one in TABLE_3},
+        **{one.name: partial(layers.convolution_region, one) for one in CONVOLUTIONS},
     }
     return (single[subject](),) if subject in single else network(subject).regions

@@ -22,8 +22,8 @@ from studies.snowflake.idle import Idle, idle_by_layer
 from studies.snowflake.losses import losses_of
 from studies.snowflake.measuring import LayerCost, Measured, Missing
 from studies.snowflake.plots import plot
-from studies.snowflake.published import NETWORKS, TABLE_2
-from studies.snowflake.rows import Found, convolutions_of, rows_of, wrong_rows
+from studies.snowflake.published import FIGURE_7, NETWORKS, TABLE_2
+from studies.snowflake.rows import Found, rows_of, wrong_rows
 from studies.snowflake.study import STUDY
 from studies.snowflake.tables import print_found
 from studies.snowflake.variants import DEFAULT, EXACT, REUSE, WITHOUT_A_PASS, Reuse
@@ -41,12 +41,12 @@ KEYS = {
 }  # fmt: skip
 
 
-def cost(kind: str, macs: int, cycles: float, shape: str = "", **more: Any) -> LayerCost:
+def cost(kind: str, macs: int, cycles: float, **more: Any) -> LayerCost:
     profile = TraceProfile(
         kind, {"coop": 3, "indp": 1, "lane": 5}, {"coop": 300, "indp": 20, "lane": 7}, 4, 2, 40, 6
     )
     values: dict[str, Any] = {
-        "name": kind, "kind": kind, "shape": shape, "macs": macs, "least_bytes": 100,
+        "name": kind, "kind": kind, "macs": macs, "least_bytes": 100,
         "bound_cycles": max(macs / 256, 10.0), "cycles": cycles, "predicted_cycles": 0.9 * cycles,
         "moved_bytes": 1000, "mac_cycles": 0.8 * cycles, "profile": profile,
         "idle": Idle(0.1 * cycles, 0.05 * cycles) if macs else Idle(cycles, 0.0),
@@ -57,9 +57,9 @@ def cost(kind: str, macs: int, cycles: float, shape: str = "", **more: Any) -> L
 NETWORK = Measured(
     0, 0, 187.0, 256.0,
     (
-        cost("conv", 256 * 800, 1000.0, "8x8,3x3,16,16,1,1"),
+        cost("conv", 256 * 800, 1000.0),
         cost("max_pool", 0, 500.0),
-        cost("conv", 256 * 1200, 2000.0, "8x8,3x3,16,16,1,1"),
+        cost("conv", 256 * 1200, 2000.0),
         cost("dense", 256 * 5000, 70000.0),
     ),
     7.0, 300,
@@ -77,6 +77,9 @@ def found(tables: tuple[str, ...] = TABLES) -> Found:
             for more, variant in enumerate(variants):
                 one = replace(NETWORK, rest_cycles=7.0 + 100 * number + 40 * more)
                 measured[model, on, variant.name] = one
+    for number, layer in enumerate(FIGURE_7):
+        one = replace(NETWORK, rest_cycles=7.0 + 50 * number, rest_bytes=300 << number)
+        measured[layer.name, NETWORK_MACHINE, "default"] = one
     return Found(tables, measured, {})
 
 
@@ -204,9 +207,8 @@ def test_rows() -> None:
         "indp_percent": 25, "coop_percent": 75, "ld_units": 10, "mac_words": 80, "st_units": 3,
     }  # fmt: skip
     assert [row["paper"] for row in shares] == list(vars(TABLE_2["resnet18"]).values())
-    (conv,) = [row for row in rows if row["table"] == "figure7"]
-    assert conv["layer"] == "8x8,3x3,16,16,1,1" and conv["efficiency"] == pytest.approx(2 / 3)
-    assert convolutions_of(NETWORK)[0].count == 2
+    layers = [row["layer"] for row in rows if row["table"] == "figure7"]
+    assert len(layers) == 12 and layers[0] == "224x224,7x7,3,64,2,3"
 
 
 def test_tables_fit_80_columns() -> None:
@@ -238,6 +240,7 @@ def test_cases_are_computed_once_and_network_by_network() -> None:
     assert changes == len(NETWORKS) - 1
     only = cases(TABLES, ["vgg16"], [NETWORK_MACHINE], [])
     assert {one.machine for one in only} == {NETWORK_MACHINE}
+    assert sum("," in one.subject for one in only) == len(FIGURE_7)
 
 
 def test_wrong_bits_and_races_fail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
