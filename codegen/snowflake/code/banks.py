@@ -29,6 +29,8 @@ from tvm_npu.sim.snowflake.isa import (
 )
 
 INSTRUCTION_BYTES = 4
+_NOP = ("movi", {"dest": SPARE, "value": 0})
+"""Fills what is not used."""
 _HEADER = 4
 _JUMP = 1 + DELAY_SLOTS
 ROOM = BANK_INSTRUCTIONS - _HEADER - _JUMP - 1
@@ -95,7 +97,7 @@ def pack(blocks: Sequence[CodeBlock]) -> Packed:
             at = position % BANK_INSTRUCTIONS
             layer = bank[-1][0].layer if bank else -1
             add(_jump(BANK_INSTRUCTIONS - at), layer)
-            add(np.zeros(-position % BANK_INSTRUCTIONS, np.uint32), -1)
+            add(np.full(-position % BANK_INSTRUCTIONS, _encoded([_NOP])[0]), -1)
     return Packed(
         np.concatenate(words), np.concatenate(layers), np.concatenate(streams), tuple(relocations)
     )
@@ -163,6 +165,5 @@ def _load(bank: int, instructions: int) -> NDArray[np.uint32]:
 
 
 def _jump(instructions: int) -> NDArray[np.uint32]:
-    nop = ("movi", {"dest": SPARE, "value": 0})
     jump = ("beq", {"rs1": ONE, "rs2": ONE, "imm": INSTRUCTION_BYTES * instructions})
-    return _encoded([jump, *[nop] * DELAY_SLOTS])
+    return _encoded([jump, *[_NOP] * DELAY_SLOTS])

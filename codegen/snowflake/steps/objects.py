@@ -14,7 +14,7 @@ from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.nodes import Writer
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, SnowflakeStream, Special, VmacSelect
 
-ALL_VMACS = int(VmacSelect.ALL)
+ALL_VMACS = VmacSelect.ALL
 
 
 class Place(Enum):

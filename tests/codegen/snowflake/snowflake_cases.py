@@ -52,7 +52,7 @@ def outcome(
     """Compiles, runs twice and compares the second run: the first one leaves its data behind.
     Inputs are at most ``largest``."""
     assert backend_of(on)
-    program = generate(fixed, on, planner).program()
+    program = Program.from_bytes(generate(fixed, on, planner).program().to_bytes())
     session = Session(program, timing=timing)
     rng = np.random.default_rng(seed)
     dtype = np.dtype(f"i{fixed.element_bytes}")
