@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -44,9 +44,12 @@ class MachineDescription(Part):
     default_precision: Precision
     dram: AddressSpace
 
+    lowest_address: ClassVar[int] = 0
+    """Where the memory outside of the chip may begin: below, scratchpads are mapped."""
+
     @model_validator(mode="after")
     def _fits_address_space(self) -> MachineDescription:
-        check_address_space(self.dram)
+        check_address_space(self.dram, self.lowest_address)
         return self
 
     @property

@@ -31,15 +31,19 @@ class AddressSpace(Part):
     capacity_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)]
 
 
-def check_address_space(space: AddressSpace) -> None:
-    """ValueError when ``space`` leaves the 32-bit addresses above the scratchpads."""
+SCRATCHPADS_END = 0x4000_0000
+"""Below lie the scratchpads, on machines that map them."""
+
+
+def check_address_space(space: AddressSpace, lowest: int) -> None:
+    """ValueError when ``space`` leaves the 32-bit addresses from ``lowest`` on."""
     end = space.base_address + space.capacity_bytes
     if end > 1 << 32:
         raise ValueError(
             f"dram.base_address + dram.capacity_bytes = {end:#x} leaves the 32-bit address space"
         )
-    if space.base_address < 0x4000_0000:
+    if space.base_address < lowest:
         raise ValueError(
-            f"dram.base_address = {space.base_address:#x} is below 0x40000000, where the "
+            f"dram.base_address = {space.base_address:#x} is below {lowest:#x}, where the "
             "scratchpads are mapped"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from tvm_npu.sim.machine_file import (
     of_description,
 )
 from tvm_npu.sim.machine_parts import (
+    SCRATCHPADS_END,
     AddressSpace,
     Cycles,
     MemoryBytes,
@@ -110,6 +111,8 @@ class Ring(Part):
 
 class NmpMachine(MachineDescription):
     """An NMP. `load_nmp_machine` makes it; nothing asks a machine for its name to decide."""
+
+    lowest_address: ClassVar[int] = SCRATCHPADS_END
 
     isa: Literal["nmp"]
     default_precision: Precision = "int16"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import AddressSpace, Part, Precision, Rate
+from tvm_npu.sim.machine_parts import SCRATCHPADS_END, AddressSpace, Part, Precision, Rate
 from tvm_npu.sim.snowflake.isa import ICACHE_BYTES, LANES, MOST_CUS, VMACS, WORD_BYTES
 from tvm_npu.sim.units import Unit
 
@@ -56,6 +56,8 @@ class SnowflakeMemory(AddressSpace):
 
 class SnowflakeMachine(MachineDescription):
     """One Snowflake machine: ``devices`` equal ones, each with its own memory."""
+
+    lowest_address: ClassVar[int] = SCRATCHPADS_END
 
     isa: Literal["snowflake"]
     default_precision: Literal["int16"] = "int16"

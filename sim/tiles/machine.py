@@ -8,12 +8,13 @@ machines; which parts a machine has decides what it does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import (
+    SCRATCHPADS_END,
     Cycles,
     MemoryBytes,
     Part,
@@ -145,6 +146,8 @@ def without_alternatives(base: dict[str, object], values: Mapping[str, object]) 
 
 class TileMachine(MachineDescription):
     """One tile machine. It has an ``array`` or a ``core``, a ``mover`` or a ``dmac``."""
+
+    lowest_address: ClassVar[int] = SCRATCHPADS_END
 
     isa: Literal["tiles"]
     default_precision: Precision = "int8"
