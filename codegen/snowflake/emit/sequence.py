@@ -13,8 +13,8 @@ from tvm_npu.codegen.snowflake.code.banks import CodeBlock, too_long
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, Words
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
 from tvm_npu.codegen.snowflake.code.registers import OutOfRegisters
-from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place
-from tvm_npu.codegen.snowflake.steps.passes import PlacedLoad, PlacedStep
+from tvm_npu.codegen.snowflake.steps.objects import Access, Chunk, Move, Place, Specials
+from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
 from tvm_npu.sim.snowflake.isa import Buffer, Shared, Special, Wait
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -107,18 +107,12 @@ class Sequencer:
             if number in barriers:
                 self._barrier(layer)
             chunks = step.step.compute(step.bases)
-            self._first_loads(layer, step.loads, len(chunks))
-            for move in step.in_place:
+            first = [move for load in step.loads for move in load.moves]
+            for move in (*first, *step.in_place):
                 self.move(layer, move, is_load=True)
             self._interleaved(layer, chunks, step.during)
             self._delayed += [(layer, move) for move in step.stores]
         self._store(len(self._delayed))
-
-    def _first_loads(self, layer: int, loads: Sequence[PlacedLoad], chunks: int) -> None:
-        """Loads that nothing hides: in pieces, so that the first chunk waits for its own alone."""
-        for load in loads:
-            for move in load.moves:
-                self.move(layer, move, is_load=True)
 
     def _interleaved(
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
@@ -301,8 +295,8 @@ class Sequencer:
             writer.sync(other, pending)
             self._known[other] = max(self._known[other], self._issued[other] - pending)
 
-    def _set(self, writer: Writer, specials: object) -> None:
-        for special, value in specials.items():  # type: ignore[attr-defined]
+    def _set(self, writer: Writer, specials: Specials) -> None:
+        for special, value in specials.items():
             if self._special.get(special) != value:
                 writer.set(special, value)
                 self._special[special] = value

@@ -45,14 +45,6 @@ def _share_of_memory(problem: ConvProblem, divides: Divides, clusters: int) -> f
     return own / (maps + weights + results)
 
 
-def apart_share(problem: ConvProblem, clusters: int) -> float:
-    """The same where each cluster has an image of its own."""
-    weights = problem.macs // (problem.rows * problem.columns)
-    maps = problem.channels * problem.in_rows * problem.in_columns
-    maps += problem.filters * problem.rows * problem.columns * (2 if problem.has_residual else 1)
-    return (maps + weights) / (clusters * maps + weights)
-
-
 def divided_plan(
     problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne
 ) -> SnowflakePlan | Infeasible:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.snowflake.plan.tiling import line
-from tvm_npu.codegen.snowflake.steps.windows import Axis, dealt
+from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import (
     LANES,
     LONGEST_TRACE,
@@ -179,11 +179,6 @@ def flat_tiles(shape: FlatShape, machine: SnowflakeMachine) -> FlatTiles:
     pixels = max(1, room // planes) * cus
     tiles = -(-shape.pixels // pixels)
     return FlatTiles(-(-shape.pixels // tiles), planes)
-
-
-def parts_of(total: int, cus: int) -> tuple[tuple[int, int], ...]:
-    """What each CU has of a tile."""
-    return dealt(total, cus)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tvm_npu.codegen.snowflake.plan.spread import FlatTiles, parts_of
+from tvm_npu.codegen.snowflake.plan.spread import FlatTiles
 from tvm_npu.codegen.snowflake.plan.tiling import line
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
@@ -21,7 +21,7 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 )
 from tvm_npu.codegen.snowflake.steps.streams import StreamOp, stream_chunk
 from tvm_npu.codegen.snowflake.steps.tables import PlacedTable
-from tvm_npu.codegen.snowflake.steps.windows import cut
+from tvm_npu.codegen.snowflake.steps.windows import cut, dealt
 from tvm_npu.sim.snowflake.isa import MacMode, SnowflakeStream, Special
 
 Range = tuple[int, int]
@@ -87,7 +87,7 @@ class FlatLayer:
     def _moves(
         self, tensor: Map, pixels: Range, planes: Range, place: int, stream: SnowflakeStream
     ) -> Iterator[Move]:
-        for cu, (begin, count) in enumerate(parts_of(pixels[1], self.cus)):
+        for cu, (begin, count) in enumerate(dealt(pixels[1], self.cus)):
             box = Box((0, 1), (pixels[0] + begin, count), planes)
             yield from moves(tensor, box, 1 << cu, place, stream)
 
@@ -97,7 +97,7 @@ class FlatLayer:
         # All CUs take as many words as the first: what the last ones have no pixels for is never
         # stored.
         share = -(-pixels[1] // self.cus)
-        active = sum(1 << cu for cu, part in enumerate(parts_of(pixels[1], self.cus)) if part[1])
+        active = sum(1 << cu for cu, part in enumerate(dealt(pixels[1], self.cus)) if part[1])
         second = base + (self._words if len(self.sources) > 1 else 0)
         op = StreamOp(
             rows=1, columns=1, words=share * planes[1], a=base, b=second, out=base, a_row=0,

@@ -109,7 +109,6 @@ class Kind(Enum):
 
     MAPS = "maps"
     KERNELS = "kernels"
-    RESIDUAL = "residual"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm_npu.codegen.snowflake.code.nodes import Value, Writer
@@ -352,8 +352,3 @@ def _mask(cus: Iterable[int]) -> int:
 
 CHANGED = frozenset({Special.OUT, Special.CUS, Special.DIVISOR, Special.OUT_STEP})
 """Special registers that a nest may leave with other values."""
-
-
-def at_rows(nest: SumNest, rows: tuple[Run, ...]) -> SumNest:
-    """The nest for some of its rows."""
-    return replace(nest, rows=rows)
