@@ -20,6 +20,7 @@ from tvm_npu.sim.nmp.mac import (
     begin_operation,
     check_registers,
     end_operation,
+    filter_bias,
     filters_ok,
     in_ok,
     out_ok,
@@ -135,7 +136,7 @@ def accumulate(
     for f in range(filters):
         start = np.int64(0)
         if initialise == Initialise.BIAS:
-            start = np.int64(s.bias_word[core, bias_base + first + f])
+            start = filter_bias(s, core, bias_base + first + f)
         at = out + (first + f) * positions + begin
         from_ = f * count
         largest = np.int64(0)

@@ -6,6 +6,8 @@ Values are computed when an operation issues (`convolution`, `vector`); its time
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
@@ -13,7 +15,7 @@ from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.xnmp import Initialise
+from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS, MOST_FILTER_SHIFT, Initialise
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
@@ -136,7 +138,32 @@ def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initiali
         return False
     if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
         return False
+    return initialise != Initialise.BIAS or filter_words_ok(s, m, core, filters)
+
+
+@device
+def filter_words_ok(s: State, m: Costs, core: int, filters: int) -> bool:
+    """Biases or filter words of ``filters`` filters lie in the bias buffer; the machine has what
+    FILTER_WORDS asks for."""
+    if not check_registers(s, core, Reg.FILTER_WORDS, Reg.FILTER_WORDS, 0, m.most_filter_words):
+        return False
     begin = s.mac[core, Reg.BIAS_ADDRESS] * 4
-    return initialise != Initialise.BIAS or fits(
-        s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes
-    )
+    return fits(s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes)
+
+
+@device
+def filter_bias(s: State, core: int, index: int) -> int:
+    """The bias at an index of the bias buffer."""
+    word = np.int64(s.bias_word[core, index])
+    if s.mac[core, Reg.FILTER_WORDS]:
+        return (word << (64 - FILTER_BIAS_BITS)) >> (64 - FILTER_BIAS_BITS)
+    return word
+
+
+@device
+def filter_shift(s: State, core: int, channel: int) -> int:
+    """What a channel's shift is beyond that of the layer."""
+    if s.mac[core, Reg.FILTER_WORDS] == 0:
+        return np.int64(0)
+    word = np.int64(s.bias_word[core, s.mac[core, Reg.BIAS_ADDRESS] + channel])
+    return (word >> FILTER_BIAS_BITS) & MOST_FILTER_SHIFT

@@ -15,6 +15,8 @@ from tvm_npu.sim.nmp.mac import (
     begin_operation,
     check_registers,
     end_operation,
+    filter_shift,
+    filter_words_ok,
     in_ok,
     out_ok,
     tile_ok,
@@ -123,24 +125,52 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
     at_b = r[Reg.W_ADDRESS] // 2 if wide else r[Reg.W_ADDRESS]
     out = r[Reg.OUT_ADDRESS]
     bound = np.int64(1) << (m.accumulator_bits - 1)
+    shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
+    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    by_filter = op == VectorOp.ACCUMULATE and r[Reg.FILTER_WORDS] != 0
+    if by_filter and not filter_words_ok(s, m, core, r[Reg.OUT_CHANNELS]):
+        return STOP
     for k in range(count):
+        if by_filter and k % plane == 0:
+            shift_b = r[Reg.SHIFT_B] + filter_shift(s, core, k // plane)
+            if shift_b > LARGEST_SHIFT:
+                return trap(s, core, Code.BAD_CONFIGURATION, shift_b, 0, Reg.SHIFT_B, 0)
         a = element(s, core, MB0, wide, at_a + k)
         if op == VectorOp.COPY:
-            value = a << r[Reg.SHIFT_A]
+            value = a << shift_a
         elif op == VectorOp.ADD:
             b = element(s, core, MB1, wide, at_b + k)
-            value = (a << r[Reg.SHIFT_A]) + (b << r[Reg.SHIFT_B])
+            value = (a << shift_a) + (b << shift_b)
         elif op == VectorOp.MULTIPLY:
             value = a * element(s, core, MB1, wide, at_b + k)
         else:
             kept = s.mb2[core, out + k]
-            if abs(kept) >> (62 - r[Reg.SHIFT_A]):
+            if abs(kept) >> (62 - shift_a):
                 return trap(s, core, Code.ACCUMULATOR_OVERFLOW, kept, m.accumulator_bits, k, 0)
-            value = (kept << r[Reg.SHIFT_A]) + (a << r[Reg.SHIFT_B])
+            value = (kept << shift_a) + (a << shift_b)
         if value >= bound or value < -bound:
             return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
+
+
+@device
+def requantize(
+    s: State, core: int, begin: int, end: int, shift: int, low: int, high: int
+) -> None:
+    """Elements begin..end of MB2, in place; low and high lie in the element type."""
+    top = (np.int64(1) << (8 * s.mac[core, Reg.ELEMENT_BYTES] - 1)) - 1
+    half = np.int64(0)
+    if shift > 0:
+        half = np.int64(1) << (shift - 1)
+    memory = s.mb2[core]
+    for k in range(begin, end):
+        if shift >= 0:
+            value = (memory[k] + half) >> shift
+        else:
+            kept = min(max(memory[k], -top - 1), top)
+            value = kept << -shift
+        memory[k] = min(max(value, low), high)
 
 
 @device
@@ -156,16 +186,14 @@ def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
     shift = r[Reg.SHIFT]
     top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
     low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
-    half = np.int64(0)
-    if shift > 0:
-        half = np.int64(1) << (shift - 1)
     out = r[Reg.OUT_ADDRESS]
-    memory = s.mb2[core]
-    for k in range(out, out + count):
-        if shift >= 0:
-            value = (memory[k] + half) >> shift
-        else:
-            kept = min(max(memory[k], -top - 1), top)
-            value = kept << -shift
-        memory[k] = min(max(value, low), high)
+    channels, plane = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    if r[Reg.FILTER_WORDS] == 0:
+        requantize(s, core, out, out + count, shift, low, high)
+        return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
+    if not filter_words_ok(s, m, core, channels):
+        return STOP
+    for c in range(channels):
+        own = min(shift + filter_shift(s, core, c), np.int64(62))
+        requantize(s, core, out + c * plane, out + (c + 1) * plane, own, low, high)
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)

@@ -32,7 +32,7 @@ class MacRegister(Named):
     DILATION_ROWS = 14, "rows from one kernel row to the next"
     DILATION_COLUMNS = 15, "columns from one kernel column to the next"
     GROUPS = 16, "groups in the tile"
-    BIAS_ADDRESS = 17, "index of the first filter's int32 in the bias buffer"
+    BIAS_ADDRESS = 17, "index of the first filter's int32 or filter word in the bias buffer"
     SHIFT = 18, "requantize: right shift, negative = left"
     LOW = 19, "requantize: lower bound after saturation"
     HIGH = 20, "requantize: upper bound after saturation"
@@ -45,6 +45,13 @@ class MacRegister(Named):
     COUNT_COLUMN_BEGIN = 27, "average pool: first column whose elements count in the divisor"
     COUNT_COLUMN_END = 28, "average pool: column after the last that counts"
     ELEMENT_BYTES = 29, "1 (int8) or 2 (int16)"
+    FILTER_WORDS = 30, "1: the bias buffer holds a filter word for each filter; 0: an int32 bias"
+
+
+FILTER_BIAS_BITS = 26
+"""Of a filter word: the bias, signed, in its low bits; the others are the shift that the filter has
+beyond SHIFT, unsigned."""
+MOST_FILTER_SHIFT = (1 << (32 - FILTER_BIAS_BITS)) - 1
 
 
 class DmaRegister(Named):
@@ -81,7 +88,7 @@ class Memory(Named):
     MB0 = 0, "IN tiles; the MAC unit's first operand"
     MB1 = 1, "filters; the MAC unit's second operand"
     MB2 = 2, "OUT tiles and partial sums; addressed in elements"
-    BIAS = 3, "biases, int32"
+    BIAS = 3, "biases, int32, or filter words"
 
 
 class Initialise(Named):
@@ -195,7 +202,8 @@ XNMP: tuple[Instruction, ...] = (
         "MB2[OUT_CHANNELS][OUT_ROWS][OUT_COLUMNS] from OUT_ADDRESS (+)= convolution of the IN "
         "tile MB0[GROUPS * IN_CHANNELS][IN_ROWS][IN_COLUMNS] with the filters in MB1, filter m at "
         "W_ADDRESS + m * W_PITCH elements, each [IN_CHANNELS][KERNEL_ROWS][KERNEL_COLUMNS]; filter "
-        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first.",
+        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first (with "
+        "FILTER_WORDS bits 25:0 of the filter's word, signed).",
     ),
     _mac(
         "nmp_percept", 3, Initialise,
@@ -212,11 +220,13 @@ XNMP: tuple[Instruction, ...] = (
         "nmp_veop", 5, VectorOp,
         "Element by element over OUT_CHANNELS * OUT_ROWS * OUT_COLUMNS elements: sub 0: MB2 = "
         "MB0 << SHIFT_A; 1: (MB0 << SHIFT_A) + (MB1 << SHIFT_B); 2: MB0 * MB1; 3: "
-        "(MB2 << SHIFT_A) + (MB0 << SHIFT_B).",
+        "(MB2 << SHIFT_A) + (MB0 << SHIFT_B), with FILTER_WORDS SHIFT_B plus the channel's "
+        "own shift as of nmp_activation.",
     ),
     _mac(
         "nmp_activation", 6, None,
-        "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH).",
+        "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH). With "
+        "FILTER_WORDS the shift of channel c is SHIFT plus bits 31:26 of word BIAS_ADDRESS + c.",
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "

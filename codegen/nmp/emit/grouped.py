@@ -126,14 +126,15 @@ class GroupedEmitter:
         filter_, filters = first * tiles.filters, count * tiles.filters
         out = out_tile(filters, box.rows, box.columns, tiles.size)
         pitch = Expression.of(tiles.channels * tiles.taps)
+        bias = g * tiles.filters
         multiply = self.mac.multiply(
-            out, Initialise.BIAS, WTile(Expression(), pitch, g * tiles.filters),
+            out, Initialise.BIAS, WTile(Expression(), pitch, bias),
             Expression.of(tiles.channels), count, (box.rows, box.columns),
         )  # fmt: skip
         residual: Nodes = ()
         if tiles.problem.has_residual:
             load = self.transfers.load_residual(filter_, filters, box)
-            residual = (load, *self.mac.add_residual(out))
+            residual = (load, *self.mac.add_residual(out, bias))
         return (
             load_in,
             *load_w,
@@ -143,7 +144,7 @@ class GroupedEmitter:
             multiply,
             wait(MAC_DONE),
             *residual,
-            *self.mac.requantize(out),
+            *self.mac.requantize(out, bias),
             self.transfers.store_out(filter_, filters, box),
             *stored(),
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, wait
-from tvm_npu.codegen.nmp.emit.expressions import Operand
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import MacRegister
 
 OutTile = dict[MacRegister, Operand]
@@ -31,6 +32,14 @@ def out_tile(
 
 MOST_SHIFT, LEAST_SHIFT = 62, -47
 """Beyond these, accumulators of at most 63 bits give the same results as at them."""
+
+
+def filter_words(layer: FixedConv, bias: Expression) -> OutTile:
+    """The registers of MAC instructions that read the filter words of a layer, the tile's first at
+    index ``bias``; none for a layer that has biases."""
+    if layer.filter_shifts is None:
+        return {}
+    return {MacRegister.FILTER_WORDS: 1, MacRegister.BIAS_ADDRESS: bias}
 
 
 def requantize(out: OutTile, shift: int, low: int, high: int, element_bytes: int) -> Nodes:

@@ -76,13 +76,13 @@ class OutTiles:
             load = self.transfers.load_residual(
                 self._first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
             )
-            add = self.mac.add_residual(out, second)
+            add = self.mac.add_residual(out, step.m, second)
             if tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
                 early = when(is_last, ">", (), (load,))
             else:
                 add = (load, *add)
             work = (*work, *when(is_last, ">", (), add))
-        end: Nodes = self.mac.requantize(out)
+        end: Nodes = self.mac.requantize(out, step.m)
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             work = (*work, *when(is_last, ">", (), (*end, *through)))

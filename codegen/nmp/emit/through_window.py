@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import Operands
-from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
+from tvm_npu.codegen.nmp.emit.mac import OutTile, filter_words, out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps
 from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, run_transfer
@@ -137,6 +137,8 @@ class ThroughWindow:
         tiles = self.transfers.tiles
         kernel = (layer.weight.shape[2], layer.weight.shape[3])
         taps = kernel[0] * kernel[1]
+        bias = step.m + tiles.most.filters
+        words = filter_words(layer, bias)
         values: dict[MacRegister, Operand] = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
@@ -145,7 +147,8 @@ class ThroughWindow:
             MacRegister.IN_COLUMNS: extents[1],
             MacRegister.W_ADDRESS: step.m * (taps * tiles.size) + self.layout.window_w_offset,
             MacRegister.W_PITCH: taps,
-            MacRegister.BIAS_ADDRESS: step.m + tiles.most.filters,
+            MacRegister.BIAS_ADDRESS: bias,
+            **words,
             MacRegister.KERNEL_ROWS: kernel[0],
             MacRegister.KERNEL_COLUMNS: kernel[1],
             MacRegister.STRIDE_ROWS: layer.stride[0],
@@ -155,7 +158,7 @@ class ThroughWindow:
             MacRegister.GROUPS: step.own,
         }
         multiply = Compute("nmp_conv2d", int(Initialise.BIAS), MAC_DONE, registers(values))
-        end = requantize(out, layer.shift, layer.low, layer.high, tiles.size)
+        end = requantize({**out, **words}, layer.shift, layer.low, layer.high, tiles.size)
         return (multiply, wait(MAC_DONE), *end)
 
 
