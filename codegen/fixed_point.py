@@ -84,10 +84,10 @@ def requantize(
     acc = np.asarray(acc, dtype=np.int64)
     smallest, largest = element_limits(element_bytes)
     if isinstance(shift, np.ndarray):
-        right = np.minimum(np.maximum(shift - 1, 0), 63)
-        rounded = ((acc >> right) + 1) >> 1
-        left = np.clip(acc, smallest, largest) << np.minimum(np.maximum(-shift, 0), 46)
-        acc = np.where(shift > 0, rounded, left)
+        left = np.minimum(np.maximum(1 - shift, 0), 46)
+        if left.any():  # What already leaves the type still does after the shift.
+            acc = np.where(left > 0, np.clip(acc, 2 * smallest, 2 * largest), acc) << left
+        acc = ((acc >> np.minimum(np.maximum(shift - 1, 0), 63)) + 1) >> 1
     elif shift > 0:
         # (acc + 2**(s-1)) >> s, written so that no sum can leave 64 bits.
         acc = ((acc >> min(shift - 1, 63)) + 1) >> 1

@@ -56,7 +56,7 @@ def filter_weights(
         integers = _integers(weight, q, element_bytes)
         totals = _bounds(integers, biases, element_bytes) * 2.0**acc_shift
         if q_residual is not None:
-            residual = -element_limits(element_bytes)[0]
+            residual = float(-element_limits(element_bytes)[0])
             totals += np.ldexp(residual, np.maximum(q_in + q + acc_shift - q_residual, 0))
         too_fine = (biases < -limit) | (biases >= limit)
         if acc_shift == 0:

@@ -136,6 +136,8 @@ def accumulate(
     for f in range(filters):
         start = np.int64(0)
         if initialise == Initialise.BIAS:
+            start = np.int64(s.bias_word[core, bias_base + first + f])
+        elif initialise == Initialise.FILTER:
             start = filter_bias(s, core, bias_base + first + f)
         at = out + (first + f) * positions + begin
         from_ = f * count
@@ -204,11 +206,11 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     depth = r[Reg.IN_CHANNELS] * taps
     group_elements = min(r[Reg.IN_CHANNELS] * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS], LARGEST_TILE)
     initialise = s.decoded[row, SUB]
-    if initialise > Initialise.BIAS:
+    if initialise > Initialise.FILTER:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     if not in_ok(s, m, core, MB0, groups * group_elements):
         return STOP
-    if not filters_ok(s, m, core, filters, depth, initialise):
+    if not filters_ok(s, m, core, row, filters, depth, initialise):
         return STOP
     positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     load_weights(s, core, filters, depth)
@@ -254,9 +256,9 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
     if not in_ok(s, m, core, MB0, depth) or not out_ok(s, m, core, filters):
         return STOP
     initialise = s.decoded[row, SUB]
-    if initialise > Initialise.BIAS:
+    if initialise > Initialise.FILTER:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
-    if not filters_ok(s, m, core, filters, depth, initialise):
+    if not filters_ok(s, m, core, row, filters, depth, initialise):
         return STOP
     wide = r[Reg.ELEMENT_BYTES] == 2
     at_x = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]

@@ -130,7 +130,9 @@ def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
 
 
 @device
-def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initialise: int) -> bool:
+def filters_ok(
+    s: State, m: Costs, core: int, row: int, filters: int, depth: int, initialise: int
+) -> bool:
     """Filters of ``depth`` elements in MB1, not one in another, and their biases if used."""
     pitch = s.mac[core, Reg.W_PITCH]
     if pitch < 0 or (filters > 1 and pitch < depth):
@@ -138,32 +140,36 @@ def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initiali
         return False
     if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
         return False
-    return initialise != Initialise.BIAS or filter_words_ok(s, m, core, filters)
+    if initialise == Initialise.FILTER:
+        return filter_words_ok(s, m, core, row, filters)
+    return initialise != Initialise.BIAS or biases_ok(s, m, core, filters)
 
 
 @device
-def filter_words_ok(s: State, m: Costs, core: int, filters: int) -> bool:
-    """Biases or filter words of ``filters`` filters lie in the bias buffer; the machine has what
-    FILTER_WORDS asks for."""
-    if not check_registers(s, core, Reg.FILTER_WORDS, Reg.FILTER_WORDS, 0, m.most_filter_words):
-        return False
+def biases_ok(s: State, m: Costs, core: int, filters: int) -> bool:
+    """Biases or words of ``filters`` filters lie in the bias buffer."""
     begin = s.mac[core, Reg.BIAS_ADDRESS] * 4
     return fits(s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes)
 
 
 @device
+def filter_words_ok(s: State, m: Costs, core: int, row: int, filters: int) -> bool:
+    """The machine has filter words, and those of ``filters`` filters lie in the bias buffer."""
+    if not m.has_filter_words:
+        trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
+        return False
+    return biases_ok(s, m, core, filters)
+
+
+@device
 def filter_bias(s: State, core: int, index: int) -> int:
-    """The bias at an index of the bias buffer."""
+    """The bias in a filter word of the bias buffer."""
     word = np.int64(s.bias_word[core, index])
-    if s.mac[core, Reg.FILTER_WORDS]:
-        return (word << (64 - FILTER_BIAS_BITS)) >> (64 - FILTER_BIAS_BITS)
-    return word
+    return (word << (64 - FILTER_BIAS_BITS)) >> (64 - FILTER_BIAS_BITS)
 
 
 @device
 def filter_shift(s: State, core: int, channel: int) -> int:
     """What a channel's shift is beyond that of the layer."""
-    if s.mac[core, Reg.FILTER_WORDS] == 0:
-        return np.int64(0)
     word = np.int64(s.bias_word[core, s.mac[core, Reg.BIAS_ADDRESS] + channel])
     return (word >> FILTER_BIAS_BITS) & MOST_FILTER_SHIFT

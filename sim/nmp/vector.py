@@ -1,4 +1,4 @@
-"""nmp_pool, nmp_veop and nmp_activation."""
+"""nmp_pool, nmp_veop and nmp_activation, and their forms by filter."""
 
 from __future__ import annotations
 
@@ -108,17 +108,32 @@ def begin_elements(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, False)
+
+
+@device
+def nmp_veopf(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, True)
+
+
+@device
+def vector_operation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
+    """``by_filter``: an ACCUMULATE with what each filter's word adds to SHIFT_B."""
     count = begin_elements(s, m, core, row)
     if count == 0:
         return STOP
     if not check_registers(s, core, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT):
         return STOP
     r = s.mac[core]
-    op = s.decoded[row, SUB]
+    op = np.int64(s.decoded[row, SUB])
+    if by_filter:
+        op = np.int64(VectorOp.ACCUMULATE)
     if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
         return STOP
     two = op == VectorOp.ADD or op == VectorOp.MULTIPLY
     if two and not in_ok(s, m, core, MB1, count):
+        return STOP
+    if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
         return STOP
     wide = r[Reg.ELEMENT_BYTES] == 2
     at_a = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
@@ -127,9 +142,6 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
     bound = np.int64(1) << (m.accumulator_bits - 1)
     shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
-    by_filter = op == VectorOp.ACCUMULATE and r[Reg.FILTER_WORDS] != 0
-    if by_filter and not filter_words_ok(s, m, core, r[Reg.OUT_CHANNELS]):
-        return STOP
     for k in range(count):
         if by_filter and k % plane == 0:
             shift_b = r[Reg.SHIFT_B] + filter_shift(s, core, k // plane)
@@ -155,26 +167,28 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
 
 
 @device
-def requantize(
-    s: State, core: int, begin: int, end: int, shift: int, low: int, high: int
-) -> None:
-    """Elements begin..end of MB2, in place; low and high lie in the element type."""
-    top = (np.int64(1) << (8 * s.mac[core, Reg.ELEMENT_BYTES] - 1)) - 1
-    half = np.int64(0)
+def requantized(accumulator: int, shift: int, top: int, low: int, high: int) -> int:
+    """``top`` is the element type's largest; low and high lie in the type."""
     if shift > 0:
-        half = np.int64(1) << (shift - 1)
-    memory = s.mb2[core]
-    for k in range(begin, end):
-        if shift >= 0:
-            value = (memory[k] + half) >> shift
-        else:
-            kept = min(max(memory[k], -top - 1), top)
-            value = kept << -shift
-        memory[k] = min(max(value, low), high)
+        value = (accumulator + (np.int64(1) << (shift - 1))) >> shift
+    else:
+        value = min(max(accumulator, -top - 1), top) << -shift
+    return min(max(value, low), high)
 
 
 @device
 def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
+    return activation(s, m, core, row, False)
+
+
+@device
+def nmp_activationf(s: State, m: Costs, core: int, row: int) -> int:
+    return activation(s, m, core, row, True)
+
+
+@device
+def activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
+    """``by_filter``: with what each filter's word adds to SHIFT."""
     count = begin_elements(s, m, core, row)
     if count == 0:
         return STOP
@@ -183,17 +197,15 @@ def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
     r = s.mac[core]
     if not out_ok(s, m, core, count):
         return STOP
+    if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
+        return STOP
     shift = r[Reg.SHIFT]
     top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
     low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
-    out = r[Reg.OUT_ADDRESS]
-    channels, plane = r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
-    if r[Reg.FILTER_WORDS] == 0:
-        requantize(s, core, out, out + count, shift, low, high)
-        return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
-    if not filter_words_ok(s, m, core, channels):
-        return STOP
-    for c in range(channels):
-        own = min(shift + filter_shift(s, core, c), np.int64(62))
-        requantize(s, core, out + c * plane, out + (c + 1) * plane, own, low, high)
+    out, memory = r[Reg.OUT_ADDRESS], s.mb2[core]
+    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    for k in range(count):
+        if by_filter and k % plane == 0:
+            shift = min(r[Reg.SHIFT] + filter_shift(s, core, k // plane), np.int64(62))
+        memory[out + k] = requantized(memory[out + k], shift, top, low, high)
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)

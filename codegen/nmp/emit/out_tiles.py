@@ -17,7 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
-from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile
+from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place, when_has_work
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
@@ -124,5 +124,5 @@ class OutTiles:
         if self.layout.halves.out_tiles == 2:
             flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
             begin = (flip, *wait_older_store())
-        first = (*begin, multiply(Initialise.BIAS))
+        first = (*begin, multiply(first_bias(self.mac.layer)))
         return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))
