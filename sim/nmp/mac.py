@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.recording import record_operation
@@ -106,14 +107,14 @@ def tile_ok(s: State, m: Costs, core: int) -> bool:
     if columns > r[Reg.IN_COLUMNS]:
         trap(s, core, Code.BAD_CONFIGURATION, r[Reg.IN_COLUMNS], columns, Reg.IN_COLUMNS, 0)
         return False
-    return out_ok(s, m, core, r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS])
+    return out_ok(s, m, core, volume(r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]))
 
 
 @device
 def out_ok(s: State, m: Costs, core: int, elements: int) -> bool:
     size = s.mac[core, Reg.ELEMENT_BYTES]
     begin = s.mac[core, Reg.OUT_ADDRESS] * size
-    return fits(s, m, core, MB2, begin, begin + elements * size, m.mb2_bytes)
+    return fits(s, m, core, MB2, begin, begin + product(elements, size), m.mb2_bytes)
 
 
 @device
@@ -125,7 +126,7 @@ def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
     if begin % size:
         trap(s, core, Code.BAD_CONFIGURATION, begin, 0, register, 0)
         return False
-    end = begin + elements * size
+    end = begin + product(elements, size)
     return fits(s, m, core, memory, begin, end, m.mb0_bytes if memory == MB0 else m.mb1_bytes)
 
 
@@ -138,7 +139,7 @@ def filters_ok(
     if pitch < 0 or (filters > 1 and pitch < depth):
         trap(s, core, Code.BAD_CONFIGURATION, pitch, 0, Reg.W_PITCH, 0)
         return False
-    if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
+    if not in_ok(s, m, core, MB1, reach(depth, filters, pitch)):
         return False
     if initialise == Initialise.FILTER:
         return filter_words_ok(s, m, core, row, filters)

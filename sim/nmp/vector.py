@@ -6,6 +6,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
+from tvm_npu.sim.compiled.spans import volume
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
@@ -47,7 +48,7 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
         return STOP
     r = s.mac[core]
     channels = r[Reg.OUT_CHANNELS]
-    if not in_ok(s, m, core, MB0, channels * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]):
+    if not in_ok(s, m, core, MB0, volume(channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])):
         return STOP
     if s.decoded[row, SUB] > PoolKind.AVERAGE:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
@@ -103,7 +104,7 @@ def begin_elements(s: State, m: Costs, core: int, row: int) -> int:
     if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
         return 0
     r = s.mac[core]
-    return r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    return volume(r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS])
 
 
 @device
