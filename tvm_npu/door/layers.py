@@ -177,8 +177,8 @@ def _bound(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _pool(b: GraphBuilder, call: OpCall) -> None:
-    """All pooling operators. A counted average divides by the whole kernel in TVM, also where
-    ceil_mode lets a window run over the end, so there all padding is counted."""
+    """All pooling operators. A counted average counts the padding that the model gives, not what
+    ceil_mode adds behind it."""
     name = call.name
     kernel, stride, padding = geometry.pool_windows(call)
     counted = name == "avg_pool2d" and call.attributes["count_include_pad"]
@@ -191,7 +191,7 @@ def _pool(b: GraphBuilder, call: OpCall) -> None:
             stride=stride,
             padding=padding,
             count_include_pad=counted,
-            counted_padding=padding if counted else (0, 0, 0, 0),
+            counted_padding=call.attributes["padding"] if counted else (0, 0, 0, 0),
         )
     )
     if len(call.shape) == 2:

@@ -111,6 +111,9 @@ LAYOUT_ONLY = frozenset(
 
 UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
+DOES_NOT_PAY = "A region without weights and windows saves the CPU more than calling it costs."
+TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-point."
+CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
 MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
 STEPS_ARE_NO_BATCH = "Only a recurrent layer takes a sequence of another, its steps first."

@@ -15,6 +15,7 @@ from tvm_npu.codegen.least import LeastNeeds
 from tvm_npu.door import geometry
 from tvm_npu.door.backend import least_needs
 from tvm_npu.door.dataflow import Array, Constant, Input, OpCall, TensorShape, TensorType, Value
+from tvm_npu.options import Offload
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 
@@ -27,6 +28,7 @@ class Context:
 
     machine: MachineDescription
     precision: Precision
+    offload: Offload = "all"
 
     @property
     def least(self) -> LeastNeeds:
@@ -46,7 +48,7 @@ def static_shapes(call: OpCall, context: Context) -> Violation | None:
     """Every tensor has a static shape."""
     for type_ in _types(call):
         if type_.static_shape is None:
-            return Violation(str(type_), "no unknown extents")
+            return Violation(str(type_), "no unknown extents: give shape= when reading the model")
     return None
 
 
