@@ -190,7 +190,8 @@ def parameters(model: onnx.ModelProto) -> int:
     return sum(
         int(np.prod(tensor.dims))
         for tensor in model.graph.initializer
-        if tensor.data_type == TensorProto.FLOAT and tensor.dims and not tensor.name.endswith(left_out)
+        if tensor.data_type == TensorProto.FLOAT and tensor.dims
+        if not tensor.name.endswith(left_out)
     )
 
 

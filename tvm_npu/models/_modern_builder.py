@@ -97,21 +97,13 @@ class ModernBuilder(NetworkBuilder):
             key: self._constant(f"{name}.{key}", np.asarray(v)) for key, v in constants.items()
         }
         self._node("ReduceMean", [x.name], f"{name}/mean", axes=[-1])
-        steps = (
-            ("Sub", [x.name, f"{name}/mean"], "sub"),
-            ("Pow", [f"{name}/sub", known["two"]], "pow"),
-        )
-        for operator, inputs, suffix in steps:
-            self._node(operator, inputs, f"{name}/{suffix}")
+        self._node("Sub", [x.name, f"{name}/mean"], f"{name}/sub")
+        self._node("Pow", [f"{name}/sub", known["two"]], f"{name}/pow")
         self._node("ReduceMean", [f"{name}/pow"], f"{name}/variance", axes=[-1])
-        steps = (
-            ("Add", [f"{name}/variance", known["epsilon"]], "add"),
-            ("Sqrt", [f"{name}/add"], "sqrt"),
-            ("Div", [f"{name}/sub", f"{name}/sqrt"], "div"),
-            ("Mul", [f"{name}/div", known["weight"]], "mul"),
-        )
-        for operator, inputs, suffix in steps:
-            self._node(operator, inputs, f"{name}/{suffix}")
+        self._node("Add", [f"{name}/variance", known["epsilon"]], f"{name}/add")
+        self._node("Sqrt", [f"{name}/add"], f"{name}/sqrt")
+        self._node("Div", [f"{name}/sub", f"{name}/sqrt"], f"{name}/div")
+        self._node("Mul", [f"{name}/div", known["weight"]], f"{name}/mul")
         self._node("Add", [f"{name}/mul", known["bias"]], name)
         return Tensor(name, x.shape, Moments())
 
