@@ -192,9 +192,9 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "run-time",
     ),
     "broadcast": (
-        lambda: relay.multiply(x(), var("gate", (1, 4, 1, 1))),
+        lambda: relay.multiply(x(), var("gate", (1, 4, 8, 1))),
         "two tensors of one shape",
-        "(1, 4, 1, 1) broadcast",
+        "(1, 4, 8, 1) broadcast",
         "equal",
     ),
     "constant per element": (
