@@ -13,6 +13,7 @@ from tvm import relay
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
+from tvm_npu.relay.quick_reading import quick_reading
 
 _WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 
@@ -40,7 +41,8 @@ def from_onnx(
     check_understood(model)
     model = with_bounds_apart(model, opset_of(model))
     model = with_folded_views(with_explicit_padding(model, shape))
-    return relay.frontend.from_onnx(model, shape=shape, **options)
+    with quick_reading():
+        return relay.frontend.from_onnx(model, shape=shape, **options)
 
 
 def with_explicit_padding(model: Any, shape: dict[str, tuple[int, ...]] | None = None) -> Any:
