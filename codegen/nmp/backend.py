@@ -70,7 +70,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return frozenset(
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
-                ops.FixedElementwise,
+                ops.FixedElementwise, ops.FixedMove,
             }
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -18,7 +19,14 @@ from tvm_npu.codegen.nmp.plan.window import (
     plan_window,
     window_problem,
 )
-from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedCascade,
+    FixedConv,
+    FixedElementwise,
+    FixedMove,
+    FixedPad,
+    FixedPool,
+)
 from tvm_npu.codegen.passes.cascades import candidates, with_cascades
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -26,8 +34,8 @@ from tvm_npu.codegen.plan.planner import Planner, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Question = ConvProblem | WindowProblem | FlatProblem
-Plan = ConvPlan | WindowPlan | FlatPlan
+Question = ConvProblem | WindowProblem | FlatProblem | MoveProblem
+Plan = ConvPlan | WindowPlan | FlatPlan | MovePlan
 
 
 def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int) -> Question:
@@ -41,6 +49,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
         return window_problem(layer, in_shape, out_shape, element_bytes)
     if isinstance(layer, FixedElementwise):
         return flat_problem(layer, out_shape, element_bytes)
+    if isinstance(layer, FixedMove):
+        return move_problem(layer, element_bytes)
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -53,6 +63,8 @@ def answer(
         return found
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
+    if isinstance(asked, MoveProblem):
+        return plan_move(asked, machine)
     return plan_flat(asked, machine)
 
 
