@@ -163,7 +163,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         norm(x), [0, 0, 6, -1], [2, 6, 1, 2], strides=[1, 2, -2, -3]
     ),
     "slice-rank-5": lambda x: relay.strided_slice(
-        relay.reshape(norm(x), (0, 2, 3, 7, 9)), [0, 1], [2, 3], axes=[1, 2]
+        relay.reshape(norm(x), (0, 2, 3, 7, 9)), [0, 1], [2, 3], strides=[1, 1], axes=[1, 2]
     ),
     "depth-to-space": lambda x: relay.nn.depth_to_space(conv(x, 12, 6, (1, 1)), 2),
     "depth-to-space-first": lambda x: relay.nn.depth_to_space(

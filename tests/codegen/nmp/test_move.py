@@ -23,7 +23,9 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine, nmp_machine_from_dict
 
 
-def fixed_graph(layer: Layer, inputs: tuple[Shape, ...], element_bytes: Literal[1, 2]) -> FixedGraph:
+def fixed_graph(
+    layer: Layer, inputs: tuple[Shape, ...], element_bytes: Literal[1, 2]
+) -> FixedGraph:
     operator = operator_of(layer)
     (shape,) = operator.shapes(layer, inputs, [()])
     shapes = {**dict(zip(layer.inputs, inputs, strict=True)), layer.output: shape}
