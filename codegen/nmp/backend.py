@@ -70,7 +70,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return frozenset(
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
-                ops.FixedElementwise, ops.FixedMove,
+                ops.FixedElementwise, ops.FixedMove, ops.FixedReflectPad, ops.FixedTransposedConv,
             }
         )  # fmt: skip
 
@@ -98,9 +98,9 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
     ) -> FixedGraph:
-        from tvm_npu.codegen.nmp.plan.planning import plan_cascades
+        from tvm_npu.codegen.nmp.plan.planning import rewritten
 
-        return plan_cascades(fixed, planner, machine)
+        return rewritten(fixed, planner, machine)
 
     def candidates(self, fixed: FixedGraph, machine: NmpMachine) -> Iterable[FixedLayer]:
         from tvm_npu.codegen.nmp.plan.planning import possible_cascades

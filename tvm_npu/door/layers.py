@@ -233,8 +233,12 @@ def _split(b: GraphBuilder, call: OpCall) -> None:
             b.layers.append(ops.ChannelSlice(**common, begin=begin))
         else:
             begins = tuple(begin if k == axis else 0 for k in range(len(shape)))
-            where = {"begins": begins, "steps": (1,) * len(shape), "extents": part.shape[1:]}
-            b.layers.append(ops.StridedSlice(**common, shape=shape, **where))
+            one = (1,) * len(shape)
+            b.layers.append(
+                ops.StridedSlice(
+                    **common, shape=shape, begins=begins, steps=one, extents=part.shape[1:]
+                )
+            )
         b.tensors[part] = common["outputs"][0]
 
 
@@ -259,8 +263,12 @@ def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
         return
     if len(shape) != 3 or bounds[0][2] != 1 or min(step for _, _, step in bounds) < 0:
         begins, _, steps = (tuple(one) for one in zip(*bounds, strict=True))
-        where = {"begins": begins, "steps": steps, "extents": call.shape[1:]}
-        b.layers.append(ops.StridedSlice(**b.common(call), shape=shape, **where))
+        common = b.common(call)
+        b.layers.append(
+            ops.StridedSlice(
+                **common, shape=shape, begins=begins, steps=steps, extents=call.shape[1:]
+            )
+        )
         return
     channels, rows, columns = bounds
     b.layers.append(

@@ -28,6 +28,8 @@ from tvm_npu.codegen.ops import (
     FixedPool,
 )
 from tvm_npu.codegen.passes.cascades import candidates, with_cascades
+from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
+from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner, plans_windows
@@ -77,6 +79,12 @@ def predicted_cycles(plan: Plan) -> float | None:
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
     """A window takes its input over the ring of its TLE: no cascades without one."""
     return [] if machine.ring is None else candidates(fixed)
+
+
+def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
+    """The graph in layers that NMPs have code for: transposed convolutions by their phases,
+    reflection paddings as moves; and with cascades."""
+    return plan_cascades(with_moved_mirrors(with_phases(fixed)), planner, machine)
 
 
 def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
