@@ -1,6 +1,7 @@
 """Operators: one file each for all that is no machine's. `codegen.ops.operator` says what a file
 answers, `codegen.ops.registry` lists them by layer type."""
 
+from tvm_npu.codegen.ops.broadcast import Broadcast, FixedBroadcast
 from tvm_npu.codegen.ops.cascade import FixedCascade
 from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
 from tvm_npu.codegen.ops.concat import Concat, FixedConcat
@@ -27,10 +28,11 @@ from tvm_npu.codegen.ops.transpose import Transpose
 from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedConv
 
 __all__ = [
-    "OPERATORS", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise", "FixedCascade",
-    "FixedChannelSlice", "FixedConcat", "FixedConv", "FixedElementwise", "FixedGru", "FixedLstm",
-    "FixedMaxFeatureMap", "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad",
-    "FixedReshape", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm", "MaxFeatureMap",
-    "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape", "ResizeNearest",
-    "ScaleShift", "StridedSlice", "TableFunction", "Transpose", "TransposedConv", "operator_of",
+    "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise",
+    "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat", "FixedConv",
+    "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove",
+    "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedTable", "FixedTransposedConv",
+    "Gru", "Join", "Lstm", "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool",
+    "ReflectPad", "Reshape", "ResizeNearest", "ScaleShift", "StridedSlice", "TableFunction",
+    "Transpose", "TransposedConv", "operator_of",
 ]  # fmt: skip

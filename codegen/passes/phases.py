@@ -145,7 +145,7 @@ def _convolution(
     return FixedConv(
         name, layer.inputs, (output,), weight.reshape(-1, depth, down, across), bias.reshape(-1),
         padding=padding, groups=layer.groups, weight_q_point=layer.weight_q_point,
-        source=layer.source, shift=layer.shift, low=layer.low, high=layer.high,
+        source=layer.source, shift=layer.shift, low=layer.low, high=layer.high, table=layer.table,
     )  # fmt: skip
 
 
