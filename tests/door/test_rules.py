@@ -56,10 +56,6 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
         lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 12, 12), dilation=2),
         "transposed convolution is not dilated", "dilation (2, 2)", "(1, 1)",
     ),
-    "transposed, on a machine without": (
-        lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
-        "machine has instructions for the layer", "transposedconv", "conv, elementwise",
-    ),
     "logarithm alone": (
         lambda: of("log", x(*F), to=F), "parts of functions that have a table", "log", "poles"
     ),
@@ -183,6 +179,20 @@ def test_refusal(case: str) -> None:
     assert found.regions == ()
     (refusal,) = found.refusals
     assert rule in refusal.rule and value in refusal.value and limit in refusal.limit, refusal
+
+
+LACKING = {
+    "transposedconv": lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
+    "move": lambda: of("transpose", conv(x(*F), 4), to=(1, 8, 8, 4), axes=[0, 2, 3, 1]),
+}
+
+
+@pytest.mark.parametrize("layer", LACKING)
+def test_machines_without_code_for_a_layer(layer: str) -> None:
+    (refusal,) = split(LACKING[layer](), machine="zynq-7020").refusals
+    assert "machine has instructions for the layer" in refusal.rule
+    assert refusal.value == layer and refusal.limit.startswith("conv, elementwise")
+    assert not split(LACKING[layer]()).refusals
 
 
 def test_limits_come_from_the_machine_and_the_precision() -> None:

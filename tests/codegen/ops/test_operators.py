@@ -276,6 +276,8 @@ MAY_NAME_OPERATORS = {
     "tvm_npu/warmup.py": "the small network that has machine code made",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
     "tvm_npu/door/recurrent_layers.py": "what unrolled recurrent layers become",
+    "codegen/passes/mirrors.py": "reflection padding as what moves elements",
+    "codegen/passes/phases.py": "transposed convolutions as convolutions",
     "tvm_npu/door/moving.py": "operator calls that move elements as layers",
     "tvm_npu/tuning/model.py": "the layers that are tuned",
     "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
