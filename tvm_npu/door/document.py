@@ -12,6 +12,7 @@ from tvm_npu.door.rule_table import (
     DOES_NOT_PAY,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    ONLY_A_PART,
     STEPS_ARE_NO_BATCH,
     TOO_WIDE,
     TUPLE_IS_PICKED,
@@ -60,7 +61,7 @@ def rules_document() -> str:
 def _elsewhere() -> list[str]:
     texts = (
         CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, MACHINE_LACKS,
-        STEPS_ARE_NO_BATCH,
+        STEPS_ARE_NO_BATCH, ONLY_A_PART,
     )  # fmt: skip
     lines = [f"- {text}" for text in texts]
     return [*lines, "", f"{_CALIBRATION}\n", *(f"- {text}" for text in (TOO_WIDE, CANCELS))] + [

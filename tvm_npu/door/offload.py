@@ -10,6 +10,7 @@ from typing import Any
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.door.backend import machine_layers
 from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
@@ -93,6 +94,7 @@ def _calibrated(
                 partial(door.run_regions, result, samples=samples),
                 options.percentile,
                 {region.symbol: input_names(region) for region in split.regions},
+                machine_layers(options.machine),
             )
             kept_out.update(unfit_calls(split.regions, ranges, options))
         except UnfitTensorError as error:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.door.backend import LayerTypes, machine_layers, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
-from tvm_npu.door.layers import MAKES
+from tvm_npu.door.layers import MAKES, only_a_part
 from tvm_npu.door.paying import border_operations, saved_operations, works_with_weights
 from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
 from tvm_npu.door.recurrent_layers import RECURRENT, layer_of
@@ -19,6 +20,7 @@ from tvm_npu.door.rule_table import (
     LAYOUT_ONLY,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    ONLY_A_PART,
     STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
     check,
@@ -188,13 +190,20 @@ def _lacking(
     limit = f"{_called(known)} on {context.machine.name}"
     for group in groups:
         names = {flow.calls[number].name for number in group}
-        if all(needed_layers(kind) <= known for name in names for kind in MAKES.get(name, ())):
+        has_code = all(
+            needed_layers(kind) <= known for name in names for kind in MAKES.get(name, ())
+        )
+        if has_code and ONLY_PARTS.isdisjoint(names):
             continue
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
-        for layer in fuse(graph).layers:
+        for layer in fuse(graph, known).layers:
             lacking = needed_layers(type(layer)) - known
-            if lacking:
-                call = builder.calls[layer.name]
+            call = builder.calls[layer.name]
+            part = only_a_part(layer)
+            if part is not None:
+                alone = Violation(part, "a function without poles")
+                found[flow.number_of[call]] = refusal(call, ONLY_A_PART, alone)
+            elif lacking:
                 lacks = Violation(_called(lacking), limit)
                 found[flow.number_of[call]] = refusal(call, MACHINE_LACKS, lacks)
     return found
