@@ -158,9 +158,10 @@ def _transposed(rng: Random) -> Graph | None:
 
 def _elementwise(rng: Random) -> Graph:
     shape = _map(rng)
-    kind: Any = ("add", "mul", "sub")[int(rng.integers(3))]
-    layer = Elementwise("pair", ("x", "r"), ("y",), kind, _clip(rng))
-    return _graph((layer,), {"x": shape, "r": shape, "y": shape}, "x", "r")
+    kind: Any = ("add", "mul", "copy")[int(rng.integers(3))]
+    inputs = ("x",) if kind == "copy" else ("x", "r")
+    layer = Elementwise("pair", inputs, ("y",), kind, _clip(rng))
+    return _graph((layer,), dict.fromkeys((*inputs, "y"), shape), *inputs)
 
 
 def _maximum(rng: Random) -> Graph:
