@@ -119,8 +119,10 @@ def _dense(rng: Random) -> Graph:
 def _pool(rng: Random) -> Graph | None:
     channels, rows, columns = _map(rng)
     kernel, stride = _pair(rng, 4), _pair(rng, 3)
-    padding = tuple(int(rng.integers(0, kernel[axis % 2] // 2 + 1)) for axis in range(4))
-    top, left, bottom, right = padding
+    top, left, bottom, right = (
+        int(rng.integers(0, kernel[axis % 2] // 2 + 1)) for axis in range(4)
+    )
+    padding = (top, left, bottom, right)
     out = (
         channels,
         output_extent(rows, kernel[0], stride[0], 1, top + bottom),
@@ -139,19 +141,19 @@ def _pool(rng: Random) -> Graph | None:
 def _transposed(rng: Random) -> Graph | None:
     channels, rows, columns = _map(rng, 96, 20)
     kernel, stride = _pair(rng, 4), _pair(rng, 3)
-    padding = tuple(int(rng.integers(0, kernel[axis % 2])) for axis in range(4))
+    top, left, bottom, right = (int(rng.integers(0, kernel[axis % 2])) for axis in range(4))
     more = (int(rng.integers(0, stride[0])), int(rng.integers(0, stride[1])))
     filters = _extent(rng, 96)
     out = (
         filters,
-        (rows - 1) * stride[0] + kernel[0] + more[0] - padding[0] - padding[2],
-        (columns - 1) * stride[1] + kernel[1] + more[1] - padding[1] - padding[3],
+        (rows - 1) * stride[0] + kernel[0] + more[0] - top - bottom,
+        (columns - 1) * stride[1] + kernel[1] + more[1] - left - right,
     )
     if min(out) < 1 or prod(out) * channels * prod(kernel) > LARGEST_MACS:
         return None
     layer = TransposedConv(
         "transposed", ("x",), ("y",), _weights(rng, filters, channels, *kernel),
-        _weights(rng, filters), stride, padding, more, 1, _clip(rng),
+        _weights(rng, filters), stride, (top, left, bottom, right), more, 1, _clip(rng),
     )  # fmt: skip
     return _graph((layer,), {"x": (channels, rows, columns), "y": out}, "x")
 
@@ -218,13 +220,14 @@ def _flattening(rng: Random) -> Graph:
 def _padding(rng: Random) -> Graph | None:
     """Negative amounts crop; a stride keeps every n-th row and column."""
     shape = _map(rng)
-    before, after = (tuple(int(n) for n in rng.integers(-2, 4, 3)) for _ in range(2))
+    before, after = (tuple(map(int, rng.integers(-2, 4, 3))) for _ in range(2))
     stride = _pair(rng, 2)
     out = [extent + a + b for extent, a, b in zip(shape, before, after, strict=True)]
     kept = (e + min(a, 0) + min(b, 0) for e, a, b in zip(shape, before, after, strict=True))
     if min(kept) < 1:
         return None
-    layer = Pad("pad", ("x",), ("y",), before, after, stride, 0.25)
+    amounts: Any = (before, after)
+    layer = Pad("pad", ("x",), ("y",), *amounts, stride, 0.25)
     target = (out[0], -(-out[1] // stride[0]), -(-out[2] // stride[1]))
     return _graph((layer,), {"x": shape, "y": target}, "x")
 
@@ -253,9 +256,11 @@ def _recurrent(rng: Random, cell: str) -> Graph:
         cell, ("x", *begins), ("y", *ends), _weights(rng, rows, features),
         _weights(rng, rows, hidden), _weights(rng, rows),
     )  # fmt: skip
-    layer: Any = Lstm(*common, states=states) if cell == "lstm" else Gru(
-        *common, _weights(rng, hidden), bool(rng.random() < 0.5), states=states
-    )  # fmt: skip
+    if cell == "lstm":
+        layer: Any = Lstm(*common, states=states)
+    else:
+        own: Any = (_weights(rng, hidden), bool(rng.random() < 0.5))
+        layer = Gru(*common, *own, states=states)
     return Graph((layer,), shapes, ("x", *begins), ("y", *ends))
 
 

@@ -83,9 +83,11 @@ def mutant_row(number: int, seed: int, machine: SnowflakeMachine, planner: str) 
     fixed, inputs = quantized(graph, machine, rng)
     program = compile_fixed(fixed, machine, planner)
     found = judge_program(program, [inputs[name] for name in fixed.inputs])
-    counts = [len(found.of(fate)) for fate in (Fate.CAUGHT, Fate.TRAPPED, Fate.WRONG)]
-    survivors = tuple(map(str, found.of(Fate.SURVIVOR)))
-    return MutantRow(number, kind, machine.name, len(found.fates), *counts, survivors)
+    return MutantRow(
+        number, kind, machine.name, len(found.fates), len(found.of(Fate.CAUGHT)),
+        len(found.of(Fate.TRAPPED)), len(found.of(Fate.WRONG)),
+        tuple(map(str, found.of(Fate.SURVIVOR))),
+    )  # fmt: skip
 
 
 def drawn(number: int, seed: int) -> tuple[str, Graph, np.random.Generator]:
