@@ -42,7 +42,10 @@ class NpuOptions:
     ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one;
     ``images`` is what the clusters of a device do with a batch: "together" they share each image,
     "apart" a run computes an image in each; ``offload`` are the regions to take among those
-    without weights: "paying" or "all".
+    without weights: "paying" or "all". ``quantization`` is what calibration changes in the layers
+    of int8 regions, whose meaning stays the same: with "equalised" every tensor's range ends where
+    that of its integers does, with "bias-corrected" also what rounding shifts means by goes into
+    biases.
     """
 
     machine: MachineDescription

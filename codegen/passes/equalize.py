@@ -18,13 +18,15 @@ from tvm_npu.codegen.ops import Conv2d
 from tvm_npu.codegen.passes.calibrate import Octave, Ranges, TensorRange
 from tvm_npu.codegen.passes.rescale import Adjustments, Factors, Group, groups
 
-MOST_FACTOR = 4.0
+MOST_FACTOR = 2.0
 """Between the factors of two channels of a tensor: calibration knows the largest value of a channel
 that is seldom active too badly to trust it with more."""
 FULL = 127.4 / 128.0
 """Of a power of two: the largest value that int8 rounds to its largest integer."""
 LARGEST_INTEGER = 127.0
-_THRESHOLDS = tuple(0.9**step for step in range(16))
+LEAST_END = 0.5
+"""Of the largest value: no more is clipped, as with the next finer Q-point."""
+_ENDS = np.linspace(LEAST_END, 1.0, 26)
 
 
 def equalize(
@@ -34,8 +36,8 @@ def equalize(
 
     ``magnitudes`` are the largest absolute values of tensors' channels, [C]. A group of tensors
     that depthwise convolutions alone read, without an upper bound, gets like ranges of all
-    channels, up to `MOST_FACTOR`; all other free groups get one factor. The range then ends where
-    clipping and rounding to int8 together cost the least squared error.
+    channels, up to `MOST_FACTOR`; all other free groups get one factor. Without a bound the range
+    ends where clipping and rounding to int8 together cost the least squared error.
     """
     factors: dict[str, tuple[float, ...]] = {}
     limits: dict[str, float] = {}
@@ -53,7 +55,7 @@ def equalize(
         elif group.limit < math.inf:
             top = group.limit
         else:
-            top = best_threshold(entry)
+            top = best_end(entry)
         whole = FULL * 2.0 ** math.ceil(math.log2(top / FULL))
         scaled = tuple((values * (whole / top)).tolist())
         for tensor in group.tensors:
@@ -82,7 +84,7 @@ def _together(entries: list[TensorRange]) -> TensorRange:
     return merged
 
 
-def best_threshold(entry: TensorRange) -> float:
+def best_end(entry: TensorRange) -> float:
     """The end of the range with which int8 numbers have the least squared error: rounding errs by
     step**2 / 12 at every value, clipping by the distance to the end. Values are spread evenly
     inside of an octave."""
@@ -95,7 +97,7 @@ def best_threshold(entry: TensorRange) -> float:
         clipped = sum(_clipped(octave, end, top) for octave in entry.octaves)
         return clipped + count * (end / LARGEST_INTEGER) ** 2 / 12.0
 
-    return min((top * share for share in _THRESHOLDS), key=error)
+    return min((top * float(share) for share in _ENDS), key=error)
 
 
 def _clipped(octave: Octave, end: float, top: float) -> float:

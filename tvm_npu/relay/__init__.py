@@ -75,7 +75,8 @@ def partition_for_npu(
     `tvm-npu tune`, read when the module is built). ``images`` "apart": a run
     computes an image in each cluster of a device (default: "together", they share each image).
     ``quantization`` "equalised" or "bias-corrected" lets calibration change the layers of int8
-    regions for accuracy (default: "plain"). ``offload`` "all" takes regions without weights whatever they cost (default: "paying").
+    regions for accuracy (default: "plain").
+    ``offload`` "all" takes regions without weights whatever they cost (default: "paying").
     ``mod_name`` names the regions' symbols.
 
     Operators that a rule refuses stay on the CPU; `explain` says which and why, and a module
