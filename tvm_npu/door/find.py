@@ -11,7 +11,7 @@ from typing import Any
 from tvm_npu.door.protocol import Door
 from tvm_npu.errors import DoorError
 
-DOORS = {"relay": "tvm_npu.relay.door:DOOR"}
+DOORS = {"relay": "tvm_npu.relay.door:DOOR", "relax": "tvm_npu.relax.door:DOOR"}
 """Folder of TVM that a door needs -> the door; the first that is found counts."""
 
 
