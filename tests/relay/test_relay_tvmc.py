@@ -22,7 +22,8 @@ from tvm_npu import tvmc  # noqa: E402
 from tvm_npu.errors import PartitionError, TargetError  # noqa: E402
 from tvm_npu.options import NpuOptions  # noqa: E402
 from tvm_npu.relay import explain, partition_for_npu  # noqa: E402
-from tvm_npu.relay.frontend import from_onnx, with_explicit_padding, with_folded_views  # noqa: E402
+from tvm_npu.door.onnx_model import with_explicit_padding, with_folded_views  # noqa: E402
+from tvm_npu.relay.frontend import from_onnx  # noqa: E402
 from tvm_npu.sim.machine_file import load_machine, machine_names  # noqa: E402
 from tvm_npu.sim.nmp.machine import load_nmp_machine  # noqa: E402
 from tvm_npu.targets import make_target, options_from_target  # noqa: E402

@@ -1,4 +1,7 @@
-"""The Relax door: marks a model's NPU regions and compiles them when TVM builds the module."""
+"""The Relax door: marks a model's NPU regions; `relax.transform.RunCodegen` compiles them.
+
+For TVM 0.26 and later, whose programs run on Relax's virtual machine.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ def partition_for_npu(
     images: str | None = None,
     mod_name: str = "default",
 ) -> tvm.IRModule:
-    """``mod`` with its NPU regions as functions that ``relax.build`` compiles for the NPU.
+    """``mod`` with its NPU regions as functions that `relax.transform.RunCodegen` compiles.
+
+    ``params`` are by name, or as `relax.frontend.detach_params` gives them.
 
     ``target``: a tag ``npu/<machine>``, a machine's name, file or object, or what
     `tvm_npu.target` made. ``calibration``: an array (one input), a dict of arrays by input name,
@@ -99,7 +104,7 @@ def explain(mod: tvm.IRModule) -> PartitionReport:
 
 
 def import_region(function: tvm.relax.Function, name: str = "npu") -> Graph:
-    """The graph that a partitioned region function means; needs checked types.
+    """The graph that a partitioned region function means.
 
     Raises ImportRegionError for operators that the rules would have refused.
     """

@@ -98,7 +98,8 @@ class RelaxDoor:
     def build(
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
     ) -> MachineExecutable:
-        names = tuple(of.name_of(var) for var in mod["main"].params if of.name_of(var) not in params)
+        every = (of.name_of(var) for var in mod["main"].params)
+        names = tuple(name for name in every if name not in params)
         if params:
             mod = normalize(mod, params)
         with tvm.transform.PassContext(opt_level=opt_level):

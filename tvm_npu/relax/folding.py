@@ -44,7 +44,7 @@ COMPUTE: Mapping[str, Compute] = {
 }
 
 
-def folded(call: Any) -> Any:
+def folded(call: Any, definitions: Mapping[Any, Any]) -> Any:
     """The constant that ``call`` computes; None when it reads something else."""
     compute = COMPUTE.get(of.op_name(call))
     tensors = [arg for arg in call.args if of.is_value(arg)]

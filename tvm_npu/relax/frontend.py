@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from tvm_npu.errors import PartitionError
+from tvm_npu.door.onnx_model import read_model, with_explicit_padding
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax.rewriting import stamped
+from tvm_npu.relax.rewriting import stamped, with_arguments
 
 
 def from_onnx(
@@ -29,14 +28,7 @@ def from_onnx(
     ``shape`` gives inputs' shapes that the model leaves open; ``options`` are those of TVM's
     importer. Raises PartitionError for a file that is not an ONNX model.
     """
-    import onnx
-
-    if isinstance(model, str | Path):
-        try:
-            model = onnx.load(str(model))
-        except Exception as error:  # protobuf's own error types differ between its backends
-            raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
-    model = with_names(model)
+    model = with_names(with_explicit_padding(read_model(model), shape))
     shapes = {name: list(extents) for name, extents in (shape or {}).items()}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     importer = _Importer(shapes, options.pop("dtype_dict", "float32"), **options)
@@ -83,10 +75,18 @@ class _Builder(relax.BlockBuilder):  # type: ignore[misc]
     span: Any = None
 
     def emit(self, expr: Any, name_hint: str = "") -> Any:
-        return super().emit(stamped(expr, self.span), name_hint)
+        return super().emit(self._stamped(expr), name_hint)
 
     def normalize(self, expr: Any) -> Any:
-        return super().normalize(stamped(expr, self.span))
+        return super().normalize(self._stamped(expr))
+
+    def _stamped(self, expr: Any) -> Any:
+        """Nested calls are bound one by one: TVM drops the spans of calls around others."""
+        expr = stamped(expr, self.span)
+        if isinstance(expr, of.Call) and any(isinstance(arg, of.Call) for arg in expr.args):
+            args = [self.emit(arg) if isinstance(arg, of.Call) else arg for arg in expr.args]
+            return with_arguments(expr, args)
+        return expr
 
     def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         made = None if kwargs else _operator(func, args)

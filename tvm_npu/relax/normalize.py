@@ -18,6 +18,7 @@ from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.folding import folded
 from tvm_npu.relax.rewriting import rewrite_calls
+from tvm_npu.relax.spelling import plain_spelling
 
 
 def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
@@ -28,7 +29,7 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
     if "main" not in [of.name_of(var) for var in mod.get_global_vars()]:
         raise PartitionError("the module has no function 'main'")
     known = _known(mod["main"], params or {})
-    for change in (folded,):
+    for change in (folded, plain_spelling):
         mod = _with_main(mod, rewrite_calls(mod["main"], change, known))
         known = {}
     return mod

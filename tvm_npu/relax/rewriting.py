@@ -10,8 +10,9 @@ from tvm import relax
 from tvm_npu.relax import expressions as of
 
 Expr = Any
-Change = Callable[[Any], Any]
-"""A call whose arguments are rewritten -> what stands for it, or None to keep it."""
+Change = Callable[[Any, Mapping[Any, Expr]], Any]
+"""A call whose arguments are rewritten, and what variables are bound to -> what stands for the
+call, or None to keep it."""
 
 
 def rewrite_calls(
@@ -24,11 +25,13 @@ def rewrite_calls(
     parameters that become constants. TVM's own passes would drop the spans of what they change.
     """
     worth: dict[Any, Expr] = dict(known or {})
+    definitions: dict[Any, Expr] = {}
     bindings = []
     for binding in of.bindings(function):
         value = replaced(binding.value, worth)
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
-            value = with_span_of(binding.value, change(value)) or value
+            new = change(value, definitions)
+            value = value if new is None else stamped(new, binding.value.span)
         if isinstance(value, relax.Var) or of.is_constant(value):
             worth[binding.var] = value
             continue
@@ -39,6 +42,7 @@ def rewrite_calls(
             bindings.append(relax.MatchCast(var, value, binding.ty))
         else:
             bindings.append(relax.VarBinding(var, value))
+            definitions[var] = value
     body = relax.SeqExpr([relax.BindingBlock(bindings)], replaced(function.body.body, worth))
     params = [var for var in function.params if var not in (known or {})]
     return relax.Function(
@@ -68,12 +72,7 @@ def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:
 
 def with_arguments(call: Any, args: list[Expr]) -> Any:
     """The same call of other operands."""
-    return of.Call(call.op, args, call.attrs, call.ty_args, call.span)
-
-
-def with_span_of(call: Any, expr: Expr) -> Expr:
-    """``expr``, in which new calls come from the same operator of the model as ``call``."""
-    return None if expr is None else stamped(expr, call.span)
+    return of.Call(call.op, args, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
 
 
 def stamped(expr: Expr, span: Any) -> Expr:

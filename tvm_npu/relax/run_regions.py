@@ -102,15 +102,12 @@ def _callbacks(runners: Mapping[str, RegionRunner]) -> Iterator[dict[str, str]]:
 
 
 def _callback(runner: RegionRunner) -> Any:
-    inputs = getattr(runner, "inputs", None)
-
     def call(count: int, *tensors: Any) -> None:
-        count = int(count)
-        results = runner.run([tensor.numpy() for tensor in tensors[:count]])
-        for target, values in zip(tensors[count:], results, strict=True):
+        inputs, outputs = tensors[: int(count)], tensors[int(count) :]
+        results = runner.run([tensor.numpy() for tensor in inputs])
+        for target, values in zip(outputs, results, strict=True):
             target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
 
-    del inputs
     return call
 
 
@@ -118,33 +115,33 @@ def _with_callbacks(
     mod: tvm.IRModule, calls: Mapping[str, Any], names: Mapping[str, str]
 ) -> tvm.IRModule:
     """Main, up to the last region, with call-backs for regions."""
-    mod = relax.transform.ToNonDataflow()(mod)
-    functions = {var: f for var, f in mod.functions_items() if not is_region(f)}
 
-    def change(call: Any) -> Any:
-        symbol = str(getattr(call.op, "name_hint", "")) if hasattr(call.op, "name_hint") else ""
-        if symbol not in calls or not isinstance(call.op, tvm.ir.GlobalVar):
+    def change(call: Any, definitions: Mapping[Any, Any]) -> Any:
+        symbol = str(call.op.name_hint) if isinstance(call.op, tvm.ir.GlobalVar) else ""
+        if symbol not in calls:
             return None
-        types = of.tensor_types(call.ty)
-        count = relax.prim_value(len(call.args)) if hasattr(relax, "prim_value") else None
-        return relax.op.call_dps_packed(
-            names[symbol], [count, *call.args], types if len(types) > 1 else types[0]
-        )
+        types = of.tensor_types(mod[call.op].ret_ty)
+        arguments = [relax.prim_value(len(call.args)), *call.args]
+        out = types if len(types) > 1 else types[0]
+        return relax.op.call_dps_packed(names[symbol], arguments, out)
 
     main = rewrite_calls(mod["main"], change)
-    bindings = list(main.body.blocks[0].bindings)
-    last = max(
-        number
-        for number, binding in enumerate(bindings)
-        if of.op_name(binding.value) == "relax.call_dps_packed"
-    )
-    whole = [b for b in bindings[: last + 1] if of.op_name(b.value) == "relax.call_dps_packed"]
-    results = of.Tuple([one.var for one in whole])
-    body = relax.SeqExpr([relax.BindingBlock(bindings[: last + 1])], results)
-    cut = relax.Function(main.params, body, None, main.is_pure, main.attrs)
-    for var in list(functions):
-        if of.name_of(var) == "main" or str(var.name_hint) == "main":
-            del functions[var]
-    builder = relax.BlockBuilder(tvm.IRModule(functions))
+    bindings = list(of.bindings(main))
+    regions = [n for n, one in enumerate(bindings) if _calls_back(one.value)]
+    needed = bindings[: regions[-1] + 1]
+    variables = [bindings[number].var for number in regions]
+    body = relax.SeqExpr([relax.BindingBlock(needed)], of.Tuple(variables))
+    types = of.TupleType([var.ty for var in variables])
+    cut = relax.Function(main.params, body, types, main.is_pure, main.attrs)
+    others = {
+        var: function
+        for var, function in mod.functions_items()
+        if str(var.name_hint) != "main" and not is_region(function)
+    }
+    builder = relax.BlockBuilder(tvm.IRModule(others))
     builder.add_func(cut, "main")
     return relax.transform.Normalize()(builder.get())
+
+
+def _calls_back(expr: Any) -> bool:
+    return of.op_name(expr) == "relax.call_dps_packed"
