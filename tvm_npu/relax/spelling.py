@@ -49,9 +49,30 @@ def _joined(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Definitions],
     return rewrite
 
 
+def _clip(call: Any, definitions: Definitions) -> Any:
+    """before: ``minimum(maximum(x, low), high)``    after: ``clip(x, low, high)``"""
+    data, high = call.args
+    inner = definitions.get(data) if isinstance(data, relax.Var) else None
+    if of.op_name(inner) != "relax.maximum":
+        return None
+    low, high = _number(inner.args[1]), _number(high)
+    if low is None or high is None or not low <= high:
+        return None
+    return relax.op.clip(inner.args[0], low, high)
+
+
+def _number(expr: Any) -> float | None:
+    """The one number of a constant."""
+    if not of.is_constant(expr):
+        return None
+    values = of.array_of(expr)
+    return float(values.item()) if values.size == 1 else None
+
+
 _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
     "relax.broadcast_to": (_no_broadcast,),
     "relax.sum": (_joined(relax.op.add),),
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
+    "relax.minimum": (_clip,),
 }
