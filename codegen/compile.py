@@ -8,7 +8,12 @@ from pathlib import Path
 from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
 from tvm_npu.codegen.backends import machine_apart
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.ops.registry import check_support, kind_of, layer_macs
+from tvm_npu.codegen.ops.registry import (
+    check_requantization,
+    check_support,
+    kind_of,
+    layer_macs,
+)
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -73,7 +78,7 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    return quantize(fuse(graph), ranges, precision, machine.requantization)
+    return quantize(fuse(graph), ranges, precision, machine.requantization(precision))
 
 
 def compile_graph(
@@ -128,6 +133,7 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     planned."""
     machine, precision = planner.machine, planner.precision
     check_support(fixed.layers, planner.backend.layer_types, machine.name)
+    check_requantization(fixed.layers, machine.requantization(precision), machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
     stored_bytes, layout = machine.stored_element_bytes(precision), planner.backend.layout
     storage = plan_storage(rewritten, stored_bytes, layout)

@@ -41,6 +41,7 @@ from tvm_npu.codegen.ops.transposed_conv import (
     TransposedConv,
     TransposedConvOperator,
 )
+from tvm_npu.sim.description import Requantization
 
 AnyLayer = Layer | FixedLayer
 AnyOperator = Operator[Any, Any]
@@ -130,6 +131,21 @@ def check_support(
                 f"layer {layer.name!r} ({kind_of(layer)}) needs code for {missing[0].__name__}, "
                 f"which machine {machine!r} does not have; it has code for {known}. Leave the "
                 "layer's operators to the CPU",
+                layer.name,
+            )
+
+
+def check_requantization(
+    layers: Iterable[FixedLayer], requantization: Requantization, machine: str
+) -> None:
+    """UnsupportedLayerError for the first layer with a Q-point a filter, if the machine called
+    ``machine`` shifts all filters alike."""
+    for layer in layers:
+        has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
+        if has_shifts and not requantization.is_per_channel:
+            raise UnsupportedLayerError(
+                f"layer {layer.name!r} has a Q-point a filter; machine {machine!r} has one a layer "
+                "at this precision. Quantize the graph for this machine",
                 layer.name,
             )
 

@@ -10,10 +10,11 @@ from tvm_npu.codegen.backend import Backend, Emitted, PlannedGraph, PlannerFacto
 from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.graph import FixedLayer, Shape
+    from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Layout
     from tvm_npu.codegen.plan.faults import PlanFault
+    from tvm_npu.codegen.plan.layers import LayerPlanner
     from tvm_npu.codegen.plan.loops.questions import LoopQuestion
     from tvm_npu.codegen.plan.planner import Planner
     from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
@@ -93,6 +94,13 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         """The paper's own choice, or why there is none."""
         found: SnowflakePlan | Infeasible = _greedy("snowflake", limits).plan(problem, machine)
         return found
+
+    def rewrite(
+        self, fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
+    ) -> FixedGraph:
+        from tvm_npu.codegen.snowflake.plan.borders import with_padded_maps
+
+        return with_padded_maps(fixed)
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine

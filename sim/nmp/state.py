@@ -172,6 +172,7 @@ class Costs(NamedTuple):
     efficiency: float
     mac_setup: float
     accumulator_bits: int
+    has_filter_words: bool
     mb0_bytes: int
     mb1_bytes: int
     mb2_bytes: int
@@ -218,6 +219,7 @@ def make_costs(
         efficiency=machine.mac.efficiency if timing else np.inf,
         mac_setup=machine.mac.setup_cycles * scale,
         accumulator_bits=machine.mac.accumulator_bits,
+        has_filter_words=machine.mac.requantization == "filter",
         mb0_bytes=machine.memories.mb0_bytes,
         mb1_bytes=machine.memories.mb1_bytes,
         mb2_bytes=machine.memories.mb2_bytes,

@@ -3,6 +3,10 @@
 The paper names the instructions (nmp_conv2d, nmp_percept, nmp_pool, nmp_veop, nmp_activation,
 nmp_load, nmp_load3d, nmp_store, nmp_store3d, multicast loads, three semaphore levels); their
 operands travel in the two configuration register files below, latched when an instruction issues.
+
+Filter words are an extension of this project: a 26-bit bias and a 6-bit shift for each filter, in
+the place of its int32 bias. sub 3 of nmp_conv2d and nmp_percept, nmp_veopf and nmp_activationf read
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ class MacRegister(Named):
     DILATION_ROWS = 14, "rows from one kernel row to the next"
     DILATION_COLUMNS = 15, "columns from one kernel column to the next"
     GROUPS = 16, "groups in the tile"
-    BIAS_ADDRESS = 17, "index of the first filter's int32 in the bias buffer"
+    BIAS_ADDRESS = 17, "index of the first filter's int32 or filter word in the bias buffer"
     SHIFT = 18, "requantize: right shift, negative = left"
     LOW = 19, "requantize: lower bound after saturation"
     HIGH = 20, "requantize: upper bound after saturation"
@@ -45,6 +49,12 @@ class MacRegister(Named):
     COUNT_COLUMN_BEGIN = 27, "average pool: first column whose elements count in the divisor"
     COUNT_COLUMN_END = 28, "average pool: column after the last that counts"
     ELEMENT_BYTES = 29, "1 (int8) or 2 (int16)"
+
+
+FILTER_BIAS_BITS = 26
+"""Of a filter word: the bias, signed, in its low bits; the others are the shift that the filter has
+beyond SHIFT, unsigned."""
+MOST_FILTER_SHIFT = (1 << (32 - FILTER_BIAS_BITS)) - 1
 
 
 class DmaRegister(Named):
@@ -81,7 +91,7 @@ class Memory(Named):
     MB0 = 0, "IN tiles; the MAC unit's first operand"
     MB1 = 1, "filters; the MAC unit's second operand"
     MB2 = 2, "OUT tiles and partial sums; addressed in elements"
-    BIAS = 3, "biases, int32"
+    BIAS = 3, "biases, int32, or filter words"
 
 
 class Initialise(Named):
@@ -90,6 +100,7 @@ class Initialise(Named):
     KEEP = 0, "the accumulators in MB2"
     ZERO = 1, "zero"
     BIAS = 2, "the filters' biases"
+    FILTER = 3, "the biases in the filters' words"
 
 
 class PoolKind(Named):
@@ -117,6 +128,8 @@ class Level(Named):
 
 
 CUSTOM_0, CUSTOM_1, CUSTOM_2 = 0x0B, 0x2B, 0x5B
+BY_FILTER = 1 << 24
+"""Tells nmp_veopf from nmp_veop, and nmp_activationf from nmp_activation."""
 
 SEM = Field("sem", ((28, 25, 0),), "sem")
 MEM = Field("mem", ((30, 29, 0),), "sub", names=Memory)
@@ -147,11 +160,13 @@ def _configure(
     )
 
 
-def _mac(name: str, funct3: int, sub: type[Named] | None, meaning: str) -> Instruction:
+def _mac(
+    name: str, funct3: int, sub: type[Named] | None, meaning: str, bits: int = 0
+) -> Instruction:
     fields = (SEM, _sub(sub)) if sub else (SEM,)
     syntax = "sem, sub" if sub else "sem"
     return Instruction(
-        name, CUSTOM_0 | funct3 << 12, fields, syntax,
+        name, CUSTOM_0 | funct3 << 12 | bits, fields, syntax,
         meaning + " On completion signals TLT semaphore sem (0: none).", name,
     )
 
@@ -195,7 +210,8 @@ XNMP: tuple[Instruction, ...] = (
         "MB2[OUT_CHANNELS][OUT_ROWS][OUT_COLUMNS] from OUT_ADDRESS (+)= convolution of the IN "
         "tile MB0[GROUPS * IN_CHANNELS][IN_ROWS][IN_COLUMNS] with the filters in MB1, filter m at "
         "W_ADDRESS + m * W_PITCH elements, each [IN_CHANNELS][KERNEL_ROWS][KERNEL_COLUMNS]; filter "
-        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first.",
+        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first, "
+        "3 the same with bits 25:0 of the filter's word, signed.",
     ),
     _mac(
         "nmp_percept", 3, Initialise,
@@ -215,8 +231,20 @@ XNMP: tuple[Instruction, ...] = (
         "(MB2 << SHIFT_A) + (MB0 << SHIFT_B).",
     ),
     _mac(
+        "nmp_veopf", 5, None,
+        "nmp_veop sub 3 with SHIFT_B plus the shift in the word of each filter, as of "
+        "nmp_activationf.",
+        BY_FILTER,
+    ),
+    _mac(
         "nmp_activation", 6, None,
         "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH).",
+    ),
+    _mac(
+        "nmp_activationf", 6, None,
+        "nmp_activation with SHIFT plus bits 31:26 of the word of each channel of OUT_ROWS * "
+        "OUT_COLUMNS elements; that of channel c is word BIAS_ADDRESS + c of the bias buffer.",
+        BY_FILTER,
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "

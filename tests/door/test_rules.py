@@ -147,6 +147,33 @@ def test_limits_come_from_the_machine_and_the_precision() -> None:
     assert len(split(conv(x(1, 4, 80, 80), 4, 65), precision="int8").regions) == 1
 
 
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (
+            lambda: of("dense", x(1, 40000), const(2, 40000), to=(1, 2)),
+            "40000 inputs = 80032 bytes",
+        ),
+        (
+            lambda: of("matmul", x(1, 40000), const(40000, 2), to=(1, 2)),
+            "40000 inputs = 80032 bytes",
+        ),
+        (
+            lambda: of("pad", conv(x(1, 1, 2, 2), 20000, 1), const(1), to=(1, 20000, 3, 2),
+                       pad_mode="constant", pad_width=((0, 0), (0, 0), (1, 0), (0, 0))),
+            "20000 channels = 80000 bytes",
+        ),
+    ],
+    ids=("dense", "matmul", "pad"),
+)  # fmt: skip
+def test_a_machine_without_partial_sums_takes_all_inputs(
+    make: Callable[[], Value], value: str
+) -> None:
+    assert split(make()).refusals == ()
+    (refusal,) = split(make(), machine="snowflake-4cc").refusals
+    assert value in refusal.value and refusal.limit == "65536 bytes of MBuf"
+
+
 def test_attributes_of_open_shapes_are_not_looked_at() -> None:
     def never(name: str) -> object:
         raise AssertionError(f"attribute {name} was read")

@@ -49,8 +49,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
         memory_rules.conv_weights_fit,
         memory_rules.biases_fit,
     ),
-    "dense": (rules.dense_rank_2, memory_rules.biases_fit),
-    "matmul": (rules.dense_rank_2, memory_rules.biases_fit),
+    "dense": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
+    "matmul": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
     "bias_add": (rules.channel_axis,),
     "batch_norm": (rules.channel_axis, rules.positive_variance),
     "relu": (),
@@ -82,9 +82,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
-    "pad": (rules.rank_4, rules.known_padding),
-    "mirror_pad": (rules.rank_4, rules.known_padding),
-    "strided_slice": (rules.rank_4, rules.forward_slices),
+    "pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
+    "mirror_pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
+    "strided_slice": (rules.rank_4, rules.forward_slices, memory_rules.padded_pixel_fits),
 }
 
 LAYOUT_ONLY = frozenset(

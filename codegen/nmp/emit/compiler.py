@@ -27,7 +27,7 @@ from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
-from tvm_npu.codegen.nmp.emit.weights import arranged
+from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
@@ -148,7 +148,7 @@ class _Constants:
     def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
         name = f"layer {conv.name!r}"
         weight = self.add(values, self.element_type, f"{name}, weights")
-        return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
+        return weight, self.add(bias_words(conv), np.dtype("<i4"), f"{name}, biases")
 
 
 def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, wait
-from tvm_npu.codegen.nmp.emit.expressions import Operand
-from tvm_npu.sim.nmp.xnmp import MacRegister
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister
 
 OutTile = dict[MacRegister, Operand]
 """The registers that say where the OUT tile lies in MB2 and how large it is."""
@@ -33,8 +34,32 @@ MOST_SHIFT, LEAST_SHIFT = 62, -47
 """Beyond these, accumulators of at most 63 bits give the same results as at them."""
 
 
-def requantize(out: OutTile, shift: int, low: int, high: int, element_bytes: int) -> Nodes:
-    """Requantizes the OUT tile in place and waits for it."""
+def first_bias(layer: FixedConv) -> Initialise:
+    """How a convolution begins its sums: from biases, or from those in filter words."""
+    return Initialise.BIAS if layer.filter_shifts is None else Initialise.FILTER
+
+
+def requantize_conv(
+    layer: FixedConv, out: OutTile, bias: Expression, element_bytes: int
+) -> Nodes:
+    """`requantize` as ``layer`` says; index ``bias`` of the bias buffer belongs to the tile's first
+    filter."""
+    return requantize(
+        out, layer.shift, layer.low, layer.high, element_bytes,
+        None if layer.filter_shifts is None else bias,
+    )  # fmt: skip
+
+
+def requantize(
+    out: OutTile,
+    shift: int,
+    low: int,
+    high: int,
+    element_bytes: int,
+    filter_words: Expression | None = None,
+) -> Nodes:
+    """Requantizes the OUT tile in place and waits for it; ``filter_words`` is the index of the
+    first word in the bias buffer, if shifts are those of filters."""
     smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
@@ -42,4 +67,8 @@ def requantize(out: OutTile, shift: int, low: int, high: int, element_bytes: int
         MacRegister.LOW: min(max(low, smallest), largest),
         MacRegister.HIGH: min(max(high, smallest), largest),
     }
-    return (Compute("nmp_activation", None, MAC_DONE, registers(values)), wait(MAC_DONE))
+    mnemonic = "nmp_activation"
+    if filter_words is not None:
+        mnemonic = "nmp_activationf"
+        values[MacRegister.BIAS_ADDRESS] = filter_words
+    return (Compute(mnemonic, None, MAC_DONE, registers(values)), wait(MAC_DONE))
