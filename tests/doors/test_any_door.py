@@ -83,9 +83,15 @@ def test_every_mac_runs_on_the_npu_and_the_answer_is_near(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 def test_all_doors_make_the_same_programs(name: str, golden: Callable[[str, str], None]) -> None:
-    """The golden file was written through one door and holds for every other."""
-    files = program_files(offloaded(network(name)))
-    text = "".join(f"{symbol} {hashlib.sha256(files[symbol]).hexdigest()}\n" for symbol in files)
+    """The golden file was written through one door and holds for every other: code and constants,
+    the names of tensors, and which operators of the model became which layer."""
+    text = ""
+    for symbol, data in program_files(offloaded(network(name))).items():
+        program = Program.from_bytes(data)
+        digest = hashlib.sha256(program.code.tobytes() + program.constants).hexdigest()
+        slots = (*program.inputs, *program.intermediates, *program.outputs)
+        text += f"{symbol} {digest}\n{' '.join(slot.name for slot in slots)}\n"
+        text += "".join(f"{layer.name}: {', '.join(layer.source)}\n" for layer in program.layers)
     golden(f"{name}.txt", text)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.tvm_environment import prepare
+from tvm_npu.relax.environment import prepare
 
 prepare()  # imports TVM, before the modules below do
 
