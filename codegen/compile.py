@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
-from tvm_npu.codegen.backends import machine_apart
+from tvm_npu.codegen.backends import backend_of, machine_apart
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.ops.registry import (
     check_requantization,
@@ -78,7 +78,8 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    return quantize(fuse(graph), ranges, precision, machine.requantization(precision))
+    fused = fuse(graph, backend_of(machine).layer_types)
+    return quantize(fused, ranges, precision, machine.requantization(precision))
 
 
 def compile_graph(

@@ -8,7 +8,6 @@ from math import prod
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
@@ -123,7 +122,7 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
         if len(arrays) > 1:
             residual = arrays[1].astype(np.int64) << (layer.residual_shift + more)
             acc = (acc << layer.accumulator_shift) + residual
-        return (requantize(acc, layer.shift + more, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(acc, element_bytes, more),)
 
     def residuals(self, layer: Conv2d) -> tuple[tuple[str, str], ...]:
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()

@@ -1,4 +1,4 @@
-"""nmp_pool, nmp_veop and nmp_activation, and their forms by filter."""
+"""nmp_pool, nmp_veop and nmp_activation, and their forms by filter and channel."""
 
 from __future__ import annotations
 
@@ -109,30 +109,54 @@ def begin_elements(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
-    return vector_operation(s, m, core, row, False)
+    return vector_operation(s, m, core, row, False, False)
 
 
 @device
 def nmp_veopf(s: State, m: Costs, core: int, row: int) -> int:
-    return vector_operation(s, m, core, row, True)
+    return vector_operation(s, m, core, row, True, False)
 
 
 @device
-def vector_operation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
-    """``by_filter``: an ACCUMULATE with what each filter's word adds to SHIFT_B."""
+def nmp_veopc(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, False, True)
+
+
+@device
+def joined(op: int, a: int, b: int, shift_a: int, shift_b: int) -> int:
+    """Two elements under an operation that takes two."""
+    if op == VectorOp.MULTIPLY:
+        return a * b
+    if op == VectorOp.ADD:
+        return (a << shift_a) + (b << shift_b)
+    if op == VectorOp.SUBTRACT:
+        return (a << shift_a) - (b << shift_b)
+    return max(a << shift_a, b << shift_b)
+
+
+@device
+def vector_operation(
+    s: State, m: Costs, core: int, row: int, by_filter: bool, by_channel: bool
+) -> int:
+    """``by_filter``: an ACCUMULATE with what each filter's word adds to SHIFT_B; ``by_channel``:
+    the second operand has one element for each channel."""
+    op = np.int64(s.decoded[row, SUB])
+    if by_filter:
+        op = np.int64(VectorOp.ACCUMULATE)
+    two = op != VectorOp.COPY and op != VectorOp.ACCUMULATE
+    if op > VectorOp.MAXIMUM or (by_channel and not two):
+        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     count = begin_elements(s, m, core, row)
     if count == 0:
         return STOP
     if not check_registers(s, core, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT):
         return STOP
     r = s.mac[core]
-    op = np.int64(s.decoded[row, SUB])
-    if by_filter:
-        op = np.int64(VectorOp.ACCUMULATE)
     if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
         return STOP
-    two = op == VectorOp.ADD or op == VectorOp.MULTIPLY
-    if two and not in_ok(s, m, core, MB1, count):
+    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    each = plane if by_channel else np.int64(1)
+    if two and not in_ok(s, m, core, MB1, count // each):
         return STOP
     if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
         return STOP
@@ -142,7 +166,6 @@ def vector_operation(s: State, m: Costs, core: int, row: int, by_filter: bool) -
     out = r[Reg.OUT_ADDRESS]
     bound = np.int64(1) << (m.accumulator_bits - 1)
     shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
-    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     for k in range(count):
         if by_filter and k % plane == 0:
             shift_b = r[Reg.SHIFT_B] + filter_shift(s, core, k // plane)
@@ -151,11 +174,9 @@ def vector_operation(s: State, m: Costs, core: int, row: int, by_filter: bool) -
         a = element(s, core, MB0, wide, at_a + k)
         if op == VectorOp.COPY:
             value = a << shift_a
-        elif op == VectorOp.ADD:
-            b = element(s, core, MB1, wide, at_b + k)
-            value = (a << shift_a) + (b << shift_b)
-        elif op == VectorOp.MULTIPLY:
-            value = a * element(s, core, MB1, wide, at_b + k)
+        elif two:
+            b = element(s, core, MB1, wide, at_b + k // each)
+            value = joined(op, a, b, shift_a, shift_b)
         else:
             kept = s.mb2[core, out + k]
             if abs(kept) >> (62 - shift_a):
@@ -165,6 +186,17 @@ def vector_operation(s: State, m: Costs, core: int, row: int, by_filter: bool) -
             return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
+
+
+@device
+def begin_activation(s: State, m: Costs, core: int, row: int) -> int:
+    """Begins a requantization of the OUT tile: how many elements it has, 0 after a trap."""
+    count = begin_elements(s, m, core, row)
+    if count == 0:
+        return 0
+    if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62):
+        return 0
+    return count if out_ok(s, m, core, count) else 0
 
 
 @device
@@ -190,14 +222,10 @@ def nmp_activationf(s: State, m: Costs, core: int, row: int) -> int:
 @device
 def activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
     """``by_filter``: with what each filter's word adds to SHIFT."""
-    count = begin_elements(s, m, core, row)
+    count = begin_activation(s, m, core, row)
     if count == 0:
         return STOP
-    if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62):
-        return STOP
     r = s.mac[core]
-    if not out_ok(s, m, core, count):
-        return STOP
     if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
         return STOP
     shift = r[Reg.SHIFT]

@@ -24,7 +24,7 @@ def spoiled() -> np.ndarray:  # type: ignore[type-arg]
 
 
 CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
-    "unknown": (lambda: of("erf", x(*F), to=F), "instructions for", "my.erf", "the table"),
+    "unknown": (lambda: of("cos", x(*F), to=F), "instructions for", "my.cos", "the table"),
     "open": (
         lambda: of("relu", x("n", 4, 8, 8), to=("n", 4, 8, 8)),
         "static shape", "Tensor[(n, 4, 8, 8), float32]", "no unknown",
@@ -60,8 +60,16 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
         lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
         "machine has instructions for the layer", "transposedconv", "conv, elementwise",
     ),
-    "tanh, on a machine without": (
-        lambda: of("tanh", x(*F), to=F), "instructions for the layer", "table", "conv, element"
+    "logarithm alone": (
+        lambda: of("log", x(*F), to=F), "parts of functions that have a table", "log", "poles"
+    ),
+    "two that broadcast": (
+        lambda: of("add", x(1, 4, 1, 1), x(1, 4, 8, 1), to=(1, 4, 8, 8)),
+        "Arithmetic joins", "two tensors that broadcast", "the result's shape",
+    ),
+    "rows that broadcast": (
+        lambda: of("multiply", x(*F), x(1, 4, 8, 1), to=F),
+        "one number a channel (N, C, 1, 1)", "(1, 4, 8, 1) broadcast to", "one number a channel",
     ),
     "reflected too far": (
         lambda: of("mirror_pad", x(*F), to=(1, 4, 16, 8), mode="REFLECT",

@@ -9,6 +9,7 @@ from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize_conv
+from tvm_npu.codegen.nmp.emit.table import TablePlace
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, VectorOp
 
@@ -31,6 +32,7 @@ class ConvMac:
 
     layer: FixedConv
     tiles: ConvTiles
+    table: TablePlace | None
 
     def multiply(
         self,
@@ -89,4 +91,4 @@ class ConvMac:
 
     def requantize(self, out: OutTile, bias: Expression) -> Nodes:
         """From accumulators to elements, in place; ``bias`` as of `WTile`."""
-        return requantize_conv(self.layer, out, bias, self.tiles.size)
+        return requantize_conv(self.layer, out, bias, self.tiles.size, self.table)

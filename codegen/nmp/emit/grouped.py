@@ -22,7 +22,9 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import first_bias, out_tile
+from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -47,9 +49,11 @@ def grouped(
             f"tile_n = {tiles.channels} and schedule OS or WS; it has {plan.tile_m}, "
             f"{plan.tile_n} and {plan.schedule}"
         )
-    _require_fit(layer.name, tiles, machine)
-    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), ConvMac(layer, tiles))
-    return finish(parameters, emitter.nodes())
+    _require_fit(layer.name, tiles, room_beside_table(problem, machine))
+    mac = ConvMac(layer, tiles, table_place(layer.table, machine, tiles.size))
+    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), mac)
+    table = load_table(operands.table, parameters, machine, tiles.size)
+    return finish(parameters, (*table, *emitter.nodes()))
 
 
 def _require_fit(name: str, tiles: ConvTiles, machine: NmpMachine) -> None:
