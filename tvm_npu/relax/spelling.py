@@ -38,7 +38,7 @@ def _joined(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Definitions],
     """
 
     def rewrite(call: Any, definitions: Definitions) -> Any:
-        stack = definitions.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
+        stack: Any = definitions.get(call.args[0]) if isinstance(call.args[0], relax.Var) else None
         if of.op_name(stack) != "relax.stack" or not isinstance(stack.args[0], of.Tuple):
             return None
         read, inner = attribute_reader(call), attribute_reader(stack)
@@ -52,7 +52,7 @@ def _joined(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Definitions],
 def _clip(call: Any, definitions: Definitions) -> Any:
     """before: ``minimum(maximum(x, low), high)``    after: ``clip(x, low, high)``"""
     data, high = call.args
-    inner = definitions.get(data) if isinstance(data, relax.Var) else None
+    inner: Any = definitions.get(data) if isinstance(data, relax.Var) else None
     if of.op_name(inner) != "relax.maximum":
         return None
     low, high = _number(inner.args[1]), _number(high)
