@@ -45,7 +45,7 @@ def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"]]
-    for extra in ("relay", "plot", "learn"):
+    for extra in ("relay", "plot", "learn", "conformance"):
         requirements += extras[extra]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
     modules = {MODULE_OF.get(name, name) for name in names}
