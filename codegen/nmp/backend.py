@@ -71,7 +71,8 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
                 ops.FixedElementwise, ops.FixedBroadcast, ops.FixedTable, ops.FixedMaximum,
-                ops.FixedMaxFeatureMap,
+                ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,
+                ops.FixedTransposedConv,
             }
         )  # fmt: skip
 
@@ -99,10 +100,9 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
     ) -> FixedGraph:
-        from tvm_npu.codegen.nmp.plan.planning import plan_cascades
-        from tvm_npu.codegen.nmp.plan.tables import with_tables
+        from tvm_npu.codegen.nmp.plan.planning import rewritten
 
-        return plan_cascades(with_tables(fixed, machine), planner, machine)
+        return rewritten(fixed, planner, machine)
 
     def candidates(self, fixed: FixedGraph, machine: NmpMachine) -> Iterable[FixedLayer]:
         from tvm_npu.codegen.nmp.plan.planning import possible_cascades

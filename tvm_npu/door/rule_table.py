@@ -15,7 +15,7 @@ TYPES: tuple[Rule, ...] = (
     rules.finite_constants,
 )
 WEIGHTS: tuple[Rule, ...] = (rules.data_is_variable, rules.constant_weights)
-SHAPES: tuple[Rule, ...] = (rules.rank_4_or_2, rules.batch_kept, memory_rules.tensors_fit_memory)
+SHAPES: tuple[Rule, ...] = (rules.batch_kept, memory_rules.tensors_fit_memory)
 
 WEIGHTED = frozenset(
     {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm"}
@@ -76,16 +76,37 @@ RULES: dict[str, tuple[Rule, ...]] = {
         rules.nonzero_divisor,
     ),
     "negative": (),
-    "concatenate": (rules.run_time_fields, rules.channel_axis),
-    "split": (rules.channel_axis, rules.equal_split),
+    "concatenate": (rules.run_time_fields, rules.axis_behind_the_batch),
+    "split": (rules.axis_behind_the_batch, rules.equal_split),
     "batch_flatten": (),
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
     "pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
     "mirror_pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
-    "strided_slice": (rules.rank_4, rules.forward_slices, memory_rules.padded_pixel_fits),
+    "strided_slice": (rules.slices_have_elements, memory_rules.padded_pixel_fits),
+    "transpose": (rules.batch_stays_first,),
+    "reverse": (rules.axis_behind_the_batch,),
+    "depth_to_space": (rules.rank_4, rules.nchw_blocks),
+    "space_to_depth": (rules.rank_4, rules.nchw_blocks),
+    "upsampling": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
+    "image.resize2d": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
 }
+
+MOVES = frozenset(
+    {
+        "concatenate",
+        "split",
+        "batch_flatten",
+        "reshape",
+        "squeeze",
+        "expand_dims",
+        "strided_slice",
+        "transpose",
+        "reverse",
+    }
+)
+"""Operators that move elements of tensors of any rank."""
 
 LAYOUT_ONLY = frozenset(
     {
@@ -104,6 +125,12 @@ LAYOUT_ONLY = frozenset(
         "pad",
         "mirror_pad",
         "strided_slice",
+        "transpose",
+        "reverse",
+        "depth_to_space",
+        "space_to_depth",
+        "upsampling",
+        "image.resize2d",
     }
 )
 """Operators that are worth nothing on the NPU alone: they only ride along in a region."""
@@ -163,7 +190,8 @@ def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """All rules of an operator in the order in which they may rely on each other."""
     weights = WEIGHTS if name in WEIGHTED else ()
-    return (*TYPES, *weights, *SHAPES, *RULES[name])
+    rank = rules.rank_2_to_6 if name in MOVES else rules.rank_4_or_2
+    return (*TYPES, *weights, rank, *SHAPES, *RULES[name])
 
 
 def _text(rule: Rule) -> str:

@@ -26,11 +26,13 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
+from tvm_npu.codegen.nmp.emit.move import move_layer
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
 from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -44,6 +46,7 @@ from tvm_npu.codegen.ops import (
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
+    FixedMove,
     FixedPad,
     FixedPool,
     FixedTable,
@@ -126,6 +129,9 @@ def _code(
     if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         assert isinstance(problem, FlatProblem) and isinstance(plan, FlatPlan)
         return elementwise(layer, problem, plan, machine, operands)
+    if isinstance(layer, FixedMove):
+        assert isinstance(problem, MoveProblem) and isinstance(plan, MovePlan)
+        return move_layer(layer, problem, plan, machine, operands)
     assert isinstance(layer, FixedPool | FixedPad)
     assert isinstance(problem, WindowProblem) and isinstance(plan, WindowPlan)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
