@@ -81,7 +81,7 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    fused = fuse(graph, backend_of(machine).layer_types)
+    fused = fuse(graph, backend_of(machine).made(machine))
     adjusted = options.adjustments.apply(fused)
     return quantize(adjusted, ranges, precision, machine.requantization(precision))
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph import Clip, Graph, Layer
+from tvm_npu.codegen.graph import Clip, Graph, Layer, Slopes
 from tvm_npu.codegen.ops import Conv2d, Dense, Elementwise, Pool, Reshape
 
 Factors = NDArray[np.float64]
@@ -91,6 +91,8 @@ def _ties(graph: Graph, layer: Layer) -> tuple[tuple[str, ...], bool]:
 def _limit(layer: Layer) -> float | None:
     """The upper bound of a layer's activation; None for one that does not commute with factors."""
     activation = getattr(layer, "activation", Clip())
+    if isinstance(activation, Slopes):
+        return math.inf
     if not isinstance(activation, Clip) or activation.low not in (0.0, -math.inf):
         return None
     return activation.high if activation.high > 0.0 else None

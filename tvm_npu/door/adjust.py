@@ -16,7 +16,7 @@ from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
-from tvm_npu.door.backend import machine_layers
+from tvm_npu.door.backend import machine_makes
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.options import NpuOptions
 
@@ -68,7 +68,7 @@ def adjusted(
     `region_ranges`. int16 regions stay as they are."""
     if options.quantization == "plain" or options.precision != "int8" or not graphs:
         return {symbol: Calibrated(found) for symbol, found in ranges.items()}
-    code_for = machine_layers(options.machine)
+    code_for = machine_makes(options.machine)
     channels = {symbol: _Channels(fuse(graph, code_for)) for symbol, graph in graphs.items()}
     run(channels)
     return {symbol: _adjusted(channels[symbol], ranges[symbol], options) for symbol in graphs}

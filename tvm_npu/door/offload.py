@@ -11,7 +11,7 @@ from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
 from tvm_npu.door.adjust import Calibrated, adjusted
-from tvm_npu.door.backend import machine_layers
+from tvm_npu.door.backend import machine_makes
 from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
@@ -97,7 +97,7 @@ def _calibrated(
                 partial(door.run_regions, result, samples=samples),
                 options.percentile,
                 {region.symbol: input_names(region) for region in split.regions},
-                machine_layers(options.machine),
+                machine_makes(options.machine),
             )
             kept_out.update(unfit_calls(split.regions, ranges, options))
         except UnfitTensorError as error:
