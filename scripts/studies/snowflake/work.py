@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 from studies.harness.errors import StudyError
 from studies.harness.study import Bench
@@ -105,8 +105,9 @@ def computed(case: Case, bench: Bench) -> Measured | Missing:
     """The case's measurement, or why there is none."""
     machine = snowflake(case.machine)
     try:
+        planner: Any = case.variant.planner  # hashable, as all planners of variants are
         return measure(
-            _regions(case.subject), _planned(case.subject, machine, case.variant.planner), machine,
+            _regions(case.subject), _planned(case.subject, machine, planner), machine,
             case.variant.passes, with_idle=case.variant is DEFAULT,
         )  # fmt: skip
     except (CodegenError, StudyError) as error:
