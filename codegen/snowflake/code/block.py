@@ -142,13 +142,17 @@ class BlockCompiler:
 
     def _line(
         self, nodes: Sequence[Node], number: dict[int, int], ops: list[Instr], line: _Line,
-        windows: tuple[int, int] | None,
+        windows: tuple[int, int] | None, counter: int = -2,
     ) -> None:  # fmt: skip
+        """Adds ``nodes`` to ``line``. The body of a loop counts ``counter`` down early: the branch
+        waits for it, and what follows can stand behind the branch."""
         straight: list[int] = []
 
         def flush() -> None:
             if windows is not None:
                 order = scheduled([ops[i] for i in straight], self._raw_cycles, *windows)
+                if any(ops[straight[i]].dest == counter for i in order[-2 * DELAY_SLOTS :]):
+                    order.sort(key=lambda i: ops[straight[i]].dest != counter)
                 line.ops.extend(straight[i] for i in order)
             else:
                 line.ops.extend(straight)
@@ -160,7 +164,7 @@ class BlockCompiler:
                 continue
             flush()
             begin = len(line.ops)
-            self._line(node.body, number, ops, line, windows)
+            self._line(node.body, number, ops, line, windows, node.counter)
             slots = self._slots(line, begin, node.counter, ops)
             line.ops.append((node.counter, begin))
             line.ops.extend(slots)

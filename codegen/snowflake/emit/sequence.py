@@ -122,7 +122,7 @@ class Sequencer:
         then the stores are done, and the core can go on. Shared ones keep their order."""
         left, late = self._by_stores(loads)
         hiding = max(1, (len(chunks) + 1) // 2)
-        each = -(-(len(self._delayed) + len(left)) // hiding)
+        each = max(4, -(-(len(self._delayed) + len(left)) // hiding))
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
             count = min(each, len(self._delayed))

@@ -27,6 +27,8 @@ MOST_HELD, BUSY_CYCLES, MOST_UNROLLED, MOST_COPIES = 6, 12, 16, 8
 """`steps.sums` says what they are."""
 LOOP = 2
 """Instructions that count a loop and branch; its delay slots hold others."""
+LEAST_TURN = 10
+"""Cycles of the shortest loop: it counts, the branch waits for that, four delay slots follow."""
 CYCLES_OF, ISSUED, VECTORS = range(3)
 """Of sums: cycles of the vector unit, instructions that the core issues, vector instructions."""
 ROW, GROUP = 8, 8
@@ -95,11 +97,11 @@ def out_lines(outputs: int, step: int) -> float:
 def _run_issued(count: int, traces: int, preloads: int, addresses: int, short: bool) -> int:
     """Instructions of ``count`` sums that are alike, in a row."""
     copies = max(1, min(count, MOST_UNROLLED // addresses, MOST_COPIES)) if short else 1
-    turns = count // copies
-    issued = traces + count * (traces + preloads + addresses)
-    if turns > 1:
-        issued += copies * addresses + 1 + LOOP * turns
-    return issued
+    turns, each = count // copies, traces + preloads + addresses
+    if turns <= 1:
+        return traces + count * each
+    turn = max(LEAST_TURN, copies * each + LOOP)
+    return traces + copies * addresses + 1 + turns * turn + count % copies * each
 
 
 @device
