@@ -5,7 +5,8 @@ there is a place for it. The memory serves transfers one at a time. They are iss
 vector instructions of the step, and the next step begins when its loads are complete.
 
 A layer is one of many: its first kernels come while the layer before computes, where they have two
-places, and a layer takes at least what the memory needs for all its bytes.
+places, which costs that one a part of their time; and a layer takes at least what the memory needs
+for all its bytes.
 """
 
 from __future__ import annotations
@@ -45,10 +46,12 @@ from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS
 
 CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, FIRST_CYCLES = range(9)
 """What `timed` gives: cycles in all, of the vector unit, of loads and stores at the memory; bytes;
-steps; cycles more where no layer comes before."""
+steps; of what the first kernels take, which come in the layer before."""
 COSTS = 9
 RESOLUTION_BITS = 9
 """Cycles are known to so many bits behind the first: plans that are nearer are equally fast."""
+EARLY_SHARE = 0.4
+"""Which part of the time that its first kernels take a layer costs the one before, on average."""
 START = 24.0
 """Cycles before a layer's first load: special registers, addresses."""
 CHUNK_WORDS, MOVE_WORDS = 60, 5
@@ -273,7 +276,8 @@ def timed(
     at[MEMORY] = max(at[MEMORY], at[RESULT] + MOVE) + seconds(n, out_units)
     ends = max(at[MEMORY], at[UNIT] + MOVE * out_count) + n.store_latency
     transfers = START + costs[LOADS] + costs[STORES] + n.vector_latency + n.store_latency
-    costs[CYCLES] = resolved(max(ends, transfers))
+    least = max(ends, transfers) + EARLY_SHARE * costs[FIRST_CYCLES]
+    costs[CYCLES] = resolved(least)
     costs[STEPS] = steps
     return True
 
