@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
-from tvm_npu.codegen.backends import machine_apart
+from tvm_npu.codegen.backends import backend_of, machine_apart
 from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.ops.registry import check_support, kind_of, layer_macs
+from tvm_npu.codegen.ops.registry import (
+    check_requantization,
+    check_support,
+    kind_of,
+    layer_macs,
+)
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -73,7 +78,8 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    return quantize(fuse(graph), ranges, precision, machine.requantization)
+    fused = fuse(graph, backend_of(machine).layer_types)
+    return quantize(fused, ranges, precision, machine.requantization(precision))
 
 
 def compile_graph(
@@ -128,11 +134,13 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     planned."""
     machine, precision = planner.machine, planner.precision
     check_support(fixed.layers, planner.backend.layer_types, machine.name)
+    check_requantization(fixed.layers, machine.requantization(precision), machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
     stored_bytes, layout = machine.stored_element_bytes(precision), planner.backend.layout
     storage = plan_storage(rewritten, stored_bytes, layout)
     check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
+    layers = planner.backend.in_sequence(layers, machine)
     return PlannedGraph(fixed, machine, precision, storage, layers, planner.chosen.name)
 
 

@@ -71,16 +71,24 @@ def largest_q_point(magnitude: float, element_bytes: int) -> int:
     return min(f, MAX_Q_POINT)
 
 
-def requantize(acc: Array, shift: int, low: int, high: int, element_bytes: int) -> Array:
+def requantize(
+    acc: Array, shift: int | Array, low: int, high: int, element_bytes: int
+) -> Array:
     """``clip(saturate(floor((acc + half) >> shift)), low, high)``, half = 2**(shift - 1).
 
     Round half up (towards plus infinity), then saturation to the element type, then the fused
     activation. A shift <= 0 shifts left and rounds nothing. ``acc`` is int64 of any shape; the
-    result has the element type. No intermediate value can overflow.
+    result has the element type. No intermediate value can overflow. Shifts that differ are an array
+    that is broadcast to ``acc``.
     """
     acc = np.asarray(acc, dtype=np.int64)
     smallest, largest = element_limits(element_bytes)
-    if shift > 0:
+    if isinstance(shift, np.ndarray):
+        left = np.minimum(np.maximum(1 - shift, 0), 46)
+        if left.any():  # What already leaves the type still does after the shift.
+            acc = np.where(left > 0, np.clip(acc, 2 * smallest, 2 * largest), acc) << left
+        acc = ((acc >> np.minimum(np.maximum(shift - 1, 0), 63)) + 1) >> 1
+    elif shift > 0:
         # (acc + 2**(s-1)) >> s, written so that no sum can leave 64 bits.
         acc = ((acc >> min(shift - 1, 63)) + 1) >> 1
     elif shift < 0:

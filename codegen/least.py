@@ -47,6 +47,12 @@ class LeastNeeds(Protocol):
     def biases(self, filters: int) -> Need:
         """The biases of a group's filters."""
 
+    def dense_input(self, features: int) -> Need:
+        """Of a fully connected layer: one input, or all where partial sums cannot be kept."""
+
+    def padded_pixel(self, channels: int) -> Need:
+        """What a padding layer takes at a time: an element, or all channels of a pixel."""
+
     def pool_input(self, window: tuple[int, int]) -> Need:
         """One channel of one window."""
 

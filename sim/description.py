@@ -29,6 +29,10 @@ class Requantization:
     is_per_channel: bool = False
     """Whether each channel can have a shift (and a multiplier) of its own."""
     has_zero_point: bool = False
+    bias_bits: int = 32
+    """Of a signed bias, where each channel has a shift."""
+    most_channel_shift: int = 0
+    """By how much the channels' shifts may differ."""
 
 
 Q_POINTS_ONLY = Requantization()
@@ -71,9 +75,9 @@ class MachineDescription(Part):
         """Bytes that an element takes in the machine's memories."""
         return ELEMENT_BYTES[precision]
 
-    @property
-    def requantization(self) -> Requantization:
-        """What the requantize step can do; Q-points only unless a kind says more."""
+    def requantization(self, precision: Precision) -> Requantization:
+        """What the requantize step can do with numbers of a precision; Q-points only unless a
+        kind says more."""
         return Q_POINTS_ONLY
 
     def units(self) -> tuple[Unit, ...]:

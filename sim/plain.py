@@ -42,6 +42,22 @@ class Fault(Exception):
     """What an engine raises when its machine cannot do what an instruction says."""
 
 
+def tile_view(
+    memory: NDArray[np.uint8], name: str, begin: int, shape: tuple[int, ...], dtype: Any
+) -> NDArray[Any]:
+    """A packed tile of ``memory`` as it lies there, from byte ``begin`` on. Raises Fault, before
+    anything is touched, when not all of it lies inside. Counts are Python's integers, which do not
+    wrap; compiled simulators have `sim.compiled.spans`."""
+    kind, size = np.dtype(dtype), np.dtype(dtype).itemsize
+    for count in shape:
+        size *= max(int(count), 0)
+    if begin < 0 or size == 0 or begin + size > len(memory):
+        raise Fault(f"bytes {begin} to {begin + size} of {name}, which has {len(memory)}")
+    if begin % kind.itemsize:
+        raise Fault(f"byte {begin} of {name} is no multiple of {kind.itemsize}")
+    return memory[begin : begin + size].view(kind).reshape(shape)
+
+
 class PlainSimulator:
     """`kinds.Simulator`. ``end`` is the mnemonic of the instruction that ends a program."""
 

@@ -145,7 +145,7 @@ def _checked(array: Array, spec: InputSpec) -> Array:
             f"calibration input {spec.name!r} is {array.dtype}; expected {spec.dtype}"
         )
     with np.errstate(over="ignore"):
-        converted = np.ascontiguousarray(array.astype(spec.dtype))
+        converted = array.astype(spec.dtype, order="C")
     if converted.dtype.kind == "f":
         bad = int(converted.size - np.count_nonzero(np.isfinite(converted)))
         if bad:

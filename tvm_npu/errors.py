@@ -35,5 +35,9 @@ class SyntheticCalibrationWarning(UserWarning):
     """Ranges were taken from random input; accuracy on real data is unknown."""
 
 
+class DroppedBoundWarning(UserWarning):
+    """TVM's own ONNX frontend has dropped a bound of a Clip."""
+
+
 class NothingOffloadedWarning(UserWarning):
     """No operator of the model runs on the NPU."""

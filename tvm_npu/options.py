@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from tvm_npu.codegen.backend import Images
 from tvm_npu.codegen.backends import machine_apart
@@ -25,6 +25,8 @@ from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 DEFAULT_MACHINE = "nmp-4x8"
+Offload = Literal["paying", "all"]
+"""Regions without weights and windows: where they pay (`door.paying`), or whatever they cost."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class NpuOptions:
     ``cpu_target`` is the TVM target string that the glue code around a region is compiled for;
     ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one;
     ``images`` is what the clusters of a device do with a batch: "together" they share each image,
-    "apart" a run computes an image in each.
+    "apart" a run computes an image in each; ``offload`` are the regions to take among those
+    without weights: "paying" or "all".
     """
 
     machine: MachineDescription
@@ -48,6 +51,7 @@ class NpuOptions:
     cpu_target: str = "llvm"
     tuning_log: str | None = None
     images: Images = "together"
+    offload: Offload = "paying"
 
     def __post_init__(self) -> None:
         if self.precision not in ELEMENT_BYTES:
@@ -59,6 +63,9 @@ class NpuOptions:
         fault = log_fault(self.planner, self.tuning_log)
         if fault is not None:
             raise TargetError(f"{fault} (option tuning_log)")
+        if self.offload not in get_args(Offload):
+            known = ", ".join(get_args(Offload))
+            raise TargetError(f"offload {self.offload!r}: must be one of {known}")
         if self.images not in get_args(Images):
             known = ", ".join(get_args(Images))
             raise TargetError(f"images {self.images!r}: must be one of {known}")
@@ -106,6 +113,7 @@ def make_options(
     cpu_target: str = "llvm",
     tuning_log: str | Path | None = None,
     images: Images | None = None,
+    offload: Offload | None = None,
 ) -> NpuOptions:
     """Options with the machine's defaults filled in.
 
@@ -136,4 +144,5 @@ def make_options(
         cpu_target=cpu_target,
         tuning_log=tuning_log,
         images="together" if images is None else images,
+        offload="paying" if offload is None else offload,
     )

@@ -5,7 +5,7 @@
 
 Options of the npu part: ``-machine`` (name or file), ``-precision``, ``-planner``,
 ``-calibration`` (an .npz file), ``-percentile``, ``-seed``, ``-tuning_log`` (a file of
-``tvm-npu tune``), ``-images`` (together or apart).
+``tvm-npu tune``), ``-images`` (together or apart), ``-offload`` (paying or all).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "seed": int,
     "tuning_log": str,
     "images": str,
+    "offload": str,
 }
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.fixed_point import requantize
+from tvm_npu.codegen.graph.lookup import Table
+from tvm_npu.codegen.graph.tensors import Array, IntArray
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,17 @@ class FixedLayer(_Output):
 
 @dataclass(frozen=True, eq=False)
 class Requantized(FixedLayer):
-    """A layer that ends in the requantize step (`codegen.fixed_point.requantize`)."""
+    """A layer that ends in the requantize step (`codegen.fixed_point.requantize`), and then, where
+    it has one, in a table."""
 
     shift: int = field(kw_only=True)
     low: int = field(kw_only=True)
     high: int = field(kw_only=True)
+    table: Table | None = field(default=None, kw_only=True)
+
+    def requantized(
+        self, acc: Array, element_bytes: int, more: int | IntArray = 0
+    ) -> IntArray:
+        """The layer's results for accumulators, whose shifts are ``more`` than `shift`."""
+        found = requantize(acc, self.shift + more, self.low, self.high, element_bytes)
+        return found if self.table is None else self.table.look_up(found, element_bytes)

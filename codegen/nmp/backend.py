@@ -70,7 +70,8 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return frozenset(
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
-                ops.FixedElementwise,
+                ops.FixedElementwise, ops.FixedBroadcast, ops.FixedTable, ops.FixedMaximum,
+                ops.FixedMaxFeatureMap,
             }
         )  # fmt: skip
 
@@ -99,18 +100,21 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         self, fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
     ) -> FixedGraph:
         from tvm_npu.codegen.nmp.plan.planning import plan_cascades
+        from tvm_npu.codegen.nmp.plan.tables import with_tables
 
-        return plan_cascades(fixed, planner, machine)
+        return plan_cascades(with_tables(fixed, machine), planner, machine)
 
     def candidates(self, fixed: FixedGraph, machine: NmpMachine) -> Iterable[FixedLayer]:
         from tvm_npu.codegen.nmp.plan.planning import possible_cascades
+        from tvm_npu.codegen.nmp.plan.tables import with_tables
 
-        return possible_cascades(fixed, machine)
+        return possible_cascades(with_tables(fixed, machine), machine)
 
     def check(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
         from tvm_npu.codegen.nmp.plan.check import check_plan
+        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 
-        return check_plan(problem, plan, machine)
+        return check_plan(problem, plan, room_beside_table(problem, machine))
 
     def predict(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
         from tvm_npu.codegen.nmp.plan.cost import predict
@@ -155,24 +159,28 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return core_steps(problem, plan, machine)
 
     def space(self, problem: ConvProblem, machine: NmpMachine) -> Space[ConvPlan]:
+        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
         from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 
-        return ConvSpace(problem, machine)
+        return ConvSpace(problem, room_beside_table(problem, machine))
 
     def shortlist(
         self, problem: ConvProblem, machine: NmpMachine, count: int, limits: TileLimits = NO_LIMITS
     ) -> tuple[ConvPlan, ...] | Infeasible:
         from tvm_npu.codegen.nmp.plan.shortlist import shortlist
+        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 
-        return shortlist(problem, machine, count, limits)
+        return shortlist(problem, room_beside_table(problem, machine), count, limits)
 
     def warm_plans(self, problem: ConvProblem, machine: NmpMachine) -> Iterable[ConvPlan]:
+        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
         from tvm_npu.codegen.plan.problem import Infeasible
 
         listed = self.shortlist(problem, machine, WARM_PLANS)
         if isinstance(listed, Infeasible):
             return ()
-        tso = _tso("tso", NO_LIMITS).plan(problem, machine) if problem.window is None else None
+        room = room_beside_table(problem, machine)
+        tso = _tso("tso", NO_LIMITS).plan(problem, room) if problem.window is None else None
         return listed if tso is None or isinstance(tso, Infeasible) else (*listed, tso)
 
 

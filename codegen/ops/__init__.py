@@ -1,6 +1,7 @@
 """Operators: one file each for all that is no machine's. `codegen.ops.operator` says what a file
 answers, `codegen.ops.registry` lists them by layer type."""
 
+from tvm_npu.codegen.ops.broadcast import Broadcast, FixedBroadcast
 from tvm_npu.codegen.ops.cascade import FixedCascade
 from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
 from tvm_npu.codegen.ops.concat import Concat, FixedConcat
@@ -22,10 +23,10 @@ from tvm_npu.codegen.ops.table import FixedTable, TableFunction
 from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedConv
 
 __all__ = [
-    "OPERATORS", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise", "FixedCascade",
-    "FixedChannelSlice", "FixedConcat", "FixedConv", "FixedElementwise", "FixedGru", "FixedLstm",
-    "FixedMaxFeatureMap", "FixedMaximum", "FixedPad", "FixedPool", "FixedReflectPad",
-    "FixedReshape", "FixedTable", "FixedTransposedConv", "Gru", "Lstm", "MaxFeatureMap", "Maximum",
-    "Operator", "Pad", "Pool", "ReflectPad", "Reshape", "ScaleShift", "TableFunction",
-    "TransposedConv", "operator_of",
+    "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise",
+    "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat", "FixedConv",
+    "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedPad",
+    "FixedPool", "FixedReflectPad", "FixedReshape", "FixedTable", "FixedTransposedConv", "Gru",
+    "Lstm", "MaxFeatureMap", "Maximum", "Operator", "Pad", "Pool", "ReflectPad", "Reshape",
+    "ScaleShift", "TableFunction", "TransposedConv", "operator_of",
 ]  # fmt: skip

@@ -8,11 +8,11 @@ from math import prod
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
 from tvm_npu.codegen.ops.arithmetic import convolve, images
+from tvm_npu.codegen.ops.filter_weights import layer_weights
 from tvm_npu.codegen.ops.operator import (
     Arrays,
     Numbers,
@@ -22,7 +22,7 @@ from tvm_npu.codegen.ops.operator import (
     checked_shift,
     take,
 )
-from tvm_npu.codegen.ops.weights import fixed_weights, product_type
+from tvm_npu.codegen.ops.weights import product_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,10 @@ class FixedConv(Requantized):
     acc = (acc << accumulator_shift) + (residual << residual_shift); then requantize.
     ``weight`` is [M, N / groups, kernel_h, kernel_w] at the element type, ``bias`` int32 [M] at
     the accumulator's Q-point. A dense layer has a 1x1 kernel and sees its input as (N, 1, 1).
+
+    With ``filter_shifts`` [M], none of them negative, each filter has a Q-point of its own:
+    filter_shifts[m] more than ``weight_q_point``, and so much more are its ``shift`` and its
+    ``residual_shift``.
     """
 
     weight: IntArray
@@ -65,6 +69,7 @@ class FixedConv(Requantized):
     residual_shift: int = 0
     is_dense: bool = False
     weight_q_point: int = 0
+    filter_shifts: IntArray | None = None
 
 
 class Conv2dOperator(Operator[Conv2d, FixedConv]):
@@ -111,21 +116,25 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
         ).astype(np.int64)  # fmt: skip
         acc += layer.bias.astype(np.int64)[:, None, None]
         acc = acc.reshape(len(acc), *shapes[0])
+        more: int | IntArray = 0
+        if layer.filter_shifts is not None:
+            more = layer.filter_shifts.reshape(-1, *[1] * (acc.ndim - 2))
         if len(arrays) > 1:
-            residual = arrays[1].astype(np.int64) << layer.residual_shift
+            residual = arrays[1].astype(np.int64) << (layer.residual_shift + more)
             acc = (acc << layer.accumulator_shift) + residual
-        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(acc, element_bytes, more),)
 
     def residuals(self, layer: Conv2d) -> tuple[tuple[str, str], ...]:
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
 
     def quantize(self, layer: Conv2d, numbers: Numbers) -> FixedConv:
-        made = fixed_weights(layer, layer.weight, layer.bias, numbers)
+        made = layer_weights(layer, layer.weight, layer.bias, numbers)
         low, high = numbers.bounds(layer, layer.activation)
         return FixedConv(
             layer.name, layer.inputs, layer.outputs, made.weight, made.bias, layer.stride,
             layer.padding, layer.dilation, layer.groups, made.accumulator_shift,
-            made.residual_shift, weight_q_point=made.q_point, source=layer.source,
+            made.residual_shift, weight_q_point=made.q_point, filter_shifts=made.filter_shifts,
+            source=layer.source,
             shift=checked_shift(layer, made.shift), low=low, high=high,
         )  # fmt: skip
 

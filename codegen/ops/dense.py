@@ -8,8 +8,8 @@ from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer
 from tvm_npu.codegen.graph.tensors import FloatArray
 from tvm_npu.codegen.ops.conv2d import FixedConv, dense_shape, with_residual
+from tvm_npu.codegen.ops.filter_weights import layer_weights
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
-from tvm_npu.codegen.ops.weights import fixed_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +42,13 @@ class DenseOperator(Operator[Dense, FixedConv]):
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
 
     def quantize(self, layer: Dense, numbers: Numbers) -> FixedConv:
-        made = fixed_weights(layer, layer.weight, layer.bias, numbers)
+        made = layer_weights(layer, layer.weight, layer.bias, numbers)
         low, high = numbers.bounds(layer, layer.activation)
         return FixedConv(
             layer.name, layer.inputs, layer.outputs, made.weight[:, :, None, None], made.bias,
             accumulator_shift=made.accumulator_shift, residual_shift=made.residual_shift,
-            is_dense=True, weight_q_point=made.q_point, source=layer.source,
+            is_dense=True, weight_q_point=made.q_point, filter_shifts=made.filter_shifts,
+            source=layer.source,
             shift=checked_shift(layer, made.shift), low=low, high=high,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import element_limits, requantize
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.ops.operator import (
@@ -73,7 +73,7 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
             acc = wide[0] * wide[1]
         else:
             acc = wide[0]
-        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(acc, element_bytes),)
 
     def ties(self, layer: Elementwise) -> tuple[tuple[str, ...], ...]:
         """The two inputs of an addition."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Array
@@ -53,7 +52,7 @@ class MaxFeatureMapOperator(Operator[MaxFeatureMap, FixedMaxFeatureMap]):
         self, layer: FixedMaxFeatureMap, arrays: Arrays, shapes: Shapes, element_bytes: int
     ) -> Arrays:
         larger = _larger_half(arrays[0])
-        return (requantize(larger, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(larger, element_bytes),)
 
     def ties(self, layer: MaxFeatureMap) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, take
@@ -45,7 +44,7 @@ class MaximumOperator(Operator[Maximum, FixedMaximum]):
         self, layer: FixedMaximum, arrays: Arrays, shapes: Shapes, element_bytes: int
     ) -> Arrays:
         larger = np.maximum(*arrays)
-        return (requantize(larger, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(larger, element_bytes),)
 
     def ties(self, layer: Maximum) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)

@@ -13,6 +13,7 @@ from tvm_npu.codegen.graph.activation import Activation
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.graph.tensors import Array, Shape
+from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
 
 L = TypeVar("L", bound=Layer)
 F = TypeVar("F", bound=FixedLayer)
@@ -52,6 +53,8 @@ class Numbers:
 
     scales: Mapping[str, Scale]
     element_bytes: int
+    requantization: Requantization = Q_POINTS_ONLY
+    """What the machine's requantize step can do; weights of some layers use it."""
 
     def q_point(self, tensor: str) -> int:
         """Of a tensor that has one; QuantizationError for another scale."""

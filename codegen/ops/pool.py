@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import element_limits, requantize
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Array, Padding, chw, output_extent
@@ -82,7 +82,7 @@ class PoolOperator(Operator[Pool, FixedPool]):
         else:
             view, counts = _windows(layer, x, 0)
             acc = (2 * view.sum(axis=(2, 3), dtype=np.int64) + counts) // (2 * counts)
-        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(acc, element_bytes),)
 
     def ties(self, layer: Pool) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)

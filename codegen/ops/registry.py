@@ -11,6 +11,7 @@ from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Shape
+from tvm_npu.codegen.ops.broadcast import Broadcast, BroadcastOperator, FixedBroadcast
 from tvm_npu.codegen.ops.cascade import CascadeOperator, FixedCascade
 from tvm_npu.codegen.ops.channel_slice import (
     ChannelSlice,
@@ -41,6 +42,7 @@ from tvm_npu.codegen.ops.transposed_conv import (
     TransposedConv,
     TransposedConvOperator,
 )
+from tvm_npu.sim.description import Requantization
 
 AnyLayer = Layer | FixedLayer
 AnyOperator = Operator[Any, Any]
@@ -50,6 +52,7 @@ _ELEMENTWISE, _PAD, _CONCAT = ElementwiseOperator(), PadOperator(), ConcatOperat
 _RESHAPE, _SLICE = ReshapeOperator(), ChannelSliceOperator()
 _TRANSPOSED, _REFLECT, _TABLE = TransposedConvOperator(), ReflectPadOperator(), TableOperator()
 _MAXIMUM, _FEATURE_MAP = MaximumOperator(), MaxFeatureMapOperator()
+_BROADCAST = BroadcastOperator()
 _LSTM, _GRU = LstmOperator(), GruOperator()
 
 OPERATORS: dict[type[AnyLayer], AnyOperator] = {
@@ -58,6 +61,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Pool: _POOL, FixedPool: _POOL,
     ScaleShift: ScaleShiftOperator(),
     Elementwise: _ELEMENTWISE, FixedElementwise: _ELEMENTWISE,
+    Broadcast: _BROADCAST, FixedBroadcast: _BROADCAST,
     Pad: _PAD, FixedPad: _PAD,
     Concat: _CONCAT, FixedConcat: _CONCAT,
     Reshape: _RESHAPE, FixedReshape: _RESHAPE,
@@ -130,6 +134,21 @@ def check_support(
                 f"layer {layer.name!r} ({kind_of(layer)}) needs code for {missing[0].__name__}, "
                 f"which machine {machine!r} does not have; it has code for {known}. Leave the "
                 "layer's operators to the CPU",
+                layer.name,
+            )
+
+
+def check_requantization(
+    layers: Iterable[FixedLayer], requantization: Requantization, machine: str
+) -> None:
+    """UnsupportedLayerError for the first layer with a Q-point a filter, if the machine called
+    ``machine`` shifts all filters alike."""
+    for layer in layers:
+        has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
+        if has_shifts and not requantization.is_per_channel:
+            raise UnsupportedLayerError(
+                f"layer {layer.name!r} has a Q-point a filter; machine {machine!r} has one a layer "
+                "at this precision. Quantize the graph for this machine",
                 layer.name,
             )
 

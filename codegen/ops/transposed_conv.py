@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray, Padding, Shape, chw
@@ -101,7 +100,7 @@ class TransposedConvOperator(Operator[TransposedConv, FixedTransposedConv]):
         dtype = product_type(layer.weight, element_bytes)
         acc = _sums(layer, images(arrays[0]), shapes[0], dtype).astype(np.int64)
         acc += layer.bias.astype(np.int64)[:, None, None]
-        return (requantize(acc, layer.shift, layer.low, layer.high, element_bytes),)
+        return (layer.requantized(acc, element_bytes),)
 
     def quantize(self, layer: TransposedConv, numbers: Numbers) -> FixedTransposedConv:
         made = fixed_weights(layer, layer.weight, layer.bias, numbers)

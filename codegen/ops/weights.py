@@ -30,7 +30,8 @@ FLOAT64_EXACT = 1 << 53
 @dataclass(frozen=True)
 class FixedWeights:
     """A layer's weights at ``q_point`` (any shape, [M, ...]), its biases [M] at the accumulator's
-    Q-point, and the shifts of a residual, of the accumulator under it, and of the result."""
+    Q-point, and the shifts of a residual, of the accumulator under it, and of the result. With
+    ``filter_shifts`` [M] each filter has so much more in its Q-point, residual shift and shift."""
 
     weight: IntArray
     bias: IntArray
@@ -38,6 +39,7 @@ class FixedWeights:
     accumulator_shift: int
     residual_shift: int
     shift: int
+    filter_shifts: IntArray | None = None
 
 
 def weight_q_point(weight: FloatArray, element_bytes: int) -> int:
@@ -66,10 +68,7 @@ def fixed_weights(
 
     Raises QuantizationError for values that are not finite and where no Q-point will do.
     """
-    for kind, values in (("weight", weight), ("bias", bias)):
-        if not np.isfinite(values).all():
-            bad = values[~np.isfinite(values)][0]
-            raise QuantizationError(f"layer {layer.name!r} has the {kind} {bad}")
+    check_finite(layer, weight, bias)
     element_bytes = numbers.element_bytes
     q_in, q_out = numbers.q_point(layer.inputs[0]), numbers.q_point(layer.output)
     weight_q = weight_q_point(weight, element_bytes)
@@ -102,6 +101,14 @@ def fixed_weights(
                 f"accumulator (bound {bound}) below {ACCUMULATOR_LIMIT} and the largest bias "
                 f"({np.abs(bias).max()}) in 32 bits"
             )
+
+
+def check_finite(layer: Layer, weight: FloatArray, bias: FloatArray) -> None:
+    """QuantizationError for weights or biases that are not finite."""
+    for kind, values in (("weight", weight), ("bias", bias)):
+        if not np.isfinite(values).all():
+            bad = values[~np.isfinite(values)][0]
+            raise QuantizationError(f"layer {layer.name!r} has the {kind} {bad}")
 
 
 def _accumulator_bound(

@@ -8,12 +8,13 @@ either graph serve both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from tvm_npu.codegen.graph import Graph, Layer
+from tvm_npu.codegen.graph import FixedLayer, Graph, Layer
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import (
+    Broadcast,
     ChannelSlice,
     Concat,
     Conv2d,
@@ -25,9 +26,10 @@ from tvm_npu.codegen.ops import (
     Pool,
     ReflectPad,
     Reshape,
+    TableFunction,
     TransposedConv,
 )
-from tvm_npu.codegen.ops.registry import check_shapes
+from tvm_npu.codegen.ops.registry import check_shapes, emitted_layers
 from tvm_npu.codegen.passes.fold_affine import (
     affine_into_producer,
     affine_into_reader,
@@ -35,11 +37,14 @@ from tvm_npu.codegen.passes.fold_affine import (
     is_open,
     merge_affines,
 )
+from tvm_npu.codegen.passes.pointwise import join_pointwise
 from tvm_npu.codegen.passes.rewriting import Uses, swap
 
 
-def fuse(graph: Graph) -> Graph:
+def fuse(graph: Graph, known: Collection[type[FixedLayer]] | None = None) -> Graph:
     """The fused graph: no `ScaleShift` is left, activations and residuals sit in their producers.
+    ``known`` are the layers that a machine has code for (None: all): what it has none for is not
+    made of others.
 
     The result computes the same outputs under the same names. Each source operator of a layer
     that an output depends on is remembered in the ``source`` of exactly one layer. Raises
@@ -47,7 +52,11 @@ def fuse(graph: Graph) -> Graph:
     """
     check_shapes(graph)
     while True:
-        results = (rewrite(graph) for rewrite in REWRITES)
+        results = (
+            rewrite(graph)
+            for rewrite in REWRITES
+            if known is None or MADE.get(rewrite, frozenset()) <= frozenset(known)
+        )
         result = next((result for result in results if result is not None), None)
         if result is None:
             return graph
@@ -159,7 +168,9 @@ def merge_pads(graph: Graph) -> Graph | None:
     return None
 
 
-WITH_ACTIVATION = (Conv2d, Dense, Pool, Elementwise, TransposedConv, Maximum, MaxFeatureMap)
+WITH_ACTIVATION = (
+    Conv2d, Dense, Pool, Elementwise, Broadcast, TransposedConv, Maximum, MaxFeatureMap,
+)  # fmt: skip
 
 
 def fuse_activation(graph: Graph) -> Graph | None:
@@ -279,8 +290,10 @@ def merge_feature_map(graph: Graph) -> Graph | None:
     return None
 
 
-REWRITES: tuple[Callable[[Graph], Graph | None], ...] = (
+Rewrite = Callable[[Graph], Graph | None]
+REWRITES: tuple[Rewrite, ...] = (
     drop_dead,
+    join_pointwise,
     identity_to_copy,
     drop_copy,
     merge_reshapes,
@@ -295,3 +308,7 @@ REWRITES: tuple[Callable[[Graph], Graph | None], ...] = (
     affine_to_depthwise,
 )
 """In the order in which they are tried; the first that applies does so, then all over again."""
+MADE: Mapping[Rewrite, frozenset[type[FixedLayer]]] = {
+    join_pointwise: emitted_layers(TableFunction)
+}
+"""What rewrites make that not every machine has code for."""

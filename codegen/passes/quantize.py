@@ -54,7 +54,7 @@ def quantize(
                 "Take the tensor's range from calibration instead, or a machine that has one"
             )
     scales = q_point_scales(assign_q_points(graph, ranges, element_bytes))
-    numbers = Numbers(scales, element_bytes)
+    numbers = Numbers(scales, element_bytes, requantization)
     layers = tuple(operator_of(layer).quantize(layer, numbers) for layer in graph.layers)
     return FixedGraph(
         layers, dict(graph.shapes), graph.inputs, graph.outputs, scales, element_bytes, graph.name

@@ -50,6 +50,8 @@ class ConvProblem:
     """What is computed from the OFM tile by tile on chip, so that only its result is stored."""
     accumulator_bytes: int = 8
     """Of a partial sum, on machines where these take more room than elements."""
+    table_bytes: int | None = None
+    """Of the table behind the layer that lies beside its biases, where there is one."""
 
     @property
     def out_rows(self) -> int:

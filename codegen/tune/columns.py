@@ -29,7 +29,9 @@ def problem_of(columns: Mapping[str, Any]) -> ConvProblem:
         window = None
         if own:
             window = _gathered(Window, {key[len("window_") :]: own[key] for key in own}, {})
-        problem = _gathered(ConvProblem, rest, {"window": window})
+        problem = _gathered(
+            ConvProblem, rest, {"window": window, "table_bytes": columns.get("table_bytes")}
+        )
     except KeyError as error:
         raise ValueError(f"{error.args[0]} of the layer is missing") from None
     known = problem_columns(problem)

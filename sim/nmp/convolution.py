@@ -11,6 +11,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.matmul import matmul
+from tvm_npu.sim.compiled.spans import product, volume
 from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
@@ -20,6 +21,7 @@ from tvm_npu.sim.nmp.mac import (
     begin_operation,
     check_registers,
     end_operation,
+    filter_bias,
     filters_ok,
     in_ok,
     out_ok,
@@ -30,8 +32,6 @@ from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import Initialise
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
-
-LARGEST_TILE = 1 << 32
 
 
 @device
@@ -136,6 +136,8 @@ def accumulate(
         start = np.int64(0)
         if initialise == Initialise.BIAS:
             start = np.int64(s.bias_word[core, bias_base + first + f])
+        elif initialise == Initialise.FILTER:
+            start = filter_bias(s, core, bias_base + first + f)
         at = out + (first + f) * positions + begin
         from_ = f * count
         largest = np.int64(0)
@@ -199,15 +201,15 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     groups, filters = r[Reg.GROUPS], r[Reg.OUT_CHANNELS]
     if filters % groups:
         return trap(s, core, Code.BAD_CONFIGURATION, groups, filters, Reg.GROUPS, 0)
-    taps = r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
-    depth = r[Reg.IN_CHANNELS] * taps
-    group_elements = min(r[Reg.IN_CHANNELS] * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS], LARGEST_TILE)
+    taps = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
+    depth = product(r[Reg.IN_CHANNELS], taps)
+    group_elements = volume(r[Reg.IN_CHANNELS], r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])
     initialise = s.decoded[row, SUB]
-    if initialise > Initialise.BIAS:
+    if initialise > Initialise.FILTER:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
-    if not in_ok(s, m, core, MB0, groups * group_elements):
+    if not in_ok(s, m, core, MB0, product(groups, group_elements)):
         return STOP
-    if not filters_ok(s, m, core, filters, depth, initialise):
+    if not filters_ok(s, m, core, row, filters, depth, initialise):
         return STOP
     positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     load_weights(s, core, filters, depth)
@@ -253,9 +255,9 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
     if not in_ok(s, m, core, MB0, depth) or not out_ok(s, m, core, filters):
         return STOP
     initialise = s.decoded[row, SUB]
-    if initialise > Initialise.BIAS:
+    if initialise > Initialise.FILTER:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
-    if not filters_ok(s, m, core, filters, depth, initialise):
+    if not filters_ok(s, m, core, row, filters, depth, initialise):
         return STOP
     wide = r[Reg.ELEMENT_BYTES] == 2
     at_x = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]

@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.compiled import device, entry
-from tvm_npu.sim.nmp import convolution, core, dma_issue, mac, scalar, semaphores, vector
+from tvm_npu.sim.nmp import (
+    activation,
+    convolution,
+    core,
+    dma_issue,
+    mac,
+    scalar,
+    semaphores,
+    vector,
+)
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
@@ -28,7 +37,7 @@ SHARED = np.array([instruction.shared for instruction in NMP_ISA.instructions])
 
 SEMANTICS = {
     name: function
-    for module in (scalar, core, semaphores, mac, convolution, vector, dma_issue)
+    for module in (scalar, core, semaphores, mac, convolution, vector, activation, dma_issue)
     for name, function in vars(module).items()
     if name.startswith(("rv_", "nmp_"))
 }

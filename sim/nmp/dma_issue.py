@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,
@@ -78,13 +79,13 @@ def box_traffic(r: Array, m: Costs) -> tuple[int, int, int, int]:
     if c1 <= c0 or h1 <= h0 or w1 <= w0:
         return 0, 0, 0, 0
     row_bytes = (w1 - w0) * size
-    total = (c1 - c0) * (h1 - h0) * row_bytes
+    total = volume(c1 - c0, h1 - h0, row_bytes)
     if row_bytes == r[Reg.ROW_STRIDE]:
         bursts = (c1 - c0) * bursts_of((h1 - h0) * row_bytes, m)
     else:
         bursts = (c1 - c0) * (h1 - h0) * bursts_of(row_bytes, m)
-    first = c0 * r[Reg.CHANNEL_STRIDE] + h0 * r[Reg.ROW_STRIDE] + w0 * size
-    last = (c1 - 1) * r[Reg.CHANNEL_STRIDE] + (h1 - 1) * r[Reg.ROW_STRIDE] + w1 * size
+    first = product(c0, r[Reg.CHANNEL_STRIDE]) + product(h0, r[Reg.ROW_STRIDE]) + w0 * size
+    last = reach(reach(w1 * size, h1, r[Reg.ROW_STRIDE]), c1, r[Reg.CHANNEL_STRIDE])
     return bursts, total, first, last
 
 
@@ -112,12 +113,13 @@ def extent(s: State, m: Costs, core: int, kind: int) -> tuple[int, int, int, int
         if bad_register(s, core, Reg.BOX_CHANNELS, Reg.BOX_COLUMNS, 0, LARGEST_EXTENT >> 8):
             return -1, 0, 0, 0, 0
         bursts, total, first, last = box_traffic(r, m)
-        local_bytes = r[Reg.BOX_CHANNELS] * r[Reg.BOX_ROWS] * r[Reg.BOX_COLUMNS] * size
+        elements = volume(r[Reg.BOX_CHANNELS], r[Reg.BOX_ROWS], r[Reg.BOX_COLUMNS])
+        local_bytes = product(elements, size)
         return local_bytes, bursts, total, first, last
     if bad_register(s, core, Reg.SEGMENTS, Reg.SEGMENT_STRIDE, 0, LARGEST_EXTENT):
         return -1, 0, 0, 0, 0
-    total = r[Reg.SEGMENTS] * r[Reg.SEGMENT_BYTES]
-    last = (r[Reg.SEGMENTS] - 1) * r[Reg.SEGMENT_STRIDE] + r[Reg.SEGMENT_BYTES] if total else 0
+    total = product(r[Reg.SEGMENTS], r[Reg.SEGMENT_BYTES])
+    last = reach(r[Reg.SEGMENT_BYTES], r[Reg.SEGMENTS], r[Reg.SEGMENT_STRIDE])
     if r[Reg.SEGMENTS] == 1 or r[Reg.SEGMENT_STRIDE] == r[Reg.SEGMENT_BYTES]:
         bursts = bursts_of(total, m)
     else:

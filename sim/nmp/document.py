@@ -15,7 +15,10 @@ from tvm_npu.sim.nmp.rv32im import RV32IM
 from tvm_npu.sim.nmp.xnmp import (
     CONFIG_REGISTERS,
     NMP_ISA,
+    SLOPE_BEATS,
+    TABLE_BEATS,
     XNMP,
+    Activation,
     DmaRegister,
     Initialise,
     Level,
@@ -54,6 +57,16 @@ takes, and for the MAC unit before it issues a transfer to or from what that use
 or the same memory on machines whose memories have one port. Two engines must not bring something
 to the same bytes at the same time. A program that breaks these rules traps, also where its result
 would have been right.
+
+## What is not in the paper
+
+The paper names nmp_activation and says nothing of functions other than ReLU. These are extensions
+of this project: nmp_activationx, with its two configuration registers; nmp_veopc; and nmp_veop's
+differences and maxima. nmp_activationx is slower than nmp_activation, which uses the datapath once
+for as many elements as it has lanes: a table takes {table_int8} uses (int8: requantize, look up) or
+{table_int16} (int16: then interpolate; both neighbours are looked up at once), a slope
+{slope} (multiply, requantize). A machine file has no numbers for them: tables and slopes lie in the
+bias buffer, whose reads an operation of the MAC unit counts like those of biases.
 """
 
 
@@ -61,7 +74,8 @@ def nmp_document() -> str:
     """The whole document, Markdown."""
     parts = [
         _INTRODUCTION.format(
-            title=NMP_ISA.title, base=len(RV32IM), custom=len(XNMP), registers=CONFIG_REGISTERS
+            title=NMP_ISA.title, base=len(RV32IM), custom=len(XNMP), registers=CONFIG_REGISTERS,
+            table_int8=TABLE_BEATS[1], table_int16=TABLE_BEATS[2], slope=SLOPE_BEATS,
         ),
         "## RV32IM\n",
         instruction_table(RV32IM),
@@ -75,7 +89,8 @@ def nmp_document() -> str:
         names_section("`level`: semaphores", Level),
         names_section("`sub` of nmp_conv2d and nmp_percept", Initialise),
         names_section("`sub` of nmp_pool", PoolKind),
-        names_section("`sub` of nmp_veop", VectorOp),
+        names_section("`sub` of nmp_veop and nmp_veopc", VectorOp),
+        names_section("`sub` of nmp_activationx", Activation),
         "## Registers\n",
         markdown_table(
             ("register", "ABI name"),

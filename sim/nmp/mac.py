@@ -6,14 +6,17 @@ Values are computed when an operation issues (`convolution`, `vector`); its time
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.xnmp import Initialise
+from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS, MOST_FILTER_SHIFT, Initialise
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3
@@ -104,14 +107,14 @@ def tile_ok(s: State, m: Costs, core: int) -> bool:
     if columns > r[Reg.IN_COLUMNS]:
         trap(s, core, Code.BAD_CONFIGURATION, r[Reg.IN_COLUMNS], columns, Reg.IN_COLUMNS, 0)
         return False
-    return out_ok(s, m, core, r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS])
+    return out_ok(s, m, core, volume(r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]))
 
 
 @device
 def out_ok(s: State, m: Costs, core: int, elements: int) -> bool:
     size = s.mac[core, Reg.ELEMENT_BYTES]
     begin = s.mac[core, Reg.OUT_ADDRESS] * size
-    return fits(s, m, core, MB2, begin, begin + elements * size, m.mb2_bytes)
+    return fits(s, m, core, MB2, begin, begin + product(elements, size), m.mb2_bytes)
 
 
 @device
@@ -123,20 +126,51 @@ def in_ok(s: State, m: Costs, core: int, memory: int, elements: int) -> bool:
     if begin % size:
         trap(s, core, Code.BAD_CONFIGURATION, begin, 0, register, 0)
         return False
-    end = begin + elements * size
+    end = begin + product(elements, size)
     return fits(s, m, core, memory, begin, end, m.mb0_bytes if memory == MB0 else m.mb1_bytes)
 
 
 @device
-def filters_ok(s: State, m: Costs, core: int, filters: int, depth: int, initialise: int) -> bool:
+def filters_ok(
+    s: State, m: Costs, core: int, row: int, filters: int, depth: int, initialise: int
+) -> bool:
     """Filters of ``depth`` elements in MB1, not one in another, and their biases if used."""
     pitch = s.mac[core, Reg.W_PITCH]
     if pitch < 0 or (filters > 1 and pitch < depth):
         trap(s, core, Code.BAD_CONFIGURATION, pitch, 0, Reg.W_PITCH, 0)
         return False
-    if not in_ok(s, m, core, MB1, (filters - 1) * pitch + depth):
+    if not in_ok(s, m, core, MB1, reach(depth, filters, pitch)):
         return False
+    if initialise == Initialise.FILTER:
+        return filter_words_ok(s, m, core, row, filters)
+    return initialise != Initialise.BIAS or biases_ok(s, m, core, filters)
+
+
+@device
+def biases_ok(s: State, m: Costs, core: int, filters: int) -> bool:
+    """Biases or words of ``filters`` filters lie in the bias buffer."""
     begin = s.mac[core, Reg.BIAS_ADDRESS] * 4
-    return initialise != Initialise.BIAS or fits(
-        s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes
-    )
+    return fits(s, m, core, BIAS, begin, begin + filters * 4, m.bias_bytes)
+
+
+@device
+def filter_words_ok(s: State, m: Costs, core: int, row: int, filters: int) -> bool:
+    """The machine has filter words, and those of ``filters`` filters lie in the bias buffer."""
+    if not m.has_filter_words:
+        trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
+        return False
+    return biases_ok(s, m, core, filters)
+
+
+@device
+def filter_bias(s: State, core: int, index: int) -> int:
+    """The bias in a filter word of the bias buffer."""
+    word = np.int64(s.bias_word[core, index])
+    return (word << (64 - FILTER_BIAS_BITS)) >> (64 - FILTER_BIAS_BITS)
+
+
+@device
+def filter_shift(s: State, core: int, channel: int) -> int:
+    """What a channel's shift is beyond that of the layer."""
+    word = np.int64(s.bias_word[core, s.mac[core, Reg.BIAS_ADDRESS] + channel])
+    return (word >> FILTER_BIAS_BITS) & MOST_FILTER_SHIFT

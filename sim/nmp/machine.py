@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.description import Q_POINTS_ONLY, MachineDescription, Requantization
 from tvm_npu.sim.machine_file import (
     load_machine,
     machine_from_dict,
@@ -23,11 +23,17 @@ from tvm_npu.sim.machine_parts import (
     Precision,
     Rate,
 )
+from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 RING = Link("ring", "ring", "over the Global Ringbus")
 FORWARDED = Link("forwarded", "forward", "kept on chip")
 """From MB2 to MB0, over a ring bus."""
+
+FILTER_SHIFTS = Requantization(
+    is_per_channel=True, bias_bits=FILTER_BIAS_BITS, most_channel_shift=MOST_FILTER_SHIFT
+)
+"""What filter words say."""
 
 LARGEST_SCRATCHPADS = 1 << 30
 """Bytes of all scratchpads of a machine together."""
@@ -62,6 +68,8 @@ class Mac(Part):
     efficiency: Annotated[float, Field(ge=0.001, le=1)]
     setup_cycles: Cycles
     accumulator_bits: Annotated[int, Field(ge=32, le=63)]
+    requantization: Literal["tensor", "filter"] = "tensor"
+    """What the requantize step shifts by: one number for a layer, or for int8 one a filter."""
 
 
 class Memories(Part):
@@ -139,6 +147,13 @@ class NmpMachine(MachineDescription):
     @property
     def core_count(self) -> int:
         return self.cores.tles * self.cores.tlts_per_tle
+
+    def requantization(self, precision: Precision) -> Requantization:
+        """A shift for each filter where the MAC unit has it, for int8 only: weights of 16 bits lose
+        nothing that shows."""
+        if precision == "int8" and self.mac.requantization == "filter":
+            return FILTER_SHIFTS
+        return Q_POINTS_ONLY
 
     def macs_per_cycle(self, element_bytes: int) -> int:
         """Peak multiply-accumulates a cycle of one MAC unit."""

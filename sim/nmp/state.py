@@ -102,7 +102,8 @@ class State(NamedTuple):
     mb1_half: Array
     mb2: Array  # int64 [K, mb2_bytes]: one accumulator an element
     bias: Array  # int8 [K, bias_bytes]
-    bias_word: Array  # the same as int32
+    bias_half: Array  # the same as int16
+    bias_word: Array  # and as int32
     mb0_tag: Array  # int64 [K, SPANS]: cores of a TLE with the same tag have the same content ...
     mb0_span: Array  # int64 [K, SPANS, 2]: ... in the bytes that both give here; tag 0: no range
     tag_counter: Array  # int64 [1]
@@ -172,6 +173,7 @@ class Costs(NamedTuple):
     efficiency: float
     mac_setup: float
     accumulator_bits: int
+    has_filter_words: bool
     mb0_bytes: int
     mb1_bytes: int
     mb2_bytes: int
@@ -218,6 +220,7 @@ def make_costs(
         efficiency=machine.mac.efficiency if timing else np.inf,
         mac_setup=machine.mac.setup_cycles * scale,
         accumulator_bits=machine.mac.accumulator_bits,
+        has_filter_words=machine.mac.requantization == "filter",
         mb0_bytes=machine.memories.mb0_bytes,
         mb1_bytes=machine.memories.mb1_bytes,
         mb2_bytes=machine.memories.mb2_bytes,
@@ -330,6 +333,7 @@ def _memories(machine: NmpMachine, dram_bytes: int) -> dict[str, Array]:
         mb1_half=mb1.view(np.int16),
         mb2=np.zeros((cores, memories.mb2_bytes), np.int64),
         bias=bias,
+        bias_half=bias.view(np.int16),
         bias_word=bias.view(np.int32),
         mb0_tag=mb0_tag,
         mb0_span=mb0_span,

@@ -1,4 +1,4 @@
-"""nmp_pool, nmp_veop and nmp_activation."""
+"""nmp_pool, nmp_veop and nmp_activation, and their forms by filter and channel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
+from tvm_npu.sim.compiled.spans import volume
 from tvm_npu.sim.nmp.core import STOP, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
@@ -15,6 +16,8 @@ from tvm_npu.sim.nmp.mac import (
     begin_operation,
     check_registers,
     end_operation,
+    filter_shift,
+    filter_words_ok,
     in_ok,
     out_ok,
     tile_ok,
@@ -45,7 +48,7 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
         return STOP
     r = s.mac[core]
     channels = r[Reg.OUT_CHANNELS]
-    if not in_ok(s, m, core, MB0, channels * r[Reg.IN_ROWS] * r[Reg.IN_COLUMNS]):
+    if not in_ok(s, m, core, MB0, volume(channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])):
         return STOP
     if s.decoded[row, SUB] > PoolKind.AVERAGE:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
@@ -101,42 +104,84 @@ def begin_elements(s: State, m: Costs, core: int, row: int) -> int:
     if not check_registers(s, core, Reg.OUT_CHANNELS, Reg.OUT_COLUMNS, 1, LARGEST_EXTENT):
         return 0
     r = s.mac[core]
-    return r[Reg.OUT_CHANNELS] * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    return volume(r[Reg.OUT_CHANNELS], r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS])
 
 
 @device
 def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, False, False)
+
+
+@device
+def nmp_veopf(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, True, False)
+
+
+@device
+def nmp_veopc(s: State, m: Costs, core: int, row: int) -> int:
+    return vector_operation(s, m, core, row, False, True)
+
+
+@device
+def joined(op: int, a: int, b: int, shift_a: int, shift_b: int) -> int:
+    """Two elements under an operation that takes two."""
+    if op == VectorOp.MULTIPLY:
+        return a * b
+    if op == VectorOp.ADD:
+        return (a << shift_a) + (b << shift_b)
+    if op == VectorOp.SUBTRACT:
+        return (a << shift_a) - (b << shift_b)
+    return max(a << shift_a, b << shift_b)
+
+
+@device
+def vector_operation(
+    s: State, m: Costs, core: int, row: int, by_filter: bool, by_channel: bool
+) -> int:
+    """``by_filter``: an ACCUMULATE with what each filter's word adds to SHIFT_B; ``by_channel``:
+    the second operand has one element for each channel."""
+    op = np.int64(s.decoded[row, SUB])
+    if by_filter:
+        op = np.int64(VectorOp.ACCUMULATE)
+    two = op != VectorOp.COPY and op != VectorOp.ACCUMULATE
+    if op > VectorOp.MAXIMUM or (by_channel and not two):
+        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     count = begin_elements(s, m, core, row)
     if count == 0:
         return STOP
     if not check_registers(s, core, Reg.SHIFT_A, Reg.SHIFT_B, 0, LARGEST_SHIFT):
         return STOP
     r = s.mac[core]
-    op = s.decoded[row, SUB]
     if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
         return STOP
-    two = op == VectorOp.ADD or op == VectorOp.MULTIPLY
-    if two and not in_ok(s, m, core, MB1, count):
+    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    each = plane if by_channel else np.int64(1)
+    if two and not in_ok(s, m, core, MB1, count // each):
+        return STOP
+    if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
         return STOP
     wide = r[Reg.ELEMENT_BYTES] == 2
     at_a = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     at_b = r[Reg.W_ADDRESS] // 2 if wide else r[Reg.W_ADDRESS]
     out = r[Reg.OUT_ADDRESS]
     bound = np.int64(1) << (m.accumulator_bits - 1)
+    shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     for k in range(count):
+        if by_filter and k % plane == 0:
+            shift_b = r[Reg.SHIFT_B] + filter_shift(s, core, k // plane)
+            if shift_b > LARGEST_SHIFT:
+                return trap(s, core, Code.BAD_CONFIGURATION, shift_b, 0, Reg.SHIFT_B, 0)
         a = element(s, core, MB0, wide, at_a + k)
         if op == VectorOp.COPY:
-            value = a << r[Reg.SHIFT_A]
-        elif op == VectorOp.ADD:
-            b = element(s, core, MB1, wide, at_b + k)
-            value = (a << r[Reg.SHIFT_A]) + (b << r[Reg.SHIFT_B])
-        elif op == VectorOp.MULTIPLY:
-            value = a * element(s, core, MB1, wide, at_b + k)
+            value = a << shift_a
+        elif two:
+            b = element(s, core, MB1, wide, at_b + k // each)
+            value = joined(op, a, b, shift_a, shift_b)
         else:
             kept = s.mb2[core, out + k]
-            if abs(kept) >> (62 - r[Reg.SHIFT_A]):
+            if abs(kept) >> (62 - shift_a):
                 return trap(s, core, Code.ACCUMULATOR_OVERFLOW, kept, m.accumulator_bits, k, 0)
-            value = (kept << r[Reg.SHIFT_A]) + (a << r[Reg.SHIFT_B])
+            value = (kept << shift_a) + (a << shift_b)
         if value >= bound or value < -bound:
             return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
@@ -144,28 +189,52 @@ def nmp_veop(s: State, m: Costs, core: int, row: int) -> int:
 
 
 @device
-def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
+def begin_activation(s: State, m: Costs, core: int, row: int) -> int:
+    """Begins a requantization of the OUT tile: how many elements it has, 0 after a trap."""
     count = begin_elements(s, m, core, row)
     if count == 0:
-        return STOP
+        return 0
     if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -LARGEST_SHIFT, 62):
+        return 0
+    return count if out_ok(s, m, core, count) else 0
+
+
+@device
+def requantized(accumulator: int, shift: int, top: int, low: int, high: int) -> int:
+    """``top`` is the element type's largest; low and high lie in the type."""
+    if shift > 0:
+        value = (accumulator + (np.int64(1) << (shift - 1))) >> shift
+    else:
+        value = min(max(accumulator, -top - 1), top) << -shift
+    return min(max(value, low), high)
+
+
+@device
+def nmp_activation(s: State, m: Costs, core: int, row: int) -> int:
+    return activation(s, m, core, row, False)
+
+
+@device
+def nmp_activationf(s: State, m: Costs, core: int, row: int) -> int:
+    return activation(s, m, core, row, True)
+
+
+@device
+def activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
+    """``by_filter``: with what each filter's word adds to SHIFT."""
+    count = begin_activation(s, m, core, row)
+    if count == 0:
         return STOP
     r = s.mac[core]
-    if not out_ok(s, m, core, count):
+    if by_filter and not filter_words_ok(s, m, core, row, r[Reg.OUT_CHANNELS]):
         return STOP
     shift = r[Reg.SHIFT]
     top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
     low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
-    half = np.int64(0)
-    if shift > 0:
-        half = np.int64(1) << (shift - 1)
-    out = r[Reg.OUT_ADDRESS]
-    memory = s.mb2[core]
-    for k in range(out, out + count):
-        if shift >= 0:
-            value = (memory[k] + half) >> shift
-        else:
-            kept = min(max(memory[k], -top - 1), top)
-            value = kept << -shift
-        memory[k] = min(max(value, low), high)
+    out, memory = r[Reg.OUT_ADDRESS], s.mb2[core]
+    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    for k in range(count):
+        if by_filter and k % plane == 0:
+            shift = min(r[Reg.SHIFT] + filter_shift(s, core, k // plane), np.int64(62))
+        memory[out + k] = requantized(memory[out + k], shift, top, low, high)
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)

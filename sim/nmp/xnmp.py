@@ -3,6 +3,14 @@
 The paper names the instructions (nmp_conv2d, nmp_percept, nmp_pool, nmp_veop, nmp_activation,
 nmp_load, nmp_load3d, nmp_store, nmp_store3d, multicast loads, three semaphore levels); their
 operands travel in the two configuration register files below, latched when an instruction issues.
+
+Filter words are an extension of this project: a 26-bit bias and a 6-bit shift for each filter, in
+the place of its int32 bias. sub 3 of nmp_conv2d and nmp_percept, nmp_veopf and nmp_activationf read
+them.
+
+Of nmp_activation the paper gives the name alone. Its form nmp_activationx (functions by tables,
+slopes of negative values), the sums, differences, products and maxima of nmp_veopc with one number
+a channel, and nmp_veop's differences and maxima are extensions of this project.
 """
 
 from __future__ import annotations
@@ -32,7 +40,7 @@ class MacRegister(Named):
     DILATION_ROWS = 14, "rows from one kernel row to the next"
     DILATION_COLUMNS = 15, "columns from one kernel column to the next"
     GROUPS = 16, "groups in the tile"
-    BIAS_ADDRESS = 17, "index of the first filter's int32 in the bias buffer"
+    BIAS_ADDRESS = 17, "index of the first filter's int32 or filter word in the bias buffer"
     SHIFT = 18, "requantize: right shift, negative = left"
     LOW = 19, "requantize: lower bound after saturation"
     HIGH = 20, "requantize: upper bound after saturation"
@@ -45,6 +53,14 @@ class MacRegister(Named):
     COUNT_COLUMN_BEGIN = 27, "average pool: first column whose elements count in the divisor"
     COUNT_COLUMN_END = 28, "average pool: column after the last that counts"
     ELEMENT_BYTES = 29, "1 (int8) or 2 (int16)"
+    TABLE_ADDRESS = 30, "nmp_activationx: byte offset of the table or the slopes in the bias buffer"
+    FACTOR = 31, "nmp_activationx: left shift of a table's arguments, or the slope * 2**14"
+
+
+FILTER_BIAS_BITS = 26
+"""Of a filter word: the bias, signed, in its low bits; the others are the shift that the filter has
+beyond SHIFT, unsigned."""
+MOST_FILTER_SHIFT = (1 << (32 - FILTER_BIAS_BITS)) - 1
 
 
 class DmaRegister(Named):
@@ -81,7 +97,7 @@ class Memory(Named):
     MB0 = 0, "IN tiles; the MAC unit's first operand"
     MB1 = 1, "filters; the MAC unit's second operand"
     MB2 = 2, "OUT tiles and partial sums; addressed in elements"
-    BIAS = 3, "biases, int32"
+    BIAS = 3, "biases, int32, or filter words"
 
 
 class Initialise(Named):
@@ -90,6 +106,7 @@ class Initialise(Named):
     KEEP = 0, "the accumulators in MB2"
     ZERO = 1, "zero"
     BIAS = 2, "the filters' biases"
+    FILTER = 3, "the biases in the filters' words"
 
 
 class PoolKind(Named):
@@ -106,6 +123,33 @@ class VectorOp(Named):
     ADD = 1, "ACC = (A << SHIFT_A) + (B << SHIFT_B)"
     MULTIPLY = 2, "ACC = A * B"
     ACCUMULATE = 3, "ACC = (ACC << SHIFT_A) + (A << SHIFT_B)"
+    SUBTRACT = 4, "ACC = (A << SHIFT_A) - (B << SHIFT_B)"
+    MAXIMUM = 5, "ACC = max(A << SHIFT_A, B << SHIFT_B)"
+
+
+class Activation(Named):
+    """nmp_activationx; every value is clipped between LOW and HIGH as by nmp_activation, in front
+    of a table and behind a slope."""
+
+    TABLE = 0, "the value at its place in a table, between two of its entries where it has few"
+    LEAKY = 1, "negative accumulators times FACTOR / 2**14"
+    PRELU = 2, "negative accumulators times their channel's slope / 2**14"
+
+
+SLOPE_BITS = 14
+"""Fraction bits of a slope."""
+LARGEST_SLOPE = (1 << 15) - 1
+"""Of a slope's absolute value, as an integer."""
+TABLE_SEGMENT_BITS = {1: 0, 2: 6}
+"""By bytes of an element: bits of an argument between two entries of a table."""
+TABLE_ENTRIES = {size: (1 << (8 * size - bits)) + 1 for size, bits in TABLE_SEGMENT_BITS.items()}
+"""By bytes of an element; int8 has an entry for each argument and never looks up the last."""
+LARGEST_TABLE_SHIFT = 15
+TABLE_BEATS = {1: 2, 2: 3}
+"""Uses of the datapath for as many elements as it has lanes, by bytes of an element: requantize,
+look up (int16: two neighbours at once), interpolate (int16)."""
+SLOPE_BEATS = 2
+"""The same for slopes: multiply, requantize."""
 
 
 class Level(Named):
@@ -117,6 +161,8 @@ class Level(Named):
 
 
 CUSTOM_0, CUSTOM_1, CUSTOM_2 = 0x0B, 0x2B, 0x5B
+BY_FILTER = 1 << 24
+"""Tells nmp_veopf from nmp_veop, and nmp_activationf from nmp_activation."""
 
 SEM = Field("sem", ((28, 25, 0),), "sem")
 MEM = Field("mem", ((30, 29, 0),), "sub", names=Memory)
@@ -127,8 +173,13 @@ def _creg(names: type[Named]) -> Field:
     return Field("creg", ((11, 7, 0),), "rd", names=names)
 
 
-def _sub(names: type[Named]) -> Field:
-    return Field("sub", ((21, 20, 0),), "sub", names=names)
+def _sub(names: type[Named], high: int = 21) -> Field:
+    return Field("sub", ((high, 20, 0),), "sub", names=names)
+
+
+VECTOR_SUB = _sub(VectorOp, 22)
+CHANNEL_OPERAND, EXTENDED = 1 << 23, 1 << 22
+"""Bits that tell nmp_veopc from nmp_veop, and nmp_activationx from nmp_activation."""
 
 
 def _configure(
@@ -147,11 +198,14 @@ def _configure(
     )
 
 
-def _mac(name: str, funct3: int, sub: type[Named] | None, meaning: str) -> Instruction:
-    fields = (SEM, _sub(sub)) if sub else (SEM,)
+def _mac(
+    name: str, funct3: int, sub: type[Named] | Field | None, meaning: str, bits: int = 0
+) -> Instruction:
+    field = sub if isinstance(sub, Field) or sub is None else _sub(sub)
+    fields = (SEM,) if field is None else (SEM, field)
     syntax = "sem, sub" if sub else "sem"
     return Instruction(
-        name, CUSTOM_0 | funct3 << 12, fields, syntax,
+        name, CUSTOM_0 | funct3 << 12 | bits, fields, syntax,
         meaning + " On completion signals TLT semaphore sem (0: none).", name,
     )
 
@@ -195,7 +249,8 @@ XNMP: tuple[Instruction, ...] = (
         "MB2[OUT_CHANNELS][OUT_ROWS][OUT_COLUMNS] from OUT_ADDRESS (+)= convolution of the IN "
         "tile MB0[GROUPS * IN_CHANNELS][IN_ROWS][IN_COLUMNS] with the filters in MB1, filter m at "
         "W_ADDRESS + m * W_PITCH elements, each [IN_CHANNELS][KERNEL_ROWS][KERNEL_COLUMNS]; filter "
-        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first.",
+        "m reads group m / (OUT_CHANNELS / GROUPS). sub: 0 keep, 1 zero, 2 bias first, "
+        "3 the same with bits 25:0 of the filter's word, signed.",
     ),
     _mac(
         "nmp_percept", 3, Initialise,
@@ -209,14 +264,43 @@ XNMP: tuple[Instruction, ...] = (
         "the window's elements inside the counted rectangle.",
     ),
     _mac(
-        "nmp_veop", 5, VectorOp,
+        "nmp_veop", 5, VECTOR_SUB,
         "Element by element over OUT_CHANNELS * OUT_ROWS * OUT_COLUMNS elements: sub 0: MB2 = "
         "MB0 << SHIFT_A; 1: (MB0 << SHIFT_A) + (MB1 << SHIFT_B); 2: MB0 * MB1; 3: "
-        "(MB2 << SHIFT_A) + (MB0 << SHIFT_B).",
+        "(MB2 << SHIFT_A) + (MB0 << SHIFT_B); 4: (MB0 << SHIFT_A) - (MB1 << SHIFT_B); 5: the "
+        "larger of MB0 << SHIFT_A and MB1 << SHIFT_B.",
+    ),
+    _mac(
+        "nmp_veopc", 5, VECTOR_SUB,
+        "nmp_veop sub 1, 2, 4 or 5 with one element of MB1 for each channel of OUT_ROWS * "
+        "OUT_COLUMNS elements.",
+        CHANNEL_OPERAND,
+    ),
+    _mac(
+        "nmp_veopf", 5, None,
+        "nmp_veop sub 3 with SHIFT_B plus the shift in the word of each filter, as of "
+        "nmp_activationf.",
+        BY_FILTER,
     ),
     _mac(
         "nmp_activation", 6, None,
         "Requantizes MB2 in place: clip(saturate((acc + half) >> SHIFT), LOW, HIGH).",
+    ),
+    _mac(
+        "nmp_activationf", 6, None,
+        "nmp_activation with SHIFT plus bits 31:26 of the word of each channel of OUT_ROWS * "
+        "OUT_COLUMNS elements; that of channel c is word BIAS_ADDRESS + c of the bias buffer.",
+        BY_FILTER,
+    ),
+    _mac(
+        "nmp_activationx", 6, Activation,
+        "sub 0: a = nmp_activation's result; x = saturate(a << FACTOR) - smallest; MB2 = T[x] "
+        "(int8), or with j = x >> 6 and f = x & 63 T[j] + (((T[j + 1] - T[j]) * f + 32) >> 6) "
+        "(int16), T the elements from byte TABLE_ADDRESS of the bias buffer on, 257 (int8) or 1025 "
+        "(int16). sub 1: nmp_activation of acc, but for acc < 0 clip(saturate((acc * FACTOR + "
+        "half) >> (SHIFT + 14)), LOW, HIGH); 2: the same with the int32 of each channel of "
+        "OUT_ROWS * OUT_COLUMNS elements from TABLE_ADDRESS on in place of FACTOR.",
+        EXTENDED,
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "

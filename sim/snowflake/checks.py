@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.snowflake.state import State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapSlot
@@ -82,13 +83,6 @@ def lowest(mask: int) -> int:
 
 
 @device
-def extent(begin: int, size: int, runs: int, step: int) -> tuple[int, int]:
-    """Where runs of a size, a step apart, begin and end altogether."""
-    far = (runs - 1) * step
-    return begin + min(0, far), begin + max(0, far) + size
-
-
-@device
 def touches(begin: int, words: int, runs: int, step: int, first: int, end: int) -> bool:
     """Whether runs of ``words``, ``step`` apart from ``begin`` on, meet first..end (not
     included)."""
@@ -107,14 +101,9 @@ def patterns_meet(
     begin: int, words: int, runs: int, step: int, other: int, length: int, count: int, jump: int
 ) -> bool:
     """Whether two patterns of runs share a place."""
-    if not touches(
-        min(begin, begin + (runs - 1) * step),
-        abs((runs - 1) * step) + words,
-        1,
-        0,
-        min(other, other + (count - 1) * jump),
-        max(other, other + (count - 1) * jump) + length,
-    ):
+    first, end = extent(begin, words, runs, step)
+    low, high = extent(other, length, count, jump)
+    if end <= low or high <= first:
         return False
     if runs > count:
         for k in range(count):

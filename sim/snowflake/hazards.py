@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.snowflake.checks import GO, STOP, extent, patterns_meet, spend, touches, trap
+from tvm_npu.sim.compiled.spans import extent
+from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
 from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES, Buffer, MacMode
 from tvm_npu.sim.snowflake.state import (
     HULL,

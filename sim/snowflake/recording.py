@@ -6,9 +6,9 @@ A unit's number is its place in `SnowflakeMachine.units`: lanes of one kind, a c
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.event_table import write_event
 from tvm_npu.sim.events import EventColumn
-from tvm_npu.sim.snowflake.checks import extent
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer
 from tvm_npu.sim.snowflake.state import (
     EVENT_ROOM,

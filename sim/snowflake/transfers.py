@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import extent, volume
 from tvm_npu.sim.snowflake.checks import GO, STOP, aligned, inside, spend, trap, within
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
@@ -169,15 +170,13 @@ def _check_data(s: State, m: Costs, c: int, unit: int, vmac: int, r: Array) -> i
     register = S.LD_MEMORY_STEP if unit == LOAD else S.ST_MEMORY_STEP
     if aligned(s, c, row, register, r[T.MEMORY_STEP], WORD_BYTES) == STOP:
         return STOP
-    far = (runs - 1) * r[T.BUFFER_STEP]
-    begin, end = r[T.PLACE] + min(0, far), r[T.PLACE] + max(0, far) + words
+    begin, end = extent(r[T.PLACE], words, runs, r[T.BUFFER_STEP])
     if inside(s, c, row, r[T.BUFFER], begin, end, size) == STOP:
         return STOP
-    far = (runs - 1) * r[T.MEMORY_STEP]
-    begin, end = r[T.MEMORY] + min(0, far), r[T.MEMORY] + max(0, far) + WORD_BYTES * words
+    begin, end = extent(r[T.MEMORY], WORD_BYTES * words, runs, r[T.MEMORY_STEP])
     if _in_segment(s, c, row, begin, end, unit == STORE) == STOP:
         return STOP
-    return spend(s, c, row, words * runs * (m.cus * VMACS if to_weights else m.cus))
+    return spend(s, c, row, volume(words, runs, m.cus * VMACS if to_weights else m.cus))
 
 
 @device

@@ -4,6 +4,7 @@ because vector instructions wait for nothing but each other."""
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import reach
 from tvm_npu.sim.snowflake.checks import (
     GO,
     STOP,
@@ -171,7 +172,7 @@ def _sum(s: State, m: Costs, c: int, r: Array) -> int:
         step = r[V.LANE_STEP]
         if within(s, c, row, S.LANE_STEP, step, 0, _MOST_STEP) == STOP:
             return STOP
-        end = a + (length - 1) * step + r[V.OUTPUTS]
+        end = a + reach(r[V.OUTPUTS], length, step)
     r[V.READ_A], r[V.READ_A_END], r[V.READ_MASK] = a, end, r[V.CUS]
     r[V.READ_W], r[V.READ_W_END] = b, b + (length if coop else LANES * length)
     r[V.READ_WBUFS] = _wbufs(r, coop)

@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.matmul import matmul
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.accumulators import add_sums, copy_rows, is_plain
 from tvm_npu.sim.tiles.isa import Accumulate
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
@@ -17,7 +18,6 @@ from tvm_npu.sim.tiles.operands import (
     ENGINE_READS,
     FIRST,
     GO,
-    LARGEST_EXTENT,
     LARGEST_PRODUCT,
     NOWHERE,
     RESULT,
@@ -30,7 +30,6 @@ from tvm_npu.sim.tiles.operands import (
     locate,
     mark_written,
     memory_of,
-    product,
     reachable,
     trap,
     use,
@@ -124,9 +123,11 @@ def multiply_plane(s: State, channel: int, filters: int) -> None:
 
 @device
 def columns_are_there(s: State, m: Costs, address: int, size: int) -> bool:
-    """Whether `columns` holds the whole im2col of the tile at ``address``; claims it if not."""
+    """Whether `columns` holds the whole im2col of the tile at ``address``; claims it if not. Never
+    of one outside of the chip, where rows may lie apart and others write."""
     key, r = s.columns_key, s.registers
     same = key[0] == address and key[1] == address + size * m.element_bytes
+    same = same and address >= m.chip_begin
     for register in range(Reg.IN_CHANNELS, Reg.GROUPS):
         if register != Reg.OUT_CHANNELS and key[2 + register - Reg.IN_CHANNELS] != r[register]:
             same = False
@@ -158,12 +159,12 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
     memory = reachable(s, m, SECOND)
     if memory == NOWHERE:
         return NOWHERE
-    packed, pitch = depth * m.element_bytes, s.registers[Reg.W_FILTER_BYTES]
+    packed, pitch = product(depth, m.element_bytes), s.registers[Reg.W_FILTER_BYTES]
     if pitch != 0 and pitch < packed:
         trap(s, Code.BAD_REGISTER, pitch, packed, LARGEST_PRODUCT, 0, Reg.W_FILTER_BYTES)
         return NOWHERE
     pitch = packed if pitch == 0 else pitch
-    size = product(filters - 1, pitch) + packed
+    size = reach(packed, filters, pitch)
     if not fits(s, memory, s.registers[Reg.W_OFFSET], size, Reg.W_OFFSET):
         return NOWHERE
     begin = s.places[memory, 0] + s.registers[Reg.W_OFFSET]
@@ -187,9 +188,8 @@ def tconv(s: State, m: Costs, row: int) -> int:
     if filters % groups:
         return trap(s, Code.BAD_REGISTER, filters, groups, groups, 0, Reg.OUT_CHANNELS)
     per_group, channels = filters // groups, r[Reg.IN_CHANNELS]
-    all_channels = min(groups * channels, LARGEST_EXTENT)
-    taps = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
-    depth = min(channels * min(taps, LARGEST_EXTENT), LARGEST_PRODUCT)
+    all_channels = product(groups, channels)
+    depth = volume(channels, r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
     keep = s.decoded[row, SUB] == Accumulate.KEEP
     out_rows, out_columns = r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS]
     in_at = locate(

@@ -286,6 +286,11 @@ class DmaControl:
             return raw
 
         size, chip_place, event, count = words(at, HEADER_WORDS)
+        assert self._machine.dmac is not None
+        events = self._machine.dmac.events
+        if event >= events:
+            text = f"event {event}; the controller has events 0 to {events - 1}"
+            raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
         if not 0 <= count <= MOST_ADDRESSES:
             text = f"{count} addresses; at most {MOST_ADDRESSES}"
             raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.state import ENGINE_READS, ENGINE_WRITES, Array, Costs, State
@@ -60,12 +61,6 @@ def window_in_bounds(s: State, last: int) -> bool:
         and in_bounds(s, Reg.OUT_CHANNELS, last, 1, LARGEST_EXTENT)
         and in_bounds(s, Reg.PAD_TOP, Reg.PAD_LEFT, 0, LARGEST_EXTENT)
     )
-
-
-@device
-def product(a: int, b: int) -> int:
-    """a * b, which stays at LARGEST_PRODUCT when it is more; factors to 2**20 and 2**40."""
-    return min(a * b, LARGEST_PRODUCT)
 
 
 @device
@@ -171,14 +166,14 @@ def pitches(s: State, operand: int, memory: int, rows: int, columns: int, width:
     int, int
 ]:  # fmt: skip
     """Bytes from one row, and from one channel, of an operand to the next."""
-    row, channel = columns * width, 0
+    row, channel = product(columns, width), 0
     if memory > TileMemory.BIAS and operand != SECOND:
         first = operand == FIRST
         row_register = s.registers[Reg.IN_ROW_BYTES if first else Reg.OUT_ROW_BYTES]
         channel = s.registers[Reg.IN_CHANNEL_BYTES if first else Reg.OUT_CHANNEL_BYTES]
         if row_register != 0:
             row = row_register
-    return row, channel if channel != 0 else row * rows
+    return row, channel if channel != 0 else product(row, rows)
 
 
 @device
@@ -199,17 +194,18 @@ def locate(
     row_bytes, channel_bytes = pitches(s, operand, memory, rows, columns, width)
     size = 0
     if channels > 0 and rows > 0 and columns > 0:
-        if row_bytes < columns * width and rows > 1:
+        packed = product(columns, width)
+        if row_bytes < packed and rows > 1:
             which = Reg.IN_ROW_BYTES if operand == FIRST else Reg.OUT_ROW_BYTES
-            trap(s, Code.BAD_REGISTER, row_bytes, columns * width, LARGEST_PRODUCT, memory, which)
+            trap(s, Code.BAD_REGISTER, row_bytes, packed, LARGEST_PRODUCT, memory, which)
             return NOWHERE
-        if channel_bytes < (rows - 1) * row_bytes + columns * width and channels > 1:
+        plane = packed if rows == 1 else reach(packed, rows, row_bytes)
+        if channel_bytes < plane and channels > 1:
             which = Reg.IN_CHANNEL_BYTES if operand == FIRST else Reg.OUT_CHANNEL_BYTES
-            least = rows * row_bytes
+            least = product(rows, row_bytes)
             trap(s, Code.BAD_REGISTER, channel_bytes, least, LARGEST_PRODUCT, memory, which)
             return NOWHERE
-        size = product(channels - 1, channel_bytes) + product(rows - 1, row_bytes)
-        size += columns * width
+        size = plane if channels == 1 else reach(plane, channels, channel_bytes)
     offset = s.registers[register]
     if not fits(s, memory, offset, size, register):
         return NOWHERE
@@ -265,6 +261,8 @@ def load_elements(
     target: Array,
 ) -> bool:  # fmt: skip
     """A located operand into ``target``, packed; False when an element traps."""
+    if volume(channels, rows, columns) == 0:
+        return True
     width, memory = m.element_bytes, memory_of(s, operand)
     row_bytes, channel_bytes = pitches(s, operand, memory, rows, columns, width)
     if row_bytes == columns * width and channel_bytes == rows * row_bytes:

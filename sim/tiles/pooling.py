@@ -6,6 +6,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
+from tvm_npu.sim.compiled.spans import product
 from tvm_npu.sim.tiles.isa import TilePool
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
@@ -17,7 +18,6 @@ from tvm_npu.sim.tiles.operands import (
     in_bounds,
     load_first,
     locate,
-    product,
     store_elements,
     trap,
     window_in_bounds,
@@ -53,7 +53,8 @@ def tpool(s: State, m: Costs, row: int) -> int:
         return STOP
     store_elements(s, m, out_at, channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], s.products)
     window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
-    book_elements(s, m, row, channels * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS] * window)
+    count = channels * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    book_elements(s, m, row, product(count, window))
     return GO
 
 

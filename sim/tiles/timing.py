@@ -9,6 +9,7 @@ outside of the chip counts from its first byte to its last.
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import product
 from tvm_npu.sim.event_table import add_event
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.tiles import rates
@@ -144,7 +145,7 @@ def book_elements(s: State, m: Costs, row: int, operations: int) -> None:
     """A command of so many operations, none of which depends on another. A core reads and writes
     one value for each."""
     if m.has_core:
-        size = operations * m.element_bytes
+        size = product(operations, m.element_bytes)
         cycles = m.setup + operations * m.operation
         cycles += operand_cycles(s, m, RESULT, 2 * operations, size, 1)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
@@ -12,7 +13,6 @@ from tvm_npu.sim.tiles.operands import (
     fits,
     in_bounds,
     mark_written,
-    product,
     trap,
     use,
     was_written,
@@ -58,12 +58,12 @@ def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
     r = s.registers
     run, inner, outer = r[Reg.RUN_BYTES], r[Reg.COUNT_INNER], r[Reg.COUNT_OUTER]
     inner_stride = r[Reg.STRIDE_INNER] if inner > 1 else run
-    outer_stride = r[Reg.STRIDE_OUTER] if outer > 1 else inner * inner_stride
-    size = product(outer, product(inner, run))
+    outer_stride = r[Reg.STRIDE_OUTER] if outer > 1 else product(inner, inner_stride)
+    size = volume(outer, inner, run)
     if not fits(s, memory, r[Reg.CHIP_OFFSET], size, Reg.CHIP_OFFSET):
         return STOP
     chip = s.places[memory, 0] + r[Reg.CHIP_OFFSET]
-    extent = (outer - 1) * outer_stride + (inner - 1) * inner_stride + run
+    extent = reach(reach(run, inner, inner_stride), outer, outer_stride)
     if r[Reg.ADDRESS] < 0 or r[Reg.ADDRESS] + extent > s.places[base, 1]:
         end = r[Reg.ADDRESS] + extent
         return trap(

@@ -65,17 +65,19 @@ def test_a_stream(run, lenet: Path, here: Path, tmp_path: Path) -> None:  # type
     assert "not been tuned" not in err
 
 
+@pytest.mark.parametrize("machine", ["nmp-4x8", "snowflake-2cc"])
 def test_npu_regions_are_stages(  # type: ignore[no-untyped-def]
-    run, make_onnx: Callable[..., Path], here: Path, tmp_path: Path
+    run, make_onnx: Callable[..., Path], here: Path, tmp_path: Path, machine: str
 ) -> None:
     model = make_onnx(["Conv", "LRN", "Conv", "Relu"])
     code, out, err = run(
         "pipeline", model, "--platform", here, "--search", "shisha-h1", "--frames", 3,
-        "--budget", 1, "--machine", "nmp-4x8", "--json", tmp_path / "run.json",
+        "--budget", 1, "--machine", machine, "--json", tmp_path / "run.json",
     )  # fmt: skip
     assert code == 0, err
     report = json.loads((tmp_path / "run.json").read_text())
     assert [layer["source"] for layer in report["chain"]] == [["conv0"], ["conv2", "relu3"]]
+    assert "all " in out and "to the bit, those of the serial model" in out
     assert len(report["stages"]) == len({CORES[0], CORES[-1]})
 
 

@@ -26,11 +26,19 @@ from tvm_npu.codegen.ops import (
 Index = tuple[int, ...]
 
 
-def finish(layer: Requantized, acc: int, element_bytes: int) -> int:
-    if layer.shift > 0:
-        acc = (acc + 2 ** (layer.shift - 1)) // 2**layer.shift
+def more(layer: Requantized, filter_: int) -> int:
+    """What a filter's shifts are beyond the layer's."""
+    if not isinstance(layer, FixedConv) or layer.filter_shifts is None:
+        return 0
+    return int(layer.filter_shifts[filter_])
+
+
+def finish(layer: Requantized, acc: int, element_bytes: int, filter_: int = 0) -> int:
+    shift = layer.shift + more(layer, filter_)
+    if shift > 0:
+        acc = (acc + 2 ** (shift - 1)) // 2**shift
     else:
-        acc = acc * 2**-layer.shift
+        acc = acc * 2**-shift
     limit = 2 ** (8 * element_bytes - 1)
     acc = max(-limit, min(limit - 1, acc))
     return max(layer.low, min(layer.high, acc))
@@ -68,7 +76,7 @@ class SlowRun:
             assert isinstance(layer, Requantized)
             acc = self._accumulate(layer, images, index)
             self.largest_accumulator = max(self.largest_accumulator, abs(acc))
-            out[index] = finish(layer, acc, self.fixed.element_bytes)
+            out[index] = finish(layer, acc, self.fixed.element_bytes, index[0])
         return out.reshape(shape)
 
     def _accumulate(self, layer: Requantized, images: list[np.ndarray], index: Index) -> int:
@@ -100,7 +108,8 @@ class SlowRun:
             if 0 <= r < images[0].shape[1] and 0 <= c < images[0].shape[2]:
                 acc += int(layer.weight[m, n, i, j]) * int(images[0][group * depth + n, r, c])
         if len(images) > 1:
-            acc = acc * 2**layer.accumulator_shift + int(images[1][index]) * 2**layer.residual_shift
+            residual_shift = layer.residual_shift + more(layer, m)
+            acc = acc * 2**layer.accumulator_shift + int(images[1][index]) * 2**residual_shift
         return acc
 
     @staticmethod

@@ -51,6 +51,9 @@ def test_requantize_against_integers(
     exact = (acc + 2 ** (shift - 1)) >> shift if shift > 0 else acc << -shift
     expected = max(low, min(high, max(smallest, min(largest, exact))))
     assert requantize(np.array([acc]), shift, low, high, element_bytes)[0] == expected
+    shifts = np.array([shift, 5, -7])
+    several = requantize(np.array([acc, acc, acc]), shifts, low, high, element_bytes)
+    assert several[0] == expected
 
 
 def test_quantize_tensor_rounds_half_up_and_saturates() -> None:

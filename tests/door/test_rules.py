@@ -24,7 +24,7 @@ def spoiled() -> np.ndarray:  # type: ignore[type-arg]
 
 
 CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
-    "unknown": (lambda: of("erf", x(*F), to=F), "instructions for", "my.erf", "the table"),
+    "unknown": (lambda: of("cos", x(*F), to=F), "instructions for", "my.cos", "the table"),
     "open": (
         lambda: of("relu", x("n", 4, 8, 8), to=("n", 4, 8, 8)),
         "static shape", "Tensor[(n, 4, 8, 8), float32]", "no unknown",
@@ -60,8 +60,16 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
         lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
         "machine has instructions for the layer", "transposedconv", "conv, elementwise",
     ),
-    "tanh, on a machine without": (
-        lambda: of("tanh", x(*F), to=F), "instructions for the layer", "table", "conv, element"
+    "logarithm alone": (
+        lambda: of("log", x(*F), to=F), "parts of functions that have a table", "log", "poles"
+    ),
+    "two that broadcast": (
+        lambda: of("add", x(1, 4, 1, 1), x(1, 4, 8, 1), to=(1, 4, 8, 8)),
+        "Arithmetic joins", "two tensors that broadcast", "the result's shape",
+    ),
+    "rows that broadcast": (
+        lambda: of("multiply", x(*F), x(1, 4, 8, 1), to=F),
+        "one number a channel (N, C, 1, 1)", "(1, 4, 8, 1) broadcast to", "one number a channel",
     ),
     "reflected too far": (
         lambda: of("mirror_pad", x(*F), to=(1, 4, 16, 8), mode="REFLECT",
@@ -145,6 +153,33 @@ def test_refusal(case: str) -> None:
 def test_limits_come_from_the_machine_and_the_precision() -> None:
     assert split(conv(x(1, 4, 80, 80), 4, 65)).regions == ()
     assert len(split(conv(x(1, 4, 80, 80), 4, 65), precision="int8").regions) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "value"),
+    [
+        (
+            lambda: of("dense", x(1, 40000), const(2, 40000), to=(1, 2)),
+            "40000 inputs = 80032 bytes",
+        ),
+        (
+            lambda: of("matmul", x(1, 40000), const(40000, 2), to=(1, 2)),
+            "40000 inputs = 80032 bytes",
+        ),
+        (
+            lambda: of("pad", conv(x(1, 1, 2, 2), 20000, 1), const(1), to=(1, 20000, 3, 2),
+                       pad_mode="constant", pad_width=((0, 0), (0, 0), (1, 0), (0, 0))),
+            "20000 channels = 80000 bytes",
+        ),
+    ],
+    ids=("dense", "matmul", "pad"),
+)  # fmt: skip
+def test_a_machine_without_partial_sums_takes_all_inputs(
+    make: Callable[[], Value], value: str
+) -> None:
+    assert split(make()).refusals == ()
+    (refusal,) = split(make(), machine="snowflake-4cc").refusals
+    assert value in refusal.value and refusal.limit == "65536 bytes of MBuf"
 
 
 def test_attributes_of_open_shapes_are_not_looked_at() -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.relay.opset import NEWEST_OPSET, check_opset
@@ -38,7 +40,27 @@ def test_convolutions_mean_the_same_in_every_opset(opset: int) -> None:
 
 def test_operators_of_a_newer_opset_are_named() -> None:
     with pytest.raises(PartitionError, match=r"Gelu 'it' is defined by ONNX opset 20; .*up to 18"):
-        from_onnx(one_operator("Gelu", 20))
+        from_onnx(one_operator("Gelu", 20, approximate="tanh"))
+    with pytest.raises(PartitionError, match=r"RMSNormalization 'it' is defined by ONNX opset 23"):
+        check_opset(one_operator("RMSNormalization", 23))
+
+
+SAME = ("Gelu", "Mish", "Round", "Sin", "ThresholdedRelu", "Elu", "Softplus")
+
+
+@pytest.mark.parametrize("operator", SAME)
+def test_operators_that_mean_the_same_as_ever_are_computed(operator: str) -> None:
+    model = one_operator(operator, 22)
+    x = 3 * np.random.default_rng(6).standard_normal((1, 2, 6, 6)).astype(np.float32)
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (found,) = build_onnx(model, target=None).run({"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_attributes_that_tvm_ignores_are_named() -> None:
+    resize = one_operator("Resize", 18, mode="nearest", keep_aspect_ratio_policy="not_larger")
+    with pytest.raises(PartitionError, match="'it' has keep_aspect_ratio_policy not_larger, which"):
+        from_onnx(resize)
 
 
 def test_new_attributes_of_known_operators_are_seen() -> None:

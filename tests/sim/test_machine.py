@@ -24,7 +24,7 @@ def different(one: NmpMachine, other: NmpMachine) -> dict[str, Any]:
 
 
 def test_machines_of_the_package() -> None:
-    nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8")
+    nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8", "nmp-4x8-paper")
     assert set(nmps) <= set(machine_names())
     for name in machine_names():
         assert load_machine(name).name == name
@@ -33,6 +33,8 @@ def test_machines_of_the_package() -> None:
     assert base.ring is not None and base.memories.ports == 1
     assert (base.ring.bytes_per_cycle, base.ring.hop_cycles) == (16.0, 4.0)
     assert different(base, load_nmp_machine("nmp-4x8-int8")) == {"default_precision": "int8"}
+    paper = different(base, load_nmp_machine("nmp-4x8-paper"))
+    assert paper == {"mac": {**base.mac.model_dump(), "requantization": "tensor"}}
     dual = different(base, load_nmp_machine("nmp-4x8-dual"))
     assert dual == {"memories": {**base.memories.model_dump(), "ports": 2}}
 

@@ -16,7 +16,7 @@ from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.backend import Images
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
-from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, make_options
+from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, Offload, make_options
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
@@ -81,6 +81,11 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
     )
     parser.add_argument(
+        "--offload", choices=get_args(Offload), default="paying",
+        help="regions without weights and windows: those that save the CPU more than they cost, or "
+        "all (default: paying)",
+    )  # fmt: skip
+    parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
         help="shape of an input that the model leaves open; once for each such input",
     )  # fmt: skip
@@ -100,6 +105,7 @@ def load_and_partition(
         seed=args.seed,
         tuning_log=args.tuning_log,
         images=args.images,
+        offload=args.offload,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_machine(machine.name):

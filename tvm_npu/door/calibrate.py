@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
+from tvm_npu.door.backend import LayerTypes
 from tvm_npu.errors import CalibrationError
 
 
@@ -24,11 +27,33 @@ class RegionRunner(Protocol):
         ...
 
 
-class _Observer:
-    """Ranges of one region, widened with every sample."""
+@dataclass(frozen=True)
+class Unfit:
+    """A tensor of a region's graph that no Q-point holds; ``found`` says what it is like."""
 
-    def __init__(self, graph: Graph, percentile: float | None) -> None:
+    symbol: str
+    tensor: str
+    found: str
+
+
+class UnfitTensorError(QuantizationError):
+    """Calibration met a value inside of a region that is no number."""
+
+    def __init__(self, message: str, unfit: Unfit) -> None:
+        super().__init__(message)
+        self.unfit = unfit
+
+
+class _Observer:
+    """Ranges of one region, widened with every sample. ``names`` are what users know its inputs
+    by."""
+
+    def __init__(
+        self, symbol: str, graph: Graph, percentile: float | None, names: Sequence[str]
+    ) -> None:
+        self.symbol = symbol
         self.graph = graph
+        self.names = dict(zip(graph.inputs, names, strict=True))
         self.percentile = percentile
         self.ranges: dict[str, TensorRange] = {}
 
@@ -42,6 +67,7 @@ class _Observer:
         outputs: dict[str, Any] = {}
         with np.errstate(over="ignore", invalid="ignore"):
             for tensor, values in stream_float(self.graph, feed):
+                self._check(tensor, values)
                 entry = observe(values, tensor, self.percentile)
                 known = self.ranges.get(tensor)
                 self.ranges[tensor] = entry if known is None else known.merge(entry)
@@ -50,14 +76,41 @@ class _Observer:
         return [outputs[tensor] for tensor in self.graph.outputs]
 
 
+    def _check(self, tensor: str, values: Any) -> None:
+        if np.isfinite(values.min()) and np.isfinite(values.max()):
+            return
+        bad = values[~np.isfinite(values)]
+        found = f"{bad.size} of {values.size} values are {bad.flat[0]}"
+        if tensor in self.names:
+            raise QuantizationError(
+                f"{self.names[tensor]}, which region {self.symbol!r} reads: {found} in "
+                "calibration; give samples for which the float model computes numbers"
+            )
+        message = f"tensor {tensor!r} of region {self.symbol!r}: {found}"
+        raise UnfitTensorError(message, Unfit(self.symbol, tensor, found))
+
+
 def region_ranges(
     graphs: Mapping[str, Graph],
     run: Callable[[Mapping[str, RegionRunner]], None],
     percentile: float | None,
+    names: Mapping[str, Sequence[str]] | None = None,
+    code_for: LayerTypes | None = None,
 ) -> dict[str, Ranges]:
     """Ranges by region symbol. ``run`` runs the model on all samples, its regions by the runners
-    it gets. Raises CalibrationError or codegen's QuantizationError."""
-    observers = {symbol: _Observer(fuse(graph), percentile) for symbol, graph in graphs.items()}
+    it gets; ``names`` are what users know each region's inputs by, if they know them by others
+    than those of the graph; ``code_for`` are the layers that the machine has code for (None: all).
+
+    Raises CalibrationError, codegen's QuantizationError for a region's input that is no number,
+    and UnfitTensorError for such a tensor inside of a region.
+    """
+    known = names or {}
+    observers = {
+        symbol: _Observer(
+            symbol, fuse(graph, code_for), percentile, known.get(symbol, graph.inputs)
+        )
+        for symbol, graph in graphs.items()
+    }
     run(observers)
     if any(not observer.ranges for observer in observers.values()):
         raise CalibrationError("calibration has no samples; at least 1 is needed")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tvm_npu.door.paying import BORDER_OPERATIONS, ENTRY_OPERATIONS
 from tvm_npu.door.rule_table import (
+    CANCELS,
     CONTROL_FLOW,
+    DOES_NOT_PAY,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    ONLY_A_PART,
     STEPS_ARE_NO_BATCH,
+    TOO_WIDE,
     TUPLE_IS_PICKED,
     rule_table,
 )
@@ -32,6 +37,15 @@ LSTMs and GRUs that a frontend has unrolled over time (as TVM's ONNX frontend do
 each on a machine that has code for it: one direction, one image, all steps of one sequence, no
 peepholes and no lengths of sequences. Other ones run operator by operator.
 """
+_CALIBRATION = "What the values say that tensors take in calibration:"
+_PAYING = """\
+A region pays when it saves the CPU more operations than it costs. It saves one operation for each
+element that its operators compute (16 for sigmoid, tanh, exp and their kind, 24 for softmax). It
+costs {entry:,} operations for the call and {border} for each element that enters or leaves: it is
+scaled, rounded and bounded there. Regions with weights, pools or means are taken without asking.
+`offload="all"` (`--offload all`, `-offload=all` in tvmc, an option of `tvm_npu.target`) takes every
+region that the rules allow, and does not look at digits either.
+"""
 _ELSEWHERE = "What the neighbours of an operator decide, and the machine:\n"
 
 
@@ -46,9 +60,13 @@ def rules_document() -> str:
 
 def _elsewhere() -> list[str]:
     texts = (
-        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, MACHINE_LACKS, STEPS_ARE_NO_BATCH,
+        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, MACHINE_LACKS,
+        STEPS_ARE_NO_BATCH, ONLY_A_PART,
     )  # fmt: skip
-    return [f"- {text}" for text in texts]
+    lines = [f"- {text}" for text in texts]
+    return [*lines, "", f"{_CALIBRATION}\n", *(f"- {text}" for text in (TOO_WIDE, CANCELS))] + [
+        "", _PAYING.format(entry=ENTRY_OPERATIONS, border=BORDER_OPERATIONS).rstrip()
+    ]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
 from tvm_npu.codegen import graph as g
 from tvm_npu.codegen import ops
+from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Array, Constant, OpCall, TensorShape, Value
 from tvm_npu.door.graph_builder import GraphBuilder
@@ -99,11 +101,14 @@ def _batch_norm(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
-    """add, subtract and multiply of two tensors; add, multiply, subtract, divide with a
-    constant."""
+    """add, subtract and multiply of two tensors, one of which may have one number a channel; add,
+    multiply, subtract, divide with a constant."""
     name, shape = call.name, call.shape
     left, right = (isinstance(arg, Constant) for arg in call.operands)
     if not left and not right:
+        if call.operands[0].shape != call.operands[1].shape:
+            _broadcast(b, call)
+            return
         second = b.input(call, 1)
         if name == "subtract":
             second = _scaled(b, call, second, -1.0)
@@ -121,6 +126,19 @@ def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
         _scale_shift(b, call, tensor, value, zero)
     else:
         _scale_shift(b, call, tensor, one / value, zero)
+
+
+def _broadcast(b: GraphBuilder, call: OpCall) -> None:
+    """A difference whose first operand is the smaller one is a sum with the other's negative."""
+    operands = [b.input(call, index) for index in (0, 1)]
+    op: Literal["add", "sub", "mul"] = "mul" if call.name == "multiply" else "add"
+    if call.operands[0].shape != call.shape:
+        operands.reverse()
+        if call.name == "subtract":
+            operands[0] = _scaled(b, call, operands[0], -1.0)
+    elif call.name == "subtract":
+        op = "sub"
+    b.layers.append(ops.Broadcast(**b.common(call, *operands), op=op))
 
 
 def _negative(b: GraphBuilder, call: OpCall) -> None:
@@ -157,7 +175,7 @@ def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float) -> str:
 
 def _table_function(b: GraphBuilder, call: OpCall) -> None:
     b.layers.append(
-        ops.TableFunction(**b.common(call), function="tanh" if call.name == "tanh" else "sigmoid")
+        ops.TableFunction(**b.common(call), function=call.name)
     )
 
 
@@ -177,8 +195,8 @@ def _bound(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _pool(b: GraphBuilder, call: OpCall) -> None:
-    """All pooling operators. A counted average divides by the whole kernel in TVM, also where
-    ceil_mode lets a window run over the end, so there all padding is counted."""
+    """All pooling operators. A counted average counts the padding that the model gives, not what
+    ceil_mode adds behind it."""
     name = call.name
     kernel, stride, padding = geometry.pool_windows(call)
     counted = name == "avg_pool2d" and call.attributes["count_include_pad"]
@@ -191,7 +209,7 @@ def _pool(b: GraphBuilder, call: OpCall) -> None:
             stride=stride,
             padding=padding,
             count_include_pad=counted,
-            counted_padding=padding if counted else (0, 0, 0, 0),
+            counted_padding=call.attributes["padding"] if counted else (0, 0, 0, 0),
         )
     )
     if len(call.shape) == 2:
@@ -253,6 +271,9 @@ def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
     )
 
 
+FUNCTIONS = ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "abs")
+"""Operators that are called as their functions in `codegen.ops.functions`."""
+
 HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "conv2d": _conv2d,
     "conv2d_transpose": _transposed_conv,
@@ -262,8 +283,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "batch_norm": _batch_norm,
     "relu": _relu,
     "leaky_relu": _leaky_relu,
-    "sigmoid": _table_function,
-    "tanh": _table_function,
+    **dict.fromkeys(FUNCTIONS, _table_function),
     "clip": _clip,
     "maximum": _bound,
     "minimum": _bound,
@@ -292,7 +312,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
 """operator -> what appends its layers."""
 
 _WINDOW_LAYERS = (ops.Pool, ops.Reshape)
-_ARITHMETIC_LAYERS = (ops.Elementwise, ops.ScaleShift)
+_ARITHMETIC_LAYERS = (ops.Elementwise, ops.Broadcast, ops.ScaleShift)
 MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     **dict.fromkeys(HANDLERS, ()),
     **dict.fromkeys(("relu", "clip", "minimum"), (ops.Elementwise,)),
@@ -300,11 +320,11 @@ MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     **dict.fromkeys((name for name in HANDLERS if "_pool2d" in name), _WINDOW_LAYERS),
     **dict.fromkeys(("batch_flatten", "reshape", "squeeze", "expand_dims"), (ops.Reshape,)),
     **dict.fromkeys(("bias_add", "batch_norm", "negative"), (ops.ScaleShift,)),
-    **dict.fromkeys(("sigmoid", "tanh"), (ops.TableFunction,)),
+    **dict.fromkeys(FUNCTIONS, (ops.TableFunction,)),
     **dict.fromkeys(("dense", "matmul"), (ops.Dense,)),
     "conv2d": (ops.Conv2d,),
     "conv2d_transpose": (ops.TransposedConv,),
-    "leaky_relu": _ARITHMETIC_LAYERS,
+    "leaky_relu": (ops.Elementwise, ops.ScaleShift),
     "maximum": (ops.Elementwise, ops.Maximum, ops.MaxFeatureMap),
     "mean": _WINDOW_LAYERS,
     "concatenate": (ops.Concat,),
@@ -314,3 +334,10 @@ MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     "strided_slice": (ops.ChannelSlice, ops.Pad),
 }
 """operator -> the types of layers that it becomes, fused with its neighbours or not."""
+
+
+def only_a_part(layer: g.Layer) -> str | None:
+    """The function of a layer that computes one which has no table of its own."""
+    if isinstance(layer, ops.TableFunction) and layer.function in ONLY_PARTS:
+        return str(layer.function)
+    return None

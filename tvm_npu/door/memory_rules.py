@@ -45,6 +45,20 @@ def biases_fit(call: OpCall, context: Context) -> Violation | None:
     return _too_large(context.least.biases(filters), f"{filters} filters")
 
 
+def dense_input_fits(call: OpCall, context: Context) -> Violation | None:
+    """What a fully connected layer takes at a time (an input; all of them where a machine keeps no
+    partial sums) fits its memory."""
+    features = call.operands[0].shape[-1]
+    return _too_large(context.least.dense_input(features), f"{features} inputs")
+
+
+def padded_pixel_fits(call: OpCall, context: Context) -> Violation | None:
+    """What a padding takes at a time (an element; all channels of a pixel where they lie side by
+    side) fits its memory."""
+    channels = call.shape[1]
+    return _too_large(context.least.padded_pixel(channels), f"{channels} channels")
+
+
 def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """One channel of one pooling window fits the memory for input tiles."""
     window, _, _ = geometry.pool_windows(call)

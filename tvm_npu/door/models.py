@@ -144,11 +144,12 @@ def build_onnx(
 
     ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; without a target
     the model stays as it is, float32 on the CPU. ``shapes`` sets inputs' shapes that the model
-    leaves open.
+    leaves open; without them it raises CalibrationError, and else what `partition_for_npu` raises.
     """
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     mod, params = found.read_onnx(model, given or None)
+    found.inputs(mod)
     watch = Stopwatch()
     partitioned = None
     with watch.part("compile"):

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.door.calibrate import region_ranges
-from tvm_npu.door.partition import partition
+from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.door.backend import machine_layers
+from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
+from tvm_npu.door.dataflow import OpCall
+from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
+from tvm_npu.door.partition import Partition, partition
 from tvm_npu.door.protocol import Door, Module
 from tvm_npu.door.region import OPTIONS, RANGES, REPORT
 from tvm_npu.door.rules import Context
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import NpuOptions
-from tvm_npu.report import PartitionReport
+from tvm_npu.report import PartitionReport, Refusal
 
 CALLERS = 3
 """Frames from a warning here to who called the door's `partition_for_npu`."""
@@ -36,7 +41,8 @@ def offload(
     """
     normal = door.normalize(mod, params)
     flow = door.dataflow(normal)
-    split = partition(flow, Context(options.machine, options.precision), mod_name)
+    context = Context(options.machine, options.precision, options.offload)
+    split, result, ranges = _calibrated(door, normal, flow, context, options, calibration, mod_name)
     report = PartitionReport(
         machine=options.machine.name,
         precision=options.precision,
@@ -45,19 +51,10 @@ def offload(
         refusals=split.refusals,
         total_macs=split.total_macs,
     )
-    result = door.extract(normal, flow, split)
-    if split.regions:
-        samples = _samples(calibration, door.inputs(result), options.seed)
-        graphs = {
-            region.symbol: door.region(result, region.symbol).graph() for region in split.regions
-        }
-        ranges = region_ranges(
-            graphs, lambda runners: door.run_regions(result, runners, samples), options.percentile
-        )
-        for symbol, found in ranges.items():
-            marks = {OPTIONS: options.to_json(), RANGES: found.to_json()}
-            result = door.with_marks(result, marks, symbol)
-    else:
+    for symbol, found in ranges.items():
+        marks = {OPTIONS: options.to_json(), RANGES: found.to_json()}
+        result = door.with_marks(result, marks, symbol)
+    if not split.regions:
         first = f"; first: {split.refusals[0]}" if split.refusals else ""
         warnings.warn(
             f"no operator runs on the NPU ({len(split.refusals)} stay on the CPU){first}",
@@ -67,14 +64,57 @@ def offload(
     return door.with_marks(result, {REPORT: report.to_json()})
 
 
-def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int) -> Iterator[Sample]:
+def _calibrated(
+    door: Door[Any],
+    normal: Module,
+    flow: Any,
+    context: Context,
+    options: NpuOptions,
+    calibration: Any,
+    mod_name: str,
+) -> tuple[Partition, Module, dict[str, Ranges]]:
+    """The partition, its module, and ranges of its regions. Calls whose values no Q-point holds, or
+    that cancel what the CPU hands over, go to the CPU; then regions and ranges are found anew."""
+    if isinstance(calibration, Iterator):
+        calibration = list(calibration)
+    kept_out: dict[OpCall, Refusal] = {}
+    while True:
+        split = partition(flow, context, mod_name, kept_out)
+        result = door.extract(normal, flow, split)
+        if not split.regions:
+            return split, result, {}
+        known = len(kept_out)
+        samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
+        graphs = {
+            region.symbol: door.region(result, region.symbol).graph() for region in split.regions
+        }
+        try:
+            ranges = region_ranges(
+                graphs,
+                partial(door.run_regions, result, samples=samples),
+                options.percentile,
+                {region.symbol: input_names(region) for region in split.regions},
+                machine_layers(options.machine),
+            )
+            kept_out.update(unfit_calls(split.regions, ranges, options))
+        except UnfitTensorError as error:
+            by_symbol = {region.symbol: region for region in split.regions}
+            region = by_symbol[error.unfit.symbol]
+            kept_out.update(too_wide(region, error.unfit, options.element_bytes))
+        if len(kept_out) == known:
+            return split, result, ranges
+
+
+def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int, warned: bool) -> Iterator[Sample]:
     if data is not None:
         return samples_from(data, inputs)
+    if warned:
+        return synthetic(inputs, seed)
     warnings.warn(
         "no calibration data: ranges come from random input "
         f"(standard normal, seed {seed}); give calibration= for real accuracy",
         SyntheticCalibrationWarning,
-        stacklevel=CALLERS + 1,
+        stacklevel=CALLERS + 2,
     )
     return synthetic(inputs, seed)
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.door.backend import LayerTypes, machine_layers, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
-from tvm_npu.door.layers import MAKES
+from tvm_npu.door.layers import MAKES, only_a_part
+from tvm_npu.door.paying import border_operations, saved_operations, works_with_weights
 from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
 from tvm_npu.door.recurrent_layers import RECURRENT, layer_of
 from tvm_npu.door.regions import execution_order, merge_regions
 from tvm_npu.door.rule_table import (
+    DOES_NOT_PAY,
     LAYOUT_ONLY,
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
+    ONLY_A_PART,
     STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
     check,
@@ -67,29 +71,56 @@ class Partition:
         return tuple(piece for piece in self.pieces if isinstance(piece, Region))
 
 
-def partition(flow: Dataflow, context: Context, mod_name: str = "default") -> Partition:
-    """The largest regions whose operators keep the rules of ``context``; ``mod_name`` goes into
-    their symbols."""
-    chains = accepted_chains(flow, context)
+def partition(
+    flow: Dataflow,
+    context: Context,
+    mod_name: str = "default",
+    kept_out: Mapping[OpCall, Refusal] | None = None,
+) -> Partition:
+    """The largest regions whose operators keep the rules of ``context``, without the calls of
+    ``kept_out``; ``mod_name`` goes into their symbols."""
+    known_bad = kept_out or {}
+    chains = tuple(
+        chain
+        for chain in accepted_chains(flow, context)
+        if known_bad.keys().isdisjoint(chain.calls)
+    )
     refused = _broken_rules(flow, chains, context)
+    refused.update((flow.number_of[call], found) for call, found in known_bad.items())
     groups = _merged(flow, chains, refused)
     while lacking := _lacking(flow, groups, context):
         refused.update(lacking)
         groups = _merged(flow, chains, refused)
     kept = []
     for group in groups:
-        if all(flow.calls[number].name in LAYOUT_ONLY for number in group):
-            found = f"a region of {len(group)} layout or activation operators"
-            idle = Violation(found, "at least one that computes")
-            for number in group:
-                refused[number] = refusal(flow.calls[number], NOTHING_TO_COMPUTE, idle)
-        else:
+        against = _worthless(flow, group, context)
+        if against is None:
             kept.append(group)
+        else:
+            for number in group:
+                refused[number] = refusal(flow.calls[number], *against)
     return Partition(
         pieces=tuple(_pieces(flow, kept, mod_name)),
         refusals=tuple(refused[number] for number in sorted(refused)),
         total_macs=sum(call_work(call).macs for call in flow.calls),
     )
+
+
+def _worthless(
+    flow: Dataflow, group: Sequence[int], context: Context
+) -> tuple[str, Violation] | None:
+    """The rule against a whole region, and what was found; None for one that is worth it."""
+    calls = tuple(flow.calls[number] for number in group)
+    if all(call.name in LAYOUT_ONLY for call in calls):
+        found = f"a region of {len(group)} layout or activation operators"
+        return NOTHING_TO_COMPUTE, Violation(found, "at least one that computes")
+    if context.offload == "all" or any(map(works_with_weights, calls)):
+        return None
+    region = _region(flow, group, "")
+    saved, costs = saved_operations(calls), border_operations(region.inputs, region.outputs)
+    if saved > costs:
+        return None
+    return DOES_NOT_PAY, Violation(f"saves {saved:,} operations", f"more than {costs:,}")
 
 
 def accepted_chains(flow: Dataflow, context: Context) -> tuple[RecurrentChain, ...]:
@@ -159,13 +190,20 @@ def _lacking(
     limit = f"{_called(known)} on {context.machine.name}"
     for group in groups:
         names = {flow.calls[number].name for number in group}
-        if all(needed_layers(kind) <= known for name in names for kind in MAKES.get(name, ())):
+        has_code = all(
+            needed_layers(kind) <= known for name in names for kind in MAKES.get(name, ())
+        )
+        if has_code and ONLY_PARTS.isdisjoint(names):
             continue
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
-        for layer in fuse(graph).layers:
+        for layer in fuse(graph, known).layers:
             lacking = needed_layers(type(layer)) - known
-            if lacking:
-                call = builder.calls[layer.name]
+            call = builder.calls[layer.name]
+            part = only_a_part(layer)
+            if part is not None:
+                alone = Violation(part, "a function without poles")
+                found[flow.number_of[call]] = refusal(call, ONLY_A_PART, alone)
+            elif lacking:
                 lacks = Violation(_called(lacking), limit)
                 found[flow.number_of[call]] = refusal(call, MACHINE_LACKS, lacks)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tvm_npu.door import memory_rules, rules
 from tvm_npu.door.dataflow import OpCall
+from tvm_npu.door.layers import FUNCTIONS
 from tvm_npu.door.rules import Context, Rule, Violation
 from tvm_npu.report import Refusal
 
@@ -49,14 +50,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
         memory_rules.conv_weights_fit,
         memory_rules.biases_fit,
     ),
-    "dense": (rules.dense_rank_2, memory_rules.biases_fit),
-    "matmul": (rules.dense_rank_2, memory_rules.biases_fit),
+    "dense": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
+    "matmul": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
     "bias_add": (rules.channel_axis,),
     "batch_norm": (rules.channel_axis, rules.positive_variance),
     "relu": (),
     "leaky_relu": (rules.slope_in_range,),
-    "sigmoid": (),
-    "tanh": (),
+    **dict.fromkeys(FUNCTIONS, ()),
     "clip": (rules.ordered_bounds,),
     "maximum": (rules.two_tensors_or_scalar_bound,),
     "minimum": (rules.scalar_bound,),
@@ -82,17 +82,16 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
-    "pad": (rules.rank_4, rules.known_padding),
-    "mirror_pad": (rules.rank_4, rules.known_padding),
-    "strided_slice": (rules.rank_4, rules.forward_slices),
+    "pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
+    "mirror_pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
+    "strided_slice": (rules.rank_4, rules.forward_slices, memory_rules.padded_pixel_fits),
 }
 
 LAYOUT_ONLY = frozenset(
     {
         "relu",
         "leaky_relu",
-        "sigmoid",
-        "tanh",
+        *FUNCTIONS,
         "clip",
         "maximum",
         "minimum",
@@ -111,8 +110,12 @@ LAYOUT_ONLY = frozenset(
 
 UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
+DOES_NOT_PAY = "A region without weights and windows saves the CPU more than calling it costs."
+TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-point."
+CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
 MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
+ONLY_A_PART = "Logarithms and roots are parts of functions that have a table, such as softplus."
 STEPS_ARE_NO_BATCH = "Only a recurrent layer takes a sequence of another, its steps first."
 TUPLE_IS_PICKED = "The result of an operator with several results is taken apart at once."
 

@@ -15,6 +15,7 @@ from tvm_npu.codegen.least import LeastNeeds
 from tvm_npu.door import geometry
 from tvm_npu.door.backend import least_needs
 from tvm_npu.door.dataflow import Array, Constant, Input, OpCall, TensorShape, TensorType, Value
+from tvm_npu.options import Offload
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 
@@ -27,6 +28,7 @@ class Context:
 
     machine: MachineDescription
     precision: Precision
+    offload: Offload = "all"
 
     @property
     def least(self) -> LeastNeeds:
@@ -46,7 +48,7 @@ def static_shapes(call: OpCall, context: Context) -> Violation | None:
     """Every tensor has a static shape."""
     for type_ in _types(call):
         if type_.static_shape is None:
-            return Violation(str(type_), "no unknown extents")
+            return Violation(str(type_), "no unknown extents: give shape= when reading the model")
     return None
 
 
@@ -213,14 +215,18 @@ def dense_rank_2(call: OpCall, context: Context) -> Violation | None:
 
 
 def same_shape_or_channel_constant(call: OpCall, context: Context) -> Violation | None:
-    """Arithmetic joins two tensors of one shape, or a tensor and a constant per channel."""
+    """Arithmetic joins two tensors of one shape, a feature map and a tensor with one number a
+    channel (N, C, 1, 1), or a tensor and a constant per channel."""
     constants = [_array(arg) for arg in call.operands]
     shape = call.shape
+    if all(arg.shape != shape for arg in call.run_time_operands):
+        return Violation("two tensors that broadcast to a third", "one of the result's shape")
     if all(values is not None for values in constants):
         return Violation("two constants", "at least one run-time tensor")
     for arg, values in zip(call.operands, constants, strict=True):
-        if values is None and arg.shape != shape:
-            return Violation(f"{arg.shape} broadcast to {shape}", "equal shapes")
+        if values is None and arg.shape not in (shape, (*shape[:2], 1, 1)):
+            allowed = "equal shapes, or one number a channel"
+            return Violation(f"{arg.shape} broadcast to {shape}", allowed)
         if values is not None and geometry.channel_vector(values, shape) is None:
             return Violation(f"constant {values.shape} on {shape}", "one value per channel")
     return None

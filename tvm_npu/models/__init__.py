@@ -20,6 +20,9 @@ import onnx
 
 from . import (
     alexnet,
+    convnext,
+    deeplab_v3,
+    efficientnet,
     flownet,
     googlenet,
     inception_v3,
@@ -27,12 +30,17 @@ from . import (
     light_cnn,
     linknet,
     mobilenet_v2,
+    mobilenet_v3,
+    regnet,
     resnet,
+    shufflenet_v2,
     squeezenet,
     style_transfer,
     synthetic,
+    unet,
     vgg,
     yolo,
+    yolov5,
 )
 from ._macs import Shapes, macs, macs_by_node, static_shapes
 from .errors import (
@@ -110,9 +118,7 @@ _FAMILIES = {
     ),
     "resnet18": _Family(resnet.build_resnet18, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
     "resnet34": _Family(resnet.build_resnet34, resnet.DEFAULT_SIZE, resnet.MINIMUM_SIZE),
-    "googlenet": _Family(
-        googlenet.build_googlenet, googlenet.DEFAULT_SIZE, googlenet.MINIMUM_SIZE
-    ),
+    "googlenet": _Family(googlenet.build_googlenet, googlenet.DEFAULT_SIZE, googlenet.MINIMUM_SIZE),
     "vgg19": _Family(vgg.build_vgg19, vgg.DEFAULT_SIZE, vgg.MINIMUM_SIZE),
     "light_cnn_9": _Family(
         light_cnn.build_light_cnn_9, light_cnn.DEFAULT_SIZE, light_cnn.MINIMUM_SIZE
@@ -122,6 +128,29 @@ _FAMILIES = {
         style_transfer.build_style_transfer,
         style_transfer.DEFAULT_SIZE,
         style_transfer.MINIMUM_SIZE,
+    ),
+    "efficientnet_b0": _Family(
+        efficientnet.build_efficientnet_b0, efficientnet.DEFAULT_SIZE, efficientnet.MINIMUM_SIZE
+    ),
+    "mobilenet_v3_large": _Family(
+        mobilenet_v3.build_mobilenet_v3_large, mobilenet_v3.DEFAULT_SIZE, mobilenet_v3.MINIMUM_SIZE
+    ),
+    "mobilenet_v3_small": _Family(
+        mobilenet_v3.build_mobilenet_v3_small, mobilenet_v3.DEFAULT_SIZE, mobilenet_v3.MINIMUM_SIZE
+    ),
+    "regnet_y_400mf": _Family(
+        regnet.build_regnet_y_400mf, regnet.DEFAULT_SIZE, regnet.MINIMUM_SIZE
+    ),
+    "shufflenet_v2": _Family(
+        shufflenet_v2.build_shufflenet_v2, shufflenet_v2.DEFAULT_SIZE, shufflenet_v2.MINIMUM_SIZE
+    ),
+    "unet": _Family(unet.build_unet, unet.DEFAULT_SIZE, unet.MINIMUM_SIZE),
+    "yolov5n": _Family(yolov5.build_yolov5n, yolov5.DEFAULT_SIZE, yolov5.MINIMUM_SIZE),
+    "deeplabv3_mobilenet_v3": _Family(
+        deeplab_v3.build_deeplabv3_mobilenet_v3, deeplab_v3.DEFAULT_SIZE, deeplab_v3.MINIMUM_SIZE
+    ),
+    "convnext_tiny": _Family(
+        convnext.build_convnext_tiny, convnext.DEFAULT_SIZE, convnext.MINIMUM_SIZE
     ),
 }
 

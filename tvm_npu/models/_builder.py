@@ -95,6 +95,7 @@ class NetworkBuilder:
         stride: int = 1,
         padding: int | Pair = 0,
         groups: int = 1,
+        dilation: int = 1,
         bias: bool = True,
         gain: float = HE_GAIN,
     ) -> Tensor:
@@ -116,10 +117,11 @@ class NetworkBuilder:
             kernel_shape=[kh, kw],
             strides=[stride, stride],
             pads=[ph, pw, ph, pw],
-            dilations=[1, 1],
+            dilations=[dilation, dilation],
             group=groups,
         )
-        size = self._window_size(x, (kh, kw), stride, (ph, pw, ph, pw))
+        window = (dilation * (kh - 1) + 1, dilation * (kw - 1) + 1)
+        size = self._window_size(x, window, stride, (ph, pw, ph, pw))
         return Tensor(name, (x.shape[0], channels, *size), moments)
 
     def conv_transpose(

@@ -9,13 +9,14 @@ normalization statistics drawn around the estimate really normalize, also behind
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
+Values = npt.NDArray[np.float64]
 
 HE_GAIN = 2.0
 BIAS_SCALE = 0.05
@@ -68,6 +69,19 @@ class Moments:
         """The larger one of two independent values: exact for a normal distribution."""
         shift = math.sqrt(self.variance / math.pi)
         return Moments(self.mean + shift, self.variance * (1.0 - 1.0 / math.pi))
+
+    def through(self, function: Callable[[Values], Values]) -> Moments:
+        """Behind any function of one value: Gauss-Hermite quadrature over a normal distribution."""
+        nodes, weights = np.polynomial.hermite_e.hermegauss(61)
+        values = function(self.mean + math.sqrt(self.variance) * nodes)
+        weights = weights / weights.sum()
+        mean, power = float(weights @ values), float(weights @ values**2)
+        return Moments(mean, max(power - mean**2, 1e-6 * power))
+
+    def times(self, other: Moments) -> Moments:
+        """Product of two independent tensors."""
+        mean = self.mean * other.mean
+        return Moments(mean, self.power * other.power - mean**2)
 
     def plus(self, other: Moments) -> Moments:
         """Sum of two uncorrelated tensors."""

@@ -12,11 +12,13 @@ prepare()  # imports TVM, before the modules below do
 
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.door.models import build_onnx
-from tvm_npu.door.offload import fixed_graphs, offload, programs, report_of
+from tvm_npu.door.offload import fixed_graphs, programs, report_of
+from tvm_npu.door.offload import offload as offload_regions
 from tvm_npu.door.rule_table import rule_table
 from tvm_npu.relay.codegen import marked_region
 from tvm_npu.relay.door import DOOR
 from tvm_npu.relay.frontend import from_onnx
+from tvm_npu.relay.onnx_clip import warn_of_dropped_bounds
 from tvm_npu.report import PartitionReport
 from tvm_npu.targets import options_from_target, register_tags
 
@@ -42,6 +44,7 @@ def __dir__() -> list[str]:
 
 
 register_tags()
+warn_of_dropped_bounds()
 
 
 def partition_for_npu(
@@ -57,6 +60,7 @@ def partition_for_npu(
     tile_limits: dict[str, Any] | None = None,
     tuning_log: str | Path | None = None,
     images: str | None = None,
+    offload: str | None = None,
     mod_name: str = "default",
 ) -> tvm.IRModule:
     """``mod`` with its NPU regions as functions that ``relay.build`` compiles for the NPU.
@@ -69,6 +73,7 @@ def partition_for_npu(
     random input, ``tile_limits`` goes to the planner, and so does ``tuning_log`` (a file of
     `tvm-npu tune`, read when the module is built). ``images`` "apart": a run
     computes an image in each cluster of a device (default: "together", they share each image).
+    ``offload`` "all" takes regions without weights whatever they cost (default: "paying").
     ``mod_name`` names the regions' symbols.
 
     Operators that a rule refuses stay on the CPU; `explain` says which and why, and a module
@@ -84,8 +89,9 @@ def partition_for_npu(
         tile_limits=tile_limits,
         tuning_log=tuning_log,
         images=images,
+        offload=offload,
     )
-    return offload(DOOR, mod, params, options, calibration, mod_name)
+    return offload_regions(DOOR, mod, params, options, calibration, mod_name)
 
 
 def partition_report(mod: tvm.IRModule) -> PartitionReport:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relay
@@ -17,6 +18,7 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
+from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import marked_region
 from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
@@ -42,7 +44,7 @@ class GraphExecutable:
         return graph_executor.GraphModule(self.library["default"](tvm.cpu()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
-        self.executor.run(**inputs)
+        self.executor.run(**{name: np.asarray(values) for name, values in inputs.items()})
         return [self.executor.get_output(n).numpy() for n in range(self.executor.get_num_outputs())]
 
 
@@ -102,7 +104,7 @@ class RelayDoor:
     def build(
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
     ) -> GraphExecutable:
-        with tvm.transform.PassContext(opt_level=opt_level):
+        with build_context(opt_level):
             return GraphExecutable(relay.build(mod, target=target, params=dict(params)))
 
     def cut(

@@ -11,7 +11,8 @@ import tvm
 from tvm import relay
 
 from tvm_npu.errors import PartitionError
-from tvm_npu.relay.opset import check_opset, check_recurrent
+from tvm_npu.relay.onnx_clip import with_bounds_apart
+from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 
 _WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 
@@ -19,14 +20,14 @@ _WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 def from_onnx(
     model: Any, shape: dict[str, tuple[int, ...]] | None = None, **options: Any
 ) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
-    """`tvm.relay.frontend.from_onnx` for a model or its path, with automatic padding spelled out
-    and views of weights folded.
+    """`tvm.relay.frontend.from_onnx` for a model or its path, with automatic padding spelled out,
+    Clips with one bound kept and views of weights folded.
 
     TVM 0.19 computes ``auto_pad`` by compiling integer divisions, which LLVM 20 and later reject
     ("location of #dbg_declare must be a pointer or int"), and compiles a program for every
     Unsqueeze of a weight. ``shape`` and ``options`` are TVM's.
-    Raises PartitionError for a file that is not an ONNX model and for operator sets and recurrent
-    operators that TVM 0.19 would misread.
+    Raises PartitionError for a file that is not an ONNX model and for operator sets and operators
+    that TVM 0.19 would misread.
     """
     import onnx
 
@@ -36,7 +37,8 @@ def from_onnx(
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
     check_opset(model)
-    check_recurrent(model)
+    check_understood(model)
+    model = with_bounds_apart(model, opset_of(model))
     model = with_folded_views(with_explicit_padding(model, shape))
     return relay.frontend.from_onnx(model, shape=shape, **options)
 

@@ -12,50 +12,76 @@ by their last older definition without a word."""
 
 ONLY_MORE_TYPES = frozenset(
     {
-        "AveragePool", "Cast", "CastLike", "Constant", "ConstantOfShape", "Conv", "ConvTranspose",
-        "Dropout", "Elu", "Equal", "EyeLike", "Flatten", "GlobalAveragePool", "GlobalLpPool",
-        "GlobalMaxPool", "HardSigmoid", "HardSwish", "Identity", "If", "InstanceNormalization",
-        "IsInf", "IsNaN", "Loop", "LpNormalization", "LpPool", "MaxPool", "Pad", "Reshape", "Scan",
-        "Selu", "Shape", "Size", "Softplus", "Softsign", "Squeeze", "Transpose", "Unsqueeze",
+        "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "AveragePool", "Bernoulli", "Cast",
+        "CastLike", "Constant", "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "Cosh",
+        "DequantizeLinear", "Dropout", "Elu", "Equal", "EyeLike", "Flatten", "GRU",
+        "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "GridSample", "HardSigmoid",
+        "HardSwish", "Identity", "If", "InstanceNormalization", "IsInf", "IsNaN", "LSTM", "Loop",
+        "LpNormalization", "LpPool", "MaxPool", "MaxUnpool", "Mish", "Multinomial",
+        "NegativeLogLikelihoodLoss", "Pad", "QLinearMatMul", "QuantizeLinear", "RNN",
+        "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "ReduceMax",
+        "ReduceMin", "Reshape", "Resize", "Round", "Scan", "Selu", "Shape", "Sin", "Sinh", "Size",
+        "Softplus", "Softsign", "Squeeze", "Tan", "ThresholdedRelu", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-"""Operators whose definitions after `NEWEST_OPSET` mean the same for float32 tensors, apart from
-the attributes in `NEW_MEANINGS`."""
+"""Operators whose definitions after `NEWEST_OPSET` mean the same for float32 tensors (and for int8
+and uint8 where they quantize), apart from the attributes in `NEW_MEANINGS`."""
 
-NEW_MEANINGS: dict[str, tuple[str, tuple[object, ...]]] = {
-    "AveragePool": ("dilations", ([], [1], [1, 1], [1, 1, 1])),
-    "Pad": ("mode", (b"constant", b"reflect", b"edge")),
-}
-"""operator -> (attribute, values that older converters understand)."""
+NEW_AND_KNOWN = frozenset({"Gelu"})
+"""Operators that came after `NEWEST_OPSET` and that TVM 0.19 knows from onnxruntime's own set."""
 
+NEW_MEANINGS: dict[str, dict[str, tuple[object, ...]]] = {
+    "AveragePool": {"dilations": ([], [1], [1, 1], [1, 1, 1])},
+    "DequantizeLinear": {"block_size": (0,), "output_dtype": (0,)},
+    "Gelu": {"approximate": (b"none",)},
+    "Pad": {"mode": (b"constant", b"reflect", b"edge")},
+    "QuantizeLinear": {"block_size": (0,), "output_dtype": (0,), "precision": (0,)},
+    "Resize": {
+        "coordinate_transformation_mode": (
+            b"half_pixel", b"pytorch_half_pixel", b"align_corners", b"asymmetric",
+            b"tf_half_pixel_for_nn", b"tf_crop_and_resize",
+        ),
+    },
+}  # fmt: skip
+"""operator -> attribute -> values that older converters understand."""
 
-UNDERSTOOD: dict[str, tuple[object, ...]] = {
+_RECURRENT: dict[str, tuple[object, ...]] = {
     "direction": (b"forward", b"bidirectional"),
     "clip": (),
     "input_forget": (0,),
 }
-"""Attribute of recurrent operators -> values with which TVM 0.19 computes what ONNX says; it reads
-others without a word, a reverse direction as a forward one."""
+UNDERSTOOD: dict[str, dict[str, tuple[object, ...]]] = {
+    "GRU": _RECURRENT,
+    "LSTM": _RECURRENT,
+    "RNN": _RECURRENT,
+    "Resize": {"keep_aspect_ratio_policy": (b"stretch",), "axes": ()},
+}
+"""operator -> attribute -> values with which TVM 0.19 computes what ONNX says, in every operator
+set; it reads others without a word, a reverse direction as a forward one."""
 SEQUENCE_LENGTHS = 4
 """Number of that input; TVM 0.19 ignores it in RNN and LSTM."""
 
 
-def check_recurrent(model: Any) -> None:
-    """Raises PartitionError for a recurrent operator of which TVM 0.19 would ignore a part."""
+def opset_of(model: Any) -> int:
+    """The operator set of ONNX's own operators."""
+    versions = (item.version for item in model.opset_import if item.domain in ("", "ai.onnx"))
+    return max(versions, default=1)
+
+
+def check_understood(model: Any) -> None:
+    """Raises PartitionError for an operator of which TVM 0.19 would ignore a part."""
     from onnx import helper
 
     for node in model.graph.node:
-        if node.op_type not in ("GRU", "LSTM", "RNN"):
-            continue
-        for item in node.attribute:
+        for item in node.attribute if node.op_type in UNDERSTOOD else ():
             value = helper.get_attribute_value(item)
-            if value not in UNDERSTOOD.get(item.name, (value,)):
+            if value not in UNDERSTOOD[node.op_type].get(item.name, (value,)):
                 shown = value.decode() if isinstance(value, bytes) else value
                 raise PartitionError(
                     f"{node.op_type} {node.name!r} has {item.name} {shown}, which TVM 0.19 ignores"
                 )
         has_lengths = len(node.input) > SEQUENCE_LENGTHS and node.input[SEQUENCE_LENGTHS]
-        if has_lengths and node.op_type != "GRU":
+        if has_lengths and node.op_type in ("LSTM", "RNN"):
             raise PartitionError(
                 f"{node.op_type} {node.name!r} has lengths of sequences, which TVM 0.19 ignores; "
                 "cut the sequences to one length"
@@ -66,9 +92,7 @@ def check_opset(model: Any) -> None:
     """Raises PartitionError when the model's operators may mean what TVM 0.19 does not know."""
     from onnx import defs
 
-    version = max(
-        (item.version for item in model.opset_import if item.domain in ("", "ai.onnx")), default=1
-    )
+    version = opset_of(model)
     if version <= NEWEST_OPSET:
         return
     known = defs.onnx_opset_version()
@@ -95,10 +119,11 @@ def _is_news(node: Any, version: int) -> bool:
         return False  # no such operator: TVM's frontend says so
     if since <= NEWEST_OPSET:
         return False
-    if node.op_type not in ONLY_MORE_TYPES:
+    if node.op_type not in ONLY_MORE_TYPES | NEW_AND_KNOWN:
         return True
-    name, understood = NEW_MEANINGS.get(node.op_type, ("", ()))
+    understood = NEW_MEANINGS.get(node.op_type, {})
     return any(
-        item.name == name and helper.get_attribute_value(item) not in understood
+        helper.get_attribute_value(item) not in understood[item.name]
         for item in node.attribute
+        if item.name in understood
     )

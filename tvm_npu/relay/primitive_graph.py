@@ -22,6 +22,7 @@ from tvm import relay
 from tvm_npu.door.work import Work, call_work, total
 from tvm_npu.errors import CutError
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.dataflow import typed_call
 from tvm_npu.relay.extract import SOURCES_ATTR
 from tvm_npu.relay.run_regions import is_region
@@ -88,7 +89,7 @@ def primitive_graph(
     mod = relay.transform.InferType()(mod)
     _check_plain(mod)
     try:
-        with tvm.transform.PassContext(opt_level=3):
+        with build_context(3):
             optimised, _ = relay.optimize(mod, target=target, params=dict(params or {}))
     except tvm.error.TVMError as error:
         reason = str(error).strip().splitlines()[-1].strip()

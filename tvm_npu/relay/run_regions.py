@@ -21,6 +21,7 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.errors import CalibrationError
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
 
 _runs: dict[str, Mapping[str, RegionRunner]] = {}
@@ -43,7 +44,9 @@ def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
         shape = of.static_shape(var.checked_type) if of.is_tensor(var) else None
         if shape is None:
             raise CalibrationError(
-                f"input {var.name_hint!r} is {var.checked_type}; calibration needs static shapes"
+                f"input {var.name_hint!r} is {var.checked_type}; calibration and TVM's graph "
+                "executor need static shapes: give shape= to from_onnx, shapes= to build_onnx, or "
+                f"--shape {var.name_hint}=... with every extent, for example a batch of 1"
             )
         specs.append(InputSpec(var.name_hint, shape, str(var.checked_type.dtype)))
     return tuple(specs)
@@ -103,7 +106,7 @@ def _run_model(
     needed = relay.transform.InferType()(tvm.IRModule(functions, mod.type_definitions))
     _runs[run] = runners
     try:
-        with tvm.transform.PassContext(opt_level=2):
+        with build_context(2):
             library = relay.build(needed, target="llvm")
         executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
         for sample in samples:

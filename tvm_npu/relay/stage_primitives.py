@@ -15,6 +15,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import compile_region
 from tvm_npu.relay.run_regions import is_region
 
@@ -24,19 +25,19 @@ OBJECT_ATTR = "tvm_npu_stage.object"
 RESHAPE_ONLY = "relay.reshape_only"
 """TVM's mark on fused functions that only rename a shape: no code is run for them."""
 
-GRAPH_PASSES = [
+GRAPH_PASSES = (
     "qnn.Legalize", "Legalize", "SimplifyInference", "EliminateCommonSubexpr", "SimplifyExpr",
     "CombineParallelConv2d", "CombineParallelDense", "CombineParallelBatchMatmul", "FoldConstant",
     "ForwardFoldScaleAxis", "BackwardFoldScaleAxis", "FoldScaleAxis", "CanonicalizeCast",
     "CanonicalizeOps", "FlattenAtrousConv", "FastMath", "AlterOpLayout", "SimplifyExprPostAlterOp",
     "SplitArgs",
-]  # fmt: skip
+)  # fmt: skip
 """Passes of ``relay.build`` that the whole model has been through; they would change bits here."""
 
 
 def lowering_only() -> Any:
     """A pass context in which ``relay.build`` compiles fused functions as they are."""
-    return tvm.transform.PassContext(opt_level=3, disabled_pass=GRAPH_PASSES)
+    return build_context(3, GRAPH_PASSES)
 
 
 class PrimitiveCache:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import Shape
+from tvm_npu.codegen.graph import FixedLayer, Requantized, Shape
+from tvm_npu.codegen.nmp.emit.broadcast import broadcast
 from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
     CORE,
@@ -27,7 +28,7 @@ from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
-from tvm_npu.codegen.nmp.emit.weights import arranged
+from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.window import (
@@ -36,7 +37,17 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,
 )
-from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedBroadcast,
+    FixedCascade,
+    FixedConv,
+    FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
+    FixedPad,
+    FixedPool,
+    FixedTable,
+)
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -109,7 +120,10 @@ def _code(
     if isinstance(layer, FixedConv | FixedCascade):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
-    if isinstance(layer, FixedElementwise):
+    if isinstance(layer, FixedBroadcast):
+        assert isinstance(problem, WindowProblem) and isinstance(plan, WindowPlan)
+        return broadcast(layer, shapes[layer.output], problem, plan, machine, operands)
+    if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         assert isinstance(problem, FlatProblem) and isinstance(plan, FlatPlan)
         return elementwise(layer, problem, plan, machine, operands)
     assert isinstance(layer, FixedPool | FixedPad)
@@ -124,6 +138,7 @@ class _Constants:
     def __init__(self, element_bytes: int) -> None:
         self.constants = Constants()
         self.element_type = np.dtype("<i1" if element_bytes == 1 else "<i2")
+        self._tables: dict[bytes, Location] = {}
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
         return Location(Segment.CONSTANTS, self.constants.add(values, dtype, what))
@@ -143,12 +158,26 @@ class _Constants:
         if isinstance(layer, FixedCascade) and isinstance(layer.window, FixedConv):
             window_weight, window_bias = self._weights(layer.window, layer.window.weight)
         inputs = tuple(at(tensor) for tensor in layer.inputs)
-        return Operands(inputs, at(layer.output), weight, bias, window_weight, window_bias)
+        return Operands(
+            inputs, at(layer.output), weight, bias, window_weight, window_bias, self._table(layer)
+        )
+
+    def _table(self, layer: FixedLayer) -> Location | None:
+        """Where a table's values lie; equal ones lie there once."""
+        layer = layer.conv if isinstance(layer, FixedCascade) else layer
+        table = layer.table if isinstance(layer, FixedTable | Requantized) else None
+        if table is None:
+            return None
+        key = table.values.tobytes()
+        if key not in self._tables:
+            name = f"layer {layer.name!r}, table"
+            self._tables[key] = self.add(table.values, self.element_type, name)
+        return self._tables[key]
 
     def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
         name = f"layer {conv.name!r}"
         weight = self.add(values, self.element_type, f"{name}, weights")
-        return weight, self.add(conv.bias, np.dtype("<i4"), f"{name}, biases")
+        return weight, self.add(bias_words(conv), np.dtype("<i4"), f"{name}, biases")
 
 
 def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[int, int]]]:

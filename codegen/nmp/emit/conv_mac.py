@@ -8,7 +8,8 @@ from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
-from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize
+from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize_conv
+from tvm_npu.codegen.nmp.emit.table import TablePlace
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, VectorOp
 
@@ -31,6 +32,7 @@ class ConvMac:
 
     layer: FixedConv
     tiles: ConvTiles
+    table: TablePlace | None
 
     def multiply(
         self,
@@ -68,18 +70,25 @@ class ConvMac:
         }
         return Compute("nmp_conv2d", int(initialise), MAC_DONE, registers(values))
 
-    def add_residual(self, out: OutTile, in_offset: Expression = ZERO) -> Nodes:
-        """Adds the residual tile that arrives at byte ``in_offset`` of MB0."""
-        values = {
+    def add_residual(
+        self, out: OutTile, bias: Expression, in_offset: Expression = ZERO
+    ) -> Nodes:
+        """Adds the residual tile that arrives at byte ``in_offset`` of MB0; ``bias`` as of
+        `WTile`."""
+        values: dict[MacRegister, Operand] = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
             MacRegister.SHIFT_A: self.layer.accumulator_shift,
             MacRegister.SHIFT_B: self.layer.residual_shift,
         }
-        add = Compute("nmp_veop", int(VectorOp.ACCUMULATE), MAC_DONE, registers(values))
+        mnemonic: str = "nmp_veop"
+        sub: int | None = int(VectorOp.ACCUMULATE)
+        if self.layer.filter_shifts is not None:
+            mnemonic, sub = "nmp_veopf", None
+            values[MacRegister.BIAS_ADDRESS] = bias
+        add = Compute(mnemonic, sub, MAC_DONE, registers(values))
         return (wait(SECOND_ARRIVED), add, wait(MAC_DONE))
 
-    def requantize(self, out: OutTile) -> Nodes:
-        """From accumulators to elements, in place."""
-        layer = self.layer
-        return requantize(out, layer.shift, layer.low, layer.high, self.tiles.size)
+    def requantize(self, out: OutTile, bias: Expression) -> Nodes:
+        """From accumulators to elements, in place; ``bias`` as of `WTile`."""
+        return requantize_conv(self.layer, out, bias, self.tiles.size, self.table)

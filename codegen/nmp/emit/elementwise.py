@@ -1,8 +1,9 @@
-"""Elementwise layers: every core loads, computes and stores a run of elements for itself."""
+"""Layers on runs of elements: every core loads, computes and stores one for itself."""
 
 from __future__ import annotations
 
 from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, loop, registers
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
@@ -17,22 +18,24 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.emit.transfers import run_transfer
-from tvm_npu.codegen.nmp.plan.window import FlatPlan, FlatProblem
-from tvm_npu.codegen.ops import FixedElementwise
+from tvm_npu.codegen.nmp.plan.window import FlatLayer, FlatPlan, FlatProblem
+from tvm_npu.codegen.ops import FixedMaxFeatureMap, FixedMaximum, FixedTable
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, VectorOp
 from tvm_npu.sim.streams import Stream
 
 
 def elementwise(
-    layer: FixedElementwise,
+    layer: FlatLayer,
     problem: FlatProblem,
     plan: FlatPlan,
     machine: NmpMachine,
     operands: Operands,
 ) -> LayerCode:
-    """Flat runs: A to MB0, B to MB1, the operation, the store."""
+    """Flat runs: A to MB0, B to MB1, the operation, the store. A max feature map's operands are the
+    halves of its input."""
     size = problem.element_bytes
     tile_bytes = min(plan.tile_elements, problem.elements) * size
     for memory in ("mb0", "mb1", "mb2") if problem.operands > 1 else ("mb0", "mb2"):
@@ -41,14 +44,19 @@ def elementwise(
     parameters = LayerParameters([count > 0 for count in counts])
     own = parameters.number("elements", counts)
 
+    sources = list(operands.inputs)
+    if isinstance(layer, FixedMaxFeatureMap):
+        sources.append(sources[0].plus(problem.elements * size))
+
     def at(name: str, index: int | None) -> Expression:
-        base = operands.output if index is None else operands.inputs[index]
+        base = operands.output if index is None else sources[index]
         return parameters.address(name, [base.plus(begin * size) for begin in begins])
 
     addresses = [at(f"operand_{index}", index) for index in range(problem.operands)]
     out_address = at("out_address", None)
-    op = {"add": VectorOp.ADD, "mul": VectorOp.MULTIPLY, "copy": VectorOp.COPY}[layer.op]
-    shift_a, shift_b = (layer.shift_a, layer.shift_b) if layer.op == "add" else (0, 0)
+    op, (shift_a, shift_b) = _operation(layer)
+    shift, low, high = _requantization(layer, size)
+    place = table_place(layer.table, machine, size)
 
     def step(begin: Expression, count: Expression) -> Nodes:
         out = out_tile(count, 1, 1, size)
@@ -72,7 +80,7 @@ def elementwise(
             *wait_store(),
             Compute("nmp_veop", int(op), MAC_DONE, registers(values)),
             wait(MAC_DONE),
-            *requantize(out, layer.shift, layer.low, layer.high, size),
+            *requantize(out, shift, low, high, size, table=place),
             run_transfer(
                 "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * size, STORE_DONE,
                 count * size, size,
@@ -80,7 +88,25 @@ def elementwise(
             *stored(),
         )  # fmt: skip
 
-    return finish(parameters, loop("element", own, plan.tile_elements, step))
+    load = load_table(operands.table, parameters, machine, size)
+    return finish(parameters, (*load, *loop("element", own, plan.tile_elements, step)))
+
+
+def _operation(layer: FlatLayer) -> tuple[VectorOp, tuple[int, int]]:
+    """What nmp_veop does, and how far it shifts its operands."""
+    if isinstance(layer, FixedTable):
+        return VectorOp.COPY, (0, 0)
+    if isinstance(layer, FixedMaximum | FixedMaxFeatureMap):
+        return VectorOp.MAXIMUM, (0, 0)
+    op = {"add": VectorOp.ADD, "mul": VectorOp.MULTIPLY, "copy": VectorOp.COPY}[layer.op]
+    return op, (layer.shift_a, layer.shift_b) if layer.op == "add" else (0, 0)
+
+
+def _requantization(layer: FlatLayer, element_bytes: int) -> tuple[int, int, int]:
+    """Shift and bounds; a table alone takes elements as they are."""
+    if isinstance(layer, FixedTable):
+        return (0, *element_limits(element_bytes))
+    return layer.shift, layer.low, layer.high
 
 
 def _shares(

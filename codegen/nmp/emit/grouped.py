@@ -21,13 +21,14 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
-from tvm_npu.codegen.nmp.emit.mac import out_tile
+from tvm_npu.codegen.nmp.emit.mac import first_bias, out_tile
+from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import Initialise
 
 
 def grouped(
@@ -48,9 +49,11 @@ def grouped(
             f"tile_n = {tiles.channels} and schedule OS or WS; it has {plan.tile_m}, "
             f"{plan.tile_n} and {plan.schedule}"
         )
-    _require_fit(layer.name, tiles, machine)
-    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), ConvMac(layer, tiles))
-    return finish(parameters, emitter.nodes())
+    _require_fit(layer.name, tiles, room_beside_table(problem, machine))
+    mac = ConvMac(layer, tiles, table_place(layer.table, machine, tiles.size))
+    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), mac)
+    table = load_table(operands.table, parameters, machine, tiles.size)
+    return finish(parameters, (*table, *emitter.nodes()))
 
 
 def _require_fit(name: str, tiles: ConvTiles, machine: NmpMachine) -> None:
@@ -126,14 +129,15 @@ class GroupedEmitter:
         filter_, filters = first * tiles.filters, count * tiles.filters
         out = out_tile(filters, box.rows, box.columns, tiles.size)
         pitch = Expression.of(tiles.channels * tiles.taps)
+        bias = g * tiles.filters
         multiply = self.mac.multiply(
-            out, Initialise.BIAS, WTile(Expression(), pitch, g * tiles.filters),
+            out, first_bias(self.mac.layer), WTile(Expression(), pitch, bias),
             Expression.of(tiles.channels), count, (box.rows, box.columns),
         )  # fmt: skip
         residual: Nodes = ()
         if tiles.problem.has_residual:
             load = self.transfers.load_residual(filter_, filters, box)
-            residual = (load, *self.mac.add_residual(out))
+            residual = (load, *self.mac.add_residual(out, bias))
         return (
             load_in,
             *load_w,
@@ -143,7 +147,7 @@ class GroupedEmitter:
             multiply,
             wait(MAC_DONE),
             *residual,
-            *self.mac.requantize(out),
+            *self.mac.requantize(out, bias),
             self.transfers.store_out(filter_, filters, box),
             *stored(),
         )

@@ -20,6 +20,7 @@ class Operands:
     bias: Location | None = None
     window_weight: Location | None = None
     window_bias: Location | None = None
+    table: Location | None = None
 
 
 @dataclass(frozen=True)

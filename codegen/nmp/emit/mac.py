@@ -5,8 +5,10 @@ from __future__ import annotations
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, wait
-from tvm_npu.codegen.nmp.emit.expressions import Operand
-from tvm_npu.sim.nmp.xnmp import MacRegister
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
+from tvm_npu.codegen.nmp.emit.table import TablePlace
+from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.sim.nmp.xnmp import Activation, Initialise, MacRegister
 
 OutTile = dict[MacRegister, Operand]
 """The registers that say where the OUT tile lies in MB2 and how large it is."""
@@ -33,8 +35,38 @@ MOST_SHIFT, LEAST_SHIFT = 62, -47
 """Beyond these, accumulators of at most 63 bits give the same results as at them."""
 
 
-def requantize(out: OutTile, shift: int, low: int, high: int, element_bytes: int) -> Nodes:
-    """Requantizes the OUT tile in place and waits for it."""
+def first_bias(layer: FixedConv) -> Initialise:
+    """How a convolution begins its sums: from biases, or from those in filter words."""
+    return Initialise.BIAS if layer.filter_shifts is None else Initialise.FILTER
+
+
+def requantize_conv(
+    layer: FixedConv,
+    out: OutTile,
+    bias: Expression,
+    element_bytes: int,
+    table: TablePlace | None = None,
+) -> Nodes:
+    """`requantize` as ``layer`` says; index ``bias`` of the bias buffer belongs to the tile's first
+    filter."""
+    return requantize(
+        out, layer.shift, layer.low, layer.high, element_bytes,
+        None if layer.filter_shifts is None else bias, table,
+    )  # fmt: skip
+
+
+def requantize(
+    out: OutTile,
+    shift: int,
+    low: int,
+    high: int,
+    element_bytes: int,
+    filter_words: Expression | None = None,
+    table: TablePlace | None = None,
+) -> Nodes:
+    """Requantizes the OUT tile in place and waits for it; ``filter_words`` is the index of the
+    first word in the bias buffer, if shifts are those of filters. A ``table`` comes behind that; in
+    the same instruction, unless that has shifts of filters."""
     smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
@@ -42,4 +74,16 @@ def requantize(out: OutTile, shift: int, low: int, high: int, element_bytes: int
         MacRegister.LOW: min(max(low, smallest), largest),
         MacRegister.HIGH: min(max(high, smallest), largest),
     }
-    return (Compute("nmp_activation", None, MAC_DONE, registers(values)), wait(MAC_DONE))
+    first: Nodes = ()
+    if filter_words is not None:
+        by_filter = {**values, MacRegister.BIAS_ADDRESS: filter_words}
+        compute = Compute("nmp_activationf", None, MAC_DONE, registers(by_filter))
+        first = (compute, wait(MAC_DONE))
+        if table is None:
+            return first
+        values |= {MacRegister.SHIFT: 0, MacRegister.LOW: smallest, MacRegister.HIGH: largest}
+    mnemonic, sub = "nmp_activation", None
+    if table is not None:
+        mnemonic, sub = "nmp_activationx", int(Activation.TABLE)
+        values |= {MacRegister.TABLE_ADDRESS: table.address, MacRegister.FACTOR: table.zoom}
+    return (*first, Compute(mnemonic, sub, MAC_DONE, registers(values)), wait(MAC_DONE))

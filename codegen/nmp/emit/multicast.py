@@ -23,8 +23,10 @@ from tvm_npu.codegen.nmp.emit.out_tiles import OUT_HALF, OutTiles
 from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
+from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -48,7 +50,7 @@ def multicast(
     words = conv_words(conv.name, tiles, parameters, operands)
     transfers = ConvTransfers(tiles, words)
     steps = Steps(tiles, words, turns_of(tiles, words, parameters))
-    layout = chip_layout(conv.name, tiles, machine)
+    layout = chip_layout(conv.name, tiles, room_beside_table(problem, machine))
     require_abilities(conv.name, tiles, machine)
     shared_in = share_in(tiles, parameters, layout.halves.in_tiles)
     shared_w = share_weights(tiles, parameters, layout.halves.w_tiles)
@@ -60,9 +62,11 @@ def multicast(
             layer.window, problem.window, steps, transfers, layout, parameters, operands
         )
     loads = StepLoads(steps, transfers, layout, shared_in, shared_w)
-    outs = OutTiles(steps, transfers, ConvMac(conv, tiles), loads, layout, window)
+    mac = ConvMac(conv, tiles, table_place(conv.table, machine, tiles.size))
+    outs = OutTiles(steps, transfers, mac, loads, layout, window)
     emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, window)
-    return finish(parameters, emitter.nodes(), emitter.early())
+    table = load_table(operands.table, parameters, machine, tiles.size)
+    return finish(parameters, (*table, *emitter.nodes()), emitter.early())
 
 
 @dataclass(frozen=True)

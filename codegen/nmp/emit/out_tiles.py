@@ -17,7 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     wait_store,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
-from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile
+from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place, when_has_work
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
@@ -76,13 +76,13 @@ class OutTiles:
             load = self.transfers.load_residual(
                 self._first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
             )
-            add = self.mac.add_residual(out, second)
+            add = self.mac.add_residual(out, step.m, second)
             if tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
                 early = when(is_last, ">", (), (load,))
             else:
                 add = (load, *add)
             work = (*work, *when(is_last, ">", (), add))
-        end: Nodes = self.mac.requantize(out)
+        end: Nodes = self.mac.requantize(out, step.m)
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             work = (*work, *when(is_last, ">", (), (*end, *through)))
@@ -124,5 +124,5 @@ class OutTiles:
         if self.layout.halves.out_tiles == 2:
             flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
             begin = (flip, *wait_older_store())
-        first = (*begin, multiply(Initialise.BIAS))
+        first = (*begin, multiply(first_bias(self.mac.layer)))
         return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))

@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers, OfmBox
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import Operands
-from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
+from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile, requantize_conv
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps
 from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, run_transfer
@@ -33,7 +33,7 @@ from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.plan.problem import Window
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import DmaRegister, Initialise, MacRegister, Memory
+from tvm_npu.sim.nmp.xnmp import DmaRegister, MacRegister, Memory
 from tvm_npu.sim.streams import Stream
 
 
@@ -137,6 +137,7 @@ class ThroughWindow:
         tiles = self.transfers.tiles
         kernel = (layer.weight.shape[2], layer.weight.shape[3])
         taps = kernel[0] * kernel[1]
+        bias = step.m + tiles.most.filters
         values: dict[MacRegister, Operand] = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
@@ -145,7 +146,7 @@ class ThroughWindow:
             MacRegister.IN_COLUMNS: extents[1],
             MacRegister.W_ADDRESS: step.m * (taps * tiles.size) + self.layout.window_w_offset,
             MacRegister.W_PITCH: taps,
-            MacRegister.BIAS_ADDRESS: step.m + tiles.most.filters,
+            MacRegister.BIAS_ADDRESS: bias,
             MacRegister.KERNEL_ROWS: kernel[0],
             MacRegister.KERNEL_COLUMNS: kernel[1],
             MacRegister.STRIDE_ROWS: layer.stride[0],
@@ -154,8 +155,8 @@ class ThroughWindow:
             MacRegister.DILATION_COLUMNS: 1,
             MacRegister.GROUPS: step.own,
         }
-        multiply = Compute("nmp_conv2d", int(Initialise.BIAS), MAC_DONE, registers(values))
-        end = requantize(out, layer.shift, layer.low, layer.high, tiles.size)
+        multiply = Compute("nmp_conv2d", int(first_bias(layer)), MAC_DONE, registers(values))
+        end = requantize_conv(layer, out, bias, tiles.size)
         return (multiply, wait(MAC_DONE), *end)
 
 

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,15 @@ def arranged(
                 result[:, at : at + size] = tile.reshape(groups, size)
                 at += tile_m * tile.shape[2] * taps
     return result.reshape(-1)
+
+
+def bias_words(conv: FixedConv) -> NDArray[Any]:
+    """What the bias buffer gets, [filters]: the biases, or filter words."""
+    if conv.filter_shifts is None:
+        return conv.bias
+    shifts = conv.filter_shifts.astype(np.int64) << FILTER_BIAS_BITS
+    words = shifts | (conv.bias.astype(np.int64) & ((1 << FILTER_BIAS_BITS) - 1))
+    return words.astype(np.uint32).view(np.int32)
 
 
 def _filter_bytes(problem: ConvProblem) -> int:

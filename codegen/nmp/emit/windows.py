@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import EmitError
@@ -133,15 +134,8 @@ def window(
     operands: Operands,
 ) -> LayerCode:
     """A pool, or a pad as a maximum over 1x1 windows of a box that sticks out of the tensor."""
-    _require_fit(layer.name, problem, plan, machine)
-    rows, channels = _shares(problem, plan, machine.core_count)
-    parameters = LayerParameters(
-        [own_rows[1] * part[1] > 0 for own_rows, part in zip(rows, channels, strict=True)]
-    )
-    first_row = parameters.number("first_row", [begin for begin, _ in rows])
-    row_count = parameters.number("rows", [count for _, count in rows])
-    first_channel = parameters.number("first_channel", [begin for begin, _ in channels])
-    channel_count = parameters.number("channels", [count for _, count in channels])
+    require_tiles(layer.name, problem, plan, machine)
+    parameters, part = window_parameters(problem, plan, machine)
     if isinstance(layer, FixedPool):
         before = (0, layer.padding[0], layer.padding[1])
         fill = pool_fill(layer, problem.element_bytes)
@@ -152,23 +146,56 @@ def window(
         in_address=parameters.address("in_address", operands.inputs[0]),
         out_address=parameters.address("out_address", operands.output),
     )  # fmt: skip
-    nodes = loop(
-        "channel", channel_count, plan.tile_channels,
+    return finish(parameters, over_tiles(part, problem, plan, tiles.run))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A core's rows and channels."""
+
+    first_row: Expression
+    rows: Expression
+    first_channel: Expression
+    channels: Expression
+
+
+def window_parameters(
+    problem: WindowProblem, plan: WindowPlan, machine: NmpMachine
+) -> tuple[LayerParameters, Part]:
+    """The words of a layer's cores, so far their parts."""
+    rows, channels = _shares(problem, plan, machine.core_count)
+    parameters = LayerParameters(
+        [own_rows[1] * part[1] > 0 for own_rows, part in zip(rows, channels, strict=True)]
+    )
+    number = parameters.number
+    return parameters, Part(
+        first_row=number("first_row", [begin for begin, _ in rows]),
+        rows=number("rows", [count for _, count in rows]),
+        first_channel=number("first_channel", [begin for begin, _ in channels]),
+        channels=number("channels", [count for _, count in channels]),
+    )
+
+
+def over_tiles(
+    part: Part, problem: WindowProblem, plan: WindowPlan, body: Callable[[Box, Box], Nodes]
+) -> Nodes:
+    """Channel, row and column tiles of a part; ``body`` gets (start, extents)."""
+    return loop(
+        "channel", part.channels, plan.tile_channels,
         lambda c, tile_channels: loop(
-            "row", row_count, plan.tile_r,
+            "row", part.rows, plan.tile_r,
             lambda r, tile_rows: loop(
                 "column", problem.columns, plan.tile_c,
-                lambda q, tile_columns: tiles.run(
-                    (first_channel + c, first_row + r, q),
+                lambda q, tile_columns: body(
+                    (part.first_channel + c, part.first_row + r, q),
                     (tile_channels, tile_rows, tile_columns),
                 ),
             ),
         ),
     )  # fmt: skip
-    return finish(parameters, nodes)
 
 
-def _require_fit(name: str, problem: WindowProblem, plan: WindowPlan, machine: NmpMachine) -> None:
+def require_tiles(name: str, problem: WindowProblem, plan: WindowPlan, machine: NmpMachine) -> None:
     size = problem.element_bytes
     in_area = problem.in_tile_rows(plan.tile_r) * problem.in_tile_columns(plan.tile_c)
     out_area = plan.tile_r * plan.tile_c

@@ -31,6 +31,12 @@ class NmpNeeds:
         needed = least_bias_bytes(filters, self.machine)
         return Need(needed, "bias buffer", self.machine.memories.bias_bytes, "in each TLT")
 
+    def dense_input(self, features: int) -> Need:
+        return self.pool_input((1, 1))
+
+    def padded_pixel(self, channels: int) -> Need:
+        return self.pool_input((1, 1))
+
     def pool_input(self, window: tuple[int, int]) -> Need:
         needed = window[0] * window[1] * self.stored_bytes
         return Need(needed, "MB0", self.machine.memories.mb0_bytes)

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.tables import room_beside_table, table_bytes
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
     WindowPlan,
     WindowProblem,
+    broadcast_problem,
     flat_problem,
     plan_flat,
     plan_window,
     window_problem,
 )
-from tvm_npu.codegen.ops import FixedCascade, FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedBroadcast,
+    FixedCascade,
+    FixedConv,
+    FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
+    FixedPad,
+    FixedPool,
+    FixedTable,
+)
 from tvm_npu.codegen.passes.cascades import candidates, with_cascades
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -36,10 +49,15 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
         return cascade_problem(layer, shapes, element_bytes)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
-        return conv_problem(layer, in_shape, out_shape, element_bytes)
+        problem = conv_problem(layer, in_shape, out_shape, element_bytes)
+        if layer.table is None:
+            return problem
+        return replace(problem, table_bytes=table_bytes(element_bytes))
     if isinstance(layer, FixedPool | FixedPad):
         return window_problem(layer, in_shape, out_shape, element_bytes)
-    if isinstance(layer, FixedElementwise):
+    if isinstance(layer, FixedBroadcast):
+        return broadcast_problem(out_shape, element_bytes)
+    if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         return flat_problem(layer, out_shape, element_bytes)
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
@@ -49,7 +67,8 @@ def answer(
 ) -> Plan | Infeasible:
     """Of ``chosen`` for convolutions, else of the planner that there is."""
     if isinstance(asked, ConvProblem):
-        found: Plan | Infeasible = chosen.plan(asked, machine)
+        room = room_beside_table(asked, machine)
+        found: Plan | Infeasible = chosen.plan(replace(asked, table_bytes=None), room)
         return found
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
@@ -63,8 +82,12 @@ def predicted_cycles(plan: Plan) -> float | None:
 
 
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
-    """A window takes its input over the ring of its TLE: no cascades without one."""
-    return [] if machine.ring is None else candidates(fixed)
+    """A window takes its input over the ring of its TLE: no cascades without one. A layer with a
+    table is in none: the bias buffer has no room for it beside the biases of two layers."""
+    if machine.ring is None:
+        return []
+    found = candidates(fixed)
+    return [one for one in found if one.conv.table is None and one.window.table is None]
 
 
 def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:

@@ -12,7 +12,14 @@ from math import prod
 
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
-from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
+    FixedPad,
+    FixedPool,
+    FixedTable,
+)
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.sim.arithmetic import aligned
@@ -32,6 +39,8 @@ class WindowProblem:
     kernel: tuple[int, int]
     stride: tuple[int, int]
     element_bytes: int
+    channel_operand: bool = False
+    """Whether a second operand has one element for each channel."""
 
     def in_tile_rows(self, tile_rows: int) -> int:
         return (tile_rows - 1) * self.stride[0] + self.kernel[0]
@@ -87,8 +96,21 @@ def window_problem(
     )
 
 
-def flat_problem(layer: FixedElementwise, shape: Shape, element_bytes: int) -> FlatProblem:
-    return FlatProblem(prod(shape), len(layer.inputs), element_bytes)
+def broadcast_problem(out_shape: Shape, element_bytes: int) -> WindowProblem:
+    """What `plan_window` is asked for a `FixedBroadcast` layer: 1x1 windows."""
+    channels, rows, columns = chw(out_shape)
+    return WindowProblem(
+        channels, rows, columns, rows, columns, (1, 1), (1, 1), element_bytes, True
+    )
+
+
+FlatLayer = FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable
+
+
+def flat_problem(layer: FlatLayer, shape: Shape, element_bytes: int) -> FlatProblem:
+    """A max feature map has the halves of its one input as operands."""
+    operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
+    return FlatProblem(prod(shape), operands, element_bytes)
 
 
 def plan_window(
@@ -195,7 +217,8 @@ def _most_channels(problem: WindowProblem, machine: NmpMachine, tile_r: int, til
     size = problem.element_bytes
     in_bytes = problem.in_tile_rows(tile_r) * problem.in_tile_columns(tile_c) * size
     memories = machine.memories
-    return min(memories.mb0_bytes // in_bytes, memories.mb2_bytes // (tile_r * tile_c * size))
+    most = min(memories.mb0_bytes // in_bytes, memories.mb2_bytes // (tile_r * tile_c * size))
+    return min(most, memories.mb1_bytes // size) if problem.channel_operand else most
 
 
 def _window_cycles(
@@ -217,6 +240,9 @@ def _window_cycles(
     one = map_transfer(1, in_rows, in_columns, problem.in_columns, size, burst_bytes)
     one += map_transfer(1, tile_r, tile_c, problem.columns, size, burst_bytes)
     core = Traffic(2 * steps, one.bursts * places * channels, one.bytes * places * channels)
+    if problem.channel_operand:
+        b = flat_transfer(tile_channels, size, burst_bytes)
+        core += b * steps
     window = tile_r * tile_c * problem.kernel[0] * problem.kernel[1]
     units = -(-window // machine.macs_per_cycle(size)) * channels * places
     compute = units / machine.mac.efficiency + steps * machine.mac.setup_cycles

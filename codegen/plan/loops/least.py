@@ -33,6 +33,12 @@ class LoopNeeds:
     def biases(self, filters: int) -> Need:
         return Need(BIAS_BYTES, "bias memory", self.machine.bias_bytes)
 
+    def dense_input(self, features: int) -> Need:
+        return self._of("input", 1, 1)
+
+    def padded_pixel(self, channels: int) -> Need:
+        return self.pool_input((1, 1))
+
     def pool_input(self, window: tuple[int, int]) -> Need:
         return self._of("input", window[0] * window[1], 0)
 

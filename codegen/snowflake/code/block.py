@@ -106,7 +106,7 @@ class BlockCompiler:
         windows: tuple[int, int] | None,
     ) -> _Template:
         line = _Line()
-        self._line(nodes, number, ops, line, windows)
+        self._line(nodes, -1, number, ops, line, windows)
         branches = {
             at: Instr("ble", form("ble").match, -1, (ONE, entry[0]), 0)
             for at, entry in enumerate(line.ops)
@@ -141,18 +141,16 @@ class BlockCompiler:
         return _template(base, origin, ops, tuple(_outermost(line.loops)))
 
     def _line(
-        self, nodes: Sequence[Node], number: dict[int, int], ops: list[Instr], line: _Line,
-        windows: tuple[int, int] | None, counter: int = -2,
+        self, nodes: Sequence[Node], counter: int, number: dict[int, int], ops: list[Instr],
+        line: _Line, windows: tuple[int, int] | None,
     ) -> None:  # fmt: skip
-        """Adds ``nodes`` to ``line``. The body of a loop counts ``counter`` down early: the branch
-        waits for it, and what follows can stand behind the branch."""
+        """``counter`` is that of the loop whose body ``nodes`` are."""
         straight: list[int] = []
 
         def flush() -> None:
             if windows is not None:
-                order = scheduled([ops[i] for i in straight], self._raw_cycles, *windows)
-                if any(ops[straight[i]].dest == counter for i in order[-2 * DELAY_SLOTS :]):
-                    order.sort(key=lambda i: ops[straight[i]].dest != counter)
+                found = [ops[i] for i in straight]
+                order = scheduled(found, self._raw_cycles, *windows, counter)
                 line.ops.extend(straight[i] for i in order)
             else:
                 line.ops.extend(straight)
@@ -164,11 +162,12 @@ class BlockCompiler:
                 continue
             flush()
             begin = len(line.ops)
-            self._line(node.body, number, ops, line, windows, node.counter)
+            self._line(node.body, node.counter, number, ops, line, windows)
             slots = self._slots(line, begin, node.counter, ops)
-            line.ops.append((node.counter, begin))
-            line.ops.extend(slots)
-            line.ops.extend([None] * (DELAY_SLOTS - len(slots)))
+            heads = self._heads(line, begin, DELAY_SLOTS - len(slots), ops)
+            line.ops.append((node.counter, begin + len(heads)))
+            line.ops.extend((*slots, *heads))
+            line.ops.extend([None] * (DELAY_SLOTS - len(slots) - len(heads)))
             line.loops.append((begin, len(line.ops) - 1))
         flush()
 
@@ -183,6 +182,19 @@ class BlockCompiler:
             taken.insert(0, entry)
             line.ops.pop()
         return taken
+
+    def _heads(self, line: _Line, begin: int, most: int, ops: list[Instr]) -> list[int]:
+        """Up to ``most`` instructions from the begin of the loop: they can stand behind the branch
+        for the next turn, which then begins behind them. Behind the last turn they do nothing,
+        because nobody reads outside of a loop what it computes for itself."""
+        inner = [first for first, _ in line.loops if first >= begin]
+        end = min([len(line.ops), begin + most, *inner])
+        found: list[int] = []
+        for entry in line.ops[begin:end]:
+            if not isinstance(entry, int) or ops[entry].dest < FIRST_VIRTUAL:
+                break
+            found.append(entry)
+        return found if self._passes.fill_slots else []
 
 
 def _flatten(nodes: Sequence[Node], ops: list[Instr], key: list[object]) -> None:

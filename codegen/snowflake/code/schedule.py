@@ -38,9 +38,11 @@ ORDERED = frozenset({"mac", "max", "vmov", "ld", "tmov", "sync"})
 
 
 def scheduled(
-    ops: Sequence[Instr], raw_cycles: int, near: int = NEAR, window: int = WINDOW
-) -> list[int]:
-    """The order in which ``ops`` are issued, as indices. Smaller windows need fewer registers."""
+    ops: Sequence[Instr], raw_cycles: int, near: int = NEAR, window: int = WINDOW,
+    counter: int = -1,
+) -> list[int]:  # fmt: skip
+    """The order in which ``ops`` are issued, as indices. Smaller windows need fewer registers. A
+    branch behind them reads register ``counter``."""
     count = len(ops)
     if count < 3:
         return list(range(count))
@@ -50,6 +52,9 @@ def scheduled(
     _dependences(ops, distance, before, after)
     chain = [i for i in range(count) if ops[i].mnemonic in ORDERED]
     deadline = _deadlines(ops, chain, after)
+    for i, op in enumerate(ops):
+        if op.dest == counter:
+            deadline[i] = min(deadline[i], max(0, len(chain) - distance))
 
     left = [len(preds) for preds in before]
     ready_at = [0] * count

@@ -20,7 +20,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
     conv_shape,
     geometry,
 )
-from tvm_npu.codegen.snowflake.steps.conv import ConvLayer
+from tvm_npu.codegen.snowflake.steps.conv import ConvLayer, Results
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
@@ -69,7 +69,7 @@ class _Builder:
             words, at = self._weights(found, filters)
             made = ConvLayer(
                 self.site.index, found, self._source(part, shape, filters[0]),
-                self._result(layer.output, part, shape, filters),
+                (Results(0, self._result(layer.output, part, shape, filters)),),
                 self._result(layer.inputs[1], part, shape, filters)
                 if len(layer.inputs) > 1 else None,
                 words, at, requantize, group, tiles=self.tiles,

@@ -121,8 +121,9 @@ class Sequencer:
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
-        of the first half, or sooner where a full queue hides them. Loads that wait for stores come behind the last chunk but one: until
-        then the stores are done, and the core can go on. Shared ones keep their order."""
+        of the first half, or sooner where a full queue hides them. Loads that wait for stores come
+        behind the last chunk but one: until then the stores are done, and the core can go on.
+        Shared ones keep their order."""
         left, late = self._by_stores(loads)
         hiding = max(1, (len(chunks) + 1) // 2)
         even = -(-(len(self._delayed) + len(left)) // hiding)

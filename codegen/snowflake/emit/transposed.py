@@ -1,4 +1,5 @@
-"""Transposed convolutions: a convolution layer a phase, whose results lie strided in memory."""
+"""Transposed convolutions: a convolution layer for phases that are computed side by side, whose
+results lie strided in memory."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.ops import FixedTransposedConv
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
-from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, Geometry, SnowflakePlan
-from tvm_npu.codegen.snowflake.plan.transposed import PhaseAxis, TransposedShape, rooms_of
-from tvm_npu.codegen.snowflake.steps.conv import ConvLayer
+from tvm_npu.codegen.snowflake.plan.phases import Phase, PhasesPlan, Together, TransposedShape
+from tvm_npu.codegen.snowflake.plan.tiling import Geometry
+from tvm_npu.codegen.snowflake.plan.transposed import clusters_of, rooms_of
+from tvm_npu.codegen.snowflake.steps.conv import ConvLayer, Results
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
 from tvm_npu.codegen.snowflake.steps.objects import Step
@@ -24,9 +26,9 @@ WORD: np.dtype[np.int16] = np.dtype("<i2")
 def transposed_layer(layer: FixedTransposedConv, site: Site) -> list[LayerSteps]:
     """Clusters share the rows of every phase."""
     shape, plan = site.planned.problem, site.planned.plan
-    assert isinstance(shape, TransposedShape) and isinstance(plan, SnowflakePlan)
-    clusters = min(site.clusters, *(one.rows.out for one in shape.phases))
-    build = _Builder(layer, site, shape)
+    assert isinstance(shape, TransposedShape) and isinstance(plan, PhasesPlan)
+    clusters = clusters_of(shape, plan, site.clusters)
+    build = _Builder(layer, site, shape, shape.convolutions(plan.side_by_side))
     return [
         build.cluster(shape.geometries(plan, site.machine, clusters, cluster))
         for cluster in range(clusters)
@@ -40,8 +42,9 @@ class _Builder:
     layer: FixedTransposedConv
     site: Site
     shape: TransposedShape
+    convolutions: tuple[Together, ...]
     arranged: dict[int, tuple[Arranged, int]] = field(default_factory=dict)
-    """By number of group and phase."""
+    """By number of group and convolution."""
 
     def cluster(self, geometries: tuple[Geometry, ...]) -> LayerSteps:
         """All phases of a tile of maps one after the other, group by group."""
@@ -52,35 +55,61 @@ class _Builder:
             steps: list[Step] = []
             for number, found in enumerate(geometries):
                 first = group * len(geometries)
-                steps += self._phase(found, group, first + number, first).steps()
+                steps += self._convolution(found, group, number, first).steps()
             parts.append((steps, rooms, geometries[0].plan.stays))
         return LayerSteps(parts)
 
-    def _phase(self, found: Geometry, group: int, number: int, first: int) -> ConvLayer:
-        """Phase ``number`` of all groups' phases, of which ``first`` is the group's first."""
-        layer, one = self.layer, found.shape
-        source, target = self.site.tensor(layer.inputs[0]), self.site.tensor(layer.output)
-        words, at = self._weights(found, group, number)
+    def _convolution(self, found: Geometry, group: int, number: int, first: int) -> ConvLayer:
+        """Number ``number`` of a group, whose first is number ``first`` of the layer's."""
+        layer, together = self.layer, self.convolutions[number]
+        source = self.site.tensor(layer.inputs[0])
+        target = self.site.tensor(layer.output)
+        planes, filters = self.shape.planes, self.shape.filters
+        words, at = self._weights(found, group, number, first)
         return ConvLayer(
-            self.site.index, found, source.some_planes(group * one.planes, one.planes),
-            _phase_of(target.some_planes(group * one.filters, one.filters), one), None, words, at,
-            Requantize(layer.shift, layer.low, layer.high), number,
+            self.site.index, found, source.some_planes(group * planes, planes),
+            _targets(target.some_planes(group * filters, filters), together), None, words, at,
+            Requantize(layer.shift, layer.low, layer.high), first + number,
             maps_group=first if self.shape.shares_maps else None,
         )  # fmt: skip
 
-    def _weights(self, found: Geometry, group: int, number: int) -> tuple[Arranged, int]:
+    def _weights(
+        self, found: Geometry, group: int, number: int, first: int
+    ) -> tuple[Arranged, int]:
         """Arranged, and where they lie in CONSTANTS."""
-        if number not in self.arranged:
-            made = arranged(found, *_taps(self.layer, found.shape, group))
-            what = f"layer {self.layer.name!r}, weights of phase {number}"
-            self.arranged[number] = made, self.site.constants.add(made.words, WORD, what)
-        return self.arranged[number]
+        key = first + number
+        if key not in self.arranged:
+            taps = [
+                _taps(self.layer, self.shape, phase, group)
+                for phase in self.convolutions[number].phases
+            ]
+            weight, bias = (np.concatenate(parts) for parts in zip(*taps, strict=True))
+            made = arranged(found, weight, bias)
+            what = f"layer {self.layer.name!r}, weights of phases {key}"
+            self.arranged[key] = made, self.site.constants.add(made.words, WORD, what)
+        return self.arranged[key]
 
 
-def _phase_of(target: Map, shape: ConvShape) -> Map:
+def _targets(target: Map, together: Together) -> tuple[Results, ...]:
+    """Where the results of every phase lie in the layer's. Those of phases that follow each other
+    in a row are one where nothing lies between them."""
+    found = [(_phase_of(target, phase), phase) for phase in together.phases]
+    in_row = sum(phase.rows == together.phases[0].rows for phase in together.phases)
+    steps = together.phases[0].columns.kernel_step
+    if in_row == steps and target.pitch == target.planes:
+        planes = target.planes * steps
+        return tuple(
+            Results(planes * number, replace(one, planes=planes, pitch=planes))
+            for number, (one, _) in enumerate(found[::steps])
+        )
+    return tuple(
+        Results(target.planes * number, one) for number, (one, _) in enumerate(found)
+    )
+
+
+def _phase_of(target: Map, phase: Phase) -> Map:
     """The results of a phase in the layer's."""
-    rows, columns = shape.rows, shape.columns
-    assert isinstance(rows, PhaseAxis) and isinstance(columns, PhaseAxis)
+    rows, columns = phase.rows, phase.columns
     return replace(
         target, offset=target.byte(rows.begin, columns.begin), rows=rows.out, columns=columns.out,
         pitch=target.pitch * columns.kernel_step, row_pitch=target.row_words * rows.kernel_step,
@@ -88,14 +117,13 @@ def _phase_of(target: Map, shape: ConvShape) -> Map:
 
 
 def _taps(
-    layer: FixedTransposedConv, shape: ConvShape, group: int
+    layer: FixedTransposedConv, shape: TransposedShape, phase: Phase, group: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """[filters, rows, columns, planes] of a phase's window (depthwise: without planes) and
     biases; zeros where the kernel has no row or column."""
     mine = slice(group * shape.filters, (group + 1) * shape.filters)
     weight, bias = layer.weight[mine], layer.bias[mine]
-    for axis, one in ((2, shape.rows), (3, shape.columns)):
-        assert isinstance(one, PhaseAxis)
+    for axis, one in ((2, phase.rows), (3, phase.columns)):
         rows = one.kernel_first - one.kernel_step * np.arange(one.kernel)
         inside = (rows >= 0) & (rows < weight.shape[axis])
         taken = np.take(weight, np.where(inside, rows, 0), axis=axis)

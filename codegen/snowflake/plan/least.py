@@ -43,5 +43,14 @@ class SnowflakeNeeds:
     def biases(self, filters: int) -> Need:
         return Need(4, "WBuf", self.machine.clusters.wbuf_bytes, "of a vMAC")
 
+    def dense_input(self, features: int) -> Need:
+        """All inputs, and a line of results; kernels may come in parts."""
+        return self._maps(line(features) + LANES)
+
+    def padded_pixel(self, channels: int) -> Need:
+        """One in each half of an MBuf."""
+        return self._maps(2 * channels)
+
     def pool_input(self, window: tuple[int, int]) -> Need:
-        return self._maps(window[0] * window[1] + LANES)
+        """With a line of results, and what a maximum keeps between its two directions."""
+        return self._maps(line(window[0] * window[1]) + line(window[1]) + LANES)

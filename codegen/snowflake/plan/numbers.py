@@ -51,7 +51,11 @@ def _along(axis: Axis) -> Along:
 @lru_cache(maxsize=256)
 def numbers(problem: ConvProblem, machine: SnowflakeMachine) -> Numbers:
     """Of a layer whose tensors are its own, not slices of others."""
-    shape = conv_shape(problem)
+    return shape_numbers(conv_shape(problem), machine)
+
+
+def shape_numbers(shape: ConvShape, machine: SnowflakeMachine) -> Numbers:
+    """`numbers` of a shape."""
     parts = machine.clusters
     return Numbers(
         _along(shape.rows), _along(shape.columns), shape.planes, shape.filters, shape.groups,

@@ -49,7 +49,7 @@ def prediction(costs: Any) -> Prediction:
 
 
 def alone_cycles(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> float:
-    """Of a cluster for a layer that no other comes before."""
+    """Of a cluster, for a layer that no other comes before."""
     layer, costs = numbers(problem, machine), np.zeros(timeline.COSTS)
     timeline.cost_of(layer, choice(layer, plan), costs)
-    return float(costs[timeline.CYCLES] + costs[timeline.FIRST_CYCLES])
+    return float(costs[timeline.ALONE])

@@ -26,6 +26,7 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.phases import TransposedShape, transposed_shape
 from tvm_npu.codegen.snowflake.plan.recurrent import (
     RecurrentShape,
     WeightsChosen,
@@ -41,11 +42,7 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     pad_tiles,
     pool_tiles,
 )
-from tvm_npu.codegen.snowflake.plan.transposed import (
-    TransposedShape,
-    transposed_plan,
-    transposed_shape,
-)
+from tvm_npu.codegen.snowflake.plan.transposed import transposed_plan
 from tvm_npu.codegen.snowflake.steps.cells import cell_shape
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES

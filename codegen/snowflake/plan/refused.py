@@ -40,7 +40,7 @@ class _Room:
 def _least(found: Geometry) -> _Room:
     """The buffer that lacks most."""
     kernels = _Room("WBuf", found.kernels_words, found.wbuf_words)
-    if found.depth_parts > 1:  # it could not be split
+    if not found.can_split_depth:
         kernels = _Room("WBuf", found.kernel_words, found.wbuf_words)
     maps = _Room("MBuf", found.maps_words + found.out_words, found.mbuf_words)
     return max(kernels, maps, key=lambda one: one.lacking)

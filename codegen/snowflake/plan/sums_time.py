@@ -8,6 +8,8 @@ row's traces take longer.
 
 from __future__ import annotations
 
+import numpy as np
+
 from tvm_npu.codegen.snowflake.plan.counting import (
     COOP,
     INDP,
@@ -23,7 +25,8 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, LONGEST_TRACE
 
-MOST_HELD, BUSY_CYCLES, MOST_UNROLLED, MOST_COPIES = 6, 12, 16, 8
+MOST_HELD, BUSY_CYCLES, MOST_UNROLLED = 6, 12, 16
+MOST_COPIES, LEAST_COPIES, LOOP_ISSUED = 8, 4, 3
 """`steps.sums` says what they are."""
 LOOP = 2
 """Instructions that count a loop and branch; its delay slots hold others."""
@@ -94,10 +97,22 @@ def out_lines(outputs: int, step: int) -> float:
 
 
 @device
-def _run_issued(count: int, traces: int, preloads: int, addresses: int, short: bool) -> int:
+def _copies(count: int, addresses: int, issued: int, cycles: float) -> int:
+    """Sums in a turn of the loop (`steps.sums`), of ``issued`` instructions each."""
+    if cycles >= BUSY_CYCLES:
+        return 1
+    most = max(1, min(count, MOST_UNROLLED // addresses, MOST_COPIES))
+    if cycles <= issued:
+        return most
+    return min(most, max(LEAST_COPIES, int(np.ceil(LOOP_ISSUED / (cycles - issued)))))
+
+
+@device
+def _run_issued(count: int, traces: int, preloads: int, addresses: int, cycles: float) -> int:
     """Instructions of ``count`` sums that are alike, in a row."""
-    copies = max(1, min(count, MOST_UNROLLED // addresses, MOST_COPIES)) if short else 1
-    turns, each = count // copies, traces + preloads + addresses
+    each = traces + preloads + addresses
+    copies = _copies(count, addresses, each, cycles)
+    turns = count // copies
     if turns <= 1:
         return traces + count * each
     turn = max(LEAST_TURN, copies * each + LOOP)
@@ -140,7 +155,7 @@ def add_group(
                 continue
             runs = 1 if u == n.columns.kernel else min(count, 2)
             issued += runs * _run_issued(
-                max(1, count // runs), traces, preloads, traces + moved, each < BUSY_CYCLES
+                max(1, count // runs), traces, preloads, traces + moved, each
             )
         if groups > 1:
             issued += GROUP / rows[t]

@@ -152,7 +152,7 @@ class Geometry:
     @cached_property
     def depth_words(self) -> int:
         """Words of a kernel that come at a time: all, but for single results with long kernels."""
-        room = self.wbuf_words // 2 if self._can_split_depth else self.wbuf_words
+        room = self.wbuf_words // 2 if self.can_split_depth else self.wbuf_words
         most = room - self.kernel_at
         whole = self.kernel_words - self.kernel_at
         return whole if whole <= most else most // LANES * LANES
@@ -167,7 +167,7 @@ class Geometry:
         return self.depth_parts > 1
 
     @property
-    def _can_split_depth(self) -> bool:
+    def can_split_depth(self) -> bool:
         axes = (self.shape.rows, self.shape.columns)
         whole = all(axis.size == axis.kernel and axis.out == 1 for axis in axes)
         return whole and not any(axis.before for axis in axes) and self.plan.mode != "lane"
@@ -279,7 +279,7 @@ class Geometry:
         if kernels > self.wbuf_words:
             return None
         if self.splits_depth and (
-            not self._can_split_depth or self.plan.tile_m > self.together
+            not self.can_split_depth or self.plan.tile_m > self.together
         ):
             return None
         places = (0, half) if kernels <= half else (0,)

@@ -31,7 +31,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     together,
 )
 from tvm_npu.codegen.snowflake.plan.room import share as dealt
-from tvm_npu.codegen.snowflake.plan.step_loads import Loads, Tiles, loads_of, step_at, tiles_of
+from tvm_npu.codegen.snowflake.plan.step_loads import Loads, loads_of, step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.sums_time import (
     CYCLES_OF,
     ISSUED,
@@ -44,9 +44,9 @@ from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS
 
-CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, FIRST_CYCLES = range(9)
+CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, ALONE = range(9)
 """What `timed` gives: cycles in all, of the vector unit, of loads and stores at the memory; bytes;
-steps; of what the first kernels take, which come in the layer before."""
+steps; cycles where no layer comes before."""
 COSTS = 9
 RESOLUTION_BITS = 9
 """Cycles are known to so many bits behind the first: plans that are nearer are equally fast."""
@@ -211,7 +211,7 @@ def timed(
         column_kinds(n, p.mode, j * p.c, min(p.c, n.columns.out - j * p.c), columns[j])
     loads = loads_of(n, p, room, tiles, costs[IN_BYTES : WEIGHT_BYTES + 1])
     costs[LOADS] = seconds(n, loads.early[0])
-    costs[FIRST_CYCLES] = costs[LOADS] + MOVE * loads.early[1]
+    early = costs[LOADS] + MOVE * loads.early[1]
     steps = n.groups * tiles.steps
     work, left = np.zeros(3), np.zeros(MOST_CUS)  # when the results in a place have left
     at = np.full(5, START)
@@ -276,8 +276,8 @@ def timed(
     at[MEMORY] = max(at[MEMORY], at[RESULT] + MOVE) + seconds(n, out_units)
     ends = max(at[MEMORY], at[UNIT] + MOVE * out_count) + n.store_latency
     transfers = START + costs[LOADS] + costs[STORES] + n.vector_latency + n.store_latency
-    least = max(ends, transfers) + EARLY_SHARE * costs[FIRST_CYCLES]
-    costs[CYCLES] = resolved(least)
+    costs[CYCLES] = resolved(max(ends, transfers) + EARLY_SHARE * early)
+    costs[ALONE] = ends + early
     costs[STEPS] = steps
     return True
 

@@ -1,122 +1,30 @@
-"""Transposed convolutions as convolutions of the input, one a phase, and their tiles.
-
-Results whose rows (and columns) are the same modulo the stride make a phase: it is a convolution of
-the input, at stride 1, with every stride-th row and column of the kernel. All phases look at the
-same window of the input, of which each takes a part: so a tile of maps serves them all.
-"""
+"""The planner of transposed convolutions: mode, which phases go side by side, and tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from tvm_npu.codegen.plan.problem import Infeasible, Prediction, share
-from tvm_npu.codegen.snowflake.plan.tiling import (
-    ConvShape,
-    Geometry,
-    Mode,
-    SnowflakePlan,
-    geometry,
-)
+from tvm_npu.codegen.plan.problem import Infeasible
+from tvm_npu.codegen.snowflake.plan.phases import PhasesPlan, TransposedShape
+from tvm_npu.codegen.snowflake.plan.phases_time import phases_prediction
+from tvm_npu.codegen.snowflake.plan.tiling import Geometry, Mode
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
-from tvm_npu.codegen.snowflake.steps.windows import Axis, even_sizes
-from tvm_npu.sim.snowflake.isa import LANES, VMACS, WORD_BYTES
+from tvm_npu.codegen.snowflake.steps.windows import even_sizes
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-ISSUED = 2.5
-"""Instructions of a sum beside two for each of its traces, about."""
+MOST_SIZES = 6
+"""Sizes of tiles of rows that are tried with the same filters, the largest that fit."""
 
 
-@dataclass(frozen=True)
-class PhaseAxis(Axis):
-    """The rows (or columns) of a phase: of the common window's taps it takes ``taken`` (first,
-    count). Tap t is row ``kernel_first`` - t * ``kernel_step`` of the layer's kernel, or none: taps
-    of zeros give every result one. Result j is row ``begin`` + j * ``kernel_step`` of the
-    layer's."""
-
-    taken: tuple[int, int] = (0, 0)
-    kernel_first: int = 0
-    kernel_step: int = 1
-    begin: int = 0
-
-    def taps(self, at: int) -> tuple[int, int]:
-        low, count = super().taps(at)
-        begin, end = max(low, self.taken[0]), min(low + count, sum(self.taken))
-        return begin, max(0, end - begin)
-
-
-def phase_axes(
-    size: int, out: int, kernel: int, stride: int, before: int
-) -> tuple[PhaseAxis, ...]:
-    """The phases of ``out`` results along one axis; ``before`` of them are taken away in front."""
-    found: list[tuple[int, int, int, int, int]] = []
-    # (first result, how many, first input of result 0, last one, the row of the kernel for it)
-    for begin in range(min(stride, out)):
-        count = -(-(out - begin) // stride)
-        last, first_row = divmod(begin + before, stride)
-        rows = max(0, -(-(kernel - first_row) // stride))
-        low = min(last - rows + 1, size - count)
-        found.append((begin, count, low, max(last, 0, low), last * stride + first_row))
-    lowest, highest = min(one[2] for one in found), max(one[3] for one in found)
-    return tuple(
-        PhaseAxis(
-            size, count, highest - lowest + 1, before=-lowest,
-            taken=(low - lowest, high - low + 1), kernel_first=row - lowest * stride,
-            kernel_step=stride, begin=begin,
-        )
-        for begin, count, low, high, row in found
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class TransposedShape:
-    """One group's phases; in mode lane, which takes all groups of a depthwise layer at once, those
-    of all."""
-
-    phases: tuple[ConvShape, ...]
-    groups: int
-
-    @property
-    def shares_maps(self) -> bool:
-        """Tiles of maps are the same for all phases."""
-        return len({(one.rows.out, one.columns.out) for one in self.phases}) == 1
-
-    def geometries(
-        self, plan: SnowflakePlan, machine: SnowflakeMachine, clusters: int = 1, cluster: int = 0
-    ) -> tuple[Geometry, ...]:
-        """Of each phase, for the rows that cluster number ``cluster`` of ``clusters`` has."""
-        return tuple(
-            geometry(
-                one, replace(plan, tile_c=min(plan.tile_c, one.columns.out)), machine,
-                share(one.rows.out, clusters, cluster),
-            )
-            for one in self.phases
-        )  # fmt: skip
-
-
-def transposed_shape(
-    size: tuple[int, int, int], out: tuple[int, int, int], kernel: tuple[int, int],
-    stride: tuple[int, int], before: tuple[int, int], groups: int,
-) -> TransposedShape:  # fmt: skip
-    """Of an input (planes, rows, columns) and output; ``before`` are rows and columns that are
-    taken away in front."""
-    depthwise = groups > 1 and groups == size[0] == out[0]
-    planes, filters = (size[0], out[0]) if depthwise else (size[0] // groups, out[0] // groups)
-    rows, columns = (
-        phase_axes(size[1 + axis], out[1 + axis], kernel[axis], stride[axis], before[axis])
-        for axis in range(2)
-    )
-    phases = tuple(
-        ConvShape(row, column, planes, filters, 1, has_residual=False, is_depthwise=depthwise)
-        for row in rows
-        for column in columns
-    )
-    return TransposedShape(phases, 1 if depthwise else groups)
+def clusters_of(shape: TransposedShape, plan: PhasesPlan, clusters: int) -> int:
+    """Clusters that share the rows of every convolution."""
+    return min(clusters, *(one.shape.rows.out for one in shape.convolutions(plan.side_by_side)))
 
 
 def rooms_of(found: tuple[Geometry, ...]) -> Rooms | None:
-    """Places for the largest tiles of all phases, kernels in as many as there are room for and
-    use; None where they do not fit."""
+    """Places for the largest tiles of all convolutions, kernels in as many as there are room for
+    and use; None where they do not fit."""
     if not all(one.shape.rows.covers and one.shape.columns.covers for one in found):
         return None
     if any(one.splits_depth for one in found):
@@ -146,90 +54,62 @@ def rooms_of(found: tuple[Geometry, ...]) -> Rooms | None:
 
 def transposed_plan(
     shape: TransposedShape, machine: SnowflakeMachine
-) -> SnowflakePlan | Infeasible:
-    """The plan with the least predicted time; tiles of maps have two places where any fit so."""
-    found: dict[int, list[SnowflakePlan]] = {1: [], 2: []}
-    modes: tuple[Mode, ...] = ("lane",) if shape.phases[0].is_depthwise else ("coop", "indp")
-    for mode in modes:
-        for plan in _candidates(shape, machine, mode):
-            geometries = shape.geometries(plan, machine)
-            rooms = rooms_of(geometries)
-            if rooms is not None:
-                prediction = _prediction(shape, geometries, rooms, machine)
-                found[len(rooms.maps)].append(replace(plan, prediction=prediction))
-    best = found[2] or found[1]
-    if not best:
+) -> PhasesPlan | Infeasible:
+    """The plan with the least predicted time."""
+    found = list(candidates(shape, machine))
+    if not found:
         return Infeasible(
             "MBuf or WBuf", 0, 0, "no tile of this transposed convolution fits",
             "give the CUs larger buffers",
         )  # fmt: skip
-    return min(best, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
+    return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
 
 
-def _taken(axis: Axis) -> int:
-    assert isinstance(axis, PhaseAxis)
-    return axis.taken[1]
+def candidates(shape: TransposedShape, machine: SnowflakeMachine) -> Iterator[PhasesPlan]:
+    """Plans that fit, with their predictions."""
+    modes: tuple[Mode, ...] = ("lane",) if shape.is_depthwise else ("coop", "indp")
+    rows, columns = (max(one.out for one in axes) for axes in (shape.rows, shape.columns))
+    for mode in modes:
+        for way in shape.ways:
+            whole = PhasesPlan(
+                mode, shape.filters, rows, columns, "maps", planner="phases", side_by_side=way
+            )
+            for start in _starts(shape, machine, whole):
+                yield from _tiles(shape, machine, start)
 
 
-def _compute_cycles(shape: TransposedShape, machine: SnowflakeMachine, mode: Mode) -> float:
-    """Sums of one group: what the vMACs take, or the core to issue them."""
-    cus = machine.clusters.cus
-    total = 0.0
-    for one in shape.phases:
-        rows, columns = _taken(one.rows), _taken(one.columns)
-        issued = ISSUED + 2 * rows
-        if mode == "coop":
-            trace = -(-columns * one.planes // LANES)
-            each = max(rows * trace, issued) * -(-one.filters // (VMACS * cus))
-            total += each * one.results
-        else:
-            planes = 1 if mode == "lane" else one.planes
-            lines = -(-one.filters // (VMACS * LANES)) * (VMACS if mode == "lane" else 1)
-            each = max(rows * columns * planes * lines, issued)
-            spread = one.columns.out * -(-one.rows.out // cus)
-            total += each * spread
-    return total
-
-
-def _candidates(
-    shape: TransposedShape, machine: SnowflakeMachine, mode: Mode
-) -> Iterator[SnowflakePlan]:
-    rows = max(one.rows.out for one in shape.phases)
-    columns = max(one.columns.out for one in shape.phases)
-    filters = shape.phases[0].filters
-    start = SnowflakePlan(mode, filters, rows, columns, "maps", planner="phases")
-    together = geometry(shape.phases[0], start, machine).together
-    half = machine.wbuf_words // 2
+def _starts(
+    shape: TransposedShape, machine: SnowflakeMachine, plan: PhasesPlan
+) -> Iterator[PhasesPlan]:
+    """With numbers of filters of which two tiles fit a WBuf, or the least."""
+    filters = shape.convolutions(plan.side_by_side)[0].shape.filters
+    whole = replace(plan, tile_m=filters)
+    together = shape.geometries(whole, machine)[0].together
     for count in even_sizes(-(-filters // together)):
-        plan = replace(start, tile_m=min(filters, count * together))
-        words = max(one.kernels_words for one in shape.geometries(plan, machine))
-        if words > half and count > 1:
-            continue
-        yield from (replace(plan, tile_r=size) for size in even_sizes(rows))
-        yield from (replace(plan, tile_r=1, tile_c=size) for size in even_sizes(columns))
+        one = replace(plan, tile_m=min(filters, count * together))
+        words = max(found.kernels_words for found in shape.geometries(one, machine))
+        if words <= machine.wbuf_words // 2 or count == 1:
+            yield one
 
 
-def _prediction(
-    shape: TransposedShape, found: tuple[Geometry, ...], rooms: Rooms, machine: SnowflakeMachine
-) -> Prediction:
-    """What the vMACs take, or what memory does; then the first tiles, for which everything waits,
-    and the last results."""
-    first, one = found[0], shape.phases[0]
-    macs = shape.groups * _compute_cycles(shape, machine, first.plan.mode)
-    times = 1 if shape.shares_maps else len(found)
-    inputs = WORD_BYTES * shape.groups * one.rows.size * one.columns.size * one.planes * times
-    vmacs = first.together if first.plan.mode == "coop" else VMACS
-    tile = WORD_BYTES * vmacs * max(part.kernels_words for part in found)
-    tiles = sum(len(part.filter_tiles) for part in found)
-    again = len(first.map_tiles) if len(rooms.kernels) < tiles else 1
-    weights = shape.groups * tile * tiles * again
-    out = WORD_BYTES * shape.groups * sum(part.results * part.filters for part in shape.phases)
-    load = (inputs + weights) / machine.memory_bytes_per_cycle
-    store = out / machine.memory_bytes_per_cycle
-    parts = 1 if first.plan.mode == "coop" else first.cus
-    ends = tile + WORD_BYTES * (first.maps_words + first.out_words) * parts
-    cycles = max(macs, load + store) + ends / machine.memory_bytes_per_cycle
-    return Prediction(
-        cycles, macs, load, store, inputs, weights, out,
-        bound="mac" if macs > load + store else "dram",
-    )  # fmt: skip
+def _tiles(
+    shape: TransposedShape, machine: SnowflakeMachine, start: PhasesPlan
+) -> Iterator[PhasesPlan]:
+    """The largest tiles of rows that fit; if none does, of columns."""
+    rows = [replace(start, tile_r=size) for size in even_sizes(start.tile_r)]
+    columns = [replace(start, tile_r=1, tile_c=size) for size in even_sizes(start.tile_c)]
+    clusters = clusters_of(shape, start, machine.clusters.count)
+    for tiles in (rows, columns):
+        found = 0
+        for plan in tiles:
+            geometries = shape.geometries(plan, machine, clusters)
+            rooms = rooms_of(geometries)
+            if rooms is None:
+                continue
+            prediction = phases_prediction(shape, plan, geometries, rooms, machine)
+            yield replace(plan, prediction=prediction)
+            found += 1
+            if found == MOST_SIZES:
+                break
+        if found:
+            return

@@ -34,13 +34,22 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class Results:
+    """Where the results of the filters from number ``first`` on lie, as many as ``target`` has
+    planes."""
+
+    first: int
+    target: Map
+
+
+@dataclass(frozen=True)
 class ConvLayer:
     """A layer, or one group of it, for one cluster: where its tensors and arranged weights lie."""
 
     layer: int
     geometry: Geometry
     source: Map
-    target: Map
+    targets: tuple[Results, ...]
     residual: Map | None
     weights: Arranged
     weights_at: int
@@ -93,14 +102,17 @@ class ConvLayer:
         def stores(bases: Bases) -> tuple[Move, ...]:
             if not last:
                 return ()
-            return tuple(self._results(self.target, SnowflakeStream.OUT, filters, rows, columns,
-                                       bases))  # fmt: skip
+            return tuple(
+                move
+                for one in self.targets
+                for move in self._results(one, SnowflakeStream.OUT, filters, rows, columns, bases)
+            )
 
         def residual(bases: Bases) -> tuple[Move, ...]:
             if self.residual is None or depth:
                 return ()
-            return tuple(self._results(self.residual, SnowflakeStream.RESIDUAL, filters, rows,
-                                       columns, bases))  # fmt: skip
+            return tuple(self._results(Results(0, self.residual), SnowflakeStream.RESIDUAL,
+                                       filters, rows, columns, bases))  # fmt: skip
 
         loads = (self._maps(maps, kernels), self._kernels(kernels, depth))
         return Step(self.layer, loads, compute, stores, residual)
@@ -155,16 +167,24 @@ class ConvLayer:
         return Load(Kind.KERNELS, key, shape.kernels_words, found)
 
     def _results(
-        self, tensor: Map, stream: SnowflakeStream, filters: Range, rows: Range, columns: Range,
-        bases: Bases,
+        self, results: Results, stream: SnowflakeStream, filters: Range, rows: Range,
+        columns: Range, bases: Bases,
     ) -> Iterator[Move]:  # fmt: skip
-        """The tile's results (or residuals) in the MBufs."""
-        shape = self.geometry
+        """What the tile has of some results (or residuals) in the MBufs."""
+        shape, tensor = self.geometry, results.target
+        begin = max(filters[0], results.first)
+        end = min(sum(filters), results.first + tensor.planes)
+        if begin >= end:
+            return
+        planes = begin - results.first, end - begin
         for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
             at = 1 << (bases.target if shape.plan.mode == "coop" else cu)
-            box = Box(own_rows, own_columns, filters)
+            box = Box(own_rows, own_columns, planes)
             row_words = self._out_columns(columns) * filters[1]
-            yield from moves(tensor, box, at, bases.out, stream, row_words=row_words)
+            yield from moves(
+                tensor, box, at, bases.out + begin - filters[0], stream, row_words=row_words,
+                pixel_words=filters[1],
+            )  # fmt: skip
 
     def _out_columns(self, columns: Range) -> int:
         shape = self.geometry

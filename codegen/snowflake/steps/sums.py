@@ -24,6 +24,10 @@ BUSY_CYCLES = 12
 """A sum that takes so long leaves the core time for a loop of its own; others are unrolled."""
 MOST_UNROLLED = 16
 """Address registers of an unrolled loop, at most."""
+MOST_COPIES, LEAST_COPIES = 8, 4
+"""Sums in a turn of an unrolled loop. With fewer an address is read too soon after it moved on."""
+LOOP_ISSUED = 3
+"""Instructions of a turn beside its sums."""
 
 
 @dataclass(frozen=True)
@@ -284,12 +288,17 @@ class SumNest:
             sums(rest, begin(whole * unrolled, rest))
 
     def _unrolled(self, count: int, part: Part) -> int:
-        """How many sums a turn of the loop makes."""
+        """How many sums a turn of the loop makes: as many as hide the loop's own instructions, and
+        no more, since each has addresses of its own to prepare."""
         cycles = sum(self.trace_cycles(trace, LANES) for trace in part.traces)
         if cycles >= BUSY_CYCLES:
             return 1
         addresses = len(part.traces) + self.has_residual
-        return max(1, min(count, MOST_UNROLLED // addresses, 8))
+        issued = len(part.traces) + self.opens * (self.has_bias + self.has_residual) + addresses
+        most = max(1, min(count, MOST_UNROLLED // addresses, MOST_COPIES))
+        if cycles <= issued:
+            return most
+        return min(most, max(LEAST_COPIES, -(-LOOP_ISSUED // (cycles - issued))))
 
     def _computed(
         self, writer: Writer, count: int, parts: Sequence[Part], maps: Value, kernel: Value,

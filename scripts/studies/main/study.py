@@ -22,7 +22,7 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-GROUPS = ("pretrained", "light", "built")
+GROUPS = ("pretrained", "light", "built", "modern")
 STOCK = "stock"
 MACHINES = ("nmp-4x8",)
 Figures = dict[str, Any]

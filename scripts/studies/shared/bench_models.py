@@ -17,9 +17,18 @@ from tvm_npu.models.shared import SharedModels, find_shared_models
 
 Float = NDArray[np.float32]
 Judge = Literal["class", "detection", "none"]
+Group = Literal["pretrained", "light", "built", "modern"]
 
 BUILT = ("lenet", "squeezenet1.0", "mobilenet_v2", "resnet50", "inception_v3")
 """Of `tvm_npu.models` the networks of the TSO paper; the larger ones have their reproductions."""
+
+MODERN = (
+    "efficientnet_b0", "mobilenet_v3_large", "mobilenet_v3_small", "regnet_y_400mf",
+    "shufflenet_v2", "unet", "yolov5n", "deeplabv3_mobilenet_v3", "convnext_tiny",
+)  # fmt: skip
+"""Of `tvm_npu.models` networks with gates, smooth activations, shuffles and resizes."""
+MAPS = ("unet", "yolov5n", "deeplabv3_mobilenet_v3")
+"""Networks whose answers are maps: they have no class."""
 
 CALIBRATION_IMAGES = 32
 """At most so many images of a bulk set calibrate; single images all do."""
@@ -43,7 +52,7 @@ class Case:
     """
 
     name: str
-    group: Literal["pretrained", "light", "built"]
+    group: Group
     model: Callable[[], onnx.ModelProto]
     inputs: Callable[[], Inputs]
     judge: Judge = "class"
@@ -122,11 +131,12 @@ def _light(name: str) -> Case:
     return Case(f"light-{name}", "light", model, _random_images(model, 1))
 
 
-def _built(name: str) -> Case:
+def _built(name: str, group: Group = "built") -> Case:
     def model() -> onnx.ModelProto:
         return models.build(name)
 
-    return Case(name, "built", model, _random_images(model, 1))
+    judge: Judge = "none" if name in MAPS else "class"
+    return Case(name, group, model, _random_images(model, 1), judge)
 
 
 def chosen_names(names: Sequence[str] | None) -> list[str]:
@@ -146,6 +156,7 @@ def cases() -> dict[str, Case]:
     if shared is not None:
         found += _pretrained(SharedModels(shared))
     found += [_light(name) for name in light.light_models()]
+    found += [_built(name, "modern") for name in MODERN]
     named = {case.name: case for case in found}
     assert len(named) == len(found)
     return named

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-MACHINE = "nmp-4x8"
+MACHINE = "nmp-4x8-paper"
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ class Dmac:
 
     def is_stopped(self, channel: int) -> bool:
         """Whether the channel's program had ended by `time_cycles`."""
+        self._check_channel(channel)
         s = self._state
         return s.status[channel] == state.STOPPED and bool(s.end[channel] <= self._time)
 
@@ -194,20 +195,28 @@ class Dmac:
         return self._time
 
     def signal_cycles(self, event: int) -> float:
-        """When the event was last sent."""
+        """When the event was last sent. Raises DmacError for an event that does not exist."""
+        self._check_event(event)
         return float(self._state.signal[event])
 
     def end_cycles(self, channel: int) -> float:
         """When the channel's last program ended; call it when `is_stopped`."""
+        self._check_channel(channel)
         return float(self._state.end[channel])
 
     def statistics(self, channel: int) -> ChannelStatistics:
+        self._check_channel(channel)
         return ChannelStatistics(*(int(value) for value in self._state.counters[channel]))
 
     def _check_channel(self, channel: int) -> None:
         if not 0 <= channel < self.timing.channels:
             last = self.timing.channels - 1
             raise DmacError(f"channel {channel}; the controller has 0 to {last}")
+
+    def _check_event(self, event: int) -> None:
+        if not 0 <= event < self.timing.events:
+            last = self.timing.events - 1
+            raise DmacError(f"event {event}; the controller has 0 to {last}")
 
     def _run(self, until: float, wanted: int) -> int:
         reason = int(execution.run_until(self._state, self._costs, until, wanted))

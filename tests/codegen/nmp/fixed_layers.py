@@ -42,6 +42,15 @@ def requantizing(draw: st.DrawFn, element_bytes: int, least: int = 0) -> dict[st
 
 
 @st.composite
+def filter_shifts(draw: st.DrawFn, filters: int, element_bytes: int) -> np.ndarray | None:
+    """Shifts of filters, for int8, or None: one for all."""
+    if element_bytes > 1 or draw(st.booleans()):
+        return None
+    most = draw(st.sampled_from((1, 5, 30)))
+    return np.random.default_rng(draw(SEEDS)).integers(0, most + 1, filters).astype(np.int32)
+
+
+@st.composite
 def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     groups = draw(st.sampled_from((1, 1, 1, 2, 3, 6)))
     channels = groups * draw(st.integers(1, 6))
@@ -73,6 +82,7 @@ def convolutions(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
         stride=stride, padding=padding, dilation=dilation, groups=groups,  # type: ignore[arg-type]
         accumulator_shift=draw(st.integers(0, 3)) if has_residual else 0,
         residual_shift=draw(st.integers(0, 8)) if has_residual else 0,
+        filter_shifts=draw(filter_shifts(filters, element_bytes)),
         **draw(requantizing(element_bytes, -2)),
     )  # fmt: skip
     shapes: dict[str, Shape] = {"x": (channels, *extents), "y": (filters, rows, columns)}
@@ -94,6 +104,7 @@ def dense_layers(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
         bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32), is_dense=True,
         accumulator_shift=draw(st.integers(0, 3)) if has_residual else 0,
         residual_shift=draw(st.integers(0, 8)) if has_residual else 0,
+        filter_shifts=draw(filter_shifts(filters, element_bytes)),
         **draw(requantizing(element_bytes)),
     )  # fmt: skip
     shapes: dict[str, Shape] = {"x": (channels,), "y": (filters,), "z": (filters,)}

@@ -85,7 +85,10 @@ def test_graphs(
     """Branches, views, concatenations in place, outputs that are views of inputs, reuse."""
     samples = random_inputs(graph, seed, batch=1)
     try:
-        fixed = quantize(fuse(graph), calibrate(fuse(graph), [samples]), precision)  # type: ignore[arg-type]
+        fixed = quantize(
+            fuse(graph), calibrate(fuse(graph), [samples]), precision,  # type: ignore[arg-type]
+            machine.requantization(precision),  # type: ignore[arg-type]
+        )  # fmt: skip
     except QuantizationError:
         reject()
     inputs = {

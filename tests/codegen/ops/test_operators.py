@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.graph import RELU, FixedLayer, Graph, Layer, Shape, State
 from tvm_npu.codegen.ops import (
     OPERATORS,
+    Broadcast,
     ChannelSlice,
     Concat,
     Conv2d,
@@ -75,6 +76,9 @@ SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape | dict[str, Shape], int
     "scale": (ScaleShift("l", ("x",), ("y",), ones(2), ones(2)), ((2, 3, 3),), (2, 3, 3), 0),
     "mul": (
         Elementwise("l", ("x", "r"), ("y",), "mul"), ((2, 3, 4), (2, 3, 4)), (2, 3, 4), 0
+    ),
+    "broadcast": (
+        Broadcast("l", ("x", "r"), ("y",), "sub", RELU), ((2, 3, 4), (2, 1, 1)), (2, 3, 4), 0
     ),
     "pad": (
         Pad("l", ("x",), ("y",), (1, -1, 2), (0, 3, 0), (2, 2), 0.5), ((2, 4, 3),), (3, 3, 3), 0
@@ -247,6 +251,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
     "codegen/passes/fold_affine.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
+    "codegen/passes/pointwise.py": "what layers do to single elements",
     "codegen/layers.py": "the question that planners are asked about convolutions",
     "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",
     "tvm_npu/warmup.py": "the small network that has machine code made",

@@ -37,8 +37,10 @@ from tvm_npu.codegen.ops.registry import tied_tensors
 from tvm_npu.codegen.ops.weights import ACCUMULATOR_LIMIT
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.qpoints import RESIDUAL_HEADROOM_BITS
-from tvm_npu.codegen.passes.quantize import Ranges, calibrate, quantize
+from tvm_npu.codegen.passes.quantize import Precision, Ranges, calibrate, quantize
 from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
+from tvm_npu.sim.nmp.machine import FILTER_SHIFTS
 
 PLANE = (2, 4, 4)
 
@@ -229,15 +231,20 @@ def test_dense_becomes_a_convolution_over_one_pixel() -> None:
 
 
 @settings(max_examples=80, deadline=None)
-@given(graphs(ops=ALL_OPS), st.sampled_from(("int16", "int8")))
-def test_random_graphs_run_exactly_and_within_bounds(source: Graph, precision: str) -> None:
+@given(
+    graphs(ops=ALL_OPS),
+    st.sampled_from((("int16", Q_POINTS_ONLY), ("int8", Q_POINTS_ONLY), ("int8", FILTER_SHIFTS))),
+)
+def test_random_graphs_run_exactly_and_within_bounds(
+    source: Graph, numbers: tuple[Precision, Requantization]
+) -> None:
     graph = fuse(source)
     inputs = random_inputs(graph, seed=3)
     try:
         floats = run_float(source, inputs)
         assume(all(np.isfinite(value).all() for value in floats.values()))
         ranges = calibrate(source, [inputs])
-        fixed = quantize(graph, ranges, precision)  # type: ignore[arg-type]
+        fixed = quantize(graph, ranges, *numbers)
     except QuantizationError as error:
         assume("needs a shift" not in str(error))
         raise

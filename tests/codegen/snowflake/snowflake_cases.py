@@ -73,8 +73,9 @@ def outcome(
 
 
 @st.composite
-def convolutions(draw: st.DrawFn) -> FixedGraph:
-    """A layer of any kernel, stride, padding, dilation and groups that leaves no window empty."""
+def convolutions(draw: st.DrawFn, far: int = 0) -> FixedGraph:
+    """A layer of any kernel, stride, padding, dilation and groups. With ``far`` padding is so many
+    rows and columns wider than what leaves no window empty, and maps may be small."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
 
     def number(low: int, high: int) -> int:
@@ -91,9 +92,12 @@ def convolutions(draw: st.DrawFn) -> FixedGraph:
     dilation = draw(st.sampled_from(((1, 1), (1, 1), (2, 1), (1, 3))))
     stride = (number(1, 3), number(1, 3))
     window = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    size = [number(extent, extent + 14) for extent in window]
+    size = [number(1 if far else extent, extent + 14) for extent in window]
     most = [(k - 1) // 2 * d for k, d in zip(kernel, dilation, strict=True)]
-    padding = tuple(number(0, most[axis % 2]) for axis in range(4))
+    least = [max(0, extent - held) for extent, held in zip(window, size, strict=True)]
+    padding = tuple(
+        number(least[axis % 2], most[axis % 2] + least[axis % 2] + far) for axis in range(4)
+    )
     rows, columns = (
         output_extent(size[i], kernel[i], stride[i], dilation[i], padding[i] + padding[i + 2])
         for i in range(2)

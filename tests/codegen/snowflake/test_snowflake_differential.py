@@ -36,6 +36,29 @@ def test_random_convolutions(fixed: FixedGraph, name: str, seed: int) -> None:
 
 
 @RANDOM
+@given(convolutions(far=5), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
+def test_windows_in_the_padding_alone(fixed: FixedGraph, name: str, seed: int) -> None:
+    """Their padding comes as a layer; all other padding is not sent."""
+    (conv,) = fixed.layers
+    assert isinstance(conv, ops.FixedConv)
+    found = outcome(fixed, machine(name), seed=seed)
+    assert (found.wrong, found.hazards) == (0, ())
+    empty = any(
+        all(not 0 <= begin + tap * conv.dilation[axis] < size for tap in range(kernel))
+        for axis, (size, kernel) in enumerate(
+            zip(fixed.shapes["x"][1:], conv.weight.shape[2:], strict=True)
+        )
+        for begin in range(
+            -conv.padding[axis],
+            fixed.shapes["y"][1 + axis] * conv.stride[axis] - conv.padding[axis],
+            conv.stride[axis],
+        )
+    )
+    names = [layer.name for layer in found.program.layers]
+    assert names == (["conv.padding", "conv"] if empty else ["conv"])
+
+
+@RANDOM
 @given(pools(), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
 def test_random_pools(fixed: FixedGraph, name: str, seed: int) -> None:
     try:

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph, Shape
+from tvm_npu.codegen.snowflake.plan import questions
+from tvm_npu.codegen.snowflake.plan.transposed import candidates
 
 RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
 
 
 @st.composite
-def transposed_convolutions(draw: st.DrawFn) -> FixedGraph:
-    """Any kernel, stride (larger than the kernel, too), padding, groups."""
+def transposed_convolutions(draw: st.DrawFn, alike: bool = False) -> FixedGraph:
+    """Any kernel, stride (larger than the kernel, too), padding, groups; phases ``alike`` have as
+    many results each."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
 
     def number(low: int, high: int) -> int:
@@ -33,6 +36,9 @@ def transposed_convolutions(draw: st.DrawFn) -> FixedGraph:
     size = (number(1, 14), number(1, 14))
     padding = [number(0, kernel[axis % 2] - 1) for axis in range(4)]
     more = (number(0, stride[0] - 1), number(0, stride[1] - 1))
+    if alike:
+        padding = [number(0, kernel[0] - 1), number(0, kernel[1] - 1), 0, 0]
+        more = tuple((padding[i] - kernel[i]) % stride[i] for i in range(2))  # type: ignore[assignment]
     extents = []
     for i in range(2):
         whole = (size[i] - 1) * stride[i] + kernel[i] + more[i]
@@ -55,6 +61,59 @@ def transposed_convolutions(draw: st.DrawFn) -> FixedGraph:
 def test_random_transposed_convolutions(fixed: FixedGraph, name: str, seed: int) -> None:
     found = outcome(fixed, machine(name), seed=seed)
     assert (found.wrong, found.hazards) == (0, ())
+
+
+@settings(RANDOM, max_examples=15)
+@given(transposed_convolutions(alike=True), st.sampled_from(MACHINES), st.data())
+def test_every_plan_of_random_transposed_convolutions(
+    fixed: FixedGraph, name: str, data: st.DataObject
+) -> None:
+    """Phases one after the other, those of a row side by side, and all: any tiles of any mode."""
+    on = machine(name)
+    shape = questions.question(fixed.layers[0], fixed.shapes)
+    found = list(candidates(shape, on))
+    ways = sorted({plan.side_by_side for plan in found})
+    if not ways:
+        return
+    way = data.draw(st.sampled_from(ways))
+    plan = data.draw(st.sampled_from([one for one in found if one.side_by_side == way]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(questions, "transposed_plan", lambda *_: plan)
+        ran = outcome(fixed, on)
+    assert (ran.wrong, ran.hazards) == (0, ())
+    links, runs = ran.statistics.bytes_by_link, ran.statistics.runs
+    assert plan.prediction is not None
+    assert links["stored"]["out"] == runs * 2 * np.prod(fixed.shapes["y"])
+
+
+LINKNET = (
+    # planes, size, filters, kernel, stride; the least efficiency
+    (32, 64, 20, 2, 2, 0.6), (64, 32, 32, 3, 2, 0.93), (16, 64, 16, 3, 1, 0.9),
+    (32, 32, 32, 3, 2, 0.75), (128, 8, 128, 3, 2, 0.8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("layer", LINKNET, ids=str)
+def test_layers_of_linknet(layer: tuple[int, int, int, int, int, float]) -> None:
+    """Few filters fill the vMACs with phases side by side, tiles are large, and the prediction by
+    which they were chosen is near."""
+    planes, size, filters, kernel, stride, least = layer
+    rng = np.random.default_rng(5)
+    border, more = (kernel - 1) // 2, stride - 1 if kernel == 3 else 0
+    up = ops.FixedTransposedConv(
+        "up", ("x",), ("y",),
+        rng.integers(-300, 300, (filters, planes, kernel, kernel)).astype(np.int16),
+        np.zeros(filters, np.int32), (stride, stride), (border,) * 4, (more, more), shift=9,
+        low=-30000, high=30000,
+    )  # fmt: skip
+    out = (size - 1) * stride + kernel - 2 * border + more
+    on = machine("snowflake-1cc")
+    fixed = graph_of(up, {"x": (planes, size, size), "y": (filters, out, out)})
+    found = outcome(fixed, on)
+    assert (found.wrong, found.hazards) == (0, ())
+    entry, cycles = found.program.layers[0], found.statistics.cycles / found.statistics.runs
+    assert entry.predicted_cycles == pytest.approx(cycles, rel=0.1)
+    assert entry.macs / on.macs_per_cycle(2) >= least * cycles
 
 
 def test_layer_of_the_paper_is_near_its_bound() -> None:

@@ -12,7 +12,7 @@ from loom_npu.machine import LoomMachine
 from tvm_npu.sim.image import ProgramImage
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.numerics import convolve, requantize, window_counts, windows
-from tvm_npu.sim.plain import Fault
+from tvm_npu.sim.plain import Fault, tile_view
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.tally import Tally
 
@@ -41,11 +41,11 @@ class Engine:
 
     def load(self, pad: int, segment: int) -> None:
         at = self._transfer("loaded", Pad(pad), Segment(segment))
-        self._bytes(Pad(pad), Reg.PLACE, len(at))[:] = self.dram[at]
+        self._tile(Pad(pad), Reg.PLACE, (len(at),), np.uint8)[:] = self.dram[at]
 
     def store(self) -> None:
         at = self._transfer("stored", Pad.OUTPUT, Segment.ACTIVATIONS)
-        self.dram[at] = self._bytes(Pad.OUTPUT, Reg.PLACE, len(at))
+        self.dram[at] = self._tile(Pad.OUTPUT, Reg.PLACE, (len(at),), np.uint8)
 
     def _transfer(self, link: str, pad: Pad, segment: Segment) -> Any:
         """Where its bytes lie in DRAM, in the order in which they go."""
@@ -72,20 +72,8 @@ class Engine:
             raise Fault(f"{name.name} is {self.r[name]}; allowed are {low} to {high}")
         return self.r[name]
 
-    def _bytes(self, pad: Pad, place: Reg, count: int) -> Any:
-        begin, memory = self.r[place], self.pads[pad]
-        if not (0 <= begin and 0 < count and begin + count <= len(memory)):
-            raise Fault(f"bytes {begin} to {begin + count} of {pad.name}, which has {len(memory)}")
-        return memory[begin : begin + count]
-
     def _tile(self, pad: Pad, place: Reg, shape: tuple[int, ...], dtype: Any = None) -> Any:
-        """A view of a tile; counts are Python's integers, which do not overflow."""
-        kind, count = np.dtype(dtype or self.dtype), 1
-        for extent in shape:
-            count *= max(extent, 0)
-        if self.r[place] % kind.itemsize:
-            raise Fault(f"{place.name} is {self.r[place]}, no multiple of {kind.itemsize}")
-        return self._bytes(pad, place, count * kind.itemsize).view(kind).reshape(shape)
+        return tile_view(self.pads[pad], pad.name, self.r[place], shape, dtype or self.dtype)
 
     def _operand(self, place: Reg) -> Any:
         return self._tile(Pad.INPUT, place, self._of(Reg.M, Reg.R, Reg.C)).astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.nmp.programs import BASE, DATA, EXIT, mac, simulator, small_machine, wait
@@ -140,6 +140,8 @@ def test_pool(
 ) -> None:  # fmt: skip
     r |= {"DILATION_ROWS": 1, "DILATION_COLUMNS": 1}
     size = r["ELEMENT_BYTES"]
+    elements = r["OUT_CHANNELS"] * r["IN_ROWS"] * r["IN_COLUMNS"]
+    assume(r["IN_ADDRESS"] + elements * size <= MACHINE.memories.mb0_bytes)
     for k, axis in enumerate(("ROW", "COLUMN")):
         r |= {f"ORIGIN_{axis}": origin[k], f"COUNT_{axis}_BEGIN": low[k],
               f"COUNT_{axis}_END": high[k]}  # fmt: skip

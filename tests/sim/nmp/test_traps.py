@@ -145,6 +145,7 @@ def conv(sub: str = "zero", **changes: int) -> str:
         ("zero", {"OUT_ADDRESS": -1}, "MB2", -2, 254, 256),
         ("bias", {"BIAS_ADDRESS": 9}, "the bias buffer", 36, 68, 64),
         ("bias", {"BIAS_ADDRESS": -1}, "the bias buffer", -4, 28, 64),
+        ("filter", {"BIAS_ADDRESS": 9}, "the bias buffer", 36, 68, 64),
     ],
 )
 def test_mac_tile_larger_than_its_buffer(
@@ -158,6 +159,25 @@ def test_mac_tile_larger_than_its_buffer(
     trap = trapped(conv(sub, **changes), machine)
     assert trap.code == TrapCode.TILE_TOO_LARGE and trap.place.instruction.startswith("nmp_conv2d")
     assert f"bytes {begin}..{end} of {memory}, which has {size}" in str(trap)
+
+
+@pytest.mark.parametrize(
+    "instruction", ["nmp_conv2d 1, filter", "nmp_veopf 1", "nmp_activationf 1"]
+)
+def test_filter_words_on_a_machine_without(instruction: str) -> None:
+    values = {**CONV, "SHIFT": 1, "SHIFT_A": 0, "SHIFT_B": 0, "LOW": -9, "HIGH": 9}
+    text = mac(**values) + f"{instruction}\n" + wait(1) + EXIT
+    run(text, small_machine())
+    mac_values = {**small_machine().mac.model_dump(), "requantization": "tensor"}
+    trap = trapped(text, small_machine(mac=mac_values))
+    assert trap.code == TrapCode.ILLEGAL_INSTRUCTION
+
+
+def test_a_filter_shift_that_is_too_large() -> None:
+    words = f"li t0, {0x2000_0000}\nli t1, -1\nsw t1, 0(t0)\n"
+    values = {**CONV, "OUT_CHANNELS": 1, "SHIFT_A": 0, "SHIFT_B": 0}
+    trap = trapped(words + mac(**values) + "nmp_veopf 1\n" + wait(1) + EXIT)
+    assert trap.code == TrapCode.BAD_CONFIGURATION and "63" in str(trap)
 
 
 WINDOW = {k: v for k, v in CONV.items() if k not in ("W_ADDRESS", "W_PITCH", "GROUPS")}

@@ -174,3 +174,15 @@ def test_a_core_waits_for_stores_that_it_reads() -> None:
     assert cycles(moves + store("input", 0, 4096) + conv) == stored + alone + 1
     other = moves + store("input", 65536, 4096) + conv
     assert cycles(other) == max(len(words(other)) + alone + 1, stored)
+
+
+def test_a_tile_is_read_anew_when_its_rows_lie_elsewhere() -> None:
+    """The second convolution differs from the first in the distance of the rows alone."""
+    same = conv_text(ACTIVATIONS, CONSTANTS, ACTIVATIONS)
+    data = np.full(2048, 77, np.int32)
+    data[: TENSOR.size] = TENSOR.reshape(-1)
+    results = []
+    for before in ("", sets(IN_ROW_BYTES=44) + "tconv zero\n"):
+        text = same + before + sets(IN_ROW_BYTES=40) + "tconv zero\ntend\n"
+        results.append(activations(run(text, FILTERS, core(), activations=data)[0], 3 * 48, at=OUT))
+    assert np.array_equal(*results)

@@ -60,6 +60,11 @@ def template(
     return np.array(list(header.values()), "<u4").tobytes() + program
 
 
+def with_event(one: bytes, event: int) -> bytes:
+    """A template whose header names another event than its program sends."""
+    return one[:8] + event.to_bytes(4, "little") + one[12:]
+
+
 LOADS = [template(event=event) for event in range(4)]
 STORES = [template(loads=False, event=event) for event in range(4)]
 
@@ -267,6 +272,8 @@ def test_traps(text: str, code: str, message: str) -> None:
         (template(size=1 << 21), f"{1 << 19} words at {TEMPLATES + 24} leave the segment"),
         (template(chip=1000), "an address goes to byte 1000, the program has 24 bytes"),
         (template(place=28), "an address goes to byte 28, the program has 24 bytes"),
+        (with_event(template(), 16), "event 16; the controller has events 0 to 15"),
+        (with_event(template(), (1 << 32) - 1), "event 4294967295; the controller has events 0"),
     ],
 )  # fmt: skip
 def test_bad_templates(bad: bytes, message: str) -> None:
@@ -288,7 +295,7 @@ def test_a_template_outside_of_its_segment() -> None:
         (template(event=3, tail="dmawmb" + 5 * "\ndmald"), "does not fit beside the 256 in"),
         (template(event=3, tail="dmawfe 9, 0"), "channel 0 waits for event 9, which nobody sends"),
         (template(event=2), "the processor waits for event 3, which nobody sends"),
-        (template(event=16), "event 16; the controller has events 0 to 15"),
+        (with_event(template(event=16), 3), "event 16; the controller has events 0 to 15"),
     ],
 )
 def test_programs_that_go_wrong(bad: bytes, message: str) -> None:

@@ -16,7 +16,10 @@ from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.plan.registry import planner
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.questions import answer
+from tvm_npu.codegen.snowflake.plan.spread import PadShape, PoolShape
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
+from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
@@ -70,6 +73,36 @@ def test_what_fits_by_least_needs_is_planned(fixed: FixedGraph, on: SnowflakeMac
             assert answer.needed_bytes > answer.available_bytes > 0
         else:
             assert plan_fault(problem, answer, on) is None
+
+
+SIZES = st.integers(1, 1 << 17)
+
+
+@RANDOM
+@given(SIZES, SIZES, st.integers(1, 300), st.integers(1, 300), st.booleans())
+def test_layers_without_filters_and_fully_connected_ones_that_fit_are_planned(
+    features: int, planes: int, rows: int, columns: int, is_max: bool
+) -> None:
+    """What needs say no to is not planned, but for pools that fit by a line."""
+    on = machine("snowflake-1cc")
+    needs, chosen = least_needs(on, "int16"), planner("snowflake")
+    dense = ConvProblem(7, features, 1, 1, 1, 1, 1, (1, 1), (1, 1), (1, 1), (0, 0, 0, 0), 2,
+                        is_dense=True)  # fmt: skip
+    assert needs.dense_input(features).fits != isinstance(chosen.plan(dense, on), Infeasible)
+    padded = answer(PadShape(rows, columns, planes), on, chosen)
+    assert needs.padded_pixel(planes).fits != isinstance(padded, Infeasible)
+    pool = PoolShape(Axis(rows, 1, rows), Axis(columns, 1, columns), planes, is_max)
+    if needs.pool_input((rows, columns)).fits:
+        assert not isinstance(answer(pool, on, chosen), Infeasible)
+
+
+def test_pools_up_to_the_last_line_are_planned() -> None:
+    on = machine("snowflake-1cc")
+    needs = least_needs(on, "int16")
+    for rows in range(100, 300):
+        columns = next(n for n in range(400, 0, -1) if needs.pool_input((rows, n)).fits)
+        pool = PoolShape(Axis(rows, 1, rows), Axis(columns, 1, columns), 3, True)
+        assert not isinstance(answer(pool, on, planner("snowflake")), Infeasible)
 
 
 def test_what_is_too_large_says_so() -> None:

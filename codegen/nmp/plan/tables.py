@@ -1,0 +1,64 @@
+"""Tables behind requantize steps: the room they take, and which layers get the one behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, chw
+from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
+from tvm_npu.codegen.ops import FixedBroadcast, FixedConv, FixedElementwise, FixedTable
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.machine_parts import BIAS_BYTES
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.xnmp import TABLE_ENTRIES
+
+WITH_TABLE = (FixedConv, FixedElementwise, FixedBroadcast)
+
+
+def table_bytes(element_bytes: int) -> int:
+    """Of the bias buffer, in whole words."""
+    return aligned(TABLE_ENTRIES[element_bytes] * element_bytes, BIAS_BYTES)
+
+
+def room_beside_table(problem: object, machine: NmpMachine) -> NmpMachine:
+    """``machine`` with the bias buffer that the table of a convolution leaves."""
+    if not isinstance(problem, ConvProblem) or not problem.table_bytes:
+        return machine
+    left = machine.memories.bias_bytes - problem.table_bytes
+    memories = machine.memories.model_copy(update={"bias_bytes": left})
+    return machine.model_copy(update={"memories": memories})
+
+
+def has_room(layer: FixedLayer, fixed: FixedGraph, machine: NmpMachine) -> bool:
+    """Whether a table lies beside the biases of ``layer``, however few TLTs share them."""
+    left = machine.memories.bias_bytes - table_bytes(fixed.element_bytes)
+    if not isinstance(layer, FixedConv):
+        return left >= 0
+    filters = len(layer.weight) if layer.is_dense else chw(fixed.shapes[layer.output])[0]
+    return left >= max(BIAS_BYTES, least_bias_bytes(filters // layer.groups, machine))
+
+
+def with_tables(fixed: FixedGraph, machine: NmpMachine) -> FixedGraph:
+    """before: x -> conv -> a -> table -> y      (a is read by nothing else, and is no output)
+    after:  x -> conv with the table -> y    (sums and products likewise)
+
+    The same values: a requantized accumulator is what the table is asked for.
+    """
+    uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
+    makers = {tensor: layer for layer in fixed.layers for tensor in layer.outputs}
+    changes: dict[str, FixedLayer | None] = {}
+    for layer in fixed.layers:
+        if not isinstance(layer, FixedTable):
+            continue
+        tensor = layer.inputs[0]
+        maker = makers.get(tensor)
+        alone = uses[tensor] == 1 and tensor not in fixed.outputs
+        if isinstance(maker, WITH_TABLE) and alone and has_room(maker, fixed, machine):
+            changes[layer.name] = None
+            changes[maker.name] = replace(
+                maker, outputs=layer.outputs, table=layer.table, source=maker.source + layer.source
+            )
+    found = (changes.get(layer.name, layer) for layer in fixed.layers)
+    return replace(fixed, layers=tuple(layer for layer in found if layer is not None))

@@ -1,0 +1,51 @@
+"""When a region without weights and windows pays: a rule of operations on the CPU.
+
+Such a region replaces work that the CPU does while the tensors pass through it anyway. It saves the
+operations of its calls; it costs a call of the NPU, and at its borders every element is scaled,
+rounded, bounded and stored (or loaded and scaled).
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tvm_npu.door.dataflow import Constant, OpCall, Result, Value
+
+ENTRY_OPERATIONS = 10_000
+"""A call of the NPU: registers, doorbell, interrupt; about 5 us of a core with 2 operations a
+nanosecond."""
+BORDER_OPERATIONS = 4
+"""For each element that enters or leaves: scale, round, bound, store."""
+OPERATIONS = {"softmax": 24} | dict.fromkeys(
+    ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "rsqrt", "gelu", "silu", "swish"), 16
+)
+"""For each element of the result; every other call takes 1."""
+
+
+def works_with_weights(call: OpCall) -> bool:
+    """Does a call multiply by weights or reduce windows? Such regions are taken whatever they
+    cost: they are what an NPU is for."""
+    if call.name in ("mean", "sum", "max", "min", "batch_matmul") or "pool" in call.name:
+        return True
+    weighted = ("conv", "dense", "matmul", "lstm", "gru")
+    return any(word in call.name for word in weighted)
+
+
+def saved_operations(calls: tuple[OpCall, ...]) -> int:
+    """What the CPU would do for ``calls``."""
+    return sum(
+        OPERATIONS.get(call.name, 1) * prod(type_.static_shape or ())
+        for call in calls
+        for type_ in call.types[:1]
+    )
+
+
+def border_operations(inputs: tuple[Value, ...], outputs: tuple[Result, ...]) -> int:
+    """What entering and leaving costs the CPU."""
+    elements = sum(
+        prod(value.shape) for value in (*inputs, *outputs) if not isinstance(value, Constant)
+    )
+    return ENTRY_OPERATIONS + BORDER_OPERATIONS * elements
+
+
+__all__ = ["border_operations", "saved_operations", "works_with_weights"]
