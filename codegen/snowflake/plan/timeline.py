@@ -117,10 +117,10 @@ def fitting(n: Numbers, p: Choice) -> tuple[int, int, int]:
 
 
 class Chunks(NamedTuple):
-    """The parts in which a step's instructions are issued (`steps.conv`): how many there are, and
+    """The parts in which a step's instructions are issued (`steps.conv`): how many ``parts``, and
     behind which part of the step the first, the second and the last but one end."""
 
-    count: float
+    parts: float
     first: float
     second: float
     late: float
@@ -165,7 +165,7 @@ def _beside(
     results leave, loads come. Moves the times on; gives when the results have left."""
     units, count = loads.during[0, number], loads.during[1, number]
     together = max(float(LEAST_TOGETHER), hidden // HIDDEN_MOVE)
-    together = max(together, np.ceil((out_count + count) / max(1.0, (chunks.count + 1) // 2)))
+    together = max(together, np.ceil((out_count + count) / max(1.0, (chunks.parts + 1) // 2)))
     now = min(1.0, max(0.0, together - out_count) / count) if count > 0 else 1.0
     asked = max(begin + chunks.first * issued + CHUNK, start + chunks.first * cycles - hidden)
     left = 0.0
@@ -173,7 +173,7 @@ def _beside(
         asked = max(asked, at[RESULT])
         at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, out_units)
         left = at[MEMORY] + n.store_latency
-    code = CODE_BYTES * (CHUNK_WORDS * chunks.count + MOVE_WORDS * (out_count + count))
+    code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * (out_count + count))
     at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, code / MEMORY_UNIT_BYTES + now * units)
     at[MEMORY] = max(at[MEMORY], asked + MOVE * (out_count + now * count))
     if now < 1.0:
@@ -250,7 +250,7 @@ def timed(
         costs[VECTOR] += cycles
         chunks = chunks_of(n, p, filters, tall, wide, tiles.depths)
         moves = out_count + loads.during[1, number] + loads.behind[1, number]
-        issued = work[ISSUED] + CHUNK * chunks.count + MOVE * moves
+        issued = work[ISSUED] + CHUNK * chunks.parts + MOVE * moves
         hidden = n.queue * cycles / max(1.0, work[VECTORS])
         at[UNIT] = max(start + cycles, begin + issued)
         at[CORE] = max(begin + issued, at[UNIT] - hidden)
@@ -261,7 +261,7 @@ def timed(
         )  # fmt: skip
         if out_units > 0:
             left[last_turn] = gone
-        code = CODE_BYTES * (CHUNK_WORDS * chunks.count + MOVE_WORDS * moves)
+        code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * moves)
         units = loads.late[0, number] + loads.during[0, number] + loads.behind[0, number]
         costs[LOADS] += seconds(n, units + code / MEMORY_UNIT_BYTES)
         at[RESULT] = at[UNIT] + n.vector_latency + RESULTS
