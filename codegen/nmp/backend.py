@@ -71,9 +71,23 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
                 ops.FixedElementwise, ops.FixedBroadcast, ops.FixedTable, ops.FixedMaximum,
-                ops.FixedMaxFeatureMap,
+                ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,
+                ops.FixedTransposedConv,
             }
         )  # fmt: skip
+
+    def made(self, machine: NmpMachine) -> frozenset[type]:
+        """Slopes that differ by channel lie in the bias buffer beside the biases; accumulators of
+        more bits have no products with slopes."""
+        from tvm_npu.codegen.nmp.plan.tables import LEAST_BYTES_FOR_SLOPES
+        from tvm_npu.codegen.passes.slopes import ChannelSlopes, OneSlope
+        from tvm_npu.sim.nmp.xnmp import MOST_ACCUMULATOR_BITS
+
+        if machine.mac.accumulator_bits > MOST_ACCUMULATOR_BITS:
+            return self.layer_types
+        if machine.memories.bias_bytes < LEAST_BYTES_FOR_SLOPES:
+            return self.layer_types | {OneSlope}
+        return self.layer_types | {OneSlope, ChannelSlopes}
 
     def least_needs(self, machine: NmpMachine, precision: Precision) -> LeastNeeds:
         from tvm_npu.codegen.nmp.plan.least import NmpNeeds
@@ -99,10 +113,9 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
     ) -> FixedGraph:
-        from tvm_npu.codegen.nmp.plan.planning import plan_cascades
-        from tvm_npu.codegen.nmp.plan.tables import with_tables
+        from tvm_npu.codegen.nmp.plan.planning import rewritten
 
-        return plan_cascades(with_tables(fixed, machine), planner, machine)
+        return rewritten(fixed, planner, machine)
 
     def candidates(self, fixed: FixedGraph, machine: NmpMachine) -> Iterable[FixedLayer]:
         from tvm_npu.codegen.nmp.plan.planning import possible_cascades

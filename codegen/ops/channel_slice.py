@@ -8,7 +8,7 @@ from math import prod
 
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
-from tvm_npu.codegen.graph.tensors import Shape, chw
+from tvm_npu.codegen.graph.tensors import Shape
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Placement, Shapes, take
 
 
@@ -64,4 +64,4 @@ class ChannelSliceOperator(Operator[ChannelSlice, FixedChannelSlice]):
     def view_offsets(
         self, layer: FixedChannelSlice, shapes: Mapping[str, Shape]
     ) -> tuple[int, ...]:
-        return (layer.begin * prod(chw(shapes[layer.inputs[0]])[1:]),)
+        return (layer.begin * prod(shapes[layer.inputs[0]][1:]),)

@@ -23,6 +23,7 @@ from tvm_npu.codegen.ops.conv2d import Conv2d, Conv2dOperator, FixedConv
 from tvm_npu.codegen.ops.dense import Dense, DenseOperator
 from tvm_npu.codegen.ops.elementwise import Elementwise, ElementwiseOperator, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru, GruOperator
+from tvm_npu.codegen.ops.join import Join, JoinOperator
 from tvm_npu.codegen.ops.lstm import FixedLstm, Lstm, LstmOperator
 from tvm_npu.codegen.ops.max_feature_map import (
     FixedMaxFeatureMap,
@@ -30,13 +31,17 @@ from tvm_npu.codegen.ops.max_feature_map import (
     MaxFeatureMapOperator,
 )
 from tvm_npu.codegen.ops.maximum import FixedMaximum, Maximum, MaximumOperator
+from tvm_npu.codegen.ops.move import FixedMove, FixedMoveOperator
 from tvm_npu.codegen.ops.operator import Operator
 from tvm_npu.codegen.ops.pad import FixedPad, Pad, PadOperator
 from tvm_npu.codegen.ops.pool import FixedPool, Pool, PoolOperator
 from tvm_npu.codegen.ops.reflect_pad import FixedReflectPad, ReflectPad, ReflectPadOperator
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape, ReshapeOperator
+from tvm_npu.codegen.ops.resize import ResizeNearest, ResizeNearestOperator
 from tvm_npu.codegen.ops.scale_shift import ScaleShift, ScaleShiftOperator
+from tvm_npu.codegen.ops.strided_slice import StridedSlice, StridedSliceOperator
 from tvm_npu.codegen.ops.table import FixedTable, TableFunction, TableOperator
+from tvm_npu.codegen.ops.transpose import Transpose, TransposeOperator
 from tvm_npu.codegen.ops.transposed_conv import (
     FixedTransposedConv,
     TransposedConv,
@@ -73,6 +78,8 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     TableFunction: _TABLE, FixedTable: _TABLE,
     Lstm: _LSTM, FixedLstm: _LSTM,
     Gru: _GRU, FixedGru: _GRU,
+    Transpose: TransposeOperator(), Join: JoinOperator(), StridedSlice: StridedSliceOperator(),
+    ResizeNearest: ResizeNearestOperator(), FixedMove: FixedMoveOperator(),
     FixedCascade: CascadeOperator(),
 }  # fmt: skip
 

@@ -141,10 +141,9 @@ def test_operators_alone_compute_the_same(kind: str, monkeypatch: pytest.MonkeyP
     random = np.random.default_rng(5)
     arrays = {value: random.normal(size=value.shape).astype(np.float32) for value in region.inputs}
     parts = sorted(
-        (value for value in region.inputs if value.types[0].shape == (1, FEATURES)),
-        key=lambda value: made.parts.index(value.call.operands[0]),  # type: ignore[attr-defined]
+        (value for value in region.inputs if value in made.parts), key=made.parts.index
     )
-    rows = np.concatenate([arrays[value] for value in parts])
+    rows = np.concatenate([arrays[value] for value in parts]).reshape(-1, FEATURES)
     states = [arrays[value][0] for value in made.initial if value is not None]
     expected = RUN[kind](rows, made.weights, *states)[0]
     floats = run_float(graph, dict(zip(graph.inputs, arrays.values(), strict=True)))

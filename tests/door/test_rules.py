@@ -56,10 +56,6 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
         lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 12, 12), dilation=2),
         "transposed convolution is not dilated", "dilation (2, 2)", "(1, 1)",
     ),
-    "transposed, on a machine without": (
-        lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
-        "machine has instructions for the layer", "transposedconv", "conv, elementwise",
-    ),
     "logarithm alone": (
         lambda: of("log", x(*F), to=F), "parts of functions that have a table", "log", "poles"
     ),
@@ -125,9 +121,44 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
     ),
     "slice": (
         lambda: of(
-            "strided_slice", x(*F), to=(1, 2, 8, 8), begin=[0], end=[4], strides=[2], axes=[-3]
+            "strided_slice", x(*F), to=(1, 1, 8, 8), begin=[2], end=[2], strides=[1], axes=[-3]
         ),
-        "contiguous", "step 2 over the channels", "1",
+        "Slices take", "2:2:1 on axis 1", "at least one",
+    ),
+    "slice of the batch": (
+        lambda: of(
+            "strided_slice", x(2, 4, 8, 8), to=(2, 4, 8, 8), begin=[-1], end=[-9], strides=[-1]
+        ),
+        "Slices take", "(1, -1, -1) of the batch", "all of it",
+    ),
+    "transposed batch": (
+        lambda: of("transpose", x(1, 1, 8, 8), to=(1, 1, 8, 8), axes=[1, 0, 2, 3]),
+        "leaves the batch", "axes (1, 0, 2, 3)", "axis 0 first",
+    ),
+    "reversed batch": (
+        lambda: of("reverse", x(*F), to=F, axis=0), "any axis but", "axis 0", "at least 1"
+    ),
+    "seven axes": (
+        lambda: of("transpose", x(1, 2, 2, 2, 2, 2, 2), to=(1, 2, 2, 2, 2, 2, 2)),
+        "only moved", "rank 7", "rank 2 to 6",
+    ),
+    "blocks of NHWC": (
+        lambda: of("depth_to_space", x(*F), to=(1, 4, 8, 8), block_size=2, layout="NHWC"),
+        "Blocks between", "layout NHWC", "NCHW",
+    ),
+    "crop and resize": (
+        lambda: of("image.resize2d", x(*F), to=(1, 4, 16, 16), method="linear",
+                   coordinate_transformation_mode="tf_crop_and_resize"),
+        "A resize is", "tf_crop_and_resize", "half_pixel, ",
+    ),
+    "cubic without the border": (
+        lambda: of("image.resize2d", x(*F), to=(1, 4, 16, 16), method="cubic", cubic_exclude=1),
+        "A resize is", "cubic_exclude", "outside",
+    ),
+    "resize without a pattern": (
+        lambda: of("image.resize2d", x(1, 4, 8, 331), to=(1, 4, 8, 997),
+                   method="nearest_neighbor", coordinate_transformation_mode="align_corners"),
+        "patterns that repeat", "patterns", "at most 48",
     ),
     "slope": (lambda: of("leaky_relu", x(*F), to=F, alpha=1.5), "leaky", "slope 1.5", "0 to 1"),
     "control flow": (
@@ -148,6 +179,20 @@ def test_refusal(case: str) -> None:
     assert found.regions == ()
     (refusal,) = found.refusals
     assert rule in refusal.rule and value in refusal.value and limit in refusal.limit, refusal
+
+
+LACKING = {
+    "transposedconv": lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
+    "move": lambda: of("transpose", conv(x(*F), 4), to=(1, 8, 8, 4), axes=[0, 2, 3, 1]),
+}
+
+
+@pytest.mark.parametrize("layer", LACKING)
+def test_machines_without_code_for_a_layer(layer: str) -> None:
+    (refusal,) = split(LACKING[layer](), machine="zynq-7020").refusals
+    assert "machine has instructions for the layer" in refusal.rule
+    assert refusal.value == layer and refusal.limit.startswith("conv, elementwise")
+    assert not split(LACKING[layer]()).refusals
 
 
 def test_limits_come_from_the_machine_and_the_precision() -> None:

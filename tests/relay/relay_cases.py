@@ -70,8 +70,10 @@ def split(
 def stock(
     mod: tvm.IRModule, inputs: Sequence[Array], target: Any = "llvm", opt_level: int = 3
 ) -> list[Array]:
-    """All outputs of TVM's graph executor."""
-    with tvm.transform.PassContext(opt_level=opt_level):
+    """All outputs of TVM's graph executor. With common subexpressions in it, TVM's code of a
+    bilinear resize is refused by LLVM."""
+    config = {"tir.disable_cse_tir": True}
+    with tvm.transform.PassContext(opt_level=opt_level, config=config):
         library = relay.build(mod, target=target)
     executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
     for number, values in enumerate(inputs):

@@ -48,6 +48,10 @@ def pool(kind: str, **attrs: Any) -> Callable[[Any], Any]:
     return lambda x: operator(x, **attrs)
 
 
+def resize(x: Any, size: tuple[int, int], method: str, *ways: str) -> Any:
+    return relay.image.resize2d(norm(x), size, None, "NCHW", method, *ways)
+
+
 per_channel = randoms(8, 6, 1, 1)
 CASES: dict[str, Callable[[Any], Any]] = {
     "conv": lambda x: conv(x, 4, 6, (3, 3)),
@@ -153,6 +157,34 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "dense-bias": lambda x: relay.add(
         relay.nn.dense(relay.mean(x, axis=(2, 3)), const(randoms(12, 5, 6))), const(randoms(13, 5))
     ),
+    "shuffle": lambda x: relay.reshape(
+        relay.transpose(relay.reshape(norm(x), (0, 2, 3, 7, 9)), (0, 2, 1, 3, 4)), (0, 6, 7, 9)
+    ),
+    "transpose-all": lambda x: relay.transpose(norm(x), (0, 3, -2, 1)),
+    "transpose-of-ones": lambda x: relay.transpose(relay.nn.global_avg_pool2d(x), (0, 2, 3, 1)),
+    "reverse": lambda x: relay.reverse(norm(x), -2),
+    "concatenate-columns": lambda x: relay.concatenate([norm(x), x, x], axis=-1),
+    "split-rows": lambda x: norm(
+        relay.concatenate(list(reversed(list(relay.split(x, (2, 3), axis=2)))), axis=2)
+    ),
+    "slice-backwards": lambda x: relay.strided_slice(
+        norm(x), [0, 0, 6, -1], [2, 6, 1, 2], strides=[1, 2, -2, -3]
+    ),
+    "slice-rank-5": lambda x: relay.strided_slice(
+        relay.reshape(norm(x), (0, 2, 3, 7, 9)), [0, 1], [2, 3], strides=[1, 1], axes=[1, 2]
+    ),
+    "depth-to-space": lambda x: relay.nn.depth_to_space(conv(x, 12, 6, (1, 1)), 2),
+    "depth-to-space-first": lambda x: relay.nn.depth_to_space(
+        conv(x, 12, 6, (1, 1)), 2, mode="CDR"
+    ),
+    "space-to-depth": lambda x: relay.nn.space_to_depth(conv(x, 6, 6, (2, 2)), 2),
+    "upsampling": lambda x: relay.nn.upsampling(norm(x), 2, 3),
+    "nearest": lambda x: resize(x, (12, 12), "nearest_neighbor", "half_pixel", "ceil"),
+    "nearest-corners": lambda x: resize(x, (4, 20), "nearest_neighbor", "align_corners"),
+    "nearest-fewer": lambda x: resize(x, (5, 3), "nearest_neighbor", "asymmetric", "floor"),
+    "linear": lambda x: resize(x, (14, 12), "linear", "half_pixel"),
+    "linear-corners": lambda x: resize(x, (13, 5), "linear", "align_corners"),
+    "linear-long": lambda x: resize(x, (7, 131), "linear", "asymmetric"),
     "dropout": lambda x: relay.nn.dropout(norm(x), rate=0.5),
 }
 

@@ -179,11 +179,11 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "axes [1]",
         "(2, 3)",
     ),
-    "concatenate over rows": (
-        lambda: relay.concatenate([x(), x()], axis=2),
-        "along the channels",
-        "axis 2",
-        "axis 1",
+    "concatenate images": (
+        lambda: relay.concatenate([x(), x()], axis=0),
+        "stays what it is",
+        "(2, 4, 8, 8)",
+        "one first extent",
     ),
     "concatenate a constant": (
         lambda: relay.concatenate([x(), const(randoms(0, 1, 4, 8, 8))], axis=1),
@@ -227,18 +227,6 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "one finite constant",
         "mode edge",
         "constant",
-    ),
-    "channel stride": (
-        lambda: relay.strided_slice(x(), [0], [4], strides=[2], axes=[1]),
-        "contiguous",
-        "step 2 over the channels",
-        "1",
-    ),
-    "backwards": (
-        lambda: relay.strided_slice(x(), [7], [0], strides=[-1], axes=[2]),
-        "forward",
-        "step -1 on axis 2",
-        "at least 1",
     ),
     "control flow": (
         lambda: relay.If(var("c", (), "bool"), relay.nn.relu(x()), x()),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.ops.resize import nearest, weights
 from tvm_npu.door.dataflow import Array, OpCall, TensorShape
 
 
@@ -58,8 +61,62 @@ def slice_bounds(call: OpCall) -> tuple[tuple[int, int, int], ...]:
         else:
             step = steps[position] if position < len(steps) else (steps[0] if steps else 1)
             end = ends[position] + extent if ends[position] < 0 else ends[position]
-        bounds[axis] = (min(max(begin, 0), extent), min(max(end, 0), extent), step)
+        if step > 0:
+            bounds[axis] = (min(max(begin, 0), extent), min(max(end, 0), extent), step)
+        else:  # the end may be in front of the first element
+            begin, end = min(max(begin, -1), extent - 1), min(max(end, -1), extent - 1)
+            bounds[axis] = (begin, end, step)
     return tuple(bounds)
+
+
+def transposed_axes(call: OpCall) -> tuple[int, ...]:
+    """Which axis of the operand each axis of a transpose's result is."""
+    rank = len(call.operands[0].shape)
+    axes = call.attributes["axes"] or tuple(reversed(range(rank)))
+    return tuple(normalized_axis(axis, rank) for axis in axes)
+
+
+@dataclass(frozen=True)
+class ResizeChoices:
+    """How an image is resized, in the words of `codegen.ops.resize`."""
+
+    method: str
+    transformation: str
+    rounding: str
+    alpha: float
+
+
+def resize_choices(call: OpCall) -> ResizeChoices:
+    """Of an upsampling or a resize2d."""
+    attributes = call.attributes
+    method = attributes["method"].removeprefix("bi")
+    if call.name == "upsampling":
+        transformation = "align_corners" if attributes["align_corners"] else "asymmetric"
+        return ResizeChoices(method, transformation, "", -0.5)
+    return ResizeChoices(
+        method, attributes["coordinate_transformation_mode"], attributes["rounding_method"],
+        attributes["cubic_alpha"],
+    )  # fmt: skip
+
+
+def nearest_indices(call: OpCall) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The rows and the columns of the operand that a nearest resize picks."""
+    chosen = resize_choices(call)
+    rows, columns = (
+        nearest(extent, out, chosen.transformation, chosen.rounding)
+        for extent, out in zip(call.operands[0].shape[2:], call.shape[2:], strict=True)
+    )
+    return rows, columns
+
+
+def resize_weights(call: OpCall) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The matrices of rows and of columns of a linear or cubic resize."""
+    chosen = resize_choices(call)
+    rows, columns = (
+        weights(extent, out, chosen.transformation, chosen.method, chosen.alpha)
+        for extent, out in zip(call.operands[0].shape[2:], call.shape[2:], strict=True)
+    )
+    return rows, columns
 
 
 def split_begins(call: OpCall) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Array, Constant, OpCall, TensorShape, Value
 from tvm_npu.door.graph_builder import GraphBuilder
+from tvm_npu.door.moving import MAKES_BY_MOVING, MOVING
 from tvm_npu.errors import ImportRegionError
 
 
@@ -156,19 +157,25 @@ def _relu(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _leaky_relu(b: GraphBuilder, call: OpCall) -> None:
-    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a from 0 to 1"""
-    slope, tensor = call.attributes["alpha"], b.input(call)
-    steep = _scaled(b, call, tensor, 1.0 - slope)
-    _activation(b, call, steep, g.RELU)
+    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a up to 1
+
+    Of which fusing makes a slope of the convolution in front, where a machine has slopes."""
+    tensor = b.input(call)
+    if call.name == "prelu":
+        slopes = np.asarray(_constant(call.operands[1]), np.float32).reshape(-1)
+    else:
+        slopes = np.array([call.attributes["alpha"]], np.float32)
+    _activation(b, call, _scaled(b, call, tensor, 1.0 - slopes), g.RELU)
     positive = b.tensors[call.result()]
-    common = b.common(call, _scaled(b, call, tensor, slope), positive)
+    common = b.common(call, _scaled(b, call, tensor, slopes), positive)
     b.layers.append(ops.Elementwise(**common, op="add"))
 
 
-def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float) -> str:
-    """A new tensor of the result's shape: ``tensor`` times one number."""
+def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float | Array) -> str:
+    """A new tensor of the result's shape: ``tensor`` times one number, or one a channel."""
     common = b.common(call, tensor)
-    values = np.full(call.shape[1], scale, np.float32)
+    channels = b.shapes[tensor][0]
+    values = np.broadcast_to(np.asarray(scale, np.float32), channels).copy()
     b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
     return str(common["outputs"][0])
 
@@ -232,14 +239,30 @@ def _reshape(b: GraphBuilder, call: OpCall) -> None:
 
 def _concatenate(b: GraphBuilder, call: OpCall) -> None:
     tensors = [b.tensors[field] for field in call.operands]
-    b.layers.append(ops.Concat(**b.common(call, *tensors)))
+    axis = geometry.normalized_axis(call.attributes["axis"], len(call.shape)) - 1
+    if axis == 0:
+        b.layers.append(ops.Concat(**b.common(call, *tensors)))
+        return
+    shapes = tuple(b.shapes[tensor] for tensor in tensors)
+    b.layers.append(ops.Join(**b.common(call, *tensors), shapes=shapes, axis=axis))
 
 
 def _split(b: GraphBuilder, call: OpCall) -> None:
+    shape = b.shapes[b.input(call)]
+    axis = geometry.normalized_axis(call.attributes["axis"], len(shape) + 1) - 1
     for position, begin in enumerate(geometry.split_begins(call)):
         part = call.result(position)
         common = b.common(call, b.input(call), shape=part.shape[1:])
-        b.layers.append(ops.ChannelSlice(**common, begin=begin))
+        if axis == 0:
+            b.layers.append(ops.ChannelSlice(**common, begin=begin))
+        else:
+            begins = tuple(begin if k == axis else 0 for k in range(len(shape)))
+            one = (1,) * len(shape)
+            b.layers.append(
+                ops.StridedSlice(
+                    **common, shape=shape, begins=begins, steps=one, extents=part.shape[1:]
+                )
+            )
         b.tensors[part] = common["outputs"][0]
 
 
@@ -257,10 +280,21 @@ def _pad(b: GraphBuilder, call: OpCall) -> None:
 
 def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
     shape = call.operands[0].shape[1:]
-    channels, rows, columns = geometry.slice_bounds(call)[1:]
-    if rows == (0, shape[1], 1) and columns == (0, shape[2], 1):
-        b.layers.append(ops.ChannelSlice(**b.common(call), begin=channels[0]))
+    bounds = geometry.slice_bounds(call)[1:]
+    rest = tuple((0, extent, 1) for extent in shape[1:])
+    if bounds[1:] == rest and bounds[0][2] == 1:
+        b.layers.append(ops.ChannelSlice(**b.common(call), begin=bounds[0][0]))
         return
+    if len(shape) != 3 or bounds[0][2] != 1 or min(step for _, _, step in bounds) < 0:
+        begins, _, steps = (tuple(one) for one in zip(*bounds, strict=True))
+        common = b.common(call)
+        b.layers.append(
+            ops.StridedSlice(
+                **common, shape=shape, begins=begins, steps=steps, extents=call.shape[1:]
+            )
+        )
+        return
+    channels, rows, columns = bounds
     b.layers.append(
         ops.Pad(
             **b.common(call),
@@ -283,6 +317,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "batch_norm": _batch_norm,
     "relu": _relu,
     "leaky_relu": _leaky_relu,
+    "prelu": _leaky_relu,
     **dict.fromkeys(FUNCTIONS, _table_function),
     "clip": _clip,
     "maximum": _bound,
@@ -308,6 +343,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "pad": _pad,
     "mirror_pad": _pad,
     "strided_slice": _strided_slice,
+    **MOVING,
 }
 """operator -> what appends its layers."""
 
@@ -324,14 +360,15 @@ MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     **dict.fromkeys(("dense", "matmul"), (ops.Dense,)),
     "conv2d": (ops.Conv2d,),
     "conv2d_transpose": (ops.TransposedConv,),
-    "leaky_relu": (ops.Elementwise, ops.ScaleShift),
+    **dict.fromkeys(("leaky_relu", "prelu"), (ops.Elementwise, ops.ScaleShift)),
     "maximum": (ops.Elementwise, ops.Maximum, ops.MaxFeatureMap),
     "mean": _WINDOW_LAYERS,
-    "concatenate": (ops.Concat,),
-    "split": (ops.ChannelSlice,),
+    "concatenate": (ops.Concat, ops.Join),
+    "split": (ops.ChannelSlice, ops.StridedSlice),
     "pad": (ops.Pad, ops.ReflectPad),
     "mirror_pad": (ops.ReflectPad,),
-    "strided_slice": (ops.ChannelSlice, ops.Pad),
+    "strided_slice": (ops.ChannelSlice, ops.Pad, ops.StridedSlice),
+    **MAKES_BY_MOVING,
 }
 """operator -> the types of layers that it becomes, fused with its neighbours or not."""
 

@@ -49,6 +49,10 @@ def _pairs(values: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(integers(both) for both in values)
 
 
+def _name(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
 Form = Callable[[Any], Attribute]
 Schema = Mapping[str, tuple[Form, Any]]
 """name -> (form, default)."""
@@ -68,6 +72,7 @@ _WEIGHT_LAYOUTS: Schema = {
     "out_layout": (str, ""),
 }
 _CONVOLUTION: Schema = {"kernel_size": (integers, ()), **_WEIGHT_LAYOUTS}
+_BLOCKS: Schema = {"block_size": (int, REQUIRED), "layout": (str, "NCHW")}
 _AXIS: Schema = {"axis": (int, REQUIRED)}
 
 ATTRIBUTES: Mapping[str, Schema] = {
@@ -107,6 +112,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "log": {},
     "sqrt": {},
     "abs": {},
+    # data, one slope a channel
+    "prelu": {"axis": (int, 1)},
     "leaky_relu": {"alpha": (float, REQUIRED)},
     "clip": {"a_min": (float, REQUIRED), "a_max": (float, REQUIRED)},
     "maximum": {},
@@ -142,6 +149,30 @@ ATTRIBUTES: Mapping[str, Schema] = {
         "strides": (integers, ()),
         "axes": (integers, ()),
         "slice_mode": (str, "end"),
+    },
+    # axes: which axis of the data each of the result is; none: the order turned round
+    "transpose": {"axes": (integers, ())},
+    # along one axis, the last index first
+    "reverse": _AXIS,
+    # blocks of block_size x block_size between channels and rows, columns; the channels count the
+    # row in the block, its column, and the channel (with mode CDR the channel first)
+    "depth_to_space": {**_BLOCKS, "mode": (str, "DCR")},
+    "space_to_depth": _BLOCKS,
+    # method: nearest_neighbor or bilinear
+    "upsampling": {
+        "layout": (str, "NCHW"),
+        "method": (str, "nearest_neighbor"),
+        "align_corners": (bool, False),
+    },
+    # method: nearest_neighbor, linear or cubic
+    "image.resize2d": {
+        "layout": (str, "NCHW"),
+        "method": (str, "linear"),
+        "coordinate_transformation_mode": (str, "half_pixel"),
+        "rounding_method": (str, ""),
+        "cubic_alpha": (float, -0.5),
+        "cubic_exclude": (int, 0),
+        "out_dtype": (_name, ""),
     },
     # tensors of one shape behind one another along a new axis
     "stack": {"axis": (int, 0)},

@@ -15,10 +15,10 @@ TYPES: tuple[Rule, ...] = (
     rules.finite_constants,
 )
 WEIGHTS: tuple[Rule, ...] = (rules.data_is_variable, rules.constant_weights)
-SHAPES: tuple[Rule, ...] = (rules.rank_4_or_2, rules.batch_kept, memory_rules.tensors_fit_memory)
+SHAPES: tuple[Rule, ...] = (rules.batch_kept, memory_rules.tensors_fit_memory)
 
 WEIGHTED = frozenset(
-    {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm"}
+    {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm", "prelu"}
 )
 """Operators with constant operands next to the data."""
 
@@ -56,6 +56,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "batch_norm": (rules.channel_axis, rules.positive_variance),
     "relu": (),
     "leaky_relu": (rules.slope_in_range,),
+    "prelu": (rules.slopes_in_range,),
     **dict.fromkeys(FUNCTIONS, ()),
     "clip": (rules.ordered_bounds,),
     "maximum": (rules.two_tensors_or_scalar_bound,),
@@ -76,21 +77,43 @@ RULES: dict[str, tuple[Rule, ...]] = {
         rules.nonzero_divisor,
     ),
     "negative": (),
-    "concatenate": (rules.run_time_fields, rules.channel_axis),
-    "split": (rules.channel_axis, rules.equal_split),
+    "concatenate": (rules.run_time_fields, rules.axis_behind_the_batch),
+    "split": (rules.axis_behind_the_batch, rules.equal_split),
     "batch_flatten": (),
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
     "pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
     "mirror_pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
-    "strided_slice": (rules.rank_4, rules.forward_slices, memory_rules.padded_pixel_fits),
+    "strided_slice": (rules.slices_have_elements, memory_rules.padded_pixel_fits),
+    "transpose": (rules.batch_stays_first,),
+    "reverse": (rules.axis_behind_the_batch,),
+    "depth_to_space": (rules.rank_4, rules.nchw_blocks),
+    "space_to_depth": (rules.rank_4, rules.nchw_blocks),
+    "upsampling": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
+    "image.resize2d": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
 }
+
+MOVES = frozenset(
+    {
+        "concatenate",
+        "split",
+        "batch_flatten",
+        "reshape",
+        "squeeze",
+        "expand_dims",
+        "strided_slice",
+        "transpose",
+        "reverse",
+    }
+)
+"""Operators that move elements of tensors of any rank."""
 
 LAYOUT_ONLY = frozenset(
     {
         "relu",
         "leaky_relu",
+        "prelu",
         *FUNCTIONS,
         "clip",
         "maximum",
@@ -104,6 +127,12 @@ LAYOUT_ONLY = frozenset(
         "pad",
         "mirror_pad",
         "strided_slice",
+        "transpose",
+        "reverse",
+        "depth_to_space",
+        "space_to_depth",
+        "upsampling",
+        "image.resize2d",
     }
 )
 """Operators that are worth nothing on the NPU alone: they only ride along in a region."""
@@ -163,7 +192,8 @@ def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """All rules of an operator in the order in which they may rely on each other."""
     weights = WEIGHTS if name in WEIGHTED else ()
-    return (*TYPES, *weights, *SHAPES, *RULES[name])
+    rank = rules.rank_2_to_6 if name in MOVES else rules.rank_4_or_2
+    return (*TYPES, *weights, rank, *SHAPES, *RULES[name])
 
 
 def _text(rule: Rule) -> str:

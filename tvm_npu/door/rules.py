@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tvm_npu.codegen.least import LeastNeeds
+from tvm_npu.codegen.ops import resize
 from tvm_npu.door import geometry
 from tvm_npu.door.backend import least_needs
 from tvm_npu.door.dataflow import Array, Constant, Input, OpCall, TensorShape, TensorType, Value
@@ -20,6 +21,7 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 
 MAX_EXTENT = 65535
+MOST_RUNS = 48
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,14 @@ def rank_4_or_2(call: OpCall, context: Context) -> Violation | None:
     for shape in run_time_shapes(call):
         if len(shape) not in (2, 4):
             return Violation(f"rank {len(shape)}, {shape}", "rank 4 or 2")
+    return None
+
+
+def rank_2_to_6(call: OpCall, context: Context) -> Violation | None:
+    """Tensors whose elements are only moved have a batch and one to five axes more."""
+    for shape in run_time_shapes(call):
+        if not 2 <= len(shape) <= 6:
+            return Violation(f"rank {len(shape)}, {shape}", "rank 2 to 6")
     return None
 
 
@@ -188,10 +198,64 @@ def mean_over_space(call: OpCall, context: Context) -> Violation | None:
 
 
 def channel_axis(call: OpCall, context: Context) -> Violation | None:
-    """Biases, batch norms, concatenations and splits go along the channels (axis 1)."""
-    rank = len(run_time_shapes(call)[0])
-    axis = geometry.normalized_axis(call.attributes["axis"], rank)
+    """Biases and batch norms go along the channels (axis 1)."""
+    axis = _axis(call)
     return None if axis == 1 else Violation(f"axis {axis}", "axis 1")
+
+
+def axis_behind_the_batch(call: OpCall, context: Context) -> Violation | None:
+    """Concatenations, splits and reversals go along any axis but the batch."""
+    axis = _axis(call)
+    return None if axis > 0 else Violation(f"axis {axis}", "at least 1")
+
+
+def _axis(call: OpCall) -> int:
+    rank = len(run_time_shapes(call)[0])
+    return geometry.normalized_axis(call.attributes["axis"], rank)
+
+
+def batch_stays_first(call: OpCall, context: Context) -> Violation | None:
+    """A transpose leaves the batch where it is."""
+    axes = geometry.transposed_axes(call)
+    return None if axes[0] == 0 else Violation(f"axes {axes}", "axis 0 first")
+
+
+def nchw_blocks(call: OpCall, context: Context) -> Violation | None:
+    """Blocks between channels and rows and columns: the layout is NCHW."""
+    layout = call.attributes["layout"]
+    return None if layout == "NCHW" else Violation(f"layout {layout}", "NCHW")
+
+
+def known_resize(call: OpCall, context: Context) -> Violation | None:
+    """A resize is nearest, linear or cubic, NCHW, and says where rows lie in a way that has no
+    region of interest and leaves no weight out at the border."""
+    chosen = geometry.resize_choices(call)
+    if call.attributes["layout"] != "NCHW":
+        return Violation(f"layout {call.attributes['layout']}", "NCHW")
+    if chosen.method not in ("nearest_neighbor", "linear", "cubic"):
+        return Violation(f"method {chosen.method}", "nearest_neighbor, linear or cubic")
+    if chosen.transformation not in resize.TRANSFORMATIONS:
+        return Violation(chosen.transformation, ", ".join(resize.TRANSFORMATIONS))
+    if chosen.rounding not in resize.ROUNDINGS:
+        return Violation(f"rounding {chosen.rounding}", ", ".join(resize.ROUNDINGS[1:]))
+    if call.attributes.get("cubic_exclude"):
+        return Violation("cubic_exclude", "weights that go on outside of the image")
+    if call.attributes.get("out_dtype") not in ("", "float32", None):
+        return Violation(f"out_dtype {call.attributes['out_dtype']}", "float32")
+    return None
+
+
+def resize_in_runs(call: OpCall, context: Context) -> Violation | None:
+    """The rows and columns that a nearest resize picks are at most 48 patterns that repeat
+    themselves."""
+    chosen = geometry.resize_choices(call)
+    if chosen.method != "nearest_neighbor":
+        return None
+    for indices in geometry.nearest_indices(call):
+        found = len(resize.runs(indices))
+        if found > MOST_RUNS:
+            return Violation(f"{found} patterns", f"at most {MOST_RUNS}")
+    return None
 
 
 def run_time_fields(call: OpCall, context: Context) -> Violation | None:
@@ -294,6 +358,19 @@ def slope_in_range(call: OpCall, context: Context) -> Violation | None:
     return None if 0.0 <= slope <= 1.0 else Violation(f"slope {slope:g}", "0 to 1")
 
 
+def slopes_in_range(call: OpCall, context: Context) -> Violation | None:
+    """The slopes of a PReLU are constants between -2 and 1, one a channel or one for all."""
+    slopes = _array(call.operands[1])
+    channels = call.shape[1]
+    if slopes is None or slopes.size not in (1, channels):
+        return Violation("other slopes", f"1 or {channels} constants")
+    if call.attributes["axis"] != 1:
+        return Violation(f"axis {call.attributes['axis']}", "axis 1")
+    if not (slopes.min() > -2.0 and slopes.max() <= 1.0):
+        return Violation(f"slopes from {slopes.min():g} to {slopes.max():g}", "above -2, up to 1")
+    return None
+
+
 def known_padding(call: OpCall, context: Context) -> Violation | None:
     """Padding fills with one finite constant, or reflects rows and columns."""
     if geometry.is_reflected(call):
@@ -316,16 +393,14 @@ def _reflection(call: OpCall) -> Violation | None:
     return None
 
 
-def forward_slices(call: OpCall, context: Context) -> Violation | None:
-    """Slices go forward; channels are contiguous and the batch is whole."""
+def slices_have_elements(call: OpCall, context: Context) -> Violation | None:
+    """Slices take at least one element along every axis, and the batch as it is."""
     bounds = geometry.slice_bounds(call)
     for axis, (begin, end, step) in enumerate(bounds):
-        if step < 1:
-            return Violation(f"step {step} on axis {axis}", "at least 1")
-        if axis == 1 and step != 1:
-            return Violation(f"step {step} over the channels", "1")
-        if end <= begin:
-            return Violation(f"{begin}:{end} on axis {axis}", "at least one element")
+        if step == 0 or (end - begin) * step <= 0:
+            return Violation(f"{begin}:{end}:{step} on axis {axis}", "at least one element")
+    if bounds[0] != (0, call.operands[0].shape[0], 1):
+        return Violation(f"{bounds[0]} of the batch", "all of it, in order")
     return None
 
 

@@ -20,7 +20,7 @@ IN_FREE, W_FREE = (2, 3), (4, 5)
 
 CORE = Variable("core", 0, 511)
 TLT = Variable("tlt", 0, 31)
-PENDING_STORES = Variable("pending_stores", 0, 2)
+PENDING_STORES = Variable("pending_stores", 0, 1 << 16)
 """Stores of this TLT that it has not waited for yet."""
 
 

@@ -9,7 +9,8 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.tables import room_beside_table, table_bytes
+from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
+from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_beside_table, with_tables
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -28,19 +29,22 @@ from tvm_npu.codegen.ops import (
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
+    FixedMove,
     FixedPad,
     FixedPool,
     FixedTable,
 )
 from tvm_npu.codegen.passes.cascades import candidates, with_cascades
+from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
+from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Question = ConvProblem | WindowProblem | FlatProblem
-Plan = ConvPlan | WindowPlan | FlatPlan
+Question = ConvProblem | WindowProblem | FlatProblem | MoveProblem
+Plan = ConvPlan | WindowPlan | FlatPlan | MovePlan
 
 
 def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int) -> Question:
@@ -50,15 +54,16 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
         problem = conv_problem(layer, in_shape, out_shape, element_bytes)
-        if layer.table is None:
-            return problem
-        return replace(problem, table_bytes=table_bytes(element_bytes))
+        needed = constant_bytes(layer, element_bytes)
+        return problem if needed is None else replace(problem, table_bytes=needed)
     if isinstance(layer, FixedPool | FixedPad):
         return window_problem(layer, in_shape, out_shape, element_bytes)
     if isinstance(layer, FixedBroadcast):
         return broadcast_problem(out_shape, element_bytes)
     if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
         return flat_problem(layer, out_shape, element_bytes)
+    if isinstance(layer, FixedMove):
+        return move_problem(layer, element_bytes)
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -72,6 +77,8 @@ def answer(
         return found
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
+    if isinstance(asked, MoveProblem):
+        return plan_move(asked, machine)
     return plan_flat(asked, machine)
 
 
@@ -83,11 +90,27 @@ def predicted_cycles(plan: Plan) -> float | None:
 
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
     """A window takes its input over the ring of its TLE: no cascades without one. A layer with a
-    table is in none: the bias buffer has no room for it beside the biases of two layers."""
+    table or with slopes of channels is in none: the bias buffer has no room for them beside the
+    biases of two. Nor is a window with a slope."""
     if machine.ring is None:
         return []
     found = candidates(fixed)
-    return [one for one in found if one.conv.table is None and one.window.table is None]
+    size = fixed.element_bytes
+    return [
+        one
+        for one in found
+        if constant_bytes(one.conv, size) is None
+        and one.window.table is None
+        and one.window.slopes is None
+    ]
+
+
+def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
+    """The graph in layers that NMPs have code for: transposed convolutions by their phases,
+    reflection paddings as moves; tables where there is room; and with cascades."""
+    return plan_cascades(
+        with_tables(with_moved_mirrors(with_phases(fixed)), machine), planner, machine
+    )
 
 
 def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:

@@ -23,6 +23,7 @@ from tvm_npu.codegen.ops import (
     FixedElementwise,
     FixedPool,
     Gru,
+    Join,
     Lstm,
     MaxFeatureMap,
     Maximum,
@@ -30,8 +31,11 @@ from tvm_npu.codegen.ops import (
     Pool,
     ReflectPad,
     Reshape,
+    ResizeNearest,
     ScaleShift,
+    StridedSlice,
     TableFunction,
+    Transpose,
     TransposedConv,
     operator_of,
 )
@@ -95,6 +99,21 @@ SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape | dict[str, Shape], int
     "reflect": (ReflectPad("l", ("x",), ("y",), (1, 3, 2, 0)), ((2, 3, 4),), (2, 6, 7), 0),
     "max": (Maximum("l", ("x", "r"), ("y",), RELU), ((2, 3, 4), (2, 3, 4)), (2, 3, 4), 0),
     "feature map": (MaxFeatureMap("l", ("x",), ("y",)), ((6, 3, 4),), (3, 3, 4), 0),
+    "transpose": (
+        Transpose("l", ("x",), ("y",), (2, 3, 4), (2, 0, 1)), ((2, 3, 4),), (4, 2, 3), 0
+    ),
+    "join": (
+        Join("l", ("x", "r"), ("y",), ((2, 3, 4), (2, 5, 4)), 1),
+        ((2, 3, 4), (2, 5, 4)), (2, 8, 4), 0,
+    ),
+    "strided": (
+        StridedSlice("l", ("x",), ("y",), (2, 3, 7), (0, 2, 1), (1, -1, 2), (2, 3, 3)),
+        ((2, 3, 7),), (2, 3, 3), 0,
+    ),
+    "nearest": (
+        ResizeNearest("l", ("x",), ("y",), (2, 2, 3), (0, 0, 1, 1), (0, 1, 1, 2)),
+        ((2, 2, 3),), (2, 4, 4), 0,
+    ),
     "tanh": (TableFunction("l", ("x",), ("y",), "tanh"), ((2, 3, 4),), (2, 3, 4), 0),
     "lstm": (
         Lstm(
@@ -251,12 +270,19 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
     "codegen/passes/fold_affine.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
+    "codegen/passes/slopes.py": "slopes that join the layer in front",
+    "codegen/passes/equalize.py": "factors of channels",
+    "codegen/passes/rescale.py": "factors of channels",
+    "codegen/passes/correct_bias.py": "biases",
     "codegen/passes/pointwise.py": "what layers do to single elements",
     "codegen/layers.py": "the question that planners are asked about convolutions",
     "codegen/loop_backend.py": "the same question, for kinds whose plans are loops",
     "tvm_npu/warmup.py": "the small network that has machine code made",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
     "tvm_npu/door/recurrent_layers.py": "what unrolled recurrent layers become",
+    "codegen/passes/mirrors.py": "reflection padding as what moves elements",
+    "codegen/passes/phases.py": "transposed convolutions as convolutions",
+    "tvm_npu/door/moving.py": "operator calls that move elements as layers",
     "tvm_npu/tuning/model.py": "the layers that are tuned",
     "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
     "tvm_npu/cli/ir_command.py": "the convolutions that execution plans are written for",

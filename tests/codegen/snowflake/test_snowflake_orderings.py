@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from studies.snowflake_layers.mutants import Fate, judge_program, mutants
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import MACHINES, convolutions, machine, pools
-from tests.sim.snowflake.mutants import Fate, judge_program, mutants
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph, generate
 from tvm_npu.codegen.errors import PlanningError

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from studies.snowflake_layers.mutants import Fate, Ran, judge, mutants
 from tests.sim.snowflake.kernels import Layer, coop, indp, run
-from tests.sim.snowflake.mutants import Fate, Ran, judge, mutants
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
     END,

@@ -1,0 +1,190 @@
+"""Resizing images: which elements each row and column is made of, and the nearest one as a layer.
+
+Rows and columns are resized independently. *Nearest* moves elements (`ResizeNearest`). *Linear* and
+*cubic* interpolation are two matrices, one for rows and one for columns (`weights`); they are no
+layer of their own: along an axis they are a 1x1 convolution of the image with that axis in front,
+so fixed point means: the sum along one axis, exactly, requantized, then along the other axis,
+exactly, requantized; the matrices are weights as any others.
+
+Coordinates are computed in float32, as TVM computes them (topi/image/resize.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.graph.layer import Layer
+from tvm_npu.codegen.graph.tensors import FloatArray, Shape
+from tvm_npu.codegen.ops.move import Axis, MovingOperator, Piece
+
+TRANSFORMATIONS = (
+    "half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn",
+)  # fmt: skip
+"""How ONNX calls the ways from a row of the output to a place between rows of the input."""
+ROUNDINGS = ("", "round", "round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+EPSILON = np.float32(1e-5)
+LONGEST_PERIOD = 64
+
+
+def places(extent: int, out: int, transformation: str) -> FloatArray:
+    """Where each of ``out`` rows lies among ``extent`` ones, [out]."""
+    x = np.arange(out, dtype=np.float32)
+    scale, half = np.float32(extent) / np.float32(out), np.float32(0.5)
+    if transformation == "half_pixel" or (transformation == "pytorch_half_pixel" and out > 1):
+        return (x + half) * scale - half
+    if transformation == "pytorch_half_pixel":
+        return np.zeros(out, np.float32)
+    if transformation == "align_corners":
+        return np.float32(extent - 1) / np.float32(max(out - 1, 1)) * x
+    if transformation == "tf_half_pixel_for_nn":
+        return (x + half) * scale
+    if transformation != "asymmetric":
+        raise GraphError(f"a resize by {transformation!r}; known are {', '.join(TRANSFORMATIONS)}")
+    return scale * x
+
+
+def nearest(extent: int, out: int, transformation: str, rounding: str) -> tuple[int, ...]:
+    """The row of the input that each row of the output is."""
+    if transformation == "asymmetric" and out % extent == 0:
+        return tuple(int(one) for one in np.arange(out) // (out // extent))
+    x, half = places(extent, out, transformation), np.float32(0.5)
+    if not rounding:
+        rounding = "round" if transformation == "align_corners" else "floor"
+    if rounding == "round_prefer_floor":
+        found = np.ceil(x - half)
+    elif rounding in ("round", "round_prefer_ceil"):
+        found = np.floor(x + half)
+    elif rounding == "floor":
+        found = np.floor(x + EPSILON)
+    elif rounding == "ceil":
+        found = np.ceil(x - EPSILON)
+    else:
+        raise GraphError(f"a resize that rounds by {rounding!r}; known are {', '.join(ROUNDINGS)}")
+    return tuple(int(one) for one in np.clip(found, 0, extent - 1))
+
+
+def weights(
+    extent: int, out: int, transformation: str, method: str, alpha: float = -0.5
+) -> FloatArray:
+    """The matrix [out, extent] of linear or cubic interpolation along an axis; outside of the
+    image its border goes on. ``alpha`` is the cubic spline's coefficient."""
+    x = places(extent, out, transformation).astype(np.float64)
+    floor = np.floor(x)
+    t = x - floor
+    taps: list[tuple[int, NDArray[np.float64]]] = [(0, 1.0 - t), (1, t)]
+    if method == "cubic":
+        t2, t3 = t * t, t * t * t
+        taps = [
+            (-1, alpha * (t3 - 2 * t2 + t)),
+            (0, (alpha + 2) * t3 - (3 + alpha) * t2 + 1),
+            (1, -(alpha + 2) * t3 + (3 + 2 * alpha) * t2 - alpha * t),
+            (2, -alpha * t3 + alpha * t2),
+        ]
+    matrix = np.zeros((out, extent))
+    for offset, weight in taps:
+        at = np.clip(floor.astype(np.int64) + offset, 0, extent - 1)
+        np.add.at(matrix, (np.arange(out), at), weight)
+    return matrix.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Some of the rows that a sequence of indices picks: for all values of ``axes`` (extent,
+    indices further in the source, rows further in the target), row ``target`` + ... of the target
+    is row ``source`` + ... of the source."""
+
+    source: int
+    target: int
+    axes: tuple[tuple[int, int, int], ...]
+
+
+def runs(indices: Sequence[int], target: int = 0) -> tuple[Run, ...]:
+    """``indices`` (which row of the source each row of the target is) as few runs: a pattern that
+    repeats itself, and what is left at both ends."""
+    best: tuple[Run, ...] | None = None
+    for period in range(1, min(LONGEST_PERIOD, len(indices)) + 1):
+        found = _periodic(indices, period, target)
+        if best is None or len(found) < len(best):
+            best = found
+    return best or ()
+
+
+def _periodic(indices: Sequence[int], period: int, target: int) -> tuple[Run, ...]:
+    """With ``period`` rows of the target as the pattern."""
+    begin, end, further = _longest(indices, period)
+    count = (end - begin) // period
+    if count < 2:
+        return tuple(_steps(indices, target, (1, 0, 0)))
+    end = begin + count * period
+    pattern = indices[begin : begin + period]
+    return (
+        *_steps(indices[:begin], target, (1, 0, 0)),
+        *_steps(pattern, target + begin, (count, further, period)),
+        *_steps(indices[end:], target + end, (1, 0, 0)),
+    )
+
+
+def _longest(indices: Sequence[int], period: int) -> tuple[int, int, int]:
+    """(begin, end, step): the longest part in which all go on by ``step`` after ``period``."""
+    further = [b - a for a, b in zip(indices, indices[period:], strict=False)]
+    best, begin = (0, 0, 0), 0
+    for position in range(1, len(further) + 1):
+        if position == len(further) or further[position] != further[begin]:
+            if position - begin > best[1] - best[0]:
+                best = (begin, position, further[begin])
+            begin = position
+    first, last, step = best
+    return (first, last + period, step) if last > first else (0, 0, 0)
+
+
+def _steps(indices: Sequence[int], target: int, outer: tuple[int, int, int]) -> Iterator[Run]:
+    """Parts of ``indices`` that go on by one step each, all of them repeated by ``outer``."""
+    begin = 0
+    while begin < len(indices):
+        end = begin + 1
+        step = indices[end] - indices[begin] if end < len(indices) else 0
+        while end < len(indices) and indices[end] - indices[end - 1] == step:
+            end += 1
+        yield Run(indices[begin], target + begin, (outer, (end - begin, step, 1)))
+        begin = end
+
+
+@dataclass(frozen=True, eq=False)
+class ResizeNearest(Layer):
+    """Row r of the output is row ``rows[r]`` of the input, whose shape (C, R, C') is ``shape``;
+    columns likewise."""
+
+    shape: Shape
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+
+class ResizeNearestOperator(MovingOperator[ResizeNearest]):
+    layer = ResizeNearest
+    kind = "resize"
+
+    def moved(self, layer: ResizeNearest) -> tuple[tuple[Shape, ...], Shape, Iterable[Piece]]:
+        channels, rows, columns = layer.shape
+        shape = (channels, len(layer.rows), len(layer.columns))
+        pieces = [
+            _piece(down, across, layer.shape, shape)
+            for down in runs(layer.rows)
+            for across in runs(layer.columns)
+        ]
+        return (layer.shape,), shape, pieces
+
+
+def _piece(down: Run, across: Run, source: Shape, target: Shape) -> Piece:
+    axes = [Axis(source[0], prod(source[1:]), prod(target[1:]))]
+    axes += [Axis(n, step * source[2], far * target[2]) for n, step, far in down.axes]
+    axes += [Axis(n, step, far) for n, step, far in across.axes]
+    return Piece(
+        tuple(axes), down.source * source[2] + across.source,
+        down.target * target[2] + across.target,
+    )  # fmt: skip
