@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.nmp.plan.tables import table_bytes
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
 from tvm_npu.codegen.ops import (
     FixedElementwise,
@@ -66,11 +67,13 @@ class WindowPlan:
 
 @dataclass(frozen=True)
 class FlatProblem:
-    """An elementwise layer of ``operands`` (1 or 2) tensors of ``elements`` each."""
+    """An elementwise layer of ``operands`` (1 or 2) tensors of ``elements`` each, with or without a
+    table."""
 
     elements: int
     operands: int
     element_bytes: int
+    has_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ FlatLayer = FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable
 def flat_problem(layer: FlatLayer, shape: Shape, element_bytes: int) -> FlatProblem:
     """A max feature map has the halves of its one input as operands."""
     operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
-    return FlatProblem(prod(shape), operands, element_bytes)
+    return FlatProblem(prod(shape), operands, element_bytes, layer.table is not None)
 
 
 def plan_window(
@@ -152,9 +155,13 @@ def plan_window(
     )
 
 
-def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:
+def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan | Infeasible:
     """Contiguous runs a core in whole bursts, in as few, nearly equal tiles as fit."""
     memories = machine.memories
+    needed = table_bytes(problem.element_bytes) if problem.has_table else 0
+    if needed > memories.bias_bytes:
+        remedy = "leave the function to the CPU, or raise memories.bias_bytes"
+        return Infeasible("the bias buffer", needed, memories.bias_bytes, "a table", remedy)
     buffers = [memories.mb0_bytes, memories.mb2_bytes]
     if problem.operands > 1:
         buffers.append(memories.mb1_bytes)
