@@ -10,8 +10,8 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from studies.snowflake_layers.mutants import Fate, judge_program, mutants
 from tests.codegen.snowflake.snowflake_cases import MACHINES, machine, outcome
-from tests.sim.snowflake.mutants import Fate, judge_program, mutants
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
