@@ -113,7 +113,7 @@ def test_what_lies_between_never_moves(case: Case, name: str) -> None:
     result = 2 * int(np.prod(fixed.shapes[fixed.outputs[0]]))
     assert links["stored"]["out"] == runs * result
     cycles = found.statistics.cycles / runs
-    assert entry.predicted_cycles == pytest.approx(cycles, rel=0.2)
+    assert entry.predicted_cycles == pytest.approx(cycles, rel=0.25)
 
 
 def test_transfers_hide_behind_sums() -> None:
