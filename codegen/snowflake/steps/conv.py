@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
+from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, used_vmacs
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
@@ -22,7 +23,7 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 )
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
-from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, runs
+from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, cut, runs
 from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
 
 MODES = {"coop": MacMode.COOP, "indp": MacMode.INDP, "lane": MacMode.LANE}
@@ -62,6 +63,7 @@ class ConvLayer:
     tiles: Range = (1, 1)
     """Tiles of kernels and of maps that the cluster with the most has: where this one has none, its
     step is idle."""
+    behind: Maxima = NOTHING
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -97,7 +99,10 @@ class ConvLayer:
         last = depth == shape.depth_parts - 1
 
         def compute(bases: Bases) -> tuple[Chunk, ...]:
-            return tuple(self._chunks(filters, rows, columns, depth, bases))
+            return (
+                *self._chunks(filters, rows, columns, depth, bases),
+                *self._maxima(filters, rows, columns, bases),
+            )
 
         def stores(bases: Bases) -> tuple[Move, ...]:
             if not last:
@@ -105,7 +110,9 @@ class ConvLayer:
             return tuple(
                 move
                 for one in self.targets
-                for move in self._results(one, SnowflakeStream.OUT, filters, rows, columns, bases)
+                for move in self._results(
+                    one, SnowflakeStream.OUT, filters, rows, columns, bases, self.behind
+                )
             )
 
         def residual(bases: Bases) -> tuple[Move, ...]:
@@ -168,10 +175,11 @@ class ConvLayer:
 
     def _results(
         self, results: Results, stream: SnowflakeStream, filters: Range, rows: Range,
-        columns: Range, bases: Bases,
+        columns: Range, bases: Bases, behind: Maxima = NOTHING,
     ) -> Iterator[Move]:  # fmt: skip
         """What the tile has of some results (or residuals) in the MBufs."""
         shape, tensor = self.geometry, results.target
+        filters = behind.planes(filters)
         begin = max(filters[0], results.first)
         end = min(sum(filters), results.first + tensor.planes)
         if begin >= end:
@@ -179,8 +187,8 @@ class ConvLayer:
         planes = begin - results.first, end - begin
         for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
             at = 1 << (bases.target if shape.plan.mode == "coop" else cu)
-            box = Box(own_rows, own_columns, planes)
-            row_words = self._out_columns(columns) * filters[1]
+            box = Box(behind.pixels(own_rows), behind.pixels(own_columns), planes)
+            row_words = behind.pixels((0, self._out_columns(columns)))[1] * filters[1]
             yield from moves(
                 tensor, box, at, bases.out + begin - filters[0], stream, row_words=row_words,
                 pixel_words=filters[1],
@@ -203,14 +211,27 @@ class ConvLayer:
         full = replace(nest, groups=whole)
         if whole:
             for first, count in _cut(whole):
-                for part_rows, part_columns in _split(down, across, nest, first, whole):
+                for part_rows, part_columns in _split(down, across, first, whole):
                     one = replace(full, groups=count, rows=part_rows, columns=part_columns)
                     yield self._chunk(one, first, together, filters[1], rows, columns, bases)
         if rest:
             one = replace(nest, groups=1)
-            for part_rows, part_columns in _split(down, across, nest, 0, 1):
+            for part_rows, part_columns in _split(down, across, 0, 1):
                 last = replace(one, rows=part_rows, columns=part_columns)
                 yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
+
+    def _maxima(
+        self, filters: Range, rows: Range, columns: Range, bases: Bases
+    ) -> Iterator[Chunk]:
+        parts = self.geometry.parts(rows, columns)
+        if self.geometry.plan.mode == "coop":
+            cus = 1 << bases.target
+        else:
+            cus = sum(1 << cu for cu, (down, across) in enumerate(parts) if down[1] and across[1])
+        tall = max(down[1] for down, _ in parts)
+        yield from self.behind.chunks(
+            bases.out, tall, self._out_columns(columns), filters[1], cus
+        )
 
     def _runs(self, rows: Range, columns: Range) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
         shape = self.geometry
@@ -315,7 +336,8 @@ class ConvLayer:
         reads = (maps, kernels, *((out,) if nest.has_residual else ()))
         changes = CHANGED if nest.ends else CHANGED - {Special.OUT}
         return Chunk(
-            nest.write, nest.vectors, reads, (out,) if nest.ends else (), specials, changes, 3
+            nest.write, nest.vectors, reads, (out,) if nest.ends else (), specials, changes, 3,
+            nest.cycles(outputs),
         )
 
     def _kernels_read(self, nest: SumNest) -> int:
@@ -382,19 +404,25 @@ def _cut(groups: int) -> tuple[Range, ...]:
 
 
 def _split(
-    down: tuple[Run, ...], across: tuple[Run, ...], nest: SumNest, group: int, groups: int
+    down: tuple[Run, ...], across: tuple[Run, ...], group: int, groups: int
 ) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
-    """A lone group's rows in parts (columns where there is one row), so that transfers can issue
-    between them; of several groups all rows at once."""
+    """The rows (columns where there is one row) of a chunk of filters from ``group`` on in parts,
+    so that transfers can issue between them: of a lone group a small one first; of few groups the
+    last's, so that there are `CHUNKS`; else all at once."""
     rows = sum(run.count for run in down)
     columns = sum(run.count for run in across)
-    if groups > 1 or rows * columns < 2:
-        yield down, across
-    elif rows > 1:
-        for begin, count in _pieces(rows, -(-FIRST_VECTORS // (2 * columns))):
+    total, small = (rows, -(-FIRST_VECTORS // (2 * columns))) if rows > 1 else (
+        columns, FIRST_VECTORS // 2
+    )  # fmt: skip
+    pieces: Iterable[Range] = ((0, total),)
+    if groups == 1:
+        pieces = _pieces(total, small)
+    elif group == groups - 1 and groups < CHUNKS:
+        pieces = cut(0, total, -(-total // (CHUNKS + 1 - groups)))
+    for begin, count in pieces:
+        if rows > 1:
             yield part_of(down, begin, count), across
-    else:
-        for begin, count in _pieces(columns, FIRST_VECTORS // 2):
+        else:
             yield down, part_of(across, begin, count)
 
 
