@@ -20,7 +20,8 @@ ONLY_MORE_TYPES = frozenset(
         "LpNormalization", "LpPool", "MaxPool", "MaxUnpool", "Mish", "Multinomial",
         "NegativeLogLikelihoodLoss", "Pad", "QLinearMatMul", "QuantizeLinear", "RNN",
         "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "ReduceMax",
-        "ReduceMin", "Reshape", "Resize", "RoiAlign", "Round", "Scan", "Selu", "Shape", "Sin", "Sinh", "Size",
+        "ReduceMin", "Reshape", "Resize", "RoiAlign",
+        "Round", "Scan", "Selu", "Shape", "Sin", "Sinh", "Size",
         "Softplus", "Softsign", "Squeeze", "Tan", "ThresholdedRelu", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
@@ -126,7 +127,8 @@ def _is_news(node: Any, version: int) -> bool:
     defaults = defs.get_schema(node.op_type, version).attributes
     for name, understood in NEW_MEANINGS.get(node.op_type, {}).items():
         item = given.get(name, defaults[name].default_value if name in defaults else None)
-        has_value = item is not None and item.type != item.UNDEFINED
-        if has_value and helper.get_attribute_value(item) not in understood:
+        if item is None or item.type == item.UNDEFINED:
+            continue
+        if helper.get_attribute_value(item) not in understood:
             return True
     return False

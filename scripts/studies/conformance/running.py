@@ -99,7 +99,7 @@ def _npu(
         return verdict(REFUSED, first_line(error))
     regions = 0 if built.report is None else len(built.report.regions)
     worst = min(map(_finite_sqnr, wanted, found), default=200.0)
-    known = {"regions": regions, "sqnr_db": round(worst, 1), "bits_off": bits_off}
+    known: dict[str, Any] = {"regions": regions, "sqnr_db": round(worst, 1), "bits_off": bits_off}
     if len(found) != len(wanted) or [w.shape for w in wanted] != [f.shape for f in found]:
         return verdict(WRONG, "outputs of other shapes", **known)
     if bits_off:
