@@ -27,6 +27,8 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
 def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """The smallest input tile of a convolution (one channel of one window) fits its memory."""
     window, kernel = _dilated_kernel(call), _kernel(call)
+    if call.attributes["strides"][0] > 1:  # rows between those that are read come along
+        kernel = window[0], kernel[1]
     need = context.least.conv_input(window, kernel, _channels(call))
     return _too_large(need, f"window {_by(window)}")
 
