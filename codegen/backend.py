@@ -109,6 +109,11 @@ class Backend(Protocol[M, P]):
     def layer_types(self) -> frozenset[type[FixedLayer]]:
         """Layers that code can be emitted for; `passes.storage.LAYOUT_ONLY` needs none."""
 
+    def made(self, machine: M) -> frozenset[type]:
+        """What `passes.fuse.fuse` may make for a machine: layers, and activations other than clips
+        that its requantize step does."""
+        return self.layer_types
+
     @property
     def layout(self) -> Layout:
         """How tensors lie in the memory outside of the chip."""

@@ -17,6 +17,7 @@ from tvm_npu.codegen.ops.registry import (
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
@@ -38,13 +39,15 @@ from tvm_npu.sim.machine_parts import Precision
 @dataclass(frozen=True)
 class CompileOptions:
     """What a user chooses; ``precision`` None takes the machine's default. ``tuning_log`` is for
-    the planners that plan by one; ``images`` says what clusters do with a batch."""
+    the planners that plan by one; ``images`` says what clusters do with a batch. ``adjustments``
+    are what calibration changes in the fused graph, whose ranges are those of the changed one."""
 
     precision: Precision | None = None
     planner: str = DEFAULT_PLANNER
     limits: TileLimits = NO_LIMITS
     tuning_log: Path | None = None
     images: Images = "together"
+    adjustments: Adjustments = NO_ADJUSTMENTS
 
 
 @dataclass(frozen=True)
@@ -76,10 +79,11 @@ def fixed_graph(
     machine: MachineDescription,
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
-    """fuse -> quantize: the integers that the program of `compile_graph` computes."""
+    """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    fused = fuse(graph, backend_of(machine).layer_types)
-    return quantize(fused, ranges, precision, machine.requantization(precision))
+    fused = fuse(graph, backend_of(machine).made(machine))
+    adjusted = options.adjustments.apply(fused)
+    return quantize(adjusted, ranges, precision, machine.requantization(precision))
 
 
 def compile_graph(

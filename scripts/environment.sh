@@ -1,10 +1,15 @@
-# Sourced by the other scripts: finds a Python and keeps .venv in step with
+# Sourced by the other scripts: finds a Python and keeps an environment in step with
 # pyproject.toml. Safe to run again, at the same time, and after an interruption.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-VENV=$ROOT/.venv
-VENV_PYTHON=$VENV/bin/python
-UNFINISHED=$ROOT/.venv-unfinished # stays behind when making or filling .venv was interrupted
+
+# use_environment NAME: .venv has Relay's TVM, .venv-relax today's. No environment can have both.
+use_environment() {
+    VENV=$ROOT/$1
+    VENV_PYTHON=$VENV/bin/python
+    UNFINISHED=$VENV-unfinished # stays behind when making or filling it was interrupted
+}
+use_environment .venv
 
 fail() {
     printf '%s\n' "$@" >&2
@@ -81,9 +86,13 @@ print(state.hexdigest())
 PROBE
 }
 
-# ensure_environment EXTRA...: .venv with this checkout (editable) and the extras.
+# ensure_environment EXTRA...: an environment with this checkout (editable) and the extras.
 ensure_environment() {
     local extras wanted installed
+    case " $* " in
+    *" relax "*) use_environment .venv-relax ;;
+    *) use_environment .venv ;;
+    esac
     if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
         fail "tvm-npu runs on Linux x86-64; this is $(uname -s) $(uname -m)."
     fi
@@ -98,7 +107,7 @@ ensure_environment() {
                 "3.14. Move it away and run this again."
         fi
         find_python
-        echo "Making .venv with $("$PYTHON" -V) ..."
+        echo "Making ${VENV##*/} with $("$PYTHON" -V) ..."
         mkdir -p "$UNFINISHED"
         if ! "$PYTHON" -m venv --clear "$VENV"; then
             fail "Cannot make $VENV: is the disk full, or is python3-venv missing?"
@@ -109,7 +118,7 @@ ensure_environment() {
     wanted="$(fingerprint) $extras"
     installed=$(cat "$VENV/installed" 2>/dev/null || true)
     if [ "${installed%% *}" != "${wanted%% *}" ] || ! covers "${installed#* }" "$@"; then
-        echo "Installing tvm-npu[$extras] into .venv (some minutes and 1 GB the first time) ..."
+        echo "Installing tvm-npu[$extras] into ${VENV##*/} (some minutes and 1 GB the first time) ..."
         rm -f "$VENV/installed"
         mkdir -p "$UNFINISHED"
         # pip's own words go to a file: they name package indexes, which is nobody's business.

@@ -1,10 +1,23 @@
-"""Golden files: `golden(name, text)` compares with golden/<name> beside the test."""
+"""Golden files: `golden(name, text)` compares with golden/<name> beside the test.
+
+Properties are tested without limits of time: the machine may be busy. A failing one prints how to
+run it again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "any-machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.load_profile("any-machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -25,6 +25,9 @@ from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 DEFAULT_MACHINE = "nmp-4x8"
+Quantization = Literal["plain", "equalised", "bias-corrected"]
+"""What calibration may change for int8: nothing; factors of channels and tensors; these, and
+biases."""
 Offload = Literal["paying", "all"]
 """Regions without weights and windows: where they pay (`door.paying`), or whatever they cost."""
 
@@ -39,7 +42,10 @@ class NpuOptions:
     ``tuning_log`` is the absolute path of the log that the planner plans by, if it is such a one;
     ``images`` is what the clusters of a device do with a batch: "together" they share each image,
     "apart" a run computes an image in each; ``offload`` are the regions to take among those
-    without weights: "paying" or "all".
+    without weights: "paying" or "all". ``quantization`` is what calibration changes in the layers
+    of int8 regions, whose meaning stays the same: with "equalised" every tensor's range ends where
+    that of its integers does, with "bias-corrected" also what rounding shifts means by goes into
+    biases.
     """
 
     machine: MachineDescription
@@ -52,6 +58,7 @@ class NpuOptions:
     tuning_log: str | None = None
     images: Images = "together"
     offload: Offload = "paying"
+    quantization: Quantization = "plain"
 
     def __post_init__(self) -> None:
         if self.precision not in ELEMENT_BYTES:
@@ -74,6 +81,9 @@ class NpuOptions:
                 machine_apart(self.machine)
             except BackendError as error:
                 raise TargetError(f"option images: {error}") from error
+        if self.quantization not in get_args(Quantization):
+            known = ", ".join(get_args(Quantization))
+            raise TargetError(f"quantization {self.quantization!r}: must be one of {known}")
         if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
             raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -114,6 +124,7 @@ def make_options(
     tuning_log: str | Path | None = None,
     images: Images | None = None,
     offload: Offload | None = None,
+    quantization: Quantization | None = None,
 ) -> NpuOptions:
     """Options with the machine's defaults filled in.
 
@@ -145,4 +156,5 @@ def make_options(
         tuning_log=tuning_log,
         images="together" if images is None else images,
         offload="paying" if offload is None else offload,
+        quantization="plain" if quantization is None else quantization,
     )

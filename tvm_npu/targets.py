@@ -20,7 +20,9 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_names
 
 TAG_PREFIX = "npu/"
-OPTION_NAMES = ("precision", "planner", "percentile", "seed", "tuning_log", "images", "offload")
+OPTION_NAMES = (
+    "precision", "planner", "percentile", "seed", "tuning_log", "images", "offload", "quantization",
+)  # fmt: skip
 
 
 def register_tags() -> None:
@@ -37,8 +39,8 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     """A `tvm.target.Target` for a built-in machine or a machine file.
 
     Options: ``precision``, ``planner``, ``percentile``, ``seed``, ``tuning_log`` (its path is made
-    absolute), ``images``, ``offload``; further keyword arguments (for example ``mcpu``,
-    ``mtriple``) go to TVM's CPU target.
+    absolute), ``images``, ``offload``, ``quantization``; further keyword arguments (for example
+    ``mcpu``, ``mtriple``) go to TVM's CPU target.
     Raises TargetError for an unknown machine or an option out of its range.
     """
     tvm = import_tvm()

@@ -5,7 +5,8 @@
 
 Options of the npu part: ``-machine`` (name or file), ``-precision``, ``-planner``,
 ``-calibration`` (an .npz file), ``-percentile``, ``-seed``, ``-tuning_log`` (a file of
-``tvm-npu tune``), ``-images`` (together or apart), ``-offload`` (paying or all).
+``tvm-npu tune``), ``-images`` (together or apart), ``-offload`` (paying or all),
+``-quantization`` (plain, equalised or bias-corrected).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "tuning_log": str,
     "images": str,
     "offload": str,
+    "quantization": str,
 }
 
 

@@ -8,7 +8,7 @@ A door (Relay, Relax) builds a graph of the layers in `codegen.ops` with float w
 :class:`FixedGraph`, and `codegen.reference` says what either means.
 """
 
-from tvm_npu.codegen.graph.activation import NO_CLIP, RELU, Activation, Clip
+from tvm_npu.codegen.graph.activation import NO_CLIP, RELU, Activation, Clip, Slopes
 from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer, Requantized, State
@@ -26,6 +26,6 @@ from tvm_npu.codegen.graph.tensors import (
 
 __all__ = [
     "NO_CLIP", "RELU", "Activation", "Array", "Clip", "FixedGraph", "FixedLayer", "FloatArray",
-    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Scale", "Shape", "State", "Table",
-    "chw", "output_extent", "q_point_scales",
+    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Scale", "Shape", "Slopes", "State",
+    "Table", "chw", "output_extent", "q_point_scales",
 ]  # fmt: skip

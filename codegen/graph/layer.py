@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.fixed_point import requantize
+from tvm_npu.codegen.graph.activation import SLOPE_BITS
 from tvm_npu.codegen.graph.lookup import Table
 from tvm_npu.codegen.graph.tensors import Array, IntArray
 
@@ -84,16 +87,26 @@ class FixedLayer(_Output):
 @dataclass(frozen=True, eq=False)
 class Requantized(FixedLayer):
     """A layer that ends in the requantize step (`codegen.fixed_point.requantize`), and then, where
-    it has one, in a table."""
+    it has one, in a table.
+
+    With ``slopes``, one or one a channel, negative accumulators are multiplied by the slope, and
+    SLOPE_BITS are added to their shift.
+    """
 
     shift: int = field(kw_only=True)
     low: int = field(kw_only=True)
     high: int = field(kw_only=True)
     table: Table | None = field(default=None, kw_only=True)
+    slopes: IntArray | None = field(default=None, kw_only=True)
 
     def requantized(
         self, acc: Array, element_bytes: int, more: int | IntArray = 0
     ) -> IntArray:
         """The layer's results for accumulators, whose shifts are ``more`` than `shift`."""
         found = requantize(acc, self.shift + more, self.low, self.high, element_bytes)
+        if self.slopes is not None:
+            scaled = acc * self.slopes.astype(np.int64).reshape(-1, *[1] * (acc.ndim - 2))
+            shift = self.shift + more + SLOPE_BITS
+            below = requantize(scaled, shift, self.low, self.high, element_bytes)
+            found = np.where(acc < 0, below, found)
         return found if self.table is None else self.table.look_up(found, element_bytes)

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, slope_integers
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
 from tvm_npu.codegen.ops.arithmetic import convolve, images
@@ -136,6 +136,7 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
             made.residual_shift, weight_q_point=made.q_point, filter_shifts=made.filter_shifts,
             source=layer.source,
             shift=checked_shift(layer, made.shift), low=low, high=high,
+            slopes=slope_integers(layer.activation),
         )  # fmt: skip
 
     def macs(self, layer: Conv2d | FixedConv, inputs: Shapes, outputs: Shapes) -> int:

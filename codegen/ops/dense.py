@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, slope_integers
 from tvm_npu.codegen.graph.layer import Layer
 from tvm_npu.codegen.graph.tensors import FloatArray
 from tvm_npu.codegen.ops.conv2d import FixedConv, dense_shape, with_residual
@@ -50,6 +50,7 @@ class DenseOperator(Operator[Dense, FixedConv]):
             is_dense=True, weight_q_point=made.q_point, filter_shifts=made.filter_shifts,
             source=layer.source,
             shift=checked_shift(layer, made.shift), low=low, high=high,
+            slopes=slope_integers(layer.activation),
         )  # fmt: skip
 
     def macs(self, layer: Dense | FixedConv, inputs: Shapes, outputs: Shapes) -> int:

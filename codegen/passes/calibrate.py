@@ -149,6 +149,14 @@ def observe(values: NDArray[np.float32], name: str, percentile: float | None = N
     return TensorRange(low, high, _octaves(values))
 
 
+def channel_magnitudes(values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The largest absolute value of each channel of [B, C, ...]; [1] for a flat batch."""
+    if values.ndim < 2:
+        return np.abs(values).max(keepdims=True).astype(np.float64)
+    axes = (0, *range(2, values.ndim))
+    return np.abs(values).max(axis=axes).astype(np.float64)
+
+
 def _octaves(values: NDArray[np.float32]) -> tuple[Octave, ...]:
     """Moments by float32 exponent; zeros and subnormals (exact enough at any Q-point) are left
     out."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from tvm_npu.codegen.graph import FixedLayer, Graph, Layer
+from tvm_npu.codegen.graph import Graph, Layer
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import (
     Broadcast,
@@ -39,12 +39,18 @@ from tvm_npu.codegen.passes.fold_affine import (
 )
 from tvm_npu.codegen.passes.pointwise import join_pointwise
 from tvm_npu.codegen.passes.rewriting import Uses, swap
+from tvm_npu.codegen.passes.slopes import (
+    ChannelSlopes,
+    OneSlope,
+    fuse_channel_slopes,
+    fuse_one_slope,
+)
 
 
-def fuse(graph: Graph, known: Collection[type[FixedLayer]] | None = None) -> Graph:
+def fuse(graph: Graph, known: Collection[type] | None = None) -> Graph:
     """The fused graph: no `ScaleShift` is left, activations and residuals sit in their producers.
-    ``known`` are the layers that a machine has code for (None: all): what it has none for is not
-    made of others.
+    ``known`` is what a machine has code for (`Backend.made`; None: all): what it has none for is
+    not made of others.
 
     The result computes the same outputs under the same names. Each source operator of a layer
     that an output depends on is remembered in the ``source`` of exactly one layer. Raises
@@ -294,6 +300,8 @@ Rewrite = Callable[[Graph], Graph | None]
 REWRITES: tuple[Rewrite, ...] = (
     drop_dead,
     join_pointwise,
+    fuse_one_slope,
+    fuse_channel_slopes,
     identity_to_copy,
     drop_copy,
     merge_reshapes,
@@ -308,7 +316,9 @@ REWRITES: tuple[Rewrite, ...] = (
     affine_to_depthwise,
 )
 """In the order in which they are tried; the first that applies does so, then all over again."""
-MADE: Mapping[Rewrite, frozenset[type[FixedLayer]]] = {
-    join_pointwise: emitted_layers(TableFunction)
+MADE: Mapping[Rewrite, frozenset[type]] = {
+    join_pointwise: emitted_layers(TableFunction),
+    fuse_one_slope: frozenset({OneSlope}),
+    fuse_channel_slopes: frozenset({ChannelSlopes}),
 }
 """What rewrites make that not every machine has code for."""

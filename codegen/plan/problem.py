@@ -51,7 +51,7 @@ class ConvProblem:
     accumulator_bytes: int = 8
     """Of a partial sum, on machines where these take more room than elements."""
     table_bytes: int | None = None
-    """Of the table behind the layer that lies beside its biases, where there is one."""
+    """Of the table or slopes that lie beside the layer's biases, where there are some."""
 
     @property
     def out_rows(self) -> int:

@@ -1,4 +1,4 @@
-"""nmp_activationx: functions by a table of their values, and slopes of negative values.
+"""nmp_activationx and nmp_activationxf: functions by tables, and slopes of negative values.
 
 The table or the slopes lie in the bias buffer.
 """
@@ -9,7 +9,15 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import STOP, trap
-from tvm_npu.sim.nmp.mac import BIAS, beats_of, check_registers, end_operation, fits
+from tvm_npu.sim.nmp.mac import (
+    BIAS,
+    beats_of,
+    check_registers,
+    end_operation,
+    filter_shift,
+    filter_words_ok,
+    fits,
+)
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
@@ -17,6 +25,7 @@ from tvm_npu.sim.nmp.vector import begin_activation, requantized
 from tvm_npu.sim.nmp.xnmp import (
     LARGEST_SLOPE,
     LARGEST_TABLE_SHIFT,
+    MOST_ACCUMULATOR_BITS,
     SLOPE_BEATS,
     SLOPE_BITS,
     TABLE_BEATS,
@@ -30,21 +39,32 @@ BYTE_ENTRIES, HALF_ENTRIES = TABLE_ENTRIES[1], TABLE_ENTRIES[2]
 BYTE_BEATS, HALF_BEATS = TABLE_BEATS[1], TABLE_BEATS[2]
 SEGMENT_BITS = TABLE_SEGMENT_BITS[2]
 SLOPE_BYTES = 4
-MOST_ACCUMULATOR_BITS = 48
-"""A product with a slope then has 63 bits at most."""
 
 
 @device
 def nmp_activationx(s: State, m: Costs, core: int, row: int) -> int:
+    return extended_activation(s, m, core, row, False)
+
+
+@device
+def nmp_activationxf(s: State, m: Costs, core: int, row: int) -> int:
+    return extended_activation(s, m, core, row, True)
+
+
+@device
+def extended_activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
+    """``by_filter``: with what each filter's word adds to SHIFT."""
     form = s.decoded[row, SUB]
     if form > Activation.PRELU:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     count = begin_activation(s, m, core, row)
     if count == 0:
         return STOP
+    if by_filter and not filter_words_ok(s, m, core, row, s.mac[core, Reg.OUT_CHANNELS]):
+        return STOP
     if form == Activation.TABLE:
-        return by_table(s, m, core, row, count)
-    return by_slopes(s, m, core, row, count, form == Activation.PRELU)
+        return by_table(s, m, core, row, by_filter)
+    return by_slopes(s, m, core, row, by_filter, form == Activation.PRELU)
 
 
 @device
@@ -54,53 +74,75 @@ def constants_ok(s: State, m: Costs, core: int, count: int, size: int) -> bool:
     if begin % size:
         trap(s, core, Code.BAD_CONFIGURATION, begin, 0, Reg.TABLE_ADDRESS, 0)
         return False
-    return fits(s, m, core, BIAS, begin, begin + count * size, m.bias_bytes)
+    first, last = s.mac_ranges[core, 2 * BIAS], s.mac_ranges[core, 2 * BIAS + 1]
+    if not fits(s, m, core, BIAS, begin, begin + count * size, m.bias_bytes):
+        return False
+    if last > first:  # and the words of filters
+        s.mac_ranges[core, 2 * BIAS] = min(first, begin)
+        s.mac_ranges[core, 2 * BIAS + 1] = max(last, begin + count * size)
+    return True
 
 
 @device
-def by_table(s: State, m: Costs, core: int, row: int, count: int) -> int:
+def shift_of(s: State, core: int, channel: int, by_filter: bool, most: int) -> int:
+    if not by_filter:
+        return min(s.mac[core, Reg.SHIFT], np.int64(most))
+    return min(s.mac[core, Reg.SHIFT] + filter_shift(s, core, channel), np.int64(most))
+
+
+@device
+def by_table(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
     r = s.mac[core]
-    size = r[Reg.ELEMENT_BYTES]
+    size, channels = r[Reg.ELEMENT_BYTES], r[Reg.OUT_CHANNELS]
     if not constants_ok(s, m, core, HALF_ENTRIES if size == 2 else BYTE_ENTRIES, size):
         return STOP
     if not check_registers(s, core, Reg.FACTOR, Reg.FACTOR, 0, LARGEST_TABLE_SHIFT):
         return STOP
-    zoom, shift = r[Reg.FACTOR], r[Reg.SHIFT]
+    area = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     top = (np.int64(1) << (8 * size - 1)) - 1
     low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
     table = r[Reg.TABLE_ADDRESS] // size
-    memory, out = s.mb2[core], r[Reg.OUT_ADDRESS]
-    for k in range(out, out + count):
-        a = requantized(memory[k], shift, top, low, high) << zoom
-        x = min(max(a, -top - 1), top) + top + 1
-        if size == 1:
-            memory[k] = s.bias[core, table + x]
-            continue
-        at = table + (x >> SEGMENT_BITS)
-        first = np.int64(s.bias_half[core, at])
-        rise = (np.int64(s.bias_half[core, at + 1]) - first) * (x & ((1 << SEGMENT_BITS) - 1))
-        memory[k] = first + ((rise + (1 << (SEGMENT_BITS - 1))) >> SEGMENT_BITS)
-    beats = beats_of(count, m, size) * (HALF_BEATS if size == 2 else BYTE_BEATS)
+    memory, at = s.mb2[core], r[Reg.OUT_ADDRESS]
+    for c in range(channels):
+        shift = shift_of(s, core, c, by_filter, 62)
+        for k in range(at, at + area):
+            a = requantized(memory[k], shift, top, low, high) << r[Reg.FACTOR]
+            x = min(max(a, -top - 1), top) + top + 1
+            memory[k] = looked_up(s, core, size, table, x)
+        at += area
+    beats = beats_of(channels * area, m, size) * (HALF_BEATS if size == 2 else BYTE_BEATS)
     return end_operation(s, m, core, row, beats, 0)
 
 
 @device
-def by_slopes(s: State, m: Costs, core: int, row: int, count: int, by_channel: bool) -> int:
+def looked_up(s: State, core: int, size: int, table: int, x: int) -> int:
+    """The value at argument ``x``, from 0 on, of the table whose first element is ``table``."""
+    if size == 1:
+        return np.int64(s.bias[core, table + x])
+    at = table + (x >> SEGMENT_BITS)
+    first = np.int64(s.bias_half[core, at])
+    rise = (np.int64(s.bias_half[core, at + 1]) - first) * (x & ((1 << SEGMENT_BITS) - 1))
+    return first + ((rise + (1 << (SEGMENT_BITS - 1))) >> SEGMENT_BITS)
+
+
+@device
+def by_slopes(
+    s: State, m: Costs, core: int, row: int, by_filter: bool, by_channel: bool
+) -> int:
     r = s.mac[core]
     channels = r[Reg.OUT_CHANNELS]
     if by_channel and not constants_ok(s, m, core, channels, SLOPE_BYTES):
         return STOP
     if m.accumulator_bits > MOST_ACCUMULATOR_BITS:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
-    size, shift = r[Reg.ELEMENT_BYTES], r[Reg.SHIFT]
-    if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, -62, 62 - SLOPE_BITS):
-        return STOP
+    size = r[Reg.ELEMENT_BYTES]
     top = (np.int64(1) << (8 * size - 1)) - 1
     low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
-    area = count // channels
+    area = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     slope = r[Reg.FACTOR]
     memory, at = s.mb2[core], r[Reg.OUT_ADDRESS]
     for c in range(channels):
+        shift = shift_of(s, core, c, by_filter, 62 - SLOPE_BITS)
         if by_channel:
             slope = np.int64(s.bias_word[core, r[Reg.TABLE_ADDRESS] // SLOPE_BYTES + c])
         if abs(slope) > LARGEST_SLOPE:
@@ -112,4 +154,5 @@ def by_slopes(s: State, m: Costs, core: int, row: int, count: int, by_channel: b
             else:
                 memory[k] = requantized(memory[k], shift, top, low, high)
         at += area
-    return end_operation(s, m, core, row, beats_of(count, m, size) * SLOPE_BEATS, 0)
+    beats = beats_of(channels * area, m, size) * SLOPE_BEATS
+    return end_operation(s, m, core, row, beats, 0)

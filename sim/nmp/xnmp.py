@@ -140,6 +140,8 @@ SLOPE_BITS = 14
 """Fraction bits of a slope."""
 LARGEST_SLOPE = (1 << 15) - 1
 """Of a slope's absolute value, as an integer."""
+MOST_ACCUMULATOR_BITS = 48
+"""Of a machine whose accumulators can be multiplied by slopes: a product has 63 bits at most."""
 TABLE_SEGMENT_BITS = {1: 0, 2: 6}
 """By bytes of an element: bits of an argument between two entries of a table."""
 TABLE_ENTRIES = {size: (1 << (8 * size - bits)) + 1 for size, bits in TABLE_SEGMENT_BITS.items()}
@@ -301,6 +303,12 @@ XNMP: tuple[Instruction, ...] = (
         "half) >> (SHIFT + 14)), LOW, HIGH); 2: the same with the int32 of each channel of "
         "OUT_ROWS * OUT_COLUMNS elements from TABLE_ADDRESS on in place of FACTOR.",
         EXTENDED,
+    ),
+    _mac(
+        "nmp_activationxf", 6, Activation,
+        "nmp_activationx with SHIFT plus the shift in the word of each filter, as of "
+        "nmp_activationf.",
+        EXTENDED | BY_FILTER,
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "

@@ -201,5 +201,6 @@ def test_without_tvm(lenet: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "tvm-npu profile: error: this needs tvm: in the checkout, pip install '.[relay]'"
+        "tvm-npu profile: error: this needs tvm: in the checkout, pip install '.[relay]' "
+        "(TVM 0.19) or '.[relax]' (TVM 0.26 and later)"
     )

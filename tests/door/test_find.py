@@ -29,16 +29,22 @@ def installed(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_without_tvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tvm", None)
     with pytest.raises(
-        DoorError, match=r"this needs tvm: in the checkout, pip install '.\[relay\]'"
+        DoorError, match=r"this needs tvm: in the checkout, pip install '.\[relay\]' .TVM 0.19. or"
     ):
         find.door()
 
 
 def test_a_tvm_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "relax").mkdir()
+    (tmp_path / "nnvm").mkdir()
     installed(monkeypatch, tmp_path)
-    with pytest.raises(NpuError, match=f"the installed TVM .in {tmp_path}. has none of relay"):
+    with pytest.raises(
+        NpuError, match=f"the installed TVM .in {tmp_path}. has none of relay, relax"
+    ):
         find.door()
+
+
+def test_a_tvm_with_both_gets_the_relay_door() -> None:
+    assert list(find.DOORS) == ["relay", "relax"]  # TVM 0.19 has a folder `relax`, too
 
 
 def test_the_first_door_that_fits_is_loaded(

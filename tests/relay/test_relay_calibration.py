@@ -9,15 +9,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tvm_npu
+
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm import relay  # noqa: E402
 
 from tests.relay.relay_cases import const, module, randoms, small_cnn, var  # noqa: E402
 from tvm_npu.calibration import InputSpec, samples_from, synthetic  # noqa: E402
 from tvm_npu.codegen.passes.quantize import Ranges  # noqa: E402
-from tvm_npu.door.region import RANGES  # noqa: E402
-from tvm_npu.errors import CalibrationError, SyntheticCalibrationWarning  # noqa: E402
-from tvm_npu.relay import partition_for_npu, region_functions  # noqa: E402
+from tvm_npu.codegen.program.format import Program  # noqa: E402
+from tvm_npu.codegen.reference import run_fixed, run_float  # noqa: E402
+from tvm_npu.door.region import ADJUSTMENTS, RANGES  # noqa: E402
+from tvm_npu.errors import (  # noqa: E402
+    CalibrationError,
+    SyntheticCalibrationWarning,
+    TargetError,
+)
+from tvm_npu.relay import (  # noqa: E402
+    import_region,
+    partition_for_npu,
+    region_fixed_graphs,
+    region_functions,
+    region_programs,
+)
+from tvm_npu.runtime.session import Session  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -154,3 +169,31 @@ def test_several_outputs_and_samples_through_the_cpu() -> None:
 def test_wrong_input_name_reaches_the_user() -> None:
     with pytest.raises(CalibrationError, match=r"unknown: \['image'\]"):
         partition_for_npu(small_cnn(), calibration={"image": X})
+
+
+@pytest.mark.parametrize("quantization", ["equalised", "bias-corrected"])
+def test_adjusted_int8_regions_run_on_the_simulator(quantization: str) -> None:
+    """What calibration changes reaches the program, and the simulator computes it to the bit."""
+    chosen = tvm_npu.target("nmp-4x8-int8", quantization=quantization)
+    samples = randoms(7, 6, 3, 12, 12)
+    mod = partition_for_npu(small_cnn(), target=chosen, calibration=samples)
+    ((name, function),) = region_functions(mod).items()
+    plain = partition_for_npu(small_cnn(), target="npu/nmp-4x8-int8", calibration=samples)
+    assert ADJUSTMENTS in function.attrs and ADJUSTMENTS not in plain[name].attrs
+    fixed, before = (region_fixed_graphs(one)[name] for one in (mod, plain))
+    ((entry, out),) = zip(fixed.inputs, fixed.outputs, strict=True)
+    session = Session(Program.from_bytes(region_programs(mod)[name]))
+    (made,) = session.run([samples[:1]])
+    errors = []
+    for graph in (fixed, before):
+        integers = {entry: graph.scales[entry].quantize(samples, 1)}
+        errors.append(graph.scales[out].dequantize(run_fixed(graph, integers)[out]))
+    np.testing.assert_array_equal(made.reshape(1, -1), errors[0][:1].reshape(1, -1))
+    wanted = run_float(import_region(function), {entry: samples})[out]
+    first, second = (float(np.square(values - wanted).sum()) for values in errors)
+    assert first < second
+
+
+def test_unknown_quantization() -> None:
+    with pytest.raises(TargetError, match="'finest': must be one of plain, equalised, bias-correc"):
+        tvm_npu.target("nmp-4x8-int8", quantization="finest")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,10 +20,11 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 import tvm_npu  # noqa: E402
 from tests.relay.relay_cases import randoms, small_cnn  # noqa: E402
 from tvm_npu import tvmc  # noqa: E402
+from tvm_npu.door.onnx_model import with_explicit_padding, with_folded_views  # noqa: E402
 from tvm_npu.errors import PartitionError, TargetError  # noqa: E402
 from tvm_npu.options import NpuOptions  # noqa: E402
 from tvm_npu.relay import explain, partition_for_npu  # noqa: E402
-from tvm_npu.relay.frontend import from_onnx, with_explicit_padding, with_folded_views  # noqa: E402
+from tvm_npu.relay.frontend import from_onnx  # noqa: E402
 from tvm_npu.sim.machine_file import load_machine, machine_names  # noqa: E402
 from tvm_npu.sim.nmp.machine import load_nmp_machine  # noqa: E402
 from tvm_npu.targets import make_target, options_from_target  # noqa: E402
@@ -130,7 +132,7 @@ def test_target_for_a_machine_file_with_options(tmp_path: Path) -> None:
     lines = [f'name = "{machine.name}"', 'isa = "nmp"', "frequency_mhz = 1000.0"]
     for part, values in machine.model_dump().items():
         if isinstance(values, dict):
-            lines += [f"[{part}]", *(f"{key} = {value}" for key, value in values.items())]
+            lines += [f"[{part}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
     path = tmp_path / "my machine.toml"
     path.write_text("\n".join(lines))
     target = tvm_npu.target(path, precision="int8", planner="tso-noburst", mcpu="x86-64")

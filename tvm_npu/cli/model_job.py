@@ -16,7 +16,14 @@ from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.backend import Images
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
-from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, NpuOptions, Offload, make_options
+from tvm_npu.options import (
+    DEFAULT_MACHINE,
+    DEFAULT_PLANNER,
+    NpuOptions,
+    Offload,
+    Quantization,
+    make_options,
+)
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
@@ -65,6 +72,10 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="share of calibration values that ranges keep, above 0 up to 100 (default: all)",
     )  # fmt: skip
     parser.add_argument(
+        "--quantization", choices=get_args(Quantization), default="plain",
+        help="what calibration may change in int8 layers for accuracy (default: plain, nothing)",
+    )  # fmt: skip
+    parser.add_argument(
         "--seed", type=non_negative, default=0, metavar="N",
         help="seed of the random input (default: 0)",
     )  # fmt: skip
@@ -106,6 +117,7 @@ def load_and_partition(
         tuning_log=args.tuning_log,
         images=args.images,
         offload=args.offload,
+        quantization=args.quantization,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_machine(machine.name):

@@ -8,7 +8,9 @@ from tvm_npu.codegen.least import LeastNeeds, least_needs
 from tvm_npu.codegen.ops.registry import emitted_layers
 from tvm_npu.sim.description import MachineDescription
 
-__all__ = ["LayerTypes", "LeastNeeds", "least_needs", "machine_layers", "needed_layers"]
+__all__ = [
+    "LayerTypes", "LeastNeeds", "least_needs", "machine_layers", "machine_makes", "needed_layers",
+]  # fmt: skip
 
 LayerTypes = frozenset[type[FixedLayer]]
 
@@ -16,6 +18,11 @@ LayerTypes = frozenset[type[FixedLayer]]
 def needed_layers(layer: type[Layer]) -> LayerTypes:
     """What a machine must have code for to take float layers of a type."""
     return emitted_layers(layer)
+
+
+def machine_makes(machine: MachineDescription) -> frozenset[type]:
+    """What `fuse` may make for ``machine``."""
+    return backend_of(machine).made(machine)
 
 
 def machine_layers(machine: MachineDescription) -> LayerTypes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
-from tvm_npu.door.backend import LayerTypes
 from tvm_npu.errors import CalibrationError
 
 
@@ -95,11 +94,11 @@ def region_ranges(
     run: Callable[[Mapping[str, RegionRunner]], None],
     percentile: float | None,
     names: Mapping[str, Sequence[str]] | None = None,
-    code_for: LayerTypes | None = None,
+    made: Collection[type] | None = None,
 ) -> dict[str, Ranges]:
     """Ranges by region symbol. ``run`` runs the model on all samples, its regions by the runners
     it gets; ``names`` are what users know each region's inputs by, if they know them by others
-    than those of the graph; ``code_for`` are the layers that the machine has code for (None: all).
+    than those of the graph; ``made`` is what `fuse` may make for the machine (None: all).
 
     Raises CalibrationError, codegen's QuantizationError for a region's input that is no number,
     and UnfitTensorError for such a tensor inside of a region.
@@ -107,7 +106,7 @@ def region_ranges(
     known = names or {}
     observers = {
         symbol: _Observer(
-            symbol, fuse(graph, code_for), percentile, known.get(symbol, graph.inputs)
+            symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs)
         )
         for symbol, graph in graphs.items()
     }

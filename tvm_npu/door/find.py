@@ -11,7 +11,7 @@ from typing import Any
 from tvm_npu.door.protocol import Door
 from tvm_npu.errors import DoorError
 
-DOORS = {"relay": "tvm_npu.relay.door:DOOR"}
+DOORS = {"relay": "tvm_npu.relay.door:DOOR", "relax": "tvm_npu.relax.door:DOOR"}
 """Folder of TVM that a door needs -> the door; the first that is found counts."""
 
 
@@ -20,7 +20,10 @@ def door() -> Door[Any]:
     """The door of the installed TVM. DoorError when there is none that the project knows."""
     found = find_spec("tvm")
     if found is None:
-        raise DoorError("this needs tvm: in the checkout, pip install '.[relay]'")
+        raise DoorError(
+            "this needs tvm: in the checkout, pip install '.[relay]' (TVM 0.19) or '.[relax]' "
+            "(TVM 0.26 and later)"
+        )
     folders = [Path(folder) for folder in found.submodule_search_locations or ()]
     for name, place in DOORS.items():
         if any((folder / name).is_dir() for folder in folders):
@@ -30,5 +33,5 @@ def door() -> Door[Any]:
     where = ", ".join(map(str, folders)) or "an unknown place"
     raise DoorError(
         f"the installed TVM (in {where}) has none of {', '.join(DOORS)}: in the checkout, "
-        "pip install '.[relay]'"
+        "pip install '.[relay]' or '.[relax]'"
     )

@@ -157,19 +157,25 @@ def _relu(b: GraphBuilder, call: OpCall) -> None:
 
 
 def _leaky_relu(b: GraphBuilder, call: OpCall) -> None:
-    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a from 0 to 1"""
-    slope, tensor = call.attributes["alpha"], b.input(call)
-    steep = _scaled(b, call, tensor, 1.0 - slope)
-    _activation(b, call, steep, g.RELU)
+    """before: ``leaky_relu(x, a)``    after: ``a * x + relu((1 - a) * x)``, for a up to 1
+
+    Of which fusing makes a slope of the convolution in front, where a machine has slopes."""
+    tensor = b.input(call)
+    if call.name == "prelu":
+        slopes = np.asarray(_constant(call.operands[1]), np.float32).reshape(-1)
+    else:
+        slopes = np.array([call.attributes["alpha"]], np.float32)
+    _activation(b, call, _scaled(b, call, tensor, 1.0 - slopes), g.RELU)
     positive = b.tensors[call.result()]
-    common = b.common(call, _scaled(b, call, tensor, slope), positive)
+    common = b.common(call, _scaled(b, call, tensor, slopes), positive)
     b.layers.append(ops.Elementwise(**common, op="add"))
 
 
-def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float) -> str:
-    """A new tensor of the result's shape: ``tensor`` times one number."""
+def _scaled(b: GraphBuilder, call: OpCall, tensor: str, scale: float | Array) -> str:
+    """A new tensor of the result's shape: ``tensor`` times one number, or one a channel."""
     common = b.common(call, tensor)
-    values = np.full(call.shape[1], scale, np.float32)
+    channels = b.shapes[tensor][0]
+    values = np.broadcast_to(np.asarray(scale, np.float32), channels).copy()
     b.layers.append(ops.ScaleShift(**common, scale=values, bias=np.zeros_like(values)))
     return str(common["outputs"][0])
 
@@ -311,6 +317,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "batch_norm": _batch_norm,
     "relu": _relu,
     "leaky_relu": _leaky_relu,
+    "prelu": _leaky_relu,
     **dict.fromkeys(FUNCTIONS, _table_function),
     "clip": _clip,
     "maximum": _bound,
@@ -353,7 +360,7 @@ MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     **dict.fromkeys(("dense", "matmul"), (ops.Dense,)),
     "conv2d": (ops.Conv2d,),
     "conv2d_transpose": (ops.TransposedConv,),
-    "leaky_relu": (ops.Elementwise, ops.ScaleShift),
+    **dict.fromkeys(("leaky_relu", "prelu"), (ops.Elementwise, ops.ScaleShift)),
     "maximum": (ops.Elementwise, ops.Maximum, ops.MaxFeatureMap),
     "mean": _WINDOW_LAYERS,
     "concatenate": (ops.Concat, ops.Join),

@@ -9,14 +9,15 @@ from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.passes.calibrate import Ranges
-from tvm_npu.door.backend import machine_layers
+from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
+from tvm_npu.door.adjust import Calibrated, adjusted
+from tvm_npu.door.backend import machine_makes
 from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
 from tvm_npu.door.partition import Partition, partition
 from tvm_npu.door.protocol import Door, Module
-from tvm_npu.door.region import OPTIONS, RANGES, REPORT
+from tvm_npu.door.region import ADJUSTMENTS, OPTIONS, RANGES, REPORT
 from tvm_npu.door.rules import Context
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import NpuOptions
@@ -52,7 +53,9 @@ def offload(
         total_macs=split.total_macs,
     )
     for symbol, found in ranges.items():
-        marks = {OPTIONS: options.to_json(), RANGES: found.to_json()}
+        marks = {OPTIONS: options.to_json(), RANGES: found.ranges.to_json()}
+        if found.adjustments != NO_ADJUSTMENTS:
+            marks[ADJUSTMENTS] = found.adjustments.to_json()
         result = door.with_marks(result, marks, symbol)
     if not split.regions:
         first = f"; first: {split.refusals[0]}" if split.refusals else ""
@@ -72,7 +75,7 @@ def _calibrated(
     options: NpuOptions,
     calibration: Any,
     mod_name: str,
-) -> tuple[Partition, Module, dict[str, Ranges]]:
+) -> tuple[Partition, Module, dict[str, Calibrated]]:
     """The partition, its module, and ranges of its regions. Calls whose values no Q-point holds, or
     that cancel what the CPU hands over, go to the CPU; then regions and ranges are found anew."""
     if isinstance(calibration, Iterator):
@@ -94,7 +97,7 @@ def _calibrated(
                 partial(door.run_regions, result, samples=samples),
                 options.percentile,
                 {region.symbol: input_names(region) for region in split.regions},
-                machine_layers(options.machine),
+                machine_makes(options.machine),
             )
             kept_out.update(unfit_calls(split.regions, ranges, options))
         except UnfitTensorError as error:
@@ -102,7 +105,9 @@ def _calibrated(
             region = by_symbol[error.unfit.symbol]
             kept_out.update(too_wide(region, error.unfit, options.element_bytes))
         if len(kept_out) == known:
-            return split, result, ranges
+            samples = _samples(calibration, door.inputs(result), options.seed, warned=True)
+            run = partial(door.run_regions, result, samples=samples)
+            return split, result, adjusted(graphs, ranges, run, options)
 
 
 def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int, warned: bool) -> Iterator[Sample]:

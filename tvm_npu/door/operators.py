@@ -112,6 +112,8 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "log": {},
     "sqrt": {},
     "abs": {},
+    # data, one slope a channel
+    "prelu": {"axis": (int, 1)},
     "leaky_relu": {"alpha": (float, REQUIRED)},
     "clip": {"a_min": (float, REQUIRED), "a_max": (float, REQUIRED)},
     "maximum": {},

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.door.backend import LayerTypes, machine_layers, needed_layers
+from tvm_npu.door.backend import LayerTypes, machine_layers, machine_makes, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
 from tvm_npu.door.layers import MAKES, only_a_part
@@ -196,7 +196,7 @@ def _lacking(
         if has_code and ONLY_PARTS.isdisjoint(names):
             continue
         graph, builder = build_graph(_region(flow, group, "").flow, "region")
-        for layer in fuse(graph, known).layers:
+        for layer in fuse(graph, machine_makes(context.machine)).layers:
             lacking = needed_layers(type(layer)) - known
             call = builder.calls[layer.name]
             part = only_a_part(layer)

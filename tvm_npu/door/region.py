@@ -9,6 +9,7 @@ from pathlib import Path
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
@@ -17,6 +18,8 @@ from tvm_npu.options import NpuOptions
 OPTIONS = "npu.options"
 RANGES = "npu.ranges"
 """Marks of a region: `NpuOptions` and `Ranges` as JSON."""
+ADJUSTMENTS = "npu.adjustments"
+"""Mark of a region whose layers calibration changes: `Adjustments` as JSON."""
 REPORT = "npu.report"
 """Mark of a partitioned module: its `PartitionReport` as JSON."""
 
@@ -51,8 +54,11 @@ class MarkedRegion:
         options = self.options
         ranges = Ranges.from_json(self._mark(RANGES))
         log = None if options.tuning_log is None else Path(options.tuning_log)
+        adjustments = NO_ADJUSTMENTS
+        if ADJUSTMENTS in self.marks:
+            adjustments = Adjustments.from_json(self.marks[ADJUSTMENTS])
         chosen = CompileOptions(
-            options.precision, options.planner, options.limits, log, options.images
+            options.precision, options.planner, options.limits, log, options.images, adjustments
         )
         return options, ranges, chosen
 

@@ -18,7 +18,7 @@ WEIGHTS: tuple[Rule, ...] = (rules.data_is_variable, rules.constant_weights)
 SHAPES: tuple[Rule, ...] = (rules.batch_kept, memory_rules.tensors_fit_memory)
 
 WEIGHTED = frozenset(
-    {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm"}
+    {"conv2d", "conv2d_transpose", "dense", "matmul", "bias_add", "batch_norm", "prelu"}
 )
 """Operators with constant operands next to the data."""
 
@@ -56,6 +56,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "batch_norm": (rules.channel_axis, rules.positive_variance),
     "relu": (),
     "leaky_relu": (rules.slope_in_range,),
+    "prelu": (rules.slopes_in_range,),
     **dict.fromkeys(FUNCTIONS, ()),
     "clip": (rules.ordered_bounds,),
     "maximum": (rules.two_tensors_or_scalar_bound,),
@@ -112,6 +113,7 @@ LAYOUT_ONLY = frozenset(
     {
         "relu",
         "leaky_relu",
+        "prelu",
         *FUNCTIONS,
         "clip",
         "maximum",

@@ -358,6 +358,19 @@ def slope_in_range(call: OpCall, context: Context) -> Violation | None:
     return None if 0.0 <= slope <= 1.0 else Violation(f"slope {slope:g}", "0 to 1")
 
 
+def slopes_in_range(call: OpCall, context: Context) -> Violation | None:
+    """The slopes of a PReLU are constants between -2 and 1, one a channel or one for all."""
+    slopes = _array(call.operands[1])
+    channels = call.shape[1]
+    if slopes is None or slopes.size not in (1, channels):
+        return Violation("other slopes", f"1 or {channels} constants")
+    if call.attributes["axis"] != 1:
+        return Violation(f"axis {call.attributes['axis']}", "axis 1")
+    if not (slopes.min() > -2.0 and slopes.max() <= 1.0):
+        return Violation(f"slopes from {slopes.min():g} to {slopes.max():g}", "above -2, up to 1")
+    return None
+
+
 def known_padding(call: OpCall, context: Context) -> Violation | None:
     """Padding fills with one finite constant, or reflects rows and columns."""
     if geometry.is_reflected(call):

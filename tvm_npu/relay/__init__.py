@@ -61,6 +61,7 @@ def partition_for_npu(
     tuning_log: str | Path | None = None,
     images: str | None = None,
     offload: str | None = None,
+    quantization: str | None = None,
     mod_name: str = "default",
 ) -> tvm.IRModule:
     """``mod`` with its NPU regions as functions that ``relay.build`` compiles for the NPU.
@@ -73,6 +74,8 @@ def partition_for_npu(
     random input, ``tile_limits`` goes to the planner, and so does ``tuning_log`` (a file of
     `tvm-npu tune`, read when the module is built). ``images`` "apart": a run
     computes an image in each cluster of a device (default: "together", they share each image).
+    ``quantization`` "equalised" or "bias-corrected" lets calibration change the layers of int8
+    regions for accuracy (default: "plain").
     ``offload`` "all" takes regions without weights whatever they cost (default: "paying").
     ``mod_name`` names the regions' symbols.
 
@@ -90,6 +93,7 @@ def partition_for_npu(
         tuning_log=tuning_log,
         images=images,
         offload=offload,
+        quantization=quantization,
     )
     return offload_regions(DOOR, mod, params, options, calibration, mod_name)
 

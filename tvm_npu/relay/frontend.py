@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relay
 
-from tvm_npu.errors import PartitionError
+from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
-
-_WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
 
 
 def from_onnx(
@@ -29,126 +24,9 @@ def from_onnx(
     Raises PartitionError for a file that is not an ONNX model and for operator sets and operators
     that TVM 0.19 would misread.
     """
-    import onnx
-
-    if isinstance(model, str | Path):
-        try:
-            model = onnx.load(str(model))
-        except Exception as error:  # protobuf's own error types differ between its backends
-            raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
+    model = read_model(model)
     check_opset(model)
     check_understood(model)
     model = with_bounds_apart(model, opset_of(model))
     model = with_folded_views(with_explicit_padding(model, shape))
     return relay.frontend.from_onnx(model, shape=shape, **options)
-
-
-def with_explicit_padding(model: Any, shape: dict[str, tuple[int, ...]] | None = None) -> Any:
-    """A copy of an ONNX model in which ``auto_pad`` is replaced by ``pads``, where shapes are
-    known; the model itself when there is nothing to replace.
-
-    before: Conv(auto_pad=SAME_UPPER, kernel 5x5)        after: Conv(pads=[2, 2, 2, 2])
-    """
-    import onnx
-
-    if not any(_auto_pad(node) for node in model.graph.node):
-        return model
-    model = onnx.ModelProto.FromString(model.SerializeToString())
-    for graph_input in model.graph.input:
-        extents = (shape or {}).get(graph_input.name)
-        if extents is not None:
-            dims = graph_input.type.tensor_type.shape.dim
-            for dim, extent in zip(dims, extents, strict=False):
-                dim.dim_value = int(extent)
-    shapes = _known_shapes(onnx.shape_inference.infer_shapes(model).graph)
-    for node in model.graph.node:
-        mode = _auto_pad(node)
-        pads = _pads(node, mode, shapes) if mode else None
-        if pads is not None:
-            kept = [item for item in node.attribute if item.name not in ("auto_pad", "pads")]
-            del node.attribute[:]
-            node.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
-    return model
-
-
-def with_folded_views(model: Any) -> Any:
-    """A copy of an ONNX model in which every Unsqueeze of a weight is a weight itself; the model
-    itself when there is none.
-
-    before: Mul(x, Unsqueeze(scale [C]))        after: Mul(x, scale [C, 1, 1])
-    """
-    import onnx
-    from onnx import numpy_helper
-
-    weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    if not any(_unsqueezed_axes(node, weights) for node in model.graph.node):
-        return model
-    model = onnx.ModelProto.FromString(model.SerializeToString())
-    graph = model.graph
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    kept = []
-    for node in graph.node:
-        axes = _unsqueezed_axes(node, weights)
-        if not axes:
-            kept.append(node)
-            continue
-        values = numpy_helper.to_array(weights[node.input[0]])
-        tensor = numpy_helper.from_array(np.expand_dims(values, axes), node.output[0])
-        weights[tensor.name] = tensor
-        graph.initializer.append(tensor)
-    del graph.node[:]
-    graph.node.extend(kept)
-    return model
-
-
-def _unsqueezed_axes(node: Any, weights: Mapping[str, Any]) -> tuple[int, ...]:
-    """The axes that an Unsqueeze adds to a weight (an attribute, since opset 13 an input)."""
-    from onnx import numpy_helper
-
-    if node.op_type != "Unsqueeze" or node.input[0] not in weights:
-        return ()
-    for item in node.attribute:
-        if item.name == "axes":
-            return tuple(int(axis) for axis in item.ints)
-    if len(node.input) < 2 or node.input[1] not in weights:
-        return ()
-    return tuple(int(axis) for axis in numpy_helper.to_array(weights[node.input[1]]))
-
-
-def _auto_pad(node: Any) -> str:
-    if node.op_type in _WINDOWED:
-        for item in node.attribute:
-            if item.name == "auto_pad" and item.s not in (b"", b"NOTSET"):
-                return str(item.s.decode())
-    return ""
-
-
-def _known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes (0: unknown extent) of all tensors that have one."""
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            shapes.setdefault(value.name, tuple(int(dim.dim_value) for dim in dims))
-    return shapes
-
-
-def _pads(node: Any, mode: str, shapes: dict[str, tuple[int, ...]]) -> list[int] | None:
-    """ONNX's [begins..., ends...] for SAME_UPPER, SAME_LOWER or VALID; None for unknown shapes."""
-    attributes = {item.name: tuple(item.ints) for item in node.attribute if item.ints}
-    kernel = attributes.get("kernel_shape") or shapes.get(node.input[1], ())[2:]
-    spatial = shapes.get(node.input[0], ())[2:]
-    if not kernel or len(spatial) != len(kernel) or 0 in spatial:
-        return None
-    strides = attributes.get("strides") or (1,) * len(kernel)
-    dilations = attributes.get("dilations") or (1,) * len(kernel)
-    begins, ends = [], []
-    for extent, size, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True):
-        window = (size - 1) * dilation + 1
-        total = max((-(-extent // stride) - 1) * stride + window - extent, 0)
-        if mode == "VALID":
-            total = 0
-        small, large = total // 2, total - total // 2
-        begins.append(large if mode == "SAME_LOWER" else small)
-        ends.append(small if mode == "SAME_LOWER" else large)
-    return begins + ends

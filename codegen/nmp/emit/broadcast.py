@@ -69,7 +69,7 @@ def broadcast(
             *wait_store(),
             Compute("nmp_veopc", int(OPERATIONS[layer.op]), MAC_DONE, registers(values)),
             wait(MAC_DONE),
-            *requantize(out, layer.shift, layer.low, layer.high, size, table=place),
+            *requantize(out, layer.shift, layer.low, layer.high, size, place=place),
             box_transfer(
                 "nmp_store3d", Stream.OUT, Memory.MB2, out_address, STORE_DONE, tensor, start, box,
                 size,

@@ -23,7 +23,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 from tvm_npu.codegen.nmp.emit.convolution import convolution
 from tvm_npu.codegen.nmp.emit.elementwise import elementwise
 from tvm_npu.codegen.nmp.emit.expressions import Expression
-from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands
+from tvm_npu.codegen.nmp.emit.layer import ConstantsPlace, LayerCode, Operands
 from tvm_npu.codegen.nmp.emit.listing import listing
 from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.move import move_layer
@@ -33,6 +33,7 @@ from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
+from tvm_npu.codegen.nmp.plan.tables import constant_bytes, table_bytes
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -168,17 +169,27 @@ class _Constants:
             inputs, at(layer.output), weight, bias, window_weight, window_bias, self._table(layer)
         )
 
-    def _table(self, layer: FixedLayer) -> Location | None:
-        """Where a table's values lie; equal ones lie there once."""
-        layer = layer.conv if isinstance(layer, FixedCascade) else layer
-        table = layer.table if isinstance(layer, FixedTable | Requantized) else None
-        if table is None:
+    def _table(self, layer: FixedLayer) -> ConstantsPlace | None:
+        """Where the values of a table or the slopes of channels lie; equal ones lie there once."""
+        size = self.element_type.itemsize
+        if isinstance(layer, FixedTable):
+            return self._once(layer.table.values, self.element_type, table_bytes(size))
+        if not isinstance(layer, Requantized):
             return None
-        key = table.values.tobytes()
+        needed = constant_bytes(layer, size)
+        if needed is None:
+            return None
+        if layer.table is not None:
+            return self._once(layer.table.values, self.element_type, needed)
+        return self._once(layer.slopes, np.dtype("<i4"), needed)
+
+    def _once(self, values: Any, dtype: np.dtype[Any], size_bytes: int) -> ConstantsPlace:
+        key = values.astype(dtype).tobytes()
         if key not in self._tables:
-            name = f"layer {layer.name!r}, table"
-            self._tables[key] = self.add(table.values, self.element_type, name)
-        return self._tables[key]
+            padded = np.zeros(size_bytes // dtype.itemsize, dtype)
+            padded[: len(values)] = values
+            self._tables[key] = self.add(padded, dtype, "a table or slopes")
+        return ConstantsPlace(self._tables[key], size_bytes)
 
     def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
         name = f"layer {conv.name!r}"

@@ -9,7 +9,7 @@ from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize_conv
-from tvm_npu.codegen.nmp.emit.table import TablePlace
+from tvm_npu.codegen.nmp.emit.table import FinishPlace
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, VectorOp
 
@@ -32,7 +32,7 @@ class ConvMac:
 
     layer: FixedConv
     tiles: ConvTiles
-    table: TablePlace | None
+    place: FinishPlace | None
 
     def multiply(
         self,
@@ -89,6 +89,8 @@ class ConvMac:
         add = Compute(mnemonic, sub, MAC_DONE, registers(values))
         return (wait(SECOND_ARRIVED), add, wait(MAC_DONE))
 
-    def requantize(self, out: OutTile, bias: Expression) -> Nodes:
-        """From accumulators to elements, in place; ``bias`` as of `WTile`."""
-        return requantize_conv(self.layer, out, bias, self.tiles.size, self.table)
+    def requantize(self, out: OutTile, bias: Expression, first_filter: Expression) -> Nodes:
+        """From accumulators to elements, in place; ``bias`` as of `WTile`, ``first_filter`` of the
+        tile among those of the layer."""
+        size = self.tiles.size
+        return requantize_conv(self.layer, out, bias, size, self.place, first_filter)

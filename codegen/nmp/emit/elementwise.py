@@ -80,7 +80,7 @@ def elementwise(
             *wait_store(),
             Compute("nmp_veop", int(op), MAC_DONE, registers(values)),
             wait(MAC_DONE),
-            *requantize(out, shift, low, high, size, table=place),
+            *requantize(out, shift, low, high, size, place=place),
             run_transfer(
                 "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * size, STORE_DONE,
                 count * size, size,

@@ -22,7 +22,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import first_bias, out_tile
-from tvm_npu.codegen.nmp.emit.table import load_table, table_place
+from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.tables import room_beside_table
 from tvm_npu.codegen.ops import FixedConv
@@ -50,7 +50,7 @@ def grouped(
             f"{plan.tile_n} and {plan.schedule}"
         )
     _require_fit(layer.name, tiles, room_beside_table(problem, machine))
-    mac = ConvMac(layer, tiles, table_place(layer.table, machine, tiles.size))
+    mac = ConvMac(layer, tiles, finish_place(layer, machine, tiles.size))
     emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), mac)
     table = load_table(operands.table, parameters, machine, tiles.size)
     return finish(parameters, (*table, *emitter.nodes()))
@@ -147,7 +147,7 @@ class GroupedEmitter:
             multiply,
             wait(MAC_DONE),
             *residual,
-            *self.mac.requantize(out, bias),
+            *self.mac.requantize(out, bias, filter_),
             self.transfers.store_out(filter_, filters, box),
             *stored(),
         )

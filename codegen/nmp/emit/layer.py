@@ -11,6 +11,14 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 @dataclass(frozen=True)
+class ConstantsPlace:
+    """Constants beside the biases: where they lie, and the bytes of the bias buffer they take."""
+
+    location: Location
+    size_bytes: int
+
+
+@dataclass(frozen=True)
 class Operands:
     """Where a layer's tensors and constants lie."""
 
@@ -20,7 +28,7 @@ class Operands:
     bias: Location | None = None
     window_weight: Location | None = None
     window_bias: Location | None = None
-    table: Location | None = None
+    table: ConstantsPlace | None = None
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
-from tvm_npu.codegen.nmp.emit.table import TablePlace
+from tvm_npu.codegen.nmp.emit.table import FinishPlace
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.sim.nmp.xnmp import Activation, Initialise, MacRegister
+from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister
 
 OutTile = dict[MacRegister, Operand]
 """The registers that say where the OUT tile lies in MB2 and how large it is."""
@@ -45,13 +45,14 @@ def requantize_conv(
     out: OutTile,
     bias: Expression,
     element_bytes: int,
-    table: TablePlace | None = None,
+    place: FinishPlace | None = None,
+    first_filter: Expression | None = None,
 ) -> Nodes:
     """`requantize` as ``layer`` says; index ``bias`` of the bias buffer belongs to the tile's first
-    filter."""
+    filter, which is ``first_filter`` of the layer."""
     return requantize(
         out, layer.shift, layer.low, layer.high, element_bytes,
-        None if layer.filter_shifts is None else bias, table,
+        None if layer.filter_shifts is None else bias, place, first_filter,
     )  # fmt: skip
 
 
@@ -62,11 +63,12 @@ def requantize(
     high: int,
     element_bytes: int,
     filter_words: Expression | None = None,
-    table: TablePlace | None = None,
+    place: FinishPlace | None = None,
+    first_filter: Expression | None = None,
 ) -> Nodes:
     """Requantizes the OUT tile in place and waits for it; ``filter_words`` is the index of the
-    first word in the bias buffer, if shifts are those of filters. A ``table`` comes behind that; in
-    the same instruction, unless that has shifts of filters."""
+    first word in the bias buffer, if shifts are those of filters. ``place`` is a table behind that,
+    or slopes of negative accumulators."""
     smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
@@ -74,16 +76,13 @@ def requantize(
         MacRegister.LOW: min(max(low, smallest), largest),
         MacRegister.HIGH: min(max(high, smallest), largest),
     }
-    first: Nodes = ()
+    mnemonic = "nmp_activation"
+    sub: int | None = None
+    if place is not None:
+        form, more = place.form(first_filter)
+        mnemonic, sub = "nmp_activationx", int(form)
+        values |= more
     if filter_words is not None:
-        by_filter = {**values, MacRegister.BIAS_ADDRESS: filter_words}
-        compute = Compute("nmp_activationf", None, MAC_DONE, registers(by_filter))
-        first = (compute, wait(MAC_DONE))
-        if table is None:
-            return first
-        values |= {MacRegister.SHIFT: 0, MacRegister.LOW: smallest, MacRegister.HIGH: largest}
-    mnemonic, sub = "nmp_activation", None
-    if table is not None:
-        mnemonic, sub = "nmp_activationx", int(Activation.TABLE)
-        values |= {MacRegister.TABLE_ADDRESS: table.address, MacRegister.FACTOR: table.zoom}
-    return (*first, Compute(mnemonic, sub, MAC_DONE, registers(values)), wait(MAC_DONE))
+        mnemonic += "f"
+        values[MacRegister.BIAS_ADDRESS] = filter_words
+    return (Compute(mnemonic, sub, MAC_DONE, registers(values)), wait(MAC_DONE))

@@ -23,7 +23,7 @@ from tvm_npu.codegen.nmp.emit.out_tiles import OUT_HALF, OutTiles
 from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
-from tvm_npu.codegen.nmp.emit.table import load_table, table_place
+from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.tables import room_beside_table
@@ -62,7 +62,7 @@ def multicast(
             layer.window, problem.window, steps, transfers, layout, parameters, operands
         )
     loads = StepLoads(steps, transfers, layout, shared_in, shared_w)
-    mac = ConvMac(conv, tiles, table_place(conv.table, machine, tiles.size))
+    mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
     outs = OutTiles(steps, transfers, mac, loads, layout, window)
     emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, window)
     table = load_table(operands.table, parameters, machine, tiles.size)

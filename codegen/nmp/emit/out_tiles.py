@@ -82,7 +82,7 @@ class OutTiles:
             else:
                 add = (load, *add)
             work = (*work, *when(is_last, ">", (), add))
-        end: Nodes = self.mac.requantize(out, step.m)
+        end: Nodes = self.mac.requantize(out, step.m, self._first_filter(step))
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             work = (*work, *when(is_last, ">", (), (*end, *through)))

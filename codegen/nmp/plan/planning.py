@@ -10,7 +10,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
-from tvm_npu.codegen.nmp.plan.tables import room_beside_table, table_bytes, with_tables
+from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_beside_table, with_tables
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -55,9 +55,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
         problem = conv_problem(layer, in_shape, out_shape, element_bytes)
-        if layer.table is None:
-            return problem
-        return replace(problem, table_bytes=table_bytes(element_bytes))
+        needed = constant_bytes(layer, element_bytes)
+        return problem if needed is None else replace(problem, table_bytes=needed)
     if isinstance(layer, FixedPool | FixedPad):
         return window_problem(layer, in_shape, out_shape, element_bytes)
     if isinstance(layer, FixedBroadcast):
@@ -92,11 +91,19 @@ def predicted_cycles(plan: Plan) -> float | None:
 
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
     """A window takes its input over the ring of its TLE: no cascades without one. A layer with a
-    table is in none: the bias buffer has no room for it beside the biases of two layers."""
+    table or with slopes of channels is in none: the bias buffer has no room for them beside the
+    biases of two. Nor is a window with a slope."""
     if machine.ring is None:
         return []
     found = candidates(fixed)
-    return [one for one in found if one.conv.table is None and one.window.table is None]
+    size = fixed.element_bytes
+    return [
+        one
+        for one in found
+        if constant_bytes(one.conv, size) is None
+        and one.window.table is None
+        and one.window.slopes is None
+    ]
 
 
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, chw
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Requantized, chw
 from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
 from tvm_npu.codegen.ops import FixedBroadcast, FixedConv, FixedElementwise, FixedTable
+from tvm_npu.codegen.passes.slopes import MOST_SLOPES
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import TABLE_ENTRIES
 
+LEAST_BYTES_FOR_SLOPES = 2 * MOST_SLOPES * BIAS_BYTES
+"""A bias buffer with room for the slopes of all channels of a layer, and for its biases."""
 WITH_TABLE = (FixedConv, FixedElementwise, FixedBroadcast)
 
 
@@ -22,8 +25,17 @@ def table_bytes(element_bytes: int) -> int:
     return aligned(TABLE_ENTRIES[element_bytes] * element_bytes, BIAS_BYTES)
 
 
+def constant_bytes(layer: Requantized, element_bytes: int) -> int | None:
+    """What lies beside the biases of a layer: its table, or the slopes of all its channels."""
+    if layer.table is not None:
+        return table_bytes(element_bytes)
+    if layer.slopes is not None and len(layer.slopes) > 1:
+        return len(layer.slopes) * BIAS_BYTES
+    return None
+
+
 def room_beside_table(problem: object, machine: NmpMachine) -> NmpMachine:
-    """``machine`` with the bias buffer that the table of a convolution leaves."""
+    """``machine`` with the bias buffer that the table or slopes of a convolution leave."""
     if not isinstance(problem, ConvProblem) or not problem.table_bytes:
         return machine
     left = machine.memories.bias_bytes - problem.table_bytes
@@ -55,7 +67,9 @@ def with_tables(fixed: FixedGraph, machine: NmpMachine) -> FixedGraph:
         tensor = layer.inputs[0]
         maker = makers.get(tensor)
         alone = uses[tensor] == 1 and tensor not in fixed.outputs
-        if isinstance(maker, WITH_TABLE) and alone and has_room(maker, fixed, machine):
+        if not isinstance(maker, WITH_TABLE) or maker.slopes is not None:
+            continue
+        if alone and has_room(maker, fixed, machine):
             changes[layer.name] = None
             changes[maker.name] = replace(
                 maker, outputs=layer.outputs, table=layer.table, source=maker.source + layer.source

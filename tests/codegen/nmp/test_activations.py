@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import (
     SEEDS,
     convolutions,
+    dense_layers,
     fixed_graph,
     random_tensors,
     requantizing,
@@ -32,7 +33,7 @@ from tvm_npu.codegen.ops import (
     FixedTable,
 )
 from tvm_npu.codegen.reference import run_fixed
-from tvm_npu.sim.nmp.xnmp import TABLE_ENTRIES, TABLE_SEGMENT_BITS
+from tvm_npu.sim.nmp.xnmp import LARGEST_SLOPE, TABLE_ENTRIES, TABLE_SEGMENT_BITS
 
 
 @st.composite
@@ -99,11 +100,23 @@ def with_table(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
     )
 
 
+@st.composite
+def with_slopes(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
+    """A convolution with a slope for all channels, or one for each."""
+    fixed = draw(st.sampled_from((convolutions, dense_layers)).flatmap(lambda k: k(element_bytes)))
+    (layer,) = fixed.layers
+    assert isinstance(layer, FixedConv)
+    count = draw(st.sampled_from((1, len(layer.weight))))
+    slopes = np.random.default_rng(draw(SEEDS)).integers(-LARGEST_SLOPE, LARGEST_SLOPE + 1, count)
+    made = replace(layer, slopes=slopes.astype(np.int32))
+    return replace(fixed, layers=(made,))
+
+
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_layers(element_bytes: int, data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from((with_table, with_table, broadcasts, maxima)))
+    kind = data.draw(st.sampled_from((with_table, with_table, with_slopes, broadcasts, maxima)))
     fixed = data.draw(kind(element_bytes))
     machine, limits = data.draw(machines()), data.draw(tile_limits())
     planner = data.draw(st.sampled_from(PLANNERS))

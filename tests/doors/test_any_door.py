@@ -1,0 +1,205 @@
+"""The door of the installed TVM, whichever it is: the same models, programs and bits through all.
+
+Run once in an environment with Relay's TVM and once in one with Relax's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.door.find import door
+from tvm_npu.door.models import BuiltModel, build_onnx
+from tvm_npu.door.offload import programs
+from tvm_npu.models import build
+from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
+from tvm_npu.runtime.session import Session
+
+pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+
+NETWORKS = {
+    "alexnet": (0.125, 67),
+    "googlenet": (0.125, 64),
+    "mobilenet_v2": (0.25, 32),
+    "resnet18": (0.125, 32),
+    "squeezenet1.1": (0.25, 48),
+}
+"""name -> (width, input size)."""
+
+
+def network(name: str) -> onnx.ModelProto:
+    width, size = NETWORKS[name]
+    return build(name, width=width, input_size=size, batch=1, seed=3)
+
+
+def sqnr_db(want: Any, got: Any) -> float:
+    noise = float(np.square(np.float64(want) - got).sum())
+    return float(10 * np.log10(np.square(np.float64(want)).sum() / max(noise, 1e-300)))
+
+
+def image(model: onnx.ModelProto, seed: int = 5) -> dict[str, Any]:
+    (value,) = model.graph.input
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    return {value.name: np.random.default_rng(seed).standard_normal(shape).astype(np.float32)}
+
+
+def from_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Any]) -> list[Any]:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(None, inputs))
+
+
+def offloaded(model: onnx.ModelProto, **options: Any) -> BuiltModel:
+    return build_onnx(model, target="npu/nmp-4x8", calibration=image(model), **options)
+
+
+def program_files(built: BuiltModel) -> dict[str, bytes]:
+    assert built.partitioned is not None
+    return programs(door(), built.partitioned.mod)
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_every_mac_runs_on_the_npu_and_the_answer_is_near(name: str) -> None:
+    model = network(name)
+    built = offloaded(model)
+    assert built.report is not None
+    assert built.report.npu_macs == built.report.total_macs > 0
+    inputs = image(model)
+    for got, want in zip(built.run(inputs), from_onnxruntime(model, inputs), strict=True):
+        assert sqnr_db(want, got) > 40
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_all_doors_make_the_same_programs(name: str, golden: Callable[[str, str], None]) -> None:
+    """The golden file was written through one door and holds for every other: code and constants,
+    the names of tensors, and which operators of the model became which layer."""
+    text = ""
+    for symbol, data in program_files(offloaded(network(name))).items():
+        program = Program.from_bytes(data)
+        digest = hashlib.sha256(program.code.tobytes() + program.constants).hexdigest()
+        slots = (*program.inputs, *program.intermediates, *program.outputs)
+        text += f"{symbol} {digest}\n{' '.join(slot.name for slot in slots)}\n"
+        text += "".join(f"{layer.name}: {', '.join(layer.source)}\n" for layer in program.layers)
+    golden(f"{name}.txt", text)
+
+
+@pytest.mark.parametrize("precision", ["int16", "int8"])
+def test_the_answer_is_what_the_program_computes(precision: str) -> None:
+    model = load_digits_lenet()
+    digits, _ = load_digits()
+    built = build_onnx(
+        model, target="nmp-4x8", calibration=load_digits_calibration(), precision=precision
+    )
+    ((_, data),) = program_files(built).items()
+    (got,) = built.run({"image": digits[:1]})
+    (want,) = Session(Program.from_bytes(data)).run([digits[:1]])
+    assert np.array_equal(got, want)
+
+
+def test_operators_of_the_cpu_before_and_between_regions() -> None:
+    """Calibration has to run them to see what a region gets."""
+    weight = np.random.default_rng(1).standard_normal((4, 4, 3, 3)).astype(np.float32) / 6
+    nodes = [
+        helper.make_node("Cos", ["x"], ["turned"], "turn"),
+        helper.make_node("Conv", ["turned", "w"], ["first"], "conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Sin", ["first"], ["wave"], "wave"),
+        helper.make_node("Conv", ["wave", "w"], ["second"], "conv2", pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["second", "first"], ["y"], "sum"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "waves",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 4, 8, 8))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 4, 8, 8))],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model)
+    built = offloaded(model)
+    assert built.report is not None
+    assert [region.operators[0][0] for region in built.report.regions] == ["conv1", "conv2"]
+    assert {(refusal.source) for refusal in built.report.refusals} == {"turn", "wave"}
+    inputs = image(model, seed=9)
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert sqnr_db(want, got) > 50
+
+
+def test_automatic_padding_and_bounds_are_read() -> None:
+    weight = np.random.default_rng(1).standard_normal((4, 3, 5, 5)).astype(np.float32) / 9
+    nodes = [
+        helper.make_node(
+            "Conv", ["x", "w"], ["c"], "conv", auto_pad="SAME_UPPER", strides=[2, 2]
+        ),
+        helper.make_node("Clip", ["c", "low", "high"], ["d"], "clip"),
+        helper.make_node("Sum", ["d", "d"], ["e"], "sum"),
+        helper.make_node("MaxPool", ["e"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "bounds",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 16, 16))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 4, 4, 4))],
+        [
+            numpy_helper.from_array(weight, "w"),
+            numpy_helper.from_array(np.float32(0), "low"),
+            numpy_helper.from_array(np.float32(1.5), "high"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.checker.check_model(model)
+    built = offloaded(model)
+    assert built.report is not None
+    assert not built.report.refusals and len(built.report.regions) == 1
+    inputs = image(model)
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert sqnr_db(want, got) > 50
+
+
+def test_an_exported_library_runs_in_a_process_with_the_runtime_alone(tmp_path: Path) -> None:
+    model = load_digits_lenet()
+    digits, _ = load_digits()
+    built = build_onnx(model, target="nmp-4x8", calibration=load_digits_calibration())
+    (want,) = built.run({"image": digits[:1]})
+    built.library.export_library(str(tmp_path / "digits.so"))
+    np.savez(tmp_path / "x.npz", image=digits[:1], want=want)
+    loads = {
+        "relay": """
+from tvm.contrib import graph_executor
+module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+module.run(image=data["image"])
+got = module.get_output(0).numpy()
+""",
+        "relax": """
+from tvm import relax
+machine = relax.VirtualMachine(library, tvm.cpu())
+got = machine["main"](tvm.runtime.tensor(data["image"])).numpy()
+""",
+    }
+    code = f"""
+import numpy as np
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+import tvm_npu.runtime
+import tvm
+library = tvm.runtime.load_module({str(tmp_path / "digits.so")!r})
+data = np.load({str(tmp_path / "x.npz")!r})
+{loads[door().name]}
+assert np.array_equal(got, data["want"])
+assert "tvm_npu.door" not in sys.modules
+print(len(tvm_npu.runtime.sessions()))
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == "1"

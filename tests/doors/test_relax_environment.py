@@ -1,0 +1,54 @@
+"""Which TVM the Relax door takes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tvm_npu.door.find import door
+from tvm_npu.errors import DoorError
+
+pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+
+
+def test_another_tvm_is_refused_with_what_helps() -> None:
+    if door().name == "relax":
+        pytest.skip("the installed TVM is the right one")
+    with pytest.raises(DoorError, match=r"needs TVM 0.26 or later, not 0.19.*tvm_npu.relay is for"):
+        importlib.import_module("tvm_npu.relax")
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [("0.25.0", "drops the weights"), ("0.22.1", "its Relax is another one")],
+)
+def test_older_releases_are_refused_with_the_reason(
+    version: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if door().name != "relax":
+        pytest.skip("the installed TVM has no Relax that could be used")
+    from tvm_npu.relax.environment import prepare
+
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    with pytest.raises(DoorError, match=f"not {version}.*{reason}.*pip install"):
+        prepare()
+
+
+def test_the_migration_page_runs() -> None:
+    """Its example for the door of the installed TVM."""
+    page = (Path(__file__).parents[2] / "MIGRATING.md").read_text("utf-8")
+    (block,) = [
+        text.split("```")[0]
+        for text in page.split("```python\n")[1:]
+        if f"tvm_npu.{door().name} import" in text
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", block], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert "100.0%" in result.stdout

@@ -1,0 +1,134 @@
+"""The Relax door, as `tvm_npu.door` asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import tvm
+from numpy.typing import NDArray
+from tvm import relax
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.partition import Partition
+from tvm_npu.door.region import MarkedRegion
+from tvm_npu.errors import DoorError
+from tvm_npu.relax import expressions as of
+from tvm_npu.relax.codegen import marked_region
+from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
+from tvm_npu.relax.extract import extract
+from tvm_npu.relax.frontend import from_onnx
+from tvm_npu.relax.normalize import normalize
+from tvm_npu.relax.run_regions import input_specs, is_region, run_regions
+
+if TYPE_CHECKING:
+    from tvm_npu.pipelines.platform import Platform
+
+
+@dataclass(frozen=True)
+class MachineExecutable:
+    """A model on Relax's virtual machine; ``inputs`` are main's parameters in order."""
+
+    library: Any
+    inputs: tuple[str, ...]
+
+    @cached_property
+    def machine(self) -> Any:
+        return relax.VirtualMachine(self.library, tvm.cpu())
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        result = self.machine["main"](*(tvm.runtime.tensor(inputs[name]) for name in self.inputs))
+        outputs = [result] if hasattr(result, "numpy") else list(result)
+        return [output.numpy() for output in outputs]
+
+
+class RelaxDoor:
+    """See `tvm_npu.door.protocol.Door`."""
+
+    name = "relax"
+
+    def read_onnx(
+        self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+    ) -> tuple[tvm.IRModule, Mapping[str, Any]]:
+        return from_onnx(model, shapes), {}
+
+    def inputs(self, mod: tvm.IRModule) -> tuple[InputSpec, ...]:
+        return input_specs(mod["main"])
+
+    def normalize(self, mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
+        return normalize(mod, params)
+
+    def dataflow(self, mod: tvm.IRModule) -> RelaxDataflow:
+        return relax_dataflow(mod["main"])
+
+    def extract(self, mod: tvm.IRModule, flow: RelaxDataflow, partition: Partition) -> tvm.IRModule:
+        return extract(mod, flow, partition)
+
+    def regions(self, mod: tvm.IRModule) -> tuple[str, ...]:
+        return tuple(
+            sorted(str(var.name_hint) for var, f in mod.functions_items() if is_region(f))
+        )
+
+    def region(self, mod: tvm.IRModule, symbol: str) -> MarkedRegion:
+        return marked_region(mod[symbol], symbol)
+
+    def with_marks(
+        self, mod: tvm.IRModule, marks: Mapping[str, str], symbol: str | None = None
+    ) -> tvm.IRModule:
+        if symbol is None:
+            return mod.with_attrs(dict(marks))
+        mod = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+        mod[mod.get_global_var(symbol)] = mod[symbol].with_attrs(dict(marks))
+        return mod
+
+    def marks(self, mod: tvm.IRModule) -> Mapping[str, str]:
+        if mod.attrs is None:
+            return {}
+        return {str(k): str(v) for k, v in mod.attrs.items() if isinstance(v, str)}
+
+    def run_regions(
+        self, mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
+    ) -> None:
+        run_regions(mod, runners, samples)
+
+    def build(
+        self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
+    ) -> MachineExecutable:
+        every = (of.name_of(var) for var in mod["main"].params)
+        names = tuple(name for name in every if name not in params)
+        if params:
+            mod = normalize(mod, params)
+        with tvm.transform.PassContext(opt_level=opt_level):
+            mod = relax.transform.RunCodegen()(mod)
+            return MachineExecutable(tvm.compile(mod, target=tvm.target.Target(target)), names)
+
+    def cut(
+        self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str
+    ) -> NoReturn:
+        raise _no_stages()
+
+    def common_target(self, platform: Platform) -> NoReturn:
+        raise _no_stages()
+
+    def host_target(self) -> NoReturn:
+        raise _no_stages()
+
+    def stage_compiler(self, model: Any, folder: Path) -> NoReturn:
+        raise _no_stages()
+
+    def placed_stages(self, model: Any, platform: Platform, folder: Path) -> NoReturn:
+        raise _no_stages()
+
+
+def _no_stages() -> DoorError:
+    return DoorError(
+        "pipelines cut Relay modules, and the installed TVM has Relax alone: "
+        "use an environment with pip install '.[relay]'"
+    )
+
+
+DOOR = RelaxDoor()

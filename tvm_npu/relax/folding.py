@@ -1,0 +1,58 @@
+"""Calls of constants alone become constants, without compiling code for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from tvm_npu.relax import expressions as of
+from tvm_npu.relax.operators import attribute_reader
+
+Compute = Callable[[Any, list[Any]], Any]
+
+
+def _shape(call: Any) -> tuple[int, ...]:
+    shape = of.static_shape(call.ty)
+    if shape is None:
+        raise ValueError("no static shape")
+    return shape
+
+
+def _axes(call: Any, values: list[Any]) -> Any:
+    axes = attribute_reader(call)("axes")
+    return np.transpose(values[0], None if axes is None else axes)
+
+
+COMPUTE: Mapping[str, Compute] = {
+    "relax.reshape": lambda call, values: values[0].reshape(_shape(call)),
+    "relax.expand_dims": lambda call, values: values[0].reshape(_shape(call)),
+    "relax.squeeze": lambda call, values: values[0].reshape(_shape(call)),
+    "relax.broadcast_to": lambda call, values: np.broadcast_to(values[0], _shape(call)),
+    "relax.permute_dims": _axes,
+    "relax.astype": lambda call, values: values[0].astype(of.dtype_of(call.ty)),
+    "relax.isnan": lambda call, values: np.isnan(values[0]),
+    "relax.where": lambda call, values: np.where(*values),
+    "relax.add": lambda call, values: values[0] + values[1],
+    "relax.subtract": lambda call, values: values[0] - values[1],
+    "relax.multiply": lambda call, values: values[0] * values[1],
+    "relax.divide": lambda call, values: values[0] / values[1],
+    "relax.negative": lambda call, values: -values[0],
+    "relax.sqrt": lambda call, values: np.sqrt(values[0]),
+}
+
+
+def folded(call: Any, definitions: Mapping[Any, Any]) -> Any:
+    """The constant that ``call`` computes; None when it reads something else."""
+    compute = COMPUTE.get(of.op_name(call))
+    tensors = [arg for arg in call.args if of.is_value(arg)]
+    if compute is None or not tensors or not all(map(of.is_constant, tensors)):
+        return None
+    if of.is_tensor(call) and of.static_shape(call.ty) is None:
+        return None
+    with np.errstate(all="ignore"):
+        values = compute(call, [of.array_of(arg) for arg in tensors])
+    dtype = of.dtype_of(call.ty) if of.is_tensor(call) else str(values.dtype)
+    return relax.const(np.ascontiguousarray(values, dtype), dtype)

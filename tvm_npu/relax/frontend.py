@@ -1,0 +1,117 @@
+"""Reading ONNX models through TVM's own frontend, with names of operators and without its
+shortcuts.
+
+The frontend writes padding, bounds and the like as loops (``call_tir``), which nobody can read as
+operators again; here they stay operators. Every call carries the name of its node as its span.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tvm
+from tvm import relax, topi
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+
+from tvm_npu.door.onnx_model import read_model, with_explicit_padding
+from tvm_npu.relax import expressions as of
+from tvm_npu.relax.rewriting import stamped, with_arguments
+
+
+def from_onnx(
+    model: Any, shape: Mapping[str, tuple[int, ...]] | None = None, **options: Any
+) -> tvm.IRModule:
+    """`tvm.relax.frontend.onnx.from_onnx` for a model or its path; weights are constants.
+
+    ``shape`` gives inputs' shapes that the model leaves open; ``options`` are those of TVM's
+    importer. Raises PartitionError for a file that is not an ONNX model.
+    """
+    model = with_names(with_explicit_padding(read_model(model), shape))
+    shapes = {name: list(extents) for name, extents in (shape or {}).items()}
+    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
+    importer = _Importer(shapes, options.pop("dtype_dict", "float32"), **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Renaming name")
+        return importer.from_onnx(model.graph, opset)
+
+
+def with_names(model: Any) -> Any:
+    """A copy of a model in which nodes without a name are called after their type, numbered as
+    Relay's frontend does; the model itself when all have one."""
+    import onnx
+
+    if all(node.name for node in model.graph.node):
+        return model
+    model = onnx.ModelProto.FromString(model.SerializeToString())
+    counts: dict[str, int] = {}
+    for node in model.graph.node:
+        if not node.name:
+            counts[node.op_type] = counts.get(node.op_type, -1) + 1
+            node.name = f"{node.op_type}_{counts[node.op_type]}"
+    return model
+
+
+class _Importer(ONNXGraphImporter):  # type: ignore[misc]
+    """Names the calls that a node becomes."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.bb = _Builder()
+
+    def _convert_operator(
+        self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int
+    ) -> Any:
+        name = str(attrs.get("tvm_custom", {}).get("name", ""))
+        self.bb.span = tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0) if name else None
+        made = super()._convert_operator(op_name, inputs, attrs, opset)
+        return self.bb.emit(made) if isinstance(made, of.Call) else made
+
+
+class _Builder(relax.BlockBuilder):  # type: ignore[misc]
+    """Keeps operators as operators; new calls get ``span``."""
+
+    span: Any = None
+
+    def emit(self, expr: Any, name_hint: str = "") -> Any:
+        return super().emit(self._stamped(expr), name_hint)
+
+    def normalize(self, expr: Any) -> Any:
+        return super().normalize(self._stamped(expr))
+
+    def _stamped(self, expr: Any) -> Any:
+        """Nested calls are bound one by one: TVM drops the spans of calls around others."""
+        expr = stamped(expr, self.span)
+        if isinstance(expr, of.Call) and any(isinstance(arg, of.Call) for arg in expr.args):
+            args = [self.emit(arg) if isinstance(arg, of.Call) else arg for arg in expr.args]
+            return with_arguments(expr, args)
+        return expr
+
+    def emit_te(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        made = None if kwargs else _operator(func, args)
+        return super().emit_te(func, *args, **kwargs) if made is None else self.emit(made)
+
+
+def _operator(func: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """The operator that computes what ``func`` would; None for others."""
+    if func is topi.nn.pad:
+        data, before, after, value = args
+        return relax.op.nn.pad(data, _widths(before, after), "constant", float(value))
+    if func is topi.nn.mirror_pad and args[3] == "REFLECT":
+        return relax.op.nn.pad(args[0], _widths(args[1], args[2]), "reflect", 0.0)
+    if func in (topi.maximum, topi.minimum):
+        operator = relax.op.maximum if func is topi.maximum else relax.op.minimum
+        left, right = (_tensor(arg, args[0]) for arg in args)
+        return operator(left, right)
+    return None
+
+
+def _widths(before: Any, after: Any) -> list[int]:
+    return [int(amount) for both in zip(before, after, strict=True) for amount in both]
+
+
+def _tensor(value: Any, like: Any) -> Any:
+    if isinstance(value, int | float):
+        return relax.const(value, of.dtype_of(like.ty))
+    return value

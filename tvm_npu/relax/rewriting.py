@@ -1,0 +1,97 @@
+"""Rewriting the calls of a Relax function, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tvm import relax
+
+from tvm_npu.relax import expressions as of
+
+Expr = Any
+Change = Callable[[Any, Mapping[Any, Expr]], Any]
+"""A call whose arguments are rewritten, and what variables are bound to -> what stands for the
+call, or None to keep it."""
+
+
+def rewrite_calls(
+    function: relax.Function, change: Change, known: Mapping[Any, Expr] | None = None
+) -> relax.Function:
+    """``function``, without dataflow blocks, with every call replaced by ``change``.
+
+    A call that becomes a variable or a constant has no binding any more: who reads it reads that.
+    New calls may be nested; ``relax.transform.Normalize`` gives each a binding. ``known`` are
+    parameters that become constants. TVM's own passes would drop the spans of what they change.
+    """
+    worth: dict[Any, Expr] = dict(known or {})
+    definitions: dict[Any, Expr] = {}
+    bindings = []
+    for binding in of.bindings(function):
+        value = replaced(binding.value, worth)
+        if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
+            new = change(value, definitions)
+            value = value if new is None else stamped(new, binding.value.span)
+        if isinstance(value, relax.Var) or of.is_constant(value):
+            worth[binding.var] = value
+            continue
+        var = binding.var
+        if isinstance(var, relax.DataflowVar):
+            var = worth[binding.var] = relax.Var(of.name_of(var), var.ty, var.span)
+        if isinstance(binding, relax.MatchCast):
+            bindings.append(relax.MatchCast(var, value, binding.ty))
+        else:
+            bindings.append(relax.VarBinding(var, value))
+            definitions[var] = value
+    body = relax.SeqExpr([relax.BindingBlock(bindings)], replaced(function.body.body, worth))
+    params = [var for var in function.params if var not in (known or {})]
+    return relax.Function(
+        params, body, function.ret_ty, function.is_pure, function.attrs, function.span
+    )
+
+
+def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:
+    """``expr`` with variables replaced; conditionals are left as they are, but for free ones."""
+    if isinstance(expr, relax.Var):
+        return worth.get(expr, expr)
+    if isinstance(expr, of.Tuple):
+        fields = [replaced(item, worth) for item in expr.fields]
+        return expr if _same(fields, expr.fields) else of.Tuple(fields, expr.span)
+    if isinstance(expr, of.TupleGetItem):
+        value = replaced(expr.tuple_value, worth)
+        if isinstance(value, of.Tuple):
+            return value.fields[expr.index]
+        return expr if value is expr.tuple_value else of.TupleGetItem(value, expr.index, expr.span)
+    if isinstance(expr, of.Call):
+        args = [replaced(arg, worth) for arg in expr.args]
+        return expr if _same(args, expr.args) else with_arguments(expr, args)
+    if isinstance(expr, relax.If):
+        return relax.utils.bind_vars(expr, worth) if hasattr(relax.utils, "bind_vars") else expr
+    return expr
+
+
+def with_arguments(call: Any, args: list[Expr]) -> Any:
+    """The same call of other operands."""
+    return of.Call(call.op, args, call.attrs, call.ty_args, call.span, ret_ty=call.ty)
+
+
+def stamped(expr: Expr, span: Any) -> Expr:
+    """``expr``, in which all nested calls without a span have this one."""
+    if span is None:
+        return expr
+    if isinstance(expr, of.Call):
+        args = [stamped(arg, span) for arg in expr.args]
+        if expr.span is not None and _same(args, expr.args):
+            return expr
+        return of.Call(expr.op, args, expr.attrs, expr.ty_args, expr.span or span)
+    if isinstance(expr, of.Tuple):
+        fields = [stamped(item, span) for item in expr.fields]
+        return expr if _same(fields, expr.fields) else of.Tuple(fields, expr.span)
+    if isinstance(expr, of.TupleGetItem):
+        value = stamped(expr.tuple_value, span)
+        return expr if value is expr.tuple_value else of.TupleGetItem(value, expr.index, expr.span)
+    return expr
+
+
+def _same(one: Any, other: Any) -> bool:
+    return all(a is b or a.same_as(b) for a, b in zip(one, other, strict=True))

@@ -1,0 +1,147 @@
+"""Running a partitioned module on samples, its regions by whatever the caller wants.
+
+Regions that read only model inputs are handed those at once. When CPU operators or other regions
+come before, the module is built once with every region replaced by a call back into Python: only
+the CPU operators are compiled.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.errors import CalibrationError
+from tvm_npu.relax import expressions as of
+from tvm_npu.relax.rewriting import rewrite_calls
+
+_numbers = itertools.count()
+
+
+def input_specs(main: relax.Function) -> tuple[InputSpec, ...]:
+    """The model's inputs. Raises CalibrationError for one without a static shape."""
+    specs = []
+    for var in main.params:
+        shape = of.static_shape(var.ty) if of.is_tensor(var) else None
+        if shape is None:
+            raise CalibrationError(
+                f"input {of.name_of(var)!r} is {var.ty}; calibration needs static shapes"
+            )
+        specs.append(InputSpec(of.name_of(var), shape, of.dtype_of(var.ty)))
+    return tuple(specs)
+
+
+def is_region(function: Any) -> bool:
+    attrs = getattr(function, "attrs", None)
+    return attrs is not None and "Codegen" in attrs and str(attrs["Codegen"]) == "npu"
+
+
+def region_calls(mod: tvm.IRModule) -> dict[str, Any]:
+    """The call of every NPU region in main, by symbol, in execution order."""
+    found = {}
+    for binding in of.bindings(mod["main"]):
+        call = binding.value
+        if isinstance(call, of.Call) and isinstance(call.op, tvm.ir.GlobalVar):
+            if is_region(mod[call.op]):
+                found[str(call.op.name_hint)] = call
+    return found
+
+
+def run_regions(
+    mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
+) -> None:
+    """Hands every region's inputs to its runner (by symbol), once for each sample.
+
+    Of main only what comes before a region is computed; TVM compiles it for the CPU.
+    """
+    calls = region_calls(mod)
+    inputs = set(mod["main"].params)
+    if all(arg in inputs for call in calls.values() for arg in call.args):
+        for sample in samples:
+            for symbol, call in calls.items():
+                runners[symbol].run([sample[of.name_of(arg)] for arg in call.args])
+    else:
+        _run_model(mod, calls, runners, samples)
+
+
+def _run_model(
+    mod: tvm.IRModule,
+    calls: Mapping[str, Any],
+    runners: Mapping[str, RegionRunner],
+    samples: Iterable[Sample],
+) -> None:
+    """Runs what the regions need of main, with the regions as call-backs."""
+    with _callbacks(runners) as names:
+        needed = _with_callbacks(mod, calls, names)
+        machine = relax.VirtualMachine(tvm.compile(needed, target="llvm"), tvm.cpu())
+        order = [of.name_of(var) for var in mod["main"].params]
+        for sample in samples:
+            machine["main"](*(tvm.runtime.tensor(np.asarray(sample[name])) for name in order))
+
+
+@contextmanager
+def _callbacks(runners: Mapping[str, RegionRunner]) -> Iterator[dict[str, str]]:
+    """A packed function for every region, by symbol, for the time of a run."""
+    run = next(_numbers)
+    names = {symbol: f"tvm_npu.calibrate.{run}.{symbol}" for symbol in runners}
+    for symbol, name in names.items():
+        tvm.register_global_func(name, _callback(runners[symbol]), override=True)
+    try:
+        yield names
+    finally:
+        for name in names.values():
+            tvm_ffi.registry.remove_global_func(name)
+
+
+def _callback(runner: RegionRunner) -> Any:
+    def call(count: int, *tensors: Any) -> None:
+        inputs, outputs = tensors[: int(count)], tensors[int(count) :]
+        results = runner.run([tensor.numpy() for tensor in inputs])
+        for target, values in zip(outputs, results, strict=True):
+            target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
+
+    return call
+
+
+def _with_callbacks(
+    mod: tvm.IRModule, calls: Mapping[str, Any], names: Mapping[str, str]
+) -> tvm.IRModule:
+    """Main, up to the last region, with call-backs for regions."""
+
+    def change(call: Any, definitions: Mapping[Any, Any]) -> Any:
+        symbol = str(call.op.name_hint) if isinstance(call.op, tvm.ir.GlobalVar) else ""
+        if symbol not in calls:
+            return None
+        types = of.tensor_types(mod[call.op].ret_ty)
+        arguments = [relax.prim_value(len(call.args)), *call.args]
+        out = types if len(types) > 1 else types[0]
+        return relax.op.call_dps_packed(names[symbol], arguments, out)
+
+    main = rewrite_calls(mod["main"], change)
+    bindings = list(of.bindings(main))
+    regions = [n for n, one in enumerate(bindings) if _calls_back(one.value)]
+    needed = bindings[: regions[-1] + 1]
+    variables = [bindings[number].var for number in regions]
+    body = relax.SeqExpr([relax.BindingBlock(needed)], of.Tuple(variables))
+    types = of.TupleType([var.ty for var in variables])
+    cut = relax.Function(main.params, body, types, main.is_pure, main.attrs)
+    others = {
+        var: function
+        for var, function in mod.functions_items()
+        if str(var.name_hint) != "main" and not is_region(function)
+    }
+    builder = relax.BlockBuilder(tvm.IRModule(others))
+    builder.add_func(cut, "main")
+    return relax.transform.Normalize()(builder.get())
+
+
+def _calls_back(expr: Any) -> bool:
+    return of.op_name(expr) == "relax.call_dps_packed"
