@@ -280,6 +280,7 @@ MAY_NAME_OPERATORS = {
     "tvm_npu/warmup.py": "the small network that has machine code made",
     "tvm_npu/door/layers.py": "what operators of a model become, for every door",
     "tvm_npu/door/recurrent_layers.py": "what unrolled recurrent layers become",
+    "codegen/passes/averages.py": "pools in parts, averages as convolutions",
     "codegen/passes/dilation.py": "dilated convolutions and what they bring",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
     "codegen/passes/phases.py": "transposed convolutions as convolutions",
