@@ -10,6 +10,7 @@ from tvm import relay
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
+from tvm_npu.relay.quick_reading import quick_reading
 
 
 def from_onnx(
@@ -29,4 +30,5 @@ def from_onnx(
     check_understood(model)
     model = with_bounds_apart(model, opset_of(model))
     model = with_folded_views(with_explicit_padding(model, shape))
-    return relay.frontend.from_onnx(model, shape=shape, **options)
+    with quick_reading():
+        return relay.frontend.from_onnx(model, shape=shape, **options)

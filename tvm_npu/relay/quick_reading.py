@@ -1,0 +1,50 @@
+"""Making TVM's ONNX frontend read in linear time.
+
+For many operators it asks for the type of what it has built so far, and TVM 0.19 types the whole
+graph anew each time; for each it builds its table of 250 converters anew.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from tvm import relay
+from tvm.relay.frontend import common
+from tvm.relay.frontend import onnx as reader
+
+from tvm_npu.relay.quick_folding import QuickFolder
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def quick_reading() -> Iterator[None]:
+    """While it is entered, types are inferred from the nearest known ones, constants folded where
+    they are new, and the table of converters is made once for each operator set. One thread at a
+    time."""
+    with _lock:
+        originals = common.infer_type, reader._get_convert_map, reader.fold_constant
+        common.infer_type = reader.infer_type = _local_types(common.infer_type)
+        reader._get_convert_map = lru_cache(maxsize=None)(reader._get_convert_map)
+        reader.fold_constant = QuickFolder(reader.fold_constant)
+        try:
+            yield
+        finally:
+            common.infer_type, reader._get_convert_map, reader.fold_constant = originals
+            reader.infer_type = common.infer_type
+
+
+def _local_types(whole: Callable[..., Any]) -> Callable[..., Any]:
+    """`infer_type` that takes the types of operands for known."""
+
+    def infer_type(node: Any, mod: Any = None) -> Any:
+        if mod is not None or isinstance(node, relay.Function):
+            return whole(node, mod)
+        relay.transform.InferTypeLocal(node)
+        return node
+
+    return infer_type
