@@ -284,6 +284,8 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/dilation.py": "dilated convolutions and what they bring",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
     "codegen/passes/phases.py": "transposed convolutions as convolutions",
+    "tvm_npu/door/partition.py": "what layers over tokens need of a machine",
+    "tvm_npu/door/tokens.py": "layers over tokens as convolutions",
     "tvm_npu/door/moving.py": "operator calls that move elements as layers",
     "tvm_npu/tuning/model.py": "the layers that are tuned",
     "tvm_npu/tuning/single_layer.py": "a layer made from the question that it asks",
