@@ -159,6 +159,11 @@ class Backend(Protocol[M, P]):
     ) -> float | None:
         """What a planned layer of any type is expected to take; None where nobody knows."""
 
+    def in_sequence(self, layers: tuple[PlannedLayer, ...], machine: M) -> tuple[PlannedLayer, ...]:
+        """The layers of a region in the order in which they run, with predictions that know what
+        comes before."""
+        return layers
+
     # --- planners ------------------------------------------------------------------------------
 
     def planners(self) -> Mapping[str, PlannerFactory]:

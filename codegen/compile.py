@@ -149,6 +149,7 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     storage = plan_storage(rewritten, stored_bytes, layout)
     check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
+    layers = planner.backend.in_sequence(layers, machine)
     return PlannedGraph(rewritten, machine, precision, storage, layers, planner.chosen.name)
 
 

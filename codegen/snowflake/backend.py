@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.passes.storage import Layout
     from tvm_npu.codegen.plan.faults import PlanFault
-    from tvm_npu.codegen.plan.layers import LayerPlanner
+    from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
     from tvm_npu.codegen.plan.loops.questions import LoopQuestion
     from tvm_npu.codegen.plan.planner import Planner
     from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
@@ -121,6 +121,21 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     ) -> float | None:
         prediction = getattr(plan, "prediction", None)
         return None if prediction is None else float(prediction.cycles)
+
+    def in_sequence(
+        self, layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
+    ) -> tuple[PlannedLayer, ...]:
+        """The first layer waits for its kernels; those of others come in the layer before."""
+        from dataclasses import replace
+
+        from tvm_npu.codegen.plan.problem import ConvProblem
+        from tvm_npu.codegen.snowflake.plan.divide import first_cycles
+
+        if not layers or not isinstance(layers[0].problem, ConvProblem):
+            return layers
+        first = layers[0]
+        cycles = first_cycles(first.problem, first.plan, machine)
+        return (replace(first, predicted_cycles=cycles), *layers[1:])
 
     def apart(self, machine: SnowflakeMachine) -> SnowflakeMachine | None:
         from tvm_npu.codegen.snowflake.plan.divide import one_cluster

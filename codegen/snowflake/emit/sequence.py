@@ -23,6 +23,9 @@ MOST_PENDING = 255
 NEAR_BYTES = 1 << 16
 MOST_TRANSFERS = 16
 """Transfers in a block."""
+LEAST_TOGETHER, TRANSFER_CYCLES = 4, 12
+"""Transfers that are issued behind a chunk if there are as many, and what the core takes for one:
+more come where the queue hides them."""
 
 
 class _Transfers:
@@ -118,13 +121,15 @@ class Sequencer:
         self, layer: int, chunks: Sequence[Chunk], loads: Sequence[tuple[int, Move]]
     ) -> None:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
-        of the first half. Loads that wait for stores come behind the last chunk but one: until
-        then the stores are done, and the core can go on. Shared ones keep their order."""
+        of the first half, or sooner where a full queue hides them. Loads that wait for stores come
+        behind the last chunk but one: until then the stores are done, and the core can go on.
+        Shared ones keep their order."""
         left, late = self._by_stores(loads)
         hiding = max(1, (len(chunks) + 1) // 2)
-        each = -(-(len(self._delayed) + len(left)) // hiding)
+        even = -(-(len(self._delayed) + len(left)) // hiding)
         for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
+            each = max(even, self._hidden(chunk))
             count = min(each, len(self._delayed))
             self._store(count)
             if number + 1 == len(chunks):
@@ -138,6 +143,11 @@ class Sequencer:
         self._store(len(self._delayed))
         for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
+
+    def _hidden(self, chunk: Chunk) -> int:
+        """Transfers that are issued while the queue behind ``chunk`` is worked off."""
+        queued = self._depth[VECTOR] * chunk.cycles // max(1, chunk.vectors)
+        return max(LEAST_TOGETHER, queued // TRANSFER_CYCLES)
 
     def _by_stores(
         self, loads: Sequence[tuple[int, Move]]

@@ -10,7 +10,7 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.codegen.snowflake.plan.division import parts_of
-from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, predicted
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -118,6 +118,13 @@ def divided_prediction(
         max(load + store, *(one.cycles for one in each)), vector, load, store, in_bytes,
         weight_bytes, out_bytes, bound="mac" if vector > load + store else "dram",
     )  # fmt: skip
+
+
+def first_cycles(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> float:
+    """Predicted time of a sound plan where no layer comes before."""
+    view = _view(problem, plan.divides, machine)
+    parts = parts_of(problem, plan.divides, machine.clusters.count)
+    return max(alone_cycles(part.problem, plan, view) for part in parts)
 
 
 def predict(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Prediction:

@@ -1,7 +1,8 @@
 """The search of `exact`, compiled: every mode, tile and order of a convolution.
 
 A plan is timed by `timeline.timed`, unless a lower bound on that says that it is no better than the
-best one so far. Bounds, in cycles:
+best one so far. Of plans with equal times, which are rounded to what is known of them, the one that
+moves fewer bytes is better. Bounds, in cycles:
 
   vector   traces of all sums, behind the loads of the first step and in front of the store of the
            last; for all plans with so many filters and rows a tile, columns at their least
@@ -29,12 +30,13 @@ from tvm_npu.codegen.snowflake.plan.room import (
     tile_rows,
     together,
 )
+from tvm_npu.codegen.snowflake.plan.timeline import resolved
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 
-TIE = 1e-12
-"""What a cycle counts beside bytes."""
+TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
+"""What a cycle counts beside bytes, and a byte beside cycles."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -109,10 +111,16 @@ def _sums(n: Numbers, mode: int, m: int) -> int:
 
 @device
 def _value(costs, by_bytes: bool) -> float:
-    if not by_bytes:
-        return costs[timeline.CYCLES]
     moved = costs[timeline.IN_BYTES] + costs[timeline.WEIGHT_BYTES] + costs[timeline.OUT_BYTES]
-    return moved + TIE * costs[timeline.CYCLES]
+    if by_bytes:
+        return moved + TIE_CYCLES * costs[timeline.CYCLES]
+    return costs[timeline.CYCLES] + TIE_BYTES * moved
+
+
+@device
+def _bound(moved: float, cycles: float, by_bytes: bool) -> float:
+    """The least `_value` of a plan that moves so many bytes and takes so many cycles, at least."""
+    return moved if by_bytes else resolved(cycles) + TIE_BYTES * moved
 
 
 @device
@@ -129,25 +137,29 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
             continue
         fixed = _fixed(n, mode, m)
         for r in range(most_r, 0, -1):
-            if not by_bytes and _by_rows(n, fixed, rows, columns, r) >= best:
+            if not by_bytes and resolved(_by_rows(n, fixed, rows, columns, r)) >= best:
                 continue
             for c in range(most_c, 0, -1):
                 vector = fixed.sums * rows.traces[r] * columns.traces[c]
                 core = _core(n, mode, fixed, m, r, c, rows.traces[r])
                 between = _between(n, mode, fixed, r, c)
-                if not by_bytes and max(vector + between, core) + fixed.ends >= best:
+                least = max(vector + between, core) + fixed.ends
+                if not by_bytes and resolved(least) >= best:
                     continue
                 for maps_stay in range(1 if mode == LANE else 2):
                     p = Choice(mode, m, r, c, maps_stay == 1)
                     moved = _moved(n, p, fixed, rows.inside[r] * columns.inside[c])
-                    bound = moved if by_bytes else moved / n.rate + fixed.ends
+                    bound = _bound(moved, max(least, moved / n.rate + fixed.ends), by_bytes)
                     if bound >= best:
                         continue
-                    if places(n, p, rows.largest[r], columns.largest[c], kernels)[0] == 0:
+                    room = places(n, p, rows.largest[r], columns.largest[c], kernels)
+                    if room[0] == 0:
                         continue
                     counts[SEEN] += 1
                     if not by_bytes:
-                        bound = max(bound, max(core, vector + between + _edges(n, p)) + fixed.ends)
+                        edges = _edges(n, p, room[1] == 1)
+                        least = max(least, vector + between + edges + fixed.ends)
+                        bound = max(bound, _bound(moved, least, by_bytes))
                         if bound >= best:
                             continue
                     if size == len(queue):
@@ -252,10 +264,11 @@ def _moved(n: Numbers, p: Choice, fixed: Fixed, inside: float) -> float:
 
 
 @device
-def _edges(n: Numbers, p: Choice) -> float:
-    """Cycles of the loads of the first step and of the store of the last."""
+def _edges(n: Numbers, p: Choice, waits: bool) -> float:
+    """Cycles of the loads of the first step, which may wait for kernels, and of the store of the
+    last."""
     maps = maps_moved(n, p, 0, 0, 0, p.r, 0, p.c)[1]
-    kernels = kernels_moved(n, p, 0, 0)[1]
+    kernels = kernels_moved(n, p, 0, 0)[1] if waits else 0.0
     tile = (n.filters - 1) // p.m
     row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
     out = results_moved(

@@ -34,7 +34,7 @@ from tvm_npu.codegen.snowflake.plan.timeline import (
     MOVE_WORDS,
     RESULTS,
     START,
-    first_share,
+    chunks_of,
     tile_work,
 )
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
@@ -54,7 +54,7 @@ def _step_work(n, p, rows, columns, filters, work):
     row_kinds(n, p.mode, rows[0], rows[1], down)
     column_kinds(n, p.mode, columns[0], columns[1], across)
     tile_work(n, p, filters, 0, down, across, work)
-    return first_share(n, p, filters, rows[1], columns[1], 1)
+    return chunks_of(n, p, filters, rows[1], columns[1], 1).first
 
 
 @entry

@@ -46,3 +46,10 @@ def prediction(costs: Any) -> Prediction:
         out_bytes=int(costs[timeline.OUT_BYTES]),
         bound="mac" if vector > load + store else "dram",
     )
+
+
+def alone_cycles(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> float:
+    """Of a cluster, for a layer that no other comes before."""
+    layer, costs = numbers(problem, machine), np.zeros(timeline.COSTS)
+    timeline.cost_of(layer, choice(layer, plan), costs)
+    return float(costs[timeline.ALONE])

@@ -30,6 +30,8 @@ MOST_COPIES, LEAST_COPIES, LOOP_ISSUED = 8, 4, 3
 """`steps.sums` says what they are."""
 LOOP = 2
 """Instructions that count a loop and branch; its delay slots hold others."""
+LEAST_TURN = 10
+"""Cycles of the shortest loop: it counts, the branch waits for that, four delay slots follow."""
 CYCLES_OF, ISSUED, VECTORS = range(3)
 """Of sums: cycles of the vector unit, instructions that the core issues, vector instructions."""
 ROW, GROUP = 8, 8
@@ -108,12 +110,13 @@ def _copies(count: int, addresses: int, issued: int, cycles: float) -> int:
 @device
 def _run_issued(count: int, traces: int, preloads: int, addresses: int, cycles: float) -> int:
     """Instructions of ``count`` sums that are alike, in a row."""
-    copies = _copies(count, addresses, traces + preloads + addresses, cycles)
+    each = traces + preloads + addresses
+    copies = _copies(count, addresses, each, cycles)
     turns = count // copies
-    issued = traces + count * (traces + preloads + addresses)
-    if turns > 1:
-        issued += copies * addresses + 1 + LOOP * turns
-    return issued
+    if turns <= 1:
+        return traces + count * each
+    turn = max(LEAST_TURN, copies * each + LOOP)
+    return traces + copies * addresses + 1 + turns * turn + count % copies * each
 
 
 @device

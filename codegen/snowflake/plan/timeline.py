@@ -3,16 +3,21 @@
 While a step computes, the results of the last one leave and then what the next one needs comes, if
 there is a place for it. The memory serves transfers one at a time. They are issued behind the first
 vector instructions of the step, and the next step begins when its loads are complete.
+
+A layer is one of many: its first kernels come while the layer before computes, where they have two
+places, which costs that one a part of their time; and a layer takes at least what the memory needs
+for all its bytes.
 """
 
 from __future__ import annotations
 
+from math import frexp
 from typing import NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE
-from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
+from tvm_npu.codegen.snowflake.plan.counting import COOP
+from tvm_npu.codegen.snowflake.plan.moved import results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
@@ -26,6 +31,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     together,
 )
 from tvm_npu.codegen.snowflake.plan.room import share as dealt
+from tvm_npu.codegen.snowflake.plan.step_loads import Loads, loads_of, step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.sums_time import (
     CYCLES_OF,
     ISSUED,
@@ -38,10 +44,14 @@ from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS
 
-CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS = range(8)
+CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, ALONE = range(9)
 """What `timed` gives: cycles in all, of the vector unit, of loads and stores at the memory; bytes;
-steps."""
-COSTS = 8
+steps; cycles where no layer comes before."""
+COSTS = 9
+RESOLUTION_BITS = 9
+"""Cycles are known to so many bits behind the first: plans that are nearer are equally fast."""
+EARLY_SHARE = 0.4
+"""Which part of the time that its first kernels take a layer costs the one before, on average."""
 START = 24.0
 """Cycles before a layer's first load: special registers, addresses."""
 CHUNK_WORDS, MOVE_WORDS = 60, 5
@@ -55,75 +65,27 @@ MOVE = 7
 """Cycles of the core for a transfer: instructions, and waits for their registers."""
 FIRST = 16
 """Vector instructions of a step's first chunk, at least."""
+LEAST_TOGETHER, HIDDEN_MOVE = 4, 12
+"""`emit.sequence` says what they are."""
 BETWEEN = 4
 """Cycles that the vector unit loses from one step to the next, on average."""
 ISSUE = 10
 """Cycles from the last load until the first trace begins."""
-MOST_AHEAD = 24
-"""Steps over which a load is dealt, at most (`steps.passes`)."""
 RESULTS = 4
 """Cycles until results have left, before their latency."""
 
 
-class Step(NamedTuple):
-    """Numbers of the tiles that a step works on."""
-
-    tile: int
-    map_row: int
-    map_column: int
-    depth: int
-
-
-class Tiles(NamedTuple):
-    """How many there are: of kernels, of rows and of columns of maps, of the depth, steps."""
-
-    kernels: int
-    down: int
-    across: int
-    depths: int
-    steps: int
-
-
 @device
-def _tiles(n: Numbers, p: Choice) -> Tiles:
-    kernels, depths = ceil_div(n.filters, p.m), depth_parts(n, p.mode)
-    down, across = ceil_div(n.rows.out, p.r), ceil_div(n.columns.out, p.c)
-    return Tiles(kernels, down, across, depths, kernels * down * across * depths)
-
-
-@device
-def step_at(p: Choice, number: int, tiles: Tiles) -> Step:
-    """The step with this number, tiles of the kind that stays outside (`steps.passes.grouped`)."""
-    maps = tiles.down * tiles.across
-    depth = number % tiles.depths
-    if p.maps_stay and p.mode != LANE:
-        at, tile = number // (tiles.depths * tiles.kernels), number // tiles.depths % tiles.kernels
-    else:
-        tile, at = number // (tiles.depths * maps), number // tiles.depths % maps
-    return Step(tile, at // tiles.across, at % tiles.across, depth)
+def resolved(cycles: float) -> float:
+    """Rounded up to what is known of a time: `RESOLUTION_BITS`, whole cycles at most."""
+    step = max(1.0, 2.0 ** (frexp(cycles)[1] - 1 - RESOLUTION_BITS))
+    return np.ceil(cycles / step) * step
 
 
 @device
 def seconds(n: Numbers, units: float) -> float:
     """Cycles of the memory for so many units."""
     return units * MEMORY_UNIT_BYTES / n.rate
-
-
-@device
-def held(keys, used, count: int, key: int, number: int) -> tuple[int, bool]:
-    """(last step that used the place of what step ``number`` needs, whether it lies there already);
-    it replaces what was used longest ago."""
-    oldest = 0
-    for place in range(count):
-        if keys[place] == key:
-            before = used[place]
-            used[place] = number
-            return before, True
-        if used[place] < used[oldest]:
-            oldest = place
-    before = used[oldest]
-    keys[oldest], used[oldest] = key, number
-    return before, False
 
 
 @device
@@ -154,76 +116,82 @@ def fitting(n: Numbers, p: Choice) -> tuple[int, int, int]:
     return places(n, p, tall, wide, kernels_words(n, p))
 
 
+class Chunks(NamedTuple):
+    """The parts in which a step's instructions are issued (`steps.conv`): how many ``parts``, and
+    behind which part of the step the first, the second and the last but one end."""
+
+    parts: float
+    first: float
+    second: float
+    late: float
+
+
 @device
-def first_share(n: Numbers, p: Choice, filters: int, tall: int, wide: int, depths: int) -> float:
-    """Which part of a step its first chunk is (`steps.conv`)."""
+def chunks_of(n: Numbers, p: Choice, filters: int, tall: int, wide: int, depths: int) -> Chunks:
     groups = ceil_div(filters, together(n, p.mode))
-    if groups > 1 or depths > 1:
-        return 1.0 / groups
-    rows, columns = tall, wide
-    if spreads_columns(n, p.mode):
-        columns = dealt(n, p.mode, wide)
-    else:
-        rows = dealt(n, p.mode, tall)
-    if rows > 1:
-        return min(1.0, ceil_div(FIRST, 2 * columns) / rows)
-    return min(1.0, FIRST / 2 / columns)
+    if depths > 1:
+        return Chunks(1.0, 1.0, 1.0, 1.0)
+    whole = filters // together(n, p.mode)
+    count, first = float(CHUNKS), 1.0 / groups
+    if whole < 2:
+        rows, columns = tall, wide
+        if spreads_columns(n, p.mode):
+            columns = dealt(n, p.mode, wide)
+        else:
+            rows = dealt(n, p.mode, tall)
+        total, small = columns, FIRST // 2
+        if rows > 1:
+            total, small = rows, ceil_div(FIRST, 2 * columns)
+        count = 1.0 + min(CHUNKS - 1, max(0, total - small))
+        first *= min(1.0, small / total)
+        count *= groups
+    if count == 1.0:
+        return Chunks(1.0, 1.0, 1.0, 1.0)
+    each = (1.0 - first) / (count - 1.0)
+    return Chunks(count, first, first + each, 1.0 - each)
+
+
+MEMORY, CORE, UNIT, READY, RESULT = range(5)
+"""Times: when memory, core and vector unit are free, when what the next step needs is there, and
+when the last step's results are complete."""
 
 
 @device
-def _loads(n: Numbers, p: Choice, room: tuple[int, int, int], tiles: Tiles, late, during, costs):
-    """Deals all loads to steps (`steps.passes`): writes units and transfers of those that a step
-    begins with to ``late`` [2, steps], of those that come beside it to ``during``."""
-    map_places, kernel_places, out_places = room
-    map_keys, map_used = np.full(2, -1), np.full(2, -1)
-    kernel_keys, kernel_used = np.full(2, -1), np.full(2, -1)
-    turn, number = -1, 0
-    opens = True
-    for group in range(n.groups):
-        map_keys[:] = kernel_keys[:] = -1
-        for s in range(tiles.steps):
-            at = step_at(p, s, tiles)
-            row, column = at.map_row * p.r, at.map_column * p.c
-            tall, wide = min(p.r, n.rows.out - row), min(p.c, n.columns.out - column)
-            key = at.map_row * tiles.across + at.map_column
-            if p.mode == LANE:
-                key += at.tile * tiles.down * tiles.across
-            used, there = held(map_keys, map_used, map_places, key, number)
-            if not there:
-                size, units, count = maps_moved(n, p, group, at.tile, row, tall, column, wide)
-                costs[IN_BYTES] += size
-                _deal(number, used, units, count, late, during)
-            key = at.tile * tiles.depths + at.depth
-            used, there = held(kernel_keys, kernel_used, kernel_places, key, number)
-            if not there:
-                size, units, count = kernels_moved(n, p, at.tile, at.depth)
-                costs[WEIGHT_BYTES] += size
-                _deal(number, used, units, count, late, during)
-            last_turn = turn
-            if opens:
-                turn = (turn + 1) % out_places
-            opens = at.depth == tiles.depths - 1
-            if n.has_residual and at.depth == 0:
-                size, units, count = results_moved(n, p, group, at.tile, row, tall, column, wide)
-                costs[IN_BYTES] += size
-                used = number - 2 if turn != last_turn else number - 1
-                _deal(number, used, units, count, late, during)
-            number += 1
-
-
-@device
-def _deal(number: int, used: int, units: float, count: int, late, during) -> None:
-    """A load of step ``number`` into a place that step ``used`` was the last to use."""
-    first = max(used + 1, number - MOST_AHEAD, 0)
-    steps = number - first
-    if steps <= 0:
-        late[0, number] += units
-        late[1, number] += count
-        return
-    for k in range(steps):
-        share = (k + 1) * count // steps - k * count // steps
-        during[0, first + k] += units * share / count
-        during[1, first + k] += share
+def _beside(
+    n: Numbers, loads: Loads, number: int, chunks: Chunks, out_units: float, out_count: int,
+    begin: float, start: float, cycles: float, issued: float, hidden: float, at,
+) -> float:  # fmt: skip
+    """The transfers beside a step that begins to issue at ``begin`` and to compute at ``start``:
+    results leave, loads come. Moves the times on; gives when the results have left."""
+    units, count = loads.during[0, number], loads.during[1, number]
+    together = max(float(LEAST_TOGETHER), hidden // HIDDEN_MOVE)
+    together = max(together, np.ceil((out_count + count) / max(1.0, (chunks.parts + 1) // 2)))
+    now = min(1.0, max(0.0, together - out_count) / count) if count > 0 else 1.0
+    asked = max(begin + chunks.first * issued + CHUNK, start + chunks.first * cycles - hidden)
+    left = 0.0
+    if out_units > 0:
+        asked = max(asked, at[RESULT])
+        at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, out_units)
+        left = at[MEMORY] + n.store_latency
+    code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * (out_count + count))
+    at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, code / MEMORY_UNIT_BYTES + now * units)
+    at[MEMORY] = max(at[MEMORY], asked + MOVE * (out_count + now * count))
+    if now < 1.0:
+        asked = max(begin + chunks.second * issued, start + chunks.second * cycles - hidden)
+        at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, (1.0 - now) * units)
+        at[MEMORY] = max(at[MEMORY], asked + MOVE * (1.0 - now) * count)
+    at[READY] = at[CORE]
+    if count > 0:
+        at[READY] = max(at[READY], at[MEMORY] + n.load_latency)
+    if loads.behind[1, number] > 0:
+        # Residuals take the place of these results: the core waits for that.
+        asked = max(begin + chunks.late * issued, start + chunks.late * cycles - hidden)
+        asked = max(asked, left)
+        at[UNIT] = max(at[UNIT], asked + (1.0 - chunks.late) * cycles)
+        at[CORE] = max(at[CORE], at[UNIT] - hidden)
+        at[MEMORY] = max(at[MEMORY], asked + MOVE) + seconds(n, loads.behind[0, number])
+        at[READY] = max(at[READY], at[CORE], at[MEMORY] + n.load_latency)
+    return left
 
 
 @device
@@ -231,96 +199,86 @@ def timed(
     n: Numbers, p: Choice, room: tuple[int, int, int], vector_least: float, best: float, costs
 ) -> bool:  # fmt: skip
     """Writes the `COSTS` of a plan that fits; False, and unfinished costs, as soon as it is sure
-    that its time is not less than ``best``. ``vector_least`` is a lower bound on the cycles of the
+    that its time is more than ``best``. ``vector_least`` is a lower bound on the cycles of the
     vector unit."""
     costs[:] = 0.0
-    tiles = _tiles(n, p)
+    tiles = tiles_of(n, p)
     rows = np.zeros((tiles.down, 2 * n.rows.kernel + 1), np.int64)
     columns = np.zeros((tiles.across, 2 * n.columns.kernel + 1), np.int64)
     for i in range(tiles.down):
         row_kinds(n, p.mode, i * p.r, min(p.r, n.rows.out - i * p.r), rows[i])
     for j in range(tiles.across):
         column_kinds(n, p.mode, j * p.c, min(p.c, n.columns.out - j * p.c), columns[j])
-    late, during = np.zeros((2, n.groups * tiles.steps)), np.zeros((2, n.groups * tiles.steps))
-    _loads(n, p, room, tiles, late, during, costs)
-    out_places = room[2]
-    work = np.zeros(3)
-    left = np.zeros(MOST_CUS)  # when the results in a place have left
-    # When the memory, the core and the vector unit are free, and what the next step needs is there.
-    memory, core, vector, ready = 0.0, START, START, START
+    loads = loads_of(n, p, room, tiles, costs[IN_BYTES : WEIGHT_BYTES + 1])
+    costs[LOADS] = seconds(n, loads.early[0])
+    early = costs[LOADS] + MOVE * loads.early[1]
+    steps = n.groups * tiles.steps
+    work, left = np.zeros(3), np.zeros(MOST_CUS)  # when the results in a place have left
+    at = np.full(5, START)
+    at[MEMORY] = 0.0
     out_units, out_count = 0.0, 0  # results of the last step
-    results, turn, number = START, -1, 0
-    opens = True
-    for group in range(n.groups):
-        for s in range(tiles.steps):
-            at = step_at(p, s, tiles)
-            row, column = at.map_row * p.r, at.map_column * p.c
-            tall, wide = min(p.r, n.rows.out - row), min(p.c, n.columns.out - column)
-            filters = min(p.m, n.filters - at.tile * p.m)
-            last_turn = turn
-            if opens:
-                turn = (turn + 1) % out_places
-            # --- what comes in front of the step
-            begin = max(core, ready)
-            if out_units > 0 and turn == last_turn:
-                memory = max(memory, results) + seconds(n, out_units)
-                begin = max(begin, memory + n.store_latency)
-                out_units, out_count = 0.0, 0
-            if late[0, number] > 0:
-                if number:
-                    begin = max(begin, results)
-                begin += MOVE * late[1, number]
-                memory = max(memory, begin) + seconds(n, late[0, number])
-                begin = memory + n.load_latency
-            begin = max(begin, left[turn])
-            start = max(vector + BETWEEN, begin + ISSUE)
-            behind = BETWEEN * (n.groups * tiles.steps - number - 1)
-            if start + vector_least - costs[VECTOR] + behind >= best:
-                return False
-            # --- its sums
-            tile_work(n, p, filters, at.depth, rows[at.map_row], columns[at.map_column], work)
-            cycles, issued = work[CYCLES_OF], work[ISSUED]
-            costs[VECTOR] += cycles
-            share = first_share(n, p, filters, tall, wide, tiles.depths)
-            chunks = min(CHUNKS, 1.0 / share)
-            moves = out_count + during[1, number]
-            issued += CHUNK * chunks + MOVE * moves
-            hidden = n.queue * cycles / max(1.0, work[VECTORS])
-            vector = max(start + cycles, begin + issued)
-            core = max(begin + issued, vector - hidden)
-            # --- transfers beside it, behind its first chunk
-            asked = max(begin + share * work[ISSUED] + CHUNK, start + share * cycles - hidden)
-            code = CODE_BYTES * (CHUNK_WORDS * chunks + MOVE_WORDS * (moves + late[1, number]))
-            units = during[0, number] + code / MEMORY_UNIT_BYTES
-            costs[LOADS] += seconds(n, units + late[0, number])
-            ready = core
-            if out_units > 0:
-                asked = max(asked, results)
-                memory = max(memory, asked + MOVE) + seconds(n, out_units)
-                left[last_turn] = memory + n.store_latency
-                if n.has_residual and out_places == 2:
-                    # The next residuals take the place of these results: the core waits for it
-                    # behind the first chunk, or the second of several.
-                    done = share + (1.0 - share) / 3 if chunks > 2 else share
-                    vector = max(vector, left[last_turn] + (1.0 - done) * cycles)
-                    core = max(core, vector - hidden)
-            memory = max(memory, asked + MOVE) + seconds(n, units)
-            if during[0, number] > 0:
-                memory = max(memory, asked + MOVE * moves)
-                ready = max(ready, memory + n.load_latency)
-            results = vector + n.vector_latency + RESULTS
-            opens = at.depth == tiles.depths - 1
+    turn, opens = -1, True
+    for number in range(steps):
+        tile = step_at(p, number % tiles.steps, tiles)
+        row, column = tile.map_row * p.r, tile.map_column * p.c
+        tall, wide = min(p.r, n.rows.out - row), min(p.c, n.columns.out - column)
+        filters = min(p.m, n.filters - tile.tile * p.m)
+        last_turn = turn
+        if opens:
+            turn = (turn + 1) % room[2]
+        # --- what comes in front of the step
+        begin = max(at[CORE], at[READY])
+        if out_units > 0 and turn == last_turn:
+            at[MEMORY] = max(at[MEMORY], at[RESULT]) + seconds(n, out_units)
+            begin = max(begin, at[MEMORY] + n.store_latency)
             out_units, out_count = 0.0, 0
-            if opens:
-                size, out_units, out_count = results_moved(
-                    n, p, group, at.tile, row, tall, column, wide
-                )
-                costs[STORES] += seconds(n, out_units)
-                costs[OUT_BYTES] += size
-            number += 1
-    memory = max(memory, results + MOVE) + seconds(n, out_units)
-    costs[CYCLES] = max(memory, vector + MOVE * out_count) + n.store_latency
-    costs[STEPS] = number
+        if loads.late[0, number] > 0:
+            if number:
+                begin = max(begin, at[RESULT])
+            begin += MOVE * loads.late[1, number]
+            at[MEMORY] = max(at[MEMORY], begin) + seconds(n, loads.late[0, number])
+            begin = at[MEMORY] + n.load_latency
+        begin = max(begin, left[turn])
+        start = max(at[UNIT] + BETWEEN, begin + ISSUE)
+        if start + vector_least - costs[VECTOR] + BETWEEN * (steps - number - 1) > best:
+            return False
+        # --- its sums
+        tile_work(
+            n, p, filters, tile.depth, rows[tile.map_row], columns[tile.map_column], work
+        )
+        cycles = work[CYCLES_OF]
+        costs[VECTOR] += cycles
+        chunks = chunks_of(n, p, filters, tall, wide, tiles.depths)
+        moves = out_count + loads.during[1, number] + loads.behind[1, number]
+        issued = work[ISSUED] + CHUNK * chunks.parts + MOVE * moves
+        hidden = n.queue * cycles / max(1.0, work[VECTORS])
+        at[UNIT] = max(start + cycles, begin + issued)
+        at[CORE] = max(begin + issued, at[UNIT] - hidden)
+        # --- transfers beside it
+        gone = _beside(
+            n, loads, number, chunks, out_units, out_count, begin, start, cycles, work[ISSUED],
+            hidden, at,
+        )  # fmt: skip
+        if out_units > 0:
+            left[last_turn] = gone
+        code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * moves)
+        units = loads.late[0, number] + loads.during[0, number] + loads.behind[0, number]
+        costs[LOADS] += seconds(n, units + code / MEMORY_UNIT_BYTES)
+        at[RESULT] = at[UNIT] + n.vector_latency + RESULTS
+        opens = tile.depth == tiles.depths - 1
+        out_units, out_count = 0.0, 0
+        if opens:
+            size, out_units, out_count = results_moved(
+                n, p, number // tiles.steps, tile.tile, row, tall, column, wide
+            )
+            costs[STORES] += seconds(n, out_units)
+            costs[OUT_BYTES] += size
+    at[MEMORY] = max(at[MEMORY], at[RESULT] + MOVE) + seconds(n, out_units)
+    ends = max(at[MEMORY], at[UNIT] + MOVE * out_count) + n.store_latency
+    transfers = START + costs[LOADS] + costs[STORES] + n.vector_latency + n.store_latency
+    costs[CYCLES] = resolved(max(ends, transfers) + EARLY_SHARE * early)
+    costs[ALONE] = ends + early
+    costs[STEPS] = steps
     return True
 
 

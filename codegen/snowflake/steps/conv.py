@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
@@ -22,7 +22,7 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 )
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
-from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, runs
+from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, cut, runs
 from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
 
 MODES = {"coop": MacMode.COOP, "indp": MacMode.INDP, "lane": MacMode.LANE}
@@ -203,12 +203,12 @@ class ConvLayer:
         full = replace(nest, groups=whole)
         if whole:
             for first, count in _cut(whole):
-                for part_rows, part_columns in _split(down, across, nest, first, whole):
+                for part_rows, part_columns in _split(down, across, first, whole):
                     one = replace(full, groups=count, rows=part_rows, columns=part_columns)
                     yield self._chunk(one, first, together, filters[1], rows, columns, bases)
         if rest:
             one = replace(nest, groups=1)
-            for part_rows, part_columns in _split(down, across, nest, 0, 1):
+            for part_rows, part_columns in _split(down, across, 0, 1):
                 last = replace(one, rows=part_rows, columns=part_columns)
                 yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
 
@@ -315,7 +315,8 @@ class ConvLayer:
         reads = (maps, kernels, *((out,) if nest.has_residual else ()))
         changes = CHANGED if nest.ends else CHANGED - {Special.OUT}
         return Chunk(
-            nest.write, nest.vectors, reads, (out,) if nest.ends else (), specials, changes, 3
+            nest.write, nest.vectors, reads, (out,) if nest.ends else (), specials, changes, 3,
+            nest.cycles(outputs),
         )
 
     def _kernels_read(self, nest: SumNest) -> int:
@@ -382,19 +383,25 @@ def _cut(groups: int) -> tuple[Range, ...]:
 
 
 def _split(
-    down: tuple[Run, ...], across: tuple[Run, ...], nest: SumNest, group: int, groups: int
+    down: tuple[Run, ...], across: tuple[Run, ...], group: int, groups: int
 ) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
-    """A lone group's rows in parts (columns where there is one row), so that transfers can issue
-    between them; of several groups all rows at once."""
+    """The rows (columns where there is one row) of a chunk of filters from ``group`` on in parts,
+    so that transfers can issue between them: of a lone group a small one first; of few groups the
+    last's, so that there are `CHUNKS`; else all at once."""
     rows = sum(run.count for run in down)
     columns = sum(run.count for run in across)
-    if groups > 1 or rows * columns < 2:
-        yield down, across
-    elif rows > 1:
-        for begin, count in _pieces(rows, -(-FIRST_VECTORS // (2 * columns))):
+    total, small = (rows, -(-FIRST_VECTORS // (2 * columns))) if rows > 1 else (
+        columns, FIRST_VECTORS // 2
+    )  # fmt: skip
+    pieces: Iterable[Range] = ((0, total),)
+    if groups == 1:
+        pieces = _pieces(total, small)
+    elif group == groups - 1 and groups < CHUNKS:
+        pieces = cut(0, total, -(-total // (CHUNKS + 1 - groups)))
+    for begin, count in pieces:
+        if rows > 1:
             yield part_of(down, begin, count), across
-    else:
-        for begin, count in _pieces(columns, FIRST_VECTORS // 2):
+        else:
             yield down, part_of(across, begin, count)
 
 

@@ -132,7 +132,7 @@ class Chunk:
     ``write`` gets a writer and how much is to be written straight instead of in loops (0: nothing;
     the more, the smaller the longest loop, up to ``levels`` - 1). ``specials`` are what special
     registers must hold before; those in ``changes`` hold anything behind. ``vectors`` is the number
-    of vector instructions that are issued."""
+    of vector instructions that are issued, ``cycles`` about what they take (0: not known)."""
 
     write: Callable[[Writer, int], None]
     vectors: int
@@ -141,6 +141,7 @@ class Chunk:
     specials: Specials
     changes: frozenset[Special] = frozenset()
     levels: int = 1
+    cycles: int = 0
 
 
 @dataclass(frozen=True)
