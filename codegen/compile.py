@@ -15,7 +15,7 @@ from tvm_npu.codegen.ops.registry import (
     kind_of,
     layer_macs,
 )
-from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_weighed_averages
+from tvm_npu.codegen.passes.averages import with_pools_in_parts
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -82,13 +82,12 @@ def fixed_graph(
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
     """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes. Pools
-    that do not fit the machine or the format are rewritten in between (`passes.averages`)."""
+    that do not fit the machine become two in between (`passes.averages`)."""
     precision = options.precision or machine.default_precision
     fused = fuse(graph, backend_of(machine).made(machine))
     adjusted = options.adjustments.apply(fused)
     parted, ranges = with_pools_in_parts(adjusted, ranges, least_needs(machine, precision))
-    weighed = with_weighed_averages(parted, ranges, 1 if precision == "int8" else 2)
-    return quantize(weighed, ranges, precision, machine.requantization(precision))
+    return quantize(parted, ranges, precision, machine.requantization(precision))
 
 
 def compile_graph(

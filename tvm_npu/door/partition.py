@@ -94,7 +94,8 @@ def partition(
     )
     refused = _broken_rules(flow, chains, tokens, context)
     refused.update((flow.number_of[call], found) for call, found in known_bad.items())
-    together = [sorted(flow.number_of[call] for call in one.calls) for one in (*chains, *tokens)]
+    layers = [chain.calls for chain in chains] + [layer.calls for layer in tokens]
+    together = [sorted(flow.number_of[call] for call in calls) for calls in layers]
     groups = _merged(flow, together, refused)
     while lacking := _lacking(flow, groups, context):
         refused.update(lacking)
@@ -165,7 +166,8 @@ def _broken_rules(
 ) -> dict[int, Refusal]:
     """By the number of the call. Calls of ``chains`` and ``tokens`` keep them; who reads a chain's
     sequence as if it were images does not."""
-    inside = {call for one in (*chains, *tokens) for call in one.calls}
+    inside = {call for chain in chains for call in chain.calls}
+    inside.update(call for layer in tokens for call in layer.calls)
     sequences = {value for chain in chains for value in chain.sequences}
     read_whole, statistics_read = set(), set()
     for _, value in flow.uses():

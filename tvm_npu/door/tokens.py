@@ -60,8 +60,10 @@ def _found(
             continue
         if back is None or back.name != "reshape" or not isinstance(call.operands[1], Constant):
             continue
-        tensors = (flat.operands[0], *flat.types, *call.types, *back.types)
-        if any(_shape(one) is None for one in tensors) or call.attributes.get("transpose_a"):
+        types = (*flat.operands[0].types, *flat.types, *call.types, *back.types)
+        if any(type_.static_shape is None for type_ in types):
+            continue
+        if call.attributes.get("transpose_a"):
             continue
         source, matrix = flat.operands[0].shape, flat.shape
         is_tokens = (
@@ -72,12 +74,6 @@ def _found(
         if is_tokens:
             bias = _only(readers[back])
             yield TokenLayer(flat, call, back, bias if _adds_features(bias, back) else None)
-
-
-def _shape(one: object) -> tuple[int, ...] | None:
-    type_ = getattr(one, "type", one)
-    shape: tuple[int, ...] | None = type_.static_shape
-    return shape
 
 
 def _only(readers: list[OpCall | None]) -> OpCall | None:

@@ -124,7 +124,7 @@ def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
         if isinstance(layer, FixedConv):
             source, target = shapes[layer.inputs[0]], shapes[layer.output]
             found = rows_together(layer, chw(source), chw(target))
-        if found is not None:
+        if isinstance(layer, FixedConv) and found is not None:
             moved = {**shapes, **found.shapes}
             direct = planner.cycles(layer, shapes)
             may_choose = plans_windows(planner.chosen) or direct == float("inf")
