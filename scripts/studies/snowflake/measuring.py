@@ -9,7 +9,7 @@ from itertools import accumulate
 import numpy as np
 
 from studies.shared.networks import Region
-from studies.snowflake.counting import least_bytes, useful_macs
+from studies.snowflake.counting import layers_in, least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated, generate
@@ -163,8 +163,13 @@ def _region(
     shapes = plan.storage.shapes
     layers = []
     for number, one in enumerate(plan.layers):
-        macs, least = useful_macs(one.layer, shapes), least_bytes(one.layer, shapes)
-        bound = max(macs / peak, least / machine.memory_bytes_per_cycle)
+        macs = useful_macs(one.layer, shapes)
+        bytes_of = [(part, least_bytes(part, shapes)) for part in layers_in(one.layer)]
+        least = sum(size for _, size in bytes_of)
+        bound = sum(
+            max(useful_macs(part, shapes) / peak, size / machine.memory_bytes_per_cycle)
+            for part, size in bytes_of
+        )
         layers.append(
             _layer(
                 program.layers[number], run.layers[number], device.profile[number], idle[number],
