@@ -81,9 +81,13 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    fused = fuse(graph, backend_of(machine).made(machine))
-    adjusted = options.adjustments.apply(fused)
+    adjusted = adjusted_graph(graph, machine, options)
     return quantize(adjusted, ranges, precision, machine.requantization(precision))
+
+
+def adjusted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+    """fuse -> adjust: what is quantized."""
+    return options.adjustments.apply(fuse(graph, backend_of(machine).made(machine)))
 
 
 def compile_graph(
