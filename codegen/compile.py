@@ -84,10 +84,14 @@ def fixed_graph(
     """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes. Pools
     that do not fit the machine become two in between (`passes.averages`)."""
     precision = options.precision or machine.default_precision
-    fused = fuse(graph, backend_of(machine).made(machine))
-    adjusted = options.adjustments.apply(fused)
+    adjusted = adjusted_graph(graph, machine, options)
     parted, ranges = with_pools_in_parts(adjusted, ranges, least_needs(machine, precision))
     return quantize(parted, ranges, precision, machine.requantization(precision))
+
+
+def adjusted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+    """fuse -> adjust: what is quantized."""
+    return options.adjustments.apply(fuse(graph, backend_of(machine).made(machine)))
 
 
 def compile_graph(
