@@ -239,17 +239,17 @@ def _concatenation(rng: Random) -> Graph:
     return _graph((layer,), {**shapes, "y": (sum(parts), rows, columns)}, *names)
 
 
-def _flattening(rng: Random) -> Graph:
+def _reshaping(rng: Random) -> Graph:
     """What a convolution leaves changes its order in memory."""
     channels, rows, columns = _map(rng, 100, 20)
     filters = _extent(rng, 100)
     weight, bias = _weights(rng, filters, channels, 1, 1), _weights(rng, filters)
     layers = (
         Conv2d("conv", ("x",), ("c",), weight, bias, activation=_clip(rng)),
-        Reshape("flatten", ("c",), ("y",)),
+        Reshape("reshape", ("c",), ("y",)),
     )
     shapes: dict[str, Shape] = {"x": (channels, rows, columns), "c": (filters, rows, columns)}
-    return _graph(layers, {**shapes, "y": (filters * rows * columns,)}, "x")
+    return _graph(layers, {**shapes, "y": (columns, filters, rows)}, "x")
 
 
 def _padding(rng: Random) -> Graph | None:
@@ -312,7 +312,7 @@ KINDS: dict[str, Callable[[Random], Graph | None]] = {
     "table": _table,
     "affine": _affine,
     "concatenation": _concatenation,
-    "flattening": _flattening,
+    "reshaping": _reshaping,
     "padding": _padding,
     "reflection": _reflection,
     "lstm": lambda rng: _recurrent(rng, "lstm"),
