@@ -6,6 +6,7 @@ run it again.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("any-machine")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background: tests that interrupt their processes would wait for ever.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

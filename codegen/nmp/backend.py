@@ -77,17 +77,22 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         )  # fmt: skip
 
     def made(self, machine: NmpMachine) -> frozenset[type]:
-        """Slopes that differ by channel lie in the bias buffer beside the biases; accumulators of
-        more bits have no products with slopes."""
-        from tvm_npu.codegen.nmp.plan.tables import LEAST_BYTES_FOR_SLOPES
+        """Tables, and slopes that differ by channel, lie in the bias buffer; wide accumulators have
+        no products with slopes."""
+        from tvm_npu.codegen import ops
+        from tvm_npu.codegen.nmp.plan.tables import LEAST_BYTES_FOR_SLOPES, table_bytes
         from tvm_npu.codegen.passes.slopes import ChannelSlopes, OneSlope
         from tvm_npu.sim.nmp.xnmp import MOST_ACCUMULATOR_BITS
 
-        if machine.mac.accumulator_bits > MOST_ACCUMULATOR_BITS:
-            return self.layer_types
-        if machine.memories.bias_bytes < LEAST_BYTES_FOR_SLOPES:
-            return self.layer_types | {OneSlope}
-        return self.layer_types | {OneSlope, ChannelSlopes}
+        buffer_bytes = machine.memories.bias_bytes
+        made: set[type] = set(self.layer_types)
+        if buffer_bytes < table_bytes(2):
+            made -= {ops.FixedTable}
+        if machine.mac.accumulator_bits <= MOST_ACCUMULATOR_BITS:
+            made |= {OneSlope}
+            if buffer_bytes >= LEAST_BYTES_FOR_SLOPES:
+                made |= {ChannelSlopes}
+        return frozenset(made)
 
     def least_needs(self, machine: NmpMachine, precision: Precision) -> LeastNeeds:
         from tvm_npu.codegen.nmp.plan.least import NmpNeeds

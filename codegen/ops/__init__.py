@@ -6,6 +6,7 @@ from tvm_npu.codegen.ops.cascade import FixedCascade
 from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
 from tvm_npu.codegen.ops.concat import Concat, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, FixedConv
+from tvm_npu.codegen.ops.conv_maxima import FixedConvMaxima
 from tvm_npu.codegen.ops.dense import Dense
 from tvm_npu.codegen.ops.elementwise import Elementwise, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru
@@ -30,9 +31,9 @@ from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedC
 __all__ = [
     "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise",
     "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat", "FixedConv",
-    "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove",
-    "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedTable", "FixedTransposedConv",
-    "Gru", "Join", "Lstm", "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool",
-    "ReflectPad", "Reshape", "ResizeNearest", "ScaleShift", "StridedSlice", "TableFunction",
-    "Transpose", "TransposedConv", "operator_of",
+    "FixedConvMaxima", "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap",
+    "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape",
+    "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm", "MaxFeatureMap", "Maximum",
+    "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape", "ResizeNearest", "ScaleShift",
+    "StridedSlice", "TableFunction", "Transpose", "TransposedConv", "operator_of",
 ]  # fmt: skip

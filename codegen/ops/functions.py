@@ -18,9 +18,9 @@ class Function:
     """``values`` of a float64 array, finite for finite arguments that a table has.
 
     ``curvature`` is the largest abs(second derivative) and ``bend`` the largest step of the first
-    derivative at a corner; both None where nobody has worked them out. Beyond
-    2**``saturated_bits`` the function is as flat as int16 results can show (nearly:
-    `table.error_bound` says by how much); None for a function that goes on.
+    derivative at a corner elsewhere than at 0, where every table has an entry; both None where
+    nobody has worked them out. Beyond 2**``saturated_bits`` the function is as flat as int16
+    results can show (nearly: `table.error_bound` says by how much); None for one that goes on.
     """
 
     name: str
@@ -108,10 +108,10 @@ FUNCTIONS: dict[str, Function] = {
         Function("gelu_tanh", _gelu_tanh, 0.79789),
         Function("erf", erf, 0.96789, saturated_bits=2),
         Function("elu", _elu, 1.0),
-        Function("selu", _selu, SELU_SCALE * SELU_ALPHA, bend=SELU_SCALE * (SELU_ALPHA - 1)),
+        Function("selu", _selu, SELU_SCALE * SELU_ALPHA),
         Function("softplus", _softplus, 0.25),
         Function("mish", lambda x: x * np.tanh(_softplus(x)), 0.65),
-        Function("abs", np.abs, 0.0, bend=2.0),
+        Function("abs", np.abs, 0.0),
         Function("exp", np.exp, None, None),
         Function("log", lambda x: np.log(_positive(x)), None, None),
         Function("sqrt", lambda x: np.sqrt(np.maximum(x, 0.0)), None, None),

@@ -98,9 +98,10 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def rewrite(
         self, fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
     ) -> FixedGraph:
+        from tvm_npu.codegen.snowflake.plan.behind import with_maxima
         from tvm_npu.codegen.snowflake.plan.borders import with_padded_maps
 
-        return with_padded_maps(fixed)
+        return with_maxima(with_padded_maps(fixed), planner, machine)
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine

@@ -31,6 +31,7 @@ NETWORKS = {
     "alexnet": (0.125, 67),
     "googlenet": (0.125, 64),
     "mobilenet_v2": (0.25, 32),
+    "mobilenet_v3_small": (0.25, 64),
     "resnet18": (0.125, 32),
     "squeezenet1.1": (0.25, 48),
 }

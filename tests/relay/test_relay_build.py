@@ -30,6 +30,7 @@ from tvm_npu.door.region import OPTIONS, RANGES  # noqa: E402
 from tvm_npu.errors import ImportRegionError  # noqa: E402
 from tvm_npu.relay import import_region, partition_for_npu, region_functions  # noqa: E402
 from tvm_npu.relay.codegen import compile_region  # noqa: E402
+from tvm_npu.sim.machine_file import load_machine  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -79,7 +80,8 @@ def test_region_equals_the_fixed_reference_to_the_bit(precision: str) -> None:
     mod = partition_for_npu(small_cnn(batch=2), calibration=calibration, precision=precision)
     (symbol, function), *_ = region_functions(mod).items()
     ranges = Ranges.from_json(str(function.attrs[RANGES]))
-    fixed = quantize(fuse(import_region(function)), ranges, precision)
+    requantization = load_machine("nmp-4x8").requantization(precision)  # type: ignore[arg-type]
+    fixed = quantize(fuse(import_region(function)), ranges, precision, requantization)
     x = randoms(5, 2, 3, 12, 12)
     name, size = fixed.inputs[0], fixed.element_bytes
     tensors = run_fixed(fixed, {name: quantize_tensor(x, fixed.q_points[name], size)})

@@ -132,7 +132,8 @@ def test_target_for_a_machine_file_with_options(tmp_path: Path) -> None:
     lines = [f'name = "{machine.name}"', 'isa = "nmp"', "frequency_mhz = 1000.0"]
     for part, values in machine.model_dump().items():
         if isinstance(values, dict):
-            lines += [f"[{part}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+            lines.append(f"[{part}]")
+            lines += [f"{key} = {json.dumps(value)}" for key, value in values.items()]
     path = tmp_path / "my machine.toml"
     path.write_text("\n".join(lines))
     target = tvm_npu.target(path, precision="int8", planner="tso-noburst", mcpu="x86-64")

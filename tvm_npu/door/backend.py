@@ -26,5 +26,5 @@ def machine_makes(machine: MachineDescription) -> frozenset[type]:
 
 
 def machine_layers(machine: MachineDescription) -> LayerTypes:
-    """What ``machine`` has code for."""
-    return backend_of(machine).layer_types
+    """What ``machine`` has code for, and room."""
+    return backend_of(machine).layer_types & machine_makes(machine)

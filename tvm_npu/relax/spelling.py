@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
+from math import prod
 from typing import Any
 
 from tvm import relax
@@ -69,10 +70,26 @@ def _number(expr: Any) -> float | None:
     return float(values.item()) if values.size == 1 else None
 
 
+def _flat_rows(call: Any, definitions: Definitions) -> Any:
+    """before: ``matmul(x [N, H, W, K], w [K, M])``    after: ``reshape(matmul(x [N H W, K], w))``
+
+    As Relay's frontend writes a fully connected layer over tokens or pixels.
+    """
+    data, weight = call.args
+    shape, result = of.static_shape(data.ty), of.static_shape(call.ty)
+    if shape is None or result is None or len(shape) < 3 or not of.is_constant(weight):
+        return None
+    if len(of.extents(weight.ty)) != 2:
+        return None
+    rows = relax.op.reshape(data, (prod(shape[:-1]), shape[-1]))
+    return relax.op.reshape(relax.op.matmul(rows, weight), result)
+
+
 _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
     "relax.broadcast_to": (_no_broadcast,),
     "relax.sum": (_joined(relax.op.add),),
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
     "relax.minimum": (_clip,),
+    "relax.matmul": (_flat_rows,),
 }

@@ -1,13 +1,13 @@
-"""A TIR function that hands its tensors, and a blob compiled into it, to a packed function."""
+"""A TIR function that hands its tensors, and a blob in its library, to a packed function."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import tvm
 from tvm import tir
 
+from tvm_npu.door.program_section import address_getter, section_code
 from tvm_npu.relay.operands import TensorShape
 
 
@@ -34,12 +34,12 @@ def packed_caller(
     arguments = [tir.StringImm(text) for text in strings]
     arguments.append(tir.IntImm("int32", len(inputs)))
     if blob:
-        constant = tir.Var("program", tvm.ir.PointerType(tvm.ir.PrimType("int8")))
-        arguments.append(_array(constant, (len(blob),), "int8", tir.const(0, "uint64")))
+        address = tir.call_extern("handle", address_getter(symbol))
+        arguments.append(_array(address, (len(blob),), "int8", tir.const(0, "uint64")))
     body: tir.Stmt = tir.Evaluate(tir.call_packed(packed, *arguments, *tensors))
     if blob:
-        data = tvm.nd.array(np.frombuffer(blob, np.int8))
-        body = tir.AllocateConst(constant, "int8", [len(blob)], data, body)
+        code = tir.StringImm(section_code(symbol, blob))
+        body = tir.AttrStmt(tir.StringImm("program"), "pragma_import_llvm", code, body)
     for key, value in (("device_type", tvm.cpu().device_type), ("device_id", 0)):
         body = tir.AttrStmt(tir.StringImm("device"), key, tir.IntImm("int32", value), body)
     function = tir.PrimFunc(handles, body).with_attr({"global_symbol": symbol, "tir.noalias": True})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
+from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, Transfer, registers
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
     MAC_DONE,
@@ -19,7 +19,7 @@ from tvm_npu.codegen.nmp.emit.mac import out_tile, requantize
 from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.emit.transfers import box_transfer, run_transfer
 from tvm_npu.codegen.nmp.emit.windows import Box, over_tiles, require_tiles, window_parameters
-from tvm_npu.codegen.nmp.plan.window import WindowPlan, WindowProblem
+from tvm_npu.codegen.nmp.plan.window import WindowPlan, WindowProblem, is_run
 from tvm_npu.codegen.ops import FixedBroadcast
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, VectorOp
@@ -47,6 +47,25 @@ def broadcast(
     out_address = parameters.address("out_address", operands.output)
     place = table_place(layer.table, machine, size)
 
+    def move(start: Box, box: Box) -> tuple[Transfer, Transfer]:
+        """The load and the store of a tile."""
+        if not is_run(problem, (plan.tile_channels, plan.tile_r, plan.tile_c)):
+            return box_transfer(
+                "nmp_load3d", Stream.IN, Memory.MB0, first, IN_ARRIVED, tensor, start, box, size, 0
+            ), box_transfer(
+                "nmp_store3d", Stream.OUT, Memory.MB2, out_address, STORE_DONE, tensor, start, box,
+                size,
+            )  # fmt: skip
+        _, rows, columns = tensor
+        row = columns * size
+        begin = start[0] * (rows * row) + start[1] * row
+        count = box[1] * row if plan.tile_channels == 1 else box[0] * (rows * row)
+        return run_transfer(
+            "nmp_load", Stream.IN, Memory.MB0, first + begin, IN_ARRIVED, count, size
+        ), run_transfer(
+            "nmp_store", Stream.OUT, Memory.MB2, out_address + begin, STORE_DONE, count, size
+        )
+
     def tile(start: Box, box: Box) -> Nodes:
         out = out_tile(*box, size)
         values: dict[MacRegister, Operand] = {
@@ -56,10 +75,9 @@ def broadcast(
             MacRegister.SHIFT_A: 0,
             MacRegister.SHIFT_B: 0,
         }
+        load, store = move(start, box)
         return (
-            box_transfer(
-                "nmp_load3d", Stream.IN, Memory.MB0, first, IN_ARRIVED, tensor, start, box, size, 0
-            ),
+            load,
             run_transfer(
                 "nmp_load", Stream.IN, Memory.MB1, second + start[0] * size, SECOND_ARRIVED,
                 box[0] * size, size,
@@ -70,10 +88,7 @@ def broadcast(
             Compute("nmp_veopc", int(OPERATIONS[layer.op]), MAC_DONE, registers(values)),
             wait(MAC_DONE),
             *requantize(out, layer.shift, layer.low, layer.high, size, place=place),
-            box_transfer(
-                "nmp_store3d", Stream.OUT, Memory.MB2, out_address, STORE_DONE, tensor, start, box,
-                size,
-            ),
+            store,
             *stored(),
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.nmp.plan.tables import table_bytes
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
 from tvm_npu.codegen.ops import (
     FixedElementwise,
@@ -66,11 +67,13 @@ class WindowPlan:
 
 @dataclass(frozen=True)
 class FlatProblem:
-    """An elementwise layer of ``operands`` (1 or 2) tensors of ``elements`` each."""
+    """An elementwise layer of ``operands`` (1 or 2) tensors of ``elements`` each, with or without a
+    table."""
 
     elements: int
     operands: int
     element_bytes: int
+    has_table: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ FlatLayer = FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable
 def flat_problem(layer: FlatLayer, shape: Shape, element_bytes: int) -> FlatProblem:
     """A max feature map has the halves of its one input as operands."""
     operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
-    return FlatProblem(prod(shape), operands, element_bytes)
+    return FlatProblem(prod(shape), operands, element_bytes, layer.table is not None)
 
 
 def plan_window(
@@ -152,9 +155,20 @@ def plan_window(
     )
 
 
-def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan:
+def is_run(problem: WindowProblem, tile: tuple[int, int, int]) -> bool:
+    """Whether a tile (channels, rows, columns) of a `FixedBroadcast` layer is a run of memory:
+    whole planes, or rows of one."""
+    whole_rows = problem.channel_operand and tile[2] == problem.columns
+    return whole_rows and (tile[0] == 1 or tile[1] == problem.rows)
+
+
+def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan | Infeasible:
     """Contiguous runs a core in whole bursts, in as few, nearly equal tiles as fit."""
     memories = machine.memories
+    needed = table_bytes(problem.element_bytes) if problem.has_table else 0
+    if needed > memories.bias_bytes:
+        remedy = "leave the function to the CPU, or raise memories.bias_bytes"
+        return Infeasible("the bias buffer", needed, memories.bias_bytes, "a table", remedy)
     buffers = [memories.mb0_bytes, memories.mb2_bytes]
     if problem.operands > 1:
         buffers.append(memories.mb1_bytes)
@@ -188,20 +202,21 @@ def _window_candidates(problem: WindowProblem, machine: NmpMachine) -> Iterator[
                 most = min(channels, _most_channels(problem, machine, tile_r, tile_c))
                 if most == 0:
                     break
-                tile_channels = -(-channels // -(-channels // most))
-                yield WindowPlan(
-                    row_slices,
-                    channel_slices,
-                    tile_channels,
-                    tile_r,
-                    tile_c,
-                    _window_cycles(
-                        problem,
-                        machine,
-                        (row_slices * channel_slices, rows, channels),
-                        (tile_channels, tile_r, tile_c),
-                    ),
-                )
+                whole = -(-channels // -(-channels // most))
+                for tile_channels in {whole, 1} if problem.channel_operand else (whole,):
+                    yield WindowPlan(
+                        row_slices,
+                        channel_slices,
+                        tile_channels,
+                        tile_r,
+                        tile_c,
+                        _window_cycles(
+                            problem,
+                            machine,
+                            (row_slices * channel_slices, rows, channels),
+                            (tile_channels, tile_r, tile_c),
+                        ),
+                    )
 
 
 def _narrow_widths(problem: WindowProblem) -> list[int]:
@@ -241,8 +256,9 @@ def _window_cycles(
     one += map_transfer(1, tile_r, tile_c, problem.columns, size, burst_bytes)
     core = Traffic(2 * steps, one.bursts * places * channels, one.bytes * places * channels)
     if problem.channel_operand:
-        b = flat_transfer(tile_channels, size, burst_bytes)
-        core += b * steps
+        if is_run(problem, tile):
+            core = flat_transfer(tile_channels * tile_r * tile_c, size, burst_bytes) * (2 * steps)
+        core += flat_transfer(tile_channels, size, burst_bytes) * steps
     window = tile_r * tile_c * problem.kernel[0] * problem.kernel[1]
     units = -(-window // machine.macs_per_cycle(size)) * channels * places
     compute = units / machine.mac.efficiency + steps * machine.mac.setup_cycles

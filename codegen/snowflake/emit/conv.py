@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import FixedConv, FixedConvMaxima
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
+from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem
 from tvm_npu.codegen.snowflake.plan.division import Part, is_pointwise, parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
@@ -20,6 +21,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
     conv_shape,
     geometry,
 )
+from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima, halved
 from tvm_npu.codegen.snowflake.steps.conv import ConvLayer, Results
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, arranged
 from tvm_npu.codegen.snowflake.steps.maps import Map
@@ -31,13 +33,31 @@ Range = tuple[int, int]
 
 def conv_layer(layer: FixedConv, site: Site) -> list[LayerSteps]:
     """The steps of each cluster."""
-    problem, plan = site.planned.problem, site.planned.plan
-    assert isinstance(problem, ConvProblem) and isinstance(plan, SnowflakePlan)
+    problem = site.planned.problem
+    assert isinstance(problem, ConvProblem)
+    return _layer(layer, site, problem, layer.output, NOTHING)
+
+
+def conv_maxima_layer(layer: FixedConvMaxima, site: Site) -> list[LayerSteps]:
+    problem = site.planned.problem
+    assert isinstance(problem, MaximaProblem)
+    halves, windows = (
+        None if one is None else Requantize(one.shift, one.low, one.high).specials
+        for one in (layer.feature_map, layer.pool)
+    )
+    return _layer(layer.conv, site, problem.conv, layer.output, Maxima(halves, windows))
+
+
+def _layer(
+    layer: FixedConv, site: Site, problem: ConvProblem, output: str, behind: Maxima
+) -> list[LayerSteps]:
+    plan = site.planned.plan
+    assert isinstance(plan, SnowflakePlan)
     image_planes = site.tensor(layer.inputs[0]).planes
     parts = parts_of(problem, plan.divides, site.clusters)
     found = [geometry(conv_shape(part.problem, image_planes), plan, site.machine) for part in parts]
     tiles = max(len(one.filter_tiles) for one in found), max(len(one.map_tiles) for one in found)
-    build = _Builder(layer, site, problem, tiles)
+    build = _Builder(layer, site, problem, tiles, output, behind)
     # Of filters the first part has the most: with its places loads of maps are alike everywhere.
     places = [found[0].rooms if plan.divides == "filters" else one.rooms for one in found]
     return [
@@ -56,6 +76,8 @@ class _Builder:
     site: Site
     problem: ConvProblem
     tiles: tuple[int, int]
+    output: str
+    behind: Maxima
     arranged: dict[Range, tuple[Arranged, int]] = field(default_factory=dict)
 
     def cluster(self, part: Part, found: Geometry, rooms: Rooms) -> LayerSteps:
@@ -69,10 +91,10 @@ class _Builder:
             words, at = self._weights(found, filters)
             made = ConvLayer(
                 self.site.index, found, self._source(part, shape, filters[0]),
-                (Results(0, self._result(layer.output, part, shape, filters)),),
-                self._result(layer.inputs[1], part, shape, filters)
+                (Results(0, self._result(self.output, part, shape, filters, self.behind)),),
+                self._result(layer.inputs[1], part, shape, filters, NOTHING)
                 if len(layer.inputs) > 1 else None,
-                words, at, requantize, group, tiles=self.tiles,
+                words, at, requantize, group, tiles=self.tiles, behind=self.behind,
             )  # fmt: skip
             steps.append((made.steps(), rooms, found.plan.stays))
         return LayerSteps(steps)
@@ -88,23 +110,38 @@ class _Builder:
         seen = _seen(tensor, shape.rows.size, shape.columns.size)
         return seen.some_planes(planes, shape.planes)
 
-    def _result(self, name: str, part: Part, shape: ConvShape, filters: Range) -> Map:
+    def _result(
+        self, name: str, part: Part, shape: ConvShape, filters: Range, behind: Maxima
+    ) -> Map:
         problem, tensor = self.problem, self.site.tensor(name)
         if part.rows[1] < _whole(problem).rows[1]:
             columns = 1 if is_pointwise(problem) else problem.columns
-            tensor = _seen(tensor, _whole(problem).rows[1], columns).some_rows(*part.rows)
-        return _seen(tensor, shape.rows.out, shape.columns.out).some_planes(*filters)
+            rows, wide = (behind.pixels((0, n))[1] for n in (_whole(problem).rows[1], columns))
+            tensor = _seen(tensor, rows, wide).some_rows(*behind.pixels(part.rows))
+        down, across = (behind.pixels((0, axis.out))[1] for axis in (shape.rows, shape.columns))
+        return _seen(tensor, down, across).some_planes(*behind.planes(filters))
 
     def _weights(self, found: Geometry, filters: Range) -> tuple[Arranged, int]:
         """Arranged, and where they lie in CONSTANTS."""
         if filters not in self.arranged:
-            weight, bias = _taps(self.layer, found.shape, filters)
+            weight, bias = _taps(self.layer, found.shape, self._order(found, filters))
             made = arranged(found, weight, bias)
             at = self.site.constants.add(
                 made.words, np.dtype("<i2"), f"layer {self.layer.name!r}, weights"
             )
             self.arranged[filters] = made, at
         return self.arranged[filters]
+
+    def _order(self, found: Geometry, filters: Range) -> NDArray[np.intp]:
+        """The layer's filters as they lie in a part's tiles: of a max feature map every tile has
+        filters of the first half and then those that they are compared with."""
+        if self.behind.halves is None:
+            return np.arange(filters[0], sum(filters))
+        half = self.problem.filters // 2
+        tiles = [halved((filters[0] + begin, count)) for begin, count in found.filter_tiles]
+        return np.concatenate([
+            first + np.arange(begin, begin + count) for begin, count in tiles for first in (0, half)
+        ])  # fmt: skip
 
 
 def _whole(problem: ConvProblem) -> Part:
@@ -117,11 +154,10 @@ def _seen(tensor: Map, rows: int, columns: int) -> Map:
 
 
 def _taps(
-    layer: FixedConv, shape: ConvShape, filters: Range
+    layer: FixedConv, shape: ConvShape, mine: NDArray[np.intp]
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """[filters, rows, columns, planes] and biases; of a fully connected layer in the order in which
     its input lies."""
-    mine = slice(filters[0], sum(filters))
     weight, bias = layer.weight[mine], layer.bias[mine]
     if layer.is_dense:
         pixels = shape.taps

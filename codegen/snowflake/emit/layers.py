@@ -10,6 +10,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
     FixedConv,
+    FixedConvMaxima,
     FixedElementwise,
     FixedGru,
     FixedLstm,
@@ -24,7 +25,7 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
-from tvm_npu.codegen.snowflake.emit.conv import conv_layer
+from tvm_npu.codegen.snowflake.emit.conv import conv_layer, conv_maxima_layer
 from tvm_npu.codegen.snowflake.emit.elementwise import (
     elementwise_layer,
     feature_map_layer,
@@ -47,6 +48,7 @@ BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
+    FixedConvMaxima: conv_maxima_layer,
     FixedPool: pool_layer,
     FixedTransposedConv: transposed_layer,
     FixedElementwise: elementwise_layer,

@@ -162,12 +162,20 @@ def divided_prediction(
     problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
 ) -> Prediction:
     """Of all clusters: the time of the slowest, the bytes of all."""
-    if machine.clusters.count == 1:
+    clusters = machine.clusters.count
+    if clusters == 1:
         return predicted(problem, plan, machine)
-    parts = parts_of(problem, plan.divides, machine.clusters.count)
+    parts = parts_of(problem, plan.divides, clusters)
     view = _view(problem, plan.divides, machine)
-    each = [predicted(part.problem, plan, view) for part in parts]
     shares_maps = plan.divides == "filters" and problem.groups == 1
+    if plan.divides != "none":
+        # Bytes do not hang on the view, but the cluster's part of the memory hangs on them.
+        first = predicted(parts[0].problem, plan, view)
+        shared = first.in_bytes if shares_maps else 0
+        shared += first.weight_bytes if plan.divides == "rows" else 0
+        whole = first.in_bytes + first.weight_bytes + first.out_bytes
+        view = one_cluster(machine, whole / (shared + clusters * (whole - shared)))
+    each = [predicted(part.problem, plan, view) for part in parts]
     in_bytes = each[0].in_bytes if shares_maps else sum(one.in_bytes for one in each)
     shares_weights = plan.divides == "rows"
     weight_bytes = each[0].weight_bytes if shares_weights else sum(one.weight_bytes for one in each)

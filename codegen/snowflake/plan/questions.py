@@ -12,6 +12,7 @@ from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import (
     FixedConv,
+    FixedConvMaxima,
     FixedElementwise,
     FixedGru,
     FixedLstm,
@@ -26,6 +27,7 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem, maxima_plan, maxima_problem
 from tvm_npu.codegen.snowflake.plan.phases import TransposedShape, transposed_shape
 from tvm_npu.codegen.snowflake.plan.recurrent import (
     RecurrentShape,
@@ -54,6 +56,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedConv):
         in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
         return conv_problem(layer, in_shape, out_shape, WORD_BYTES)
+    if isinstance(layer, FixedConvMaxima):
+        return maxima_problem(layer, shapes)
     if isinstance(layer, FixedTransposedConv):
         return transposed_shape(
             chw(shapes[layer.inputs[0]]), chw(shapes[layer.output]), layer.kernel, layer.stride,
@@ -87,6 +91,8 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
     """A plan or Infeasible: of ``chosen`` for convolutions."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
+    if isinstance(asked, MaximaProblem):
+        return maxima_plan(asked, machine, chosen)
     if isinstance(asked, TransposedShape):
         return transposed_plan(asked, machine)
     if isinstance(asked, PoolShape):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
+from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, used_vmacs
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
@@ -62,6 +63,7 @@ class ConvLayer:
     tiles: Range = (1, 1)
     """Tiles of kernels and of maps that the cluster with the most has: where this one has none, its
     step is idle."""
+    behind: Maxima = NOTHING
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -97,7 +99,10 @@ class ConvLayer:
         last = depth == shape.depth_parts - 1
 
         def compute(bases: Bases) -> tuple[Chunk, ...]:
-            return tuple(self._chunks(filters, rows, columns, depth, bases))
+            return (
+                *self._chunks(filters, rows, columns, depth, bases),
+                *self._maxima(filters, rows, columns, bases),
+            )
 
         def stores(bases: Bases) -> tuple[Move, ...]:
             if not last:
@@ -105,7 +110,9 @@ class ConvLayer:
             return tuple(
                 move
                 for one in self.targets
-                for move in self._results(one, SnowflakeStream.OUT, filters, rows, columns, bases)
+                for move in self._results(
+                    one, SnowflakeStream.OUT, filters, rows, columns, bases, self.behind
+                )
             )
 
         def residual(bases: Bases) -> tuple[Move, ...]:
@@ -168,10 +175,11 @@ class ConvLayer:
 
     def _results(
         self, results: Results, stream: SnowflakeStream, filters: Range, rows: Range,
-        columns: Range, bases: Bases,
+        columns: Range, bases: Bases, behind: Maxima = NOTHING,
     ) -> Iterator[Move]:  # fmt: skip
         """What the tile has of some results (or residuals) in the MBufs."""
         shape, tensor = self.geometry, results.target
+        filters = behind.planes(filters)
         begin = max(filters[0], results.first)
         end = min(sum(filters), results.first + tensor.planes)
         if begin >= end:
@@ -179,8 +187,8 @@ class ConvLayer:
         planes = begin - results.first, end - begin
         for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
             at = 1 << (bases.target if shape.plan.mode == "coop" else cu)
-            box = Box(own_rows, own_columns, planes)
-            row_words = self._out_columns(columns) * filters[1]
+            box = Box(behind.pixels(own_rows), behind.pixels(own_columns), planes)
+            row_words = behind.pixels((0, self._out_columns(columns)))[1] * filters[1]
             yield from moves(
                 tensor, box, at, bases.out + begin - filters[0], stream, row_words=row_words,
                 pixel_words=filters[1],
@@ -211,6 +219,19 @@ class ConvLayer:
             for part_rows, part_columns in _split(down, across, 0, 1):
                 last = replace(one, rows=part_rows, columns=part_columns)
                 yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
+
+    def _maxima(
+        self, filters: Range, rows: Range, columns: Range, bases: Bases
+    ) -> Iterator[Chunk]:
+        parts = self.geometry.parts(rows, columns)
+        if self.geometry.plan.mode == "coop":
+            cus = 1 << bases.target
+        else:
+            cus = sum(1 << cu for cu, (down, across) in enumerate(parts) if down[1] and across[1])
+        tall = max(down[1] for down, _ in parts)
+        yield from self.behind.chunks(
+            bases.out, tall, self._out_columns(columns), filters[1], cus
+        )
 
     def _runs(self, rows: Range, columns: Range) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
         shape = self.geometry

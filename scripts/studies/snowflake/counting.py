@@ -15,8 +15,17 @@ BIAS_BYTES = 4
 Shapes = Mapping[str, Shape]
 
 
+def layers_in(layer: FixedLayer) -> tuple[FixedLayer, ...]:
+    """The graph's layers that run as this one."""
+    if isinstance(layer, ops.FixedConvMaxima):
+        return layer.conv, *layer.behind
+    return (layer,)
+
+
 def useful_macs(layer: FixedLayer, shapes: Shapes) -> int:
     """Products that are no products with padding."""
+    if isinstance(layer, ops.FixedConvMaxima):
+        return useful_macs(layer.conv, shapes)
     if not isinstance(layer, ops.FixedConv):
         return layer_macs(layer, shapes)
     if layer.is_dense:

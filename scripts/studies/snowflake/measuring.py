@@ -9,8 +9,9 @@ from itertools import accumulate
 import numpy as np
 
 from studies.shared.networks import Region
-from studies.snowflake.counting import least_bytes, useful_macs
+from studies.snowflake.counting import layers_in, least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
+from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated, generate
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import LayerEntry
@@ -122,12 +123,23 @@ class Missing:
     reason: str
 
 
+def planned(
+    regions: Sequence[Region], machine: SnowflakeMachine, planner: Planner
+) -> tuple[PlannedGraph, ...]:
+    """The plans of all regions, from which code can be made with any passes. Raises what `generate`
+    raises."""
+    return tuple(generate(region.fixed, machine, planner).planned for region in regions)
+
+
 def measure(
-    regions: Sequence[Region], machine: SnowflakeMachine, planner: Planner,
+    regions: Sequence[Region], plans: Sequence[PlannedGraph], machine: SnowflakeMachine,
     passes: Passes = ALL_PASSES, *, with_idle: bool = False,
 ) -> Measured:  # fmt: skip
-    """Compiles and simulates. Raises what `generate` and `Session` raise."""
-    found = [_region(region, machine, planner, passes, with_idle) for region in regions]
+    """Makes code and simulates. Raises what emitting and `Session` raise."""
+    found = [
+        _region(region, plan, machine, passes, with_idle)
+        for region, plan in zip(regions, plans, strict=True)
+    ]
     return Measured(
         sum(one.bits_off for one in found), sum(one.hazards for one in found),
         machine.frequency_mhz, found[0].macs_per_cycle,
@@ -137,10 +149,9 @@ def measure(
 
 
 def _region(
-    region: Region, machine: SnowflakeMachine, planner: Planner, passes: Passes, with_idle: bool
+    region: Region, plan: PlannedGraph, machine: SnowflakeMachine, passes: Passes, with_idle: bool
 ) -> Measured:
-    planned = generate(region.fixed, machine, planner).planned
-    program = Generated(planned, SnowflakeRegion(planned, machine, passes)).program()
+    program = Generated(plan, SnowflakeRegion(plan, machine, passes)).program()
     session = Session(program)
     log = EventLog()
     outputs = session.run_fixed(region.inputs, events=log if with_idle else None)
@@ -149,11 +160,16 @@ def _region(
     ends = list(accumulate(layer.cycles for layer in run.layers))
     idle = idle_by_layer(log.runs[0], ends) if with_idle else [None] * len(ends)
     peak = machine.macs_per_cycle(WORD_BYTES) * machine.core_count
-    shapes = planned.storage.shapes
+    shapes = plan.storage.shapes
     layers = []
-    for number, one in enumerate(planned.layers):
-        macs, least = useful_macs(one.layer, shapes), least_bytes(one.layer, shapes)
-        bound = max(macs / peak, least / machine.memory_bytes_per_cycle)
+    for number, one in enumerate(plan.layers):
+        macs = useful_macs(one.layer, shapes)
+        bytes_of = [(part, least_bytes(part, shapes)) for part in layers_in(one.layer)]
+        least = sum(size for _, size in bytes_of)
+        bound = sum(
+            max(useful_macs(part, shapes) / peak, size / machine.memory_bytes_per_cycle)
+            for part, size in bytes_of
+        )
         layers.append(
             _layer(
                 program.layers[number], run.layers[number], device.profile[number], idle[number],

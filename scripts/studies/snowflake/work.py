@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 from studies.harness.errors import StudyError
 from studies.harness.study import Bench
 from studies.shared.networks import Network, Region, prepare, prepare_model
 from studies.snowflake import layers
-from studies.snowflake.measuring import Measured, Missing, measure
+from studies.snowflake.measuring import Measured, Missing, measure, planned
 from studies.snowflake.published import (
     FIGURE_7,
+    INPUT_SIZES,
     NETWORKS,
     RECURRENT_LAYERS,
     RECURRENT_STEPS,
@@ -33,7 +34,9 @@ from studies.snowflake.variants import (
     Variant,
 )
 from tvm_npu import models
+from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.codegen.plan import Planner
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -102,13 +105,21 @@ def computed(case: Case, bench: Bench) -> Measured | Missing:
     """The case's measurement, or why there is none."""
     machine = snowflake(case.machine)
     try:
-        regions = _regions(case.subject)
+        planner: Any = case.variant.planner  # hashable, as all planners of variants are
         return measure(
-            regions, machine, case.variant.planner, case.variant.passes,
-            with_idle=case.variant is DEFAULT,
+            _regions(case.subject), _planned(case.subject, machine, planner), machine,
+            case.variant.passes, with_idle=case.variant is DEFAULT,
         )  # fmt: skip
     except (CodegenError, StudyError) as error:
         return Missing(str(error))
+
+
+@lru_cache(maxsize=2)
+def _planned(
+    subject: str, machine: SnowflakeMachine, planner: Planner
+) -> tuple[PlannedGraph, ...]:
+    """Once for all the passes that are left out one at a time."""
+    return planned(_regions(subject), machine, planner)
 
 
 def cell_name(cell: str, hidden: int) -> str:
@@ -129,7 +140,7 @@ def network(name: str) -> Network:
     """The one that is at work: networks are large."""
     machine = snowflake(NETWORK_MACHINE)
     if name in NETWORKS:
-        return prepare(name, machine, "int16")
+        return prepare(name, machine, "int16", input_size=INPUT_SIZES.get(name))
     cell, hidden = next(one for one in TABLE_1_MS if cell_name(*one) == name)
     built = models.build_recurrent(
         cell, hidden=hidden, layers=RECURRENT_LAYERS, steps=RECURRENT_STEPS  # type: ignore[arg-type]

@@ -226,8 +226,7 @@ def _padding(rng: Random) -> Graph | None:
     kept = (e + min(a, 0) + min(b, 0) for e, a, b in zip(shape, before, after, strict=True))
     if min(kept) < 1:
         return None
-    amounts: Any = (before, after)
-    layer = Pad("pad", ("x",), ("y",), *amounts, stride, 0.25)
+    layer = Pad("pad", ("x",), ("y",), before, after, stride, 0.25)  # type: ignore[arg-type]
     target = (out[0], -(-out[1] // stride[0]), -(-out[2] // stride[1]))
     return _graph((layer,), {"x": shape, "y": target}, "x")
 

@@ -1,0 +1,49 @@
+"""A program as a section of the object that calls it, without passing through LLVM's constants.
+
+LLVM takes gigabytes and minutes for constants of a hundred megabytes. Here its assembler copies the
+program from a file (``.incbin``) into the object, whenever the object is made: when the code is
+first called, and when the library is exported. The file is kept until the process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import shutil
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+_numbers = itertools.count()
+
+
+def address_getter(symbol: str) -> str:
+    """The name of the function in `section_code` that returns the program's address."""
+    return f"{symbol}_program_bytes"
+
+
+def section_code(symbol: str, program: bytes) -> str:
+    """LLVM code that holds ``program`` and a function that returns its address."""
+    path = _folder(os.getpid()) / f"{next(_numbers)}"
+    path.write_bytes(program)
+    escaped = str(path).replace("\\", "\\5C").replace('"', "\\22")
+    lines = (".section .rodata", ".p2align 6", f"{symbol}_program:", f".incbin \\22{escaped}\\22")
+    assembly = "\n".join(f'module asm "{line}"' for line in (*lines, ".text"))
+    return (
+        f"{assembly}\n@{symbol}_program = external hidden constant i8\n"
+        f"define ptr @{address_getter(symbol)}() {{\n  ret ptr @{symbol}_program\n}}\n"
+    )
+
+
+@lru_cache(maxsize=1)
+def _folder(process: int) -> Path:
+    """Of one process: what a fork leaves behind is its own."""
+    folder = Path(tempfile.mkdtemp(prefix="tvm-npu-programs-"))
+    atexit.register(_remove, folder, process)
+    return folder
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:
+        shutil.rmtree(folder, ignore_errors=True)
