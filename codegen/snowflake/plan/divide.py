@@ -97,11 +97,10 @@ class Solved(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """The plans of the parts of one division that fit every cluster, with the time of all, and the
-    least time of any plan: the slowest part's own."""
+    """The plans of the parts of one division that fit every cluster, with the time of all."""
 
+    divides: Divides
     plans: tuple[SnowflakePlan, ...]
-    bound_cycles: float
     seen: int
     timed: int
 
@@ -131,13 +130,8 @@ def divided(
                 if fits(problem, plan, machine)
             ]
             if plans:
-                bound = max(one.plan.prediction.cycles for one in proofs if one.plan.prediction)
-                found.append(
-                    Division(
-                        tuple(plans), bound, sum(one.seen for one in proofs),
-                        sum(one.timed for one in proofs),
-                    )
-                )  # fmt: skip
+                seen, timed = sum(one.seen for one in proofs), sum(one.timed for one in proofs)
+                found.append(Division(divides, tuple(plans), seen, timed))
         if found:
             return found
     assert answer is not None, "a division without a plan says why"

@@ -14,10 +14,10 @@ the one that moves the fewest bytes, and the first of these that is found: the p
 comes first, then many filters, rows and columns.
 
 Clusters: the space is every plan for a division by rows and for one by filters; "none" only where a
-layer allows neither. Each cluster's part is solved to a proof. A plan for all of them takes at
-least as long as the slowest part's own best one, which is the bound; the answer is the best of the
-parts' plans, for all clusters. So it is proven where it meets the bound, as it does where parts are
-alike; `Proof.is_proven` and `Proof.bound_cycles` say so for a layer.
+layer allows neither. Each cluster's part is solved to a proof, with the part of the memory's rate
+that it can expect; the answer is the best of these plans, for all clusters, and not proven as such.
+A plan for all takes at least as long as the slowest part's own best one with all of the memory:
+`plan_with_proof` gives that as `Proof.bound_cycles`, and `Proof.is_proven` says whether it is met.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import exact_search as search
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.divide import divided
+from tvm_npu.codegen.snowflake.plan.divide import Division, divided, one_cluster
+from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.greedy import greedy
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, numbers
+from tvm_npu.codegen.snowflake.plan.planner import GreedyPlanner
 from tvm_npu.codegen.snowflake.plan.predict import choice, predicted
 from tvm_npu.codegen.snowflake.plan.refused import modes_of, refusal
 from tvm_npu.codegen.snowflake.plan.tiling import (
     ConvShape,
+    Divides,
     Mode,
     SnowflakePlan,
     conv_shape,
@@ -111,7 +114,8 @@ def prove(
             plan = SnowflakePlan(mode, m, r, c, "maps" if stay else "kernels")
     prediction = predicted(problem, plan, machine)
     bound = 0.0 if by_bytes else prediction.cycles
-    return Proof(replace(plan, prediction=prediction), *map(int, counts), bound)
+    seen, timed = map(int, counts)
+    return Proof(replace(plan, prediction=prediction), seen, timed, bound)
 
 
 def plan_with_proof(
@@ -125,17 +129,47 @@ def plan_with_proof(
     if machine.clusters.count == 1:
         return prove(problem, machine, limits, goal)
 
+    found = _divided(problem, machine, limits, goal)
+    if isinstance(found, Infeasible):
+        return found
+    best = _best(found, problem, machine, limits, goal)
+    bounds = [0.0]
+    if goal == "cycles":
+        bounds = [least_cycles(problem, one.divides, machine, limits) for one in found]
+    return Proof(
+        best, sum(one.seen for one in found), sum(one.timed for one in found), min(bounds)
+    )
+
+
+def least_cycles(
+    problem: ConvProblem, divides: Divides, machine: SnowflakeMachine, limits: TileLimits
+) -> float:
+    """No plan of a division is predicted to take less: it takes as long as the slowest part's own
+    best one, if that part had all of the memory."""
+    parts = parts_of(problem, divides, machine.clusters.count)
+    proofs = [prove(one, one_cluster(machine), limits) for one in {part.problem for part in parts}]
+    return max(one.bound_cycles for one in proofs if isinstance(one, Proof))
+
+
+def _divided(
+    problem: ConvProblem, machine: SnowflakeMachine, limits: TileLimits, goal: Goal
+) -> list[Division] | Infeasible:
     def solved(asked: ConvProblem, view: SnowflakeMachine) -> Proof | Infeasible:
         return prove(asked, view, limits, goal)
 
-    found = divided(problem, machine, solved)
-    if isinstance(found, Infeasible):
-        return found
-    best = min((plan for one in found for plan in one.plans), key=lambda plan: _order(plan, goal))
-    return Proof(
-        best, sum(one.seen for one in found), sum(one.timed for one in found),
-        0.0 if goal == "bytes" else min(one.bound_cycles for one in found),
-    )  # fmt: skip
+    return divided(problem, machine, solved)
+
+
+def _best(
+    found: list[Division], problem: ConvProblem, machine: SnowflakeMachine, limits: TileLimits,
+    goal: Goal,
+) -> SnowflakePlan:  # fmt: skip
+    """Of the plans of all divisions and the paper's own choice."""
+    plans = [plan for one in found for plan in one.plans]
+    own = GreedyPlanner(limits=limits).plan(problem, machine)
+    if isinstance(own, SnowflakePlan):
+        plans.append(replace(own, planner=""))
+    return min(plans, key=lambda plan: _order(plan, goal))
 
 
 def _order(plan: SnowflakePlan, goal: Goal) -> tuple[float, float]:
@@ -156,5 +190,11 @@ class ExactPlanner:
 
     def plan(self, problem: ConvProblem, machine: SnowflakeMachine) -> SnowflakePlan | Infeasible:
         goal: Goal = "bytes" if self.name == "exact-traffic" else "cycles"
-        proof = plan_with_proof(problem, machine, self.limits, goal)
-        return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof
+        if machine.clusters.count == 1:
+            proof = prove(problem, machine, self.limits, goal)
+            return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof
+        found = _divided(problem, machine, self.limits, goal)
+        if isinstance(found, Infeasible):
+            return found
+        best = _best(found, problem, machine, self.limits, goal)
+        return replace(best, planner=self.name)

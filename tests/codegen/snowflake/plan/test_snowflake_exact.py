@@ -118,6 +118,8 @@ def test_no_plan_for_clusters_is_below_the_bound(name: str, fixed: FixedGraph) -
         if plan.divides != "none" and fits_clusters(problem, other, on)
     ]
     assert proof.bound_cycles <= min(others, default=plan.prediction.cycles)
+    own = planner("snowflake").plan(problem, on)
+    assert planner("exact").plan(problem, on).prediction.cycles <= own.prediction.cycles
     assert proof.is_proven == (plan.prediction.cycles <= proof.bound_cycles)
     if proof.is_proven and others:
         assert plan.prediction.cycles <= min(others)
