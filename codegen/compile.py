@@ -8,12 +8,14 @@ from pathlib import Path
 from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
 from tvm_npu.codegen.backends import backend_of, machine_apart
 from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import (
     check_requantization,
     check_support,
     kind_of,
     layer_macs,
 )
+from tvm_npu.codegen.passes.averages import with_pools_in_parts
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
@@ -79,11 +81,17 @@ def fixed_graph(
     machine: MachineDescription,
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
-    """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes."""
+    """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes. Pools
+    that do not fit the machine become two in between (`passes.averages`)."""
     precision = options.precision or machine.default_precision
-    fused = fuse(graph, backend_of(machine).made(machine))
-    adjusted = options.adjustments.apply(fused)
-    return quantize(adjusted, ranges, precision, machine.requantization(precision))
+    adjusted = adjusted_graph(graph, machine, options)
+    parted, ranges = with_pools_in_parts(adjusted, ranges, least_needs(machine, precision))
+    return quantize(parted, ranges, precision, machine.requantization(precision))
+
+
+def adjusted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+    """fuse -> adjust: what is quantized."""
+    return options.adjustments.apply(fuse(graph, backend_of(machine).made(machine)))
 
 
 def compile_graph(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.errors import CalibrationError
+from tvm_npu.errors import CalibrationError, FlatCalibrationWarning
 
 Array = NDArray[Any]
 Sample = dict[str, Array]
 CalibrationData = "None | Array | Mapping[str, Array] | Iterable[Mapping[str, Array]] | str | Path"
+
+
+FEW_VALUES = 3
+"""Distinct values of all of an input's calibration data; no image has so few."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,28 @@ def samples_from(data: Any, inputs: tuple[InputSpec, ...]) -> Iterator[Sample]:
     """
     for number, mapping in enumerate(_mappings(data, inputs)):
         yield from _batches(mapping, inputs, number)
+
+
+def watched(samples: Iterable[Sample], inputs: tuple[InputSpec, ...]) -> Iterator[Sample]:
+    """``samples``; a FlatCalibrationWarning at their end for every float input that never took
+    more than `FEW_VALUES` values."""
+    seen: dict[str, set[float]] = {s.name: set() for s in inputs if s.dtype.startswith("float")}
+    count = 0
+    for sample in samples:
+        count += 1
+        for name, values in seen.items():
+            if len(values) <= FEW_VALUES:
+                values.update(np.unique(sample[name])[: FEW_VALUES + 1].tolist())
+        yield sample
+    for name, values in seen.items():
+        if count and 0 < len(values) <= FEW_VALUES:
+            shown = ", ".join(f"{value:g}" for value in sorted(values))
+            warnings.warn(
+                f"calibration input {name!r} takes only the values {shown} in {count} samples: "
+                "number ranges of the model mean nothing then; give real inputs",
+                FlatCalibrationWarning,
+                stacklevel=2,
+            )
 
 
 def synthetic(inputs: tuple[InputSpec, ...], seed: int, count: int = 4) -> Iterator[Sample]:

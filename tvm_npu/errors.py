@@ -31,6 +31,14 @@ class CutError(NpuError, ValueError):
     """A module that cannot be cut into pipeline stages, or a range of layers that it lacks."""
 
 
+class AccuracyError(NpuError, ValueError):
+    """Images or labels that do not fit the model or each other, or a wrong result."""
+
+
+class FlatCalibrationWarning(UserWarning):
+    """Calibration data has so few distinct values that ranges mean nothing."""
+
+
 class SyntheticCalibrationWarning(UserWarning):
     """Ranges were taken from random input; accuracy on real data is unknown."""
 

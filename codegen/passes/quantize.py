@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import FixedGraph, Graph, q_point_scales
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
+from tvm_npu.codegen.passes.averages import with_weighed_averages
 from tvm_npu.codegen.passes.calibrate import (
     Octave,
     Ranges,
@@ -46,6 +47,7 @@ def quantize(
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
+    graph = with_weighed_averages(graph, ranges, element_bytes)
     for tensor, scale in graph.scales.items():
         lack = scale.lacks(requantization)
         if lack is not None:

@@ -29,6 +29,10 @@ COMMANDS = {
         "profile_command",
         "run a model on the simulated NPU and show what every layer costs",
     ),
+    "accuracy": (
+        "accuracy_command",
+        "count right answers on labelled images beside float, and find the layer to blame",
+    ),
     "compile": ("compile_command", "compile a model's NPU regions to program files"),
     "tune": (
         "tune_command",
@@ -55,6 +59,7 @@ exit codes: 0 done; 1 the job failed (a file, model, machine or data that does n
 examples:
   tvm-npu profile lenet.onnx
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu accuracy mnist.onnx --images digits.npz --precision int8
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
   tvm-npu ir lenet.onnx --machine setup-a --layer conv1

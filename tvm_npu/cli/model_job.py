@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -46,7 +46,7 @@ class ModelJob:
     partitioned: PartitionedModel
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = True) -> None:
     add_question_arguments(parser)
     parser.add_argument(
         "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
@@ -56,11 +56,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "--tuning-log", type=Path, metavar="FILE",
         help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
     )  # fmt: skip
-    parser.add_argument(
-        "--images", choices=get_args(Images), default="together",
-        help="what the clusters of a device do with a batch: share each image, or compute one each "
-        "(default: together)",
-    )  # fmt: skip
+    if shares_images:
+        parser.add_argument(
+            "--images", choices=get_args(Images), default="together",
+            help="what the clusters of a device do with a batch: share each image, or compute one "
+            "each (default: together)",
+        )  # fmt: skip
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
         help="inputs from which number ranges are taken: a folder of .npy, .npz and .png files, "
@@ -103,9 +104,14 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def load_and_partition(
-    args: argparse.Namespace, terminal: Terminal, steps: Steps, needs_values: bool = True
+    args: argparse.Namespace,
+    terminal: Terminal,
+    steps: Steps,
+    needs_values: bool = True,
+    calibrate_on: Callable[[Sequence[InputSpec]], Iterable[Sample]] | None = None,
 ) -> ModelJob:
     """Without ``needs_values`` nobody looks at numbers, so that random ones are as good as any.
+    ``calibrate_on`` gives samples for the model's inputs where the user gives no calibration data.
     Raises CliError when no operator runs on the NPU, and the typed errors of the door."""
     shapes = parse_shapes(args.shape)
     options = make_options(
@@ -131,7 +137,10 @@ def load_and_partition(
     imported = import_file(args.model, shapes, terminal, steps)
     steps.done()
     calibration = None if files is None else CalibrationFiles(files, imported.inputs)
-    if calibration is None and needs_values:
+    samples: Iterable[Sample] | None = calibration
+    if calibration is None and calibrate_on is not None:
+        samples = calibrate_on(imported.inputs)
+    elif calibration is None and needs_values:
         terminal.note(
             f"no --calibration: number ranges come from random input (standard normal, seed "
             f"{options.seed}); accuracy on real data is unknown"
@@ -145,7 +154,7 @@ def load_and_partition(
     with warnings.catch_warnings():
         for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
             warnings.simplefilter("ignore", said_here)
-        partitioned = imported.partition(options, calibration)
+        partitioned = imported.partition(options, samples)
     steps.done()
     report = partitioned.report
     if not report.regions:

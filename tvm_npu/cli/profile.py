@@ -90,6 +90,8 @@ class Profile:
     totals: Totals
     report: PartitionReport
     links: tuple[Link, ...]
+    output_sqnr_db: float | None = None
+    """Of the worst output against float, on calibration data; None without, or if none differs."""
     host_seconds: dict[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

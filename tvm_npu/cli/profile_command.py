@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import cycle, islice
@@ -89,6 +90,8 @@ def _profile(
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
     with watch.part("simulate"):
         job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
+    with watch.part("sqnr"):
+        sqnr_db = _output_sqnr_db(job, terminal)
     rows = [row for run in runs for row in layer_rows(run)]
     return Profile(
         model=str(job.path),
@@ -105,8 +108,28 @@ def _profile(
         totals=totals(runs, rows),
         report=job.partitioned.report,
         links=job.options.machine.links(),
+        output_sqnr_db=sqnr_db,
         host_seconds={**watch.seconds, "machine_code": watch.machine_code_s},
     )
+
+
+SQNR_SAMPLES = 4
+
+
+def _output_sqnr_db(job: ModelJob, terminal: Terminal) -> float | None:
+    """Over the first calibration samples; a note where it is low. None without such data."""
+    if job.calibration is None:
+        return None
+    from tvm_npu.accuracy import LOW_SQNR_DB, Labelled, measure
+
+    samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
+    found = measure(job.partitioned, samples, layer_samples=0, simulated=0).sqnr_db
+    if found < LOW_SQNR_DB:
+        terminal.note(
+            f"output SQNR {found:.1f} dB is below {LOW_SQNR_DB:.0f} dB: answers have little to do "
+            "with those of float; 'tvm-npu accuracy' shows the layer to blame"
+        )
+    return found if math.isfinite(found) else None
 
 
 def _samples(job: ModelJob) -> Iterator[Sample]:

@@ -35,6 +35,8 @@ def print_profile(profile: Profile, console: Console) -> None:
         console.print()
     for line in _total_lines(profile):
         console.print(line)
+    if profile.output_sqnr_db is not None:
+        console.print(f"output SQNR on calibration data: {profile.output_sqnr_db:.1f} dB")
     console.print()
     _print_split(profile, console)
 

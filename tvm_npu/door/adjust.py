@@ -68,8 +68,8 @@ def adjusted(
     `region_ranges`. int16 regions stay as they are."""
     if options.quantization == "plain" or options.precision != "int8" or not graphs:
         return {symbol: Calibrated(found) for symbol, found in ranges.items()}
-    code_for = machine_makes(options.machine)
-    channels = {symbol: _Channels(fuse(graph, code_for)) for symbol, graph in graphs.items()}
+    made = machine_makes(options.machine)
+    channels = {symbol: _Channels(fuse(graph, made)) for symbol, graph in graphs.items()}
     run(channels)
     return {symbol: _adjusted(channels[symbol], ranges[symbol], options) for symbol in graphs}
 

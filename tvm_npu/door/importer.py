@@ -15,6 +15,7 @@ from tvm_npu.door.layers import HANDLERS
 from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
 from tvm_npu.door.recurrent_layers import append_recurrent
 from tvm_npu.door.regions import execution_order
+from tvm_npu.door.tokens import append_tokens, token_layers
 from tvm_npu.errors import ImportRegionError
 
 
@@ -32,9 +33,14 @@ def build_graph(flow: Dataflow, name: str) -> tuple[Graph, GraphBuilder]:
     for value in flow.inputs:
         builder.add_input(value, sequences.get(value))
     by_first = {min(numbers): chain for chain, numbers in _numbered(flow, chains)}
-    for piece in execution_order(flow.reads, (numbers for _, numbers in _numbered(flow, chains))):
+    tokens = {flow.number_of[one.flat]: one for one in token_layers(flow)}
+    groups = [numbers for _, numbers in _numbered(flow, chains)]
+    groups += [sorted(flow.number_of[call] for call in one.calls) for one in tokens.values()]
+    for piece in execution_order(flow.reads, groups):
         if piece[0] in by_first:
             append_recurrent(builder, by_first[piece[0]])
+        elif piece[0] in tokens:
+            append_tokens(builder, tokens[piece[0]])
         else:
             _append(builder, flow.calls[piece[0]], name)
     graph = Graph(

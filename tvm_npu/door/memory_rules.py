@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.codegen.least import Need
+from tvm_npu.codegen.passes.averages import largest_part
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Constant, OpCall
 from tvm_npu.door.rules import Context, Violation, run_time_shapes
@@ -27,6 +28,8 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
 def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """The smallest input tile of a convolution (one channel of one window) fits its memory."""
     window, kernel = _dilated_kernel(call), _kernel(call)
+    if call.attributes["strides"][0] > 1:  # rows between those that are read come along
+        kernel = window[0], kernel[1]
     need = context.least.conv_input(window, kernel, _channels(call))
     return _too_large(need, f"window {_by(window)}")
 
@@ -60,9 +63,15 @@ def padded_pixel_fits(call: OpCall, context: Context) -> Violation | None:
 
 
 def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
-    """One channel of one pooling window fits the memory for input tiles."""
-    window, _, _ = geometry.pool_windows(call)
-    return _too_large(context.least.pool_input(window), f"window {_by(window)}")
+    """One channel of one pooling window fits the memory for input tiles; of a window that is the
+    whole feature map, equal parts do."""
+    window, _, padding = geometry.pool_windows(call)
+    need = context.least.pool_input(window)
+    rows, columns = call.operands[0].shape[2:]
+    if window == (rows, columns) and not any(padding) and not need.fits:
+        if largest_part(rows, columns, context.least) is not None:
+            return None
+    return _too_large(need, f"window {_by(window)}")
 
 
 def _too_large(need: Need, what: str) -> Violation | None:

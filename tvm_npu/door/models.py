@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload, report_of
 from tvm_npu.door.protocol import Cut, Door, Executable, Module
+from tvm_npu.door.region import ComparedRegion
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
@@ -52,6 +53,16 @@ class PartitionedModel:
     def run_regions(self, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]) -> None:
         """Runs every region by its runner, once a sample; operators before it run on the CPU."""
         self.door.run_regions(self.mod, runners, samples)
+
+    def run(
+        self, runners: Sequence[Mapping[str, RegionRunner]], samples: Iterable[Sample]
+    ) -> Iterator[list[list[NDArray[Any]]]]:
+        """For each sample the model's outputs, once with each set of ``runners``."""
+        return self.door.run_model(self.mod, runners, samples)
+
+    def compared(self, symbol: str) -> ComparedRegion:
+        """One region, float and fixed."""
+        return self.door.region(self.mod, symbol).compared()
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ MOST_BLOCK = 64
 image, so one for all would mostly multiply by zero."""
 
 
-def _transposed(b: GraphBuilder, call: OpCall, tensor: str, axes: tuple[int, ...]) -> str:
-    """``tensor`` with its axes in another order, as a reshape where nothing has to move."""
+def transposed(b: GraphBuilder, call: OpCall, tensor: str, axes: tuple[int, ...]) -> str:
+    """A layer of ``call``: ``tensor`` with its axes in another order, as a reshape where nothing
+    has to move."""
     shape = b.shapes[tensor]
     target = tuple(shape[axis] for axis in axes)
     common = b.common(call, tensor, shape=target)
@@ -31,7 +32,8 @@ def _transposed(b: GraphBuilder, call: OpCall, tensor: str, axes: tuple[int, ...
     return str(common["outputs"][0])
 
 
-def _reshaped(b: GraphBuilder, call: OpCall, tensor: str, shape: g.Shape) -> str:
+def reshaped(b: GraphBuilder, call: OpCall, tensor: str, shape: g.Shape) -> str:
+    """A layer of ``call``: ``tensor`` under another shape."""
     common = b.common(call, tensor, shape=shape)
     b.layers.append(ops.Reshape(**common))
     return str(common["outputs"][0])
@@ -39,7 +41,7 @@ def _reshaped(b: GraphBuilder, call: OpCall, tensor: str, shape: g.Shape) -> str
 
 def _transpose(b: GraphBuilder, call: OpCall) -> None:
     axes = tuple(axis - 1 for axis in geometry.transposed_axes(call)[1:])
-    _transposed(b, call, b.input(call), axes)
+    transposed(b, call, b.input(call), axes)
 
 
 def _reverse(b: GraphBuilder, call: OpCall) -> None:
@@ -61,16 +63,16 @@ def _depth_to_space(b: GraphBuilder, call: OpCall) -> None:
         parted, axes = (block, block, depth, rows, columns), (2, 3, 0, 4, 1)
     else:
         parted, axes = (depth, block, block, rows, columns), (0, 3, 1, 4, 2)
-    turned = _transposed(b, call, _reshaped(b, call, b.input(call), parted), axes)
-    _reshaped(b, call, turned, call.shape[1:])
+    turned = transposed(b, call, reshaped(b, call, b.input(call), parted), axes)
+    reshaped(b, call, turned, call.shape[1:])
 
 
 def _space_to_depth(b: GraphBuilder, call: OpCall) -> None:
     block = call.attributes["block_size"]
     channels, rows, columns = b.shapes[b.input(call)]
     parted = (channels, rows // block, block, columns // block, block)
-    turned = _transposed(b, call, _reshaped(b, call, b.input(call), parted), (2, 4, 0, 1, 3))
-    _reshaped(b, call, turned, call.shape[1:])
+    turned = transposed(b, call, reshaped(b, call, b.input(call), parted), (2, 4, 0, 1, 3))
+    reshaped(b, call, turned, call.shape[1:])
 
 
 def _resize(b: GraphBuilder, call: OpCall) -> None:
@@ -98,11 +100,11 @@ def _nearest(b: GraphBuilder, call: OpCall) -> None:
         return
     if rows != tuple(range(len(rows))) or len(rows) != b.shapes[tensor][1]:
         tensor = pick(tensor, rows, tuple(range(width)))
-    turned = _transposed(b, call, tensor, (2, 0, 1))
-    flat = _reshaped(b, call, turned, (1, width, channels * len(rows)))
+    turned = transposed(b, call, tensor, (2, 0, 1))
+    flat = reshaped(b, call, turned, (1, width, channels * len(rows)))
     picked = pick(flat, columns, tuple(range(channels * len(rows))))
-    turned = _reshaped(b, call, picked, (len(columns), channels, len(rows)))
-    _transposed(b, call, turned, (1, 2, 0))
+    turned = reshaped(b, call, picked, (len(columns), channels, len(rows)))
+    transposed(b, call, turned, (1, 2, 0))
 
 
 def _interpolate(b: GraphBuilder, call: OpCall) -> None:
@@ -113,13 +115,13 @@ def _interpolate(b: GraphBuilder, call: OpCall) -> None:
     down_first = rows * down.shape[0] * columns + columns * across.shape[0] * down.shape[0]
     across_first = columns * across.shape[0] * rows + rows * down.shape[0] * across.shape[0]
     if down_first <= across_first:
-        made = _weighed(b, call, _transposed(b, call, tensor, (1, 0, 2)), down)
-        made = _weighed(b, call, _transposed(b, call, made, (2, 1, 0)), across)
-        _transposed(b, call, made, (1, 2, 0))
+        made = _weighed(b, call, transposed(b, call, tensor, (1, 0, 2)), down)
+        made = _weighed(b, call, transposed(b, call, made, (2, 1, 0)), across)
+        transposed(b, call, made, (1, 2, 0))
     else:
-        made = _weighed(b, call, _transposed(b, call, tensor, (2, 0, 1)), across)
-        made = _weighed(b, call, _transposed(b, call, made, (2, 1, 0)), down)
-        _transposed(b, call, made, (1, 0, 2))
+        made = _weighed(b, call, transposed(b, call, tensor, (2, 0, 1)), across)
+        made = _weighed(b, call, transposed(b, call, made, (2, 1, 0)), down)
+        transposed(b, call, made, (1, 0, 2))
 
 
 def _weighed(b: GraphBuilder, call: OpCall, tensor: str, matrix: g.FloatArray) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic
+from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic, watched
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
 from tvm_npu.door.adjust import Calibrated, adjusted
@@ -112,7 +112,8 @@ def _calibrated(
 
 def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int, warned: bool) -> Iterator[Sample]:
     if data is not None:
-        return samples_from(data, inputs)
+        found = samples_from(data, inputs)
+        return found if warned else watched(found, inputs)
     if warned:
         return synthetic(inputs, seed)
     warnings.warn(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from tvm_npu.codegen.ops import Transpose
 from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.door.backend import LayerTypes, machine_layers, machine_makes, needed_layers
@@ -28,6 +29,7 @@ from tvm_npu.door.rule_table import (
     refusal,
 )
 from tvm_npu.door.rules import Context, Violation
+from tvm_npu.door.tokens import TokenLayer, token_layers
 from tvm_npu.door.work import call_work
 from tvm_npu.report import Refusal, RegionReport
 
@@ -85,12 +87,19 @@ def partition(
         for chain in accepted_chains(flow, context)
         if known_bad.keys().isdisjoint(chain.calls)
     )
-    refused = _broken_rules(flow, chains, context)
+    tokens = tuple(
+        layer
+        for layer in accepted_tokens(flow, context)
+        if known_bad.keys().isdisjoint(layer.calls)
+    )
+    refused = _broken_rules(flow, chains, tokens, context)
     refused.update((flow.number_of[call], found) for call, found in known_bad.items())
-    groups = _merged(flow, chains, refused)
+    layers = [chain.calls for chain in chains] + [layer.calls for layer in tokens]
+    together = [sorted(flow.number_of[call] for call in calls) for calls in layers]
+    groups = _merged(flow, together, refused)
     while lacking := _lacking(flow, groups, context):
         refused.update(lacking)
-        groups = _merged(flow, chains, refused)
+        groups = _merged(flow, together, refused)
     kept = []
     for group in groups:
         against = _worthless(flow, group, context)
@@ -136,12 +145,29 @@ def accepted_chains(flow: Dataflow, context: Context) -> tuple[RecurrentChain, .
     )
 
 
+def accepted_tokens(flow: Dataflow, context: Context) -> tuple[TokenLayer, ...]:
+    """Fully connected layers over tokens that become one layer each on this machine. Their reshapes
+    take the batch of 1 away and put it back."""
+    if not needed_layers(Transpose) <= machine_layers(context.machine):
+        return ()
+    return tuple(
+        layer
+        for layer in token_layers(flow)
+        if check(layer.dense, context) is None
+        and all(check_types(call, context) is None for call in layer.calls)
+    )
+
+
 def _broken_rules(
-    flow: Dataflow, chains: Sequence[RecurrentChain], context: Context
+    flow: Dataflow,
+    chains: Sequence[RecurrentChain],
+    tokens: Sequence[TokenLayer],
+    context: Context,
 ) -> dict[int, Refusal]:
-    """By the number of the call. Calls of ``chains`` keep them; who reads a chain's sequence as if
-    it were images does not."""
+    """By the number of the call. Calls of ``chains`` and ``tokens`` keep them; who reads a chain's
+    sequence as if it were images does not."""
     inside = {call for chain in chains for call in chain.calls}
+    inside.update(call for layer in tokens for call in layer.calls)
     sequences = {value for chain in chains for value in chain.sequences}
     read_whole, statistics_read = set(), set()
     for _, value in flow.uses():
@@ -169,10 +195,9 @@ def _broken_rules(
 
 
 def _merged(
-    flow: Dataflow, chains: Sequence[RecurrentChain], refused: dict[int, Refusal]
+    flow: Dataflow, together: Sequence[Sequence[int]], refused: dict[int, Refusal]
 ) -> tuple[tuple[int, ...], ...]:
     supported = [number not in refused for number in range(len(flow.calls))]
-    together = [sorted(flow.number_of[call] for call in chain.calls) for chain in chains]
     return merge_regions(flow.reads, supported, together)
 
 

@@ -6,7 +6,7 @@ Its modules are TVM's: nobody else looks into them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -167,6 +167,16 @@ class Door(Protocol[F]):
     ) -> None:
         """Hands every region's inputs to its runner (by symbol), once for each sample; what comes
         before a region runs on the CPU."""
+        ...
+
+    def run_model(
+        self,
+        mod: Module,
+        runners: Sequence[Mapping[str, RegionRunner]],
+        samples: Iterable[Sample],
+    ) -> Iterator[list[list[NDArray[Any]]]]:
+        """For each sample the model's outputs, once with each set of ``runners``; what is outside
+        of regions runs on the CPU."""
         ...
 
     def build(

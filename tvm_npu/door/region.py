@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
+from tvm_npu.codegen.compile import (
+    CompileOptions,
+    adjusted_graph,
+    compile_graph,
+    fixed_graph,
+)
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
@@ -22,6 +27,16 @@ ADJUSTMENTS = "npu.adjustments"
 """Mark of a region whose layers calibration changes: `Adjustments` as JSON."""
 REPORT = "npu.report"
 """Mark of a partitioned module: its `PartitionReport` as JSON."""
+
+
+@dataclass(frozen=True)
+class ComparedRegion:
+    """A region's float graph, fused, with tensors in the units of the fixed-point graph that its
+    program computes; the ranges of those tensors."""
+
+    graph: Graph
+    fixed: FixedGraph
+    ranges: Ranges
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,17 @@ class MarkedRegion:
         """The fixed-point graph that `program` compiles; raises as that does."""
         options, ranges, chosen = self._compilation()
         return fixed_graph(self.graph(), ranges, options.machine, chosen)
+
+    def compared(self) -> ComparedRegion:
+        """Its float and its fixed-point graph; raises as `program` does."""
+        options, ranges, chosen = self._compilation()
+        graph = self.graph()
+        unshifted = replace(chosen, adjustments=replace(chosen.adjustments, biases={}))
+        return ComparedRegion(
+            adjusted_graph(graph, options.machine, unshifted),
+            fixed_graph(graph, ranges, options.machine, chosen),
+            ranges,
+        )
 
     def _compilation(self) -> tuple[NpuOptions, Ranges, CompileOptions]:
         options = self.options

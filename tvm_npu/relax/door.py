@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
 from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
 from tvm_npu.relax.normalize import normalize
-from tvm_npu.relax.run_regions import input_specs, is_region, run_regions
+from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.platform import Platform
@@ -94,6 +94,14 @@ class RelaxDoor:
         self, mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
     ) -> None:
         run_regions(mod, runners, samples)
+
+    def run_model(
+        self,
+        mod: tvm.IRModule,
+        runners: Sequence[Mapping[str, RegionRunner]],
+        samples: Iterable[Sample],
+    ) -> Iterator[list[list[NDArray[Any]]]]:
+        return run_model(mod, runners, samples)
 
     def build(
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int

@@ -8,13 +8,14 @@ the CPU operators are compiled.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
+from numpy.typing import NDArray
 from tvm import relax
 
 from tvm_npu.calibration import InputSpec, Sample
@@ -87,6 +88,38 @@ def _run_model(
             machine["main"](*(tvm.runtime.tensor(np.asarray(sample[name])) for name in order))
 
 
+class _Switch:
+    """Hands on to the runner that is set."""
+
+    runner: RegionRunner
+
+    def run(self, arrays: list[Any], /) -> Sequence[Any]:
+        return self.runner.run(arrays)
+
+
+def run_model(
+    mod: tvm.IRModule, runners: Sequence[Mapping[str, RegionRunner]], samples: Iterable[Sample]
+) -> Iterator[list[list[NDArray[Any]]]]:
+    """For each sample the model's outputs, once with each set of ``runners`` (by symbol); TVM
+    compiles what is outside of the regions for the CPU, once."""
+    calls = region_calls(mod)
+    switches = {symbol: _Switch() for symbol in calls}
+    with _callbacks(switches) as names:
+        whole = _with_callbacks(mod, calls, names, cut=False)
+        machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
+        order = [of.name_of(var) for var in mod["main"].params]
+        for sample in samples:
+            arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
+            results = []
+            for one in runners:
+                for symbol, switch in switches.items():
+                    switch.runner = one[symbol]
+                found = machine["main"](*arguments)
+                outputs = [found] if hasattr(found, "numpy") else list(found)
+                results.append([output.numpy() for output in outputs])
+            yield results
+
+
 @contextmanager
 def _callbacks(runners: Mapping[str, RegionRunner]) -> Iterator[dict[str, str]]:
     """A packed function for every region, by symbol, for the time of a run."""
@@ -112,9 +145,9 @@ def _callback(runner: RegionRunner) -> Any:
 
 
 def _with_callbacks(
-    mod: tvm.IRModule, calls: Mapping[str, Any], names: Mapping[str, str]
+    mod: tvm.IRModule, calls: Mapping[str, Any], names: Mapping[str, str], cut: bool = True
 ) -> tvm.IRModule:
-    """Main, up to the last region, with call-backs for regions."""
+    """Main with call-backs for regions; with ``cut`` no further than to the last of them."""
 
     def change(call: Any, definitions: Mapping[Any, Any]) -> Any:
         symbol = str(call.op.name_hint) if isinstance(call.op, tvm.ir.GlobalVar) else ""
@@ -126,21 +159,26 @@ def _with_callbacks(
         return relax.op.call_dps_packed(names[symbol], arguments, out)
 
     main = rewrite_calls(mod["main"], change)
-    bindings = list(of.bindings(main))
-    regions = [n for n, one in enumerate(bindings) if _calls_back(one.value)]
-    needed = bindings[: regions[-1] + 1]
-    variables = [bindings[number].var for number in regions]
-    body = relax.SeqExpr([relax.BindingBlock(needed)], of.Tuple(variables))
-    types = of.TupleType([var.ty for var in variables])
-    cut = relax.Function(main.params, body, types, main.is_pure, main.attrs)
+    main = _up_to_regions(main) if cut else main
     others = {
         var: function
         for var, function in mod.functions_items()
         if str(var.name_hint) != "main" and not is_region(function)
     }
     builder = relax.BlockBuilder(tvm.IRModule(others))
-    builder.add_func(cut, "main")
+    builder.add_func(main, "main")
     return relax.transform.Normalize()(builder.get())
+
+
+def _up_to_regions(main: relax.Function) -> relax.Function:
+    """``main`` up to the last call-back, with what call-backs make as its outputs."""
+    bindings = list(of.bindings(main))
+    regions = [n for n, one in enumerate(bindings) if _calls_back(one.value)]
+    needed = bindings[: regions[-1] + 1]
+    variables = [bindings[number].var for number in regions]
+    body = relax.SeqExpr([relax.BindingBlock(needed)], of.Tuple(variables))
+    types = of.TupleType([var.ty for var in variables])
+    return relax.Function(main.params, body, types, main.is_pure, main.attrs)
 
 
 def _calls_back(expr: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
 from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.relay.normalize import normalize
-from tvm_npu.relay.run_regions import input_specs, is_region, run_regions
+from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.platform import Platform
@@ -100,6 +100,14 @@ class RelayDoor:
         self, mod: tvm.IRModule, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]
     ) -> None:
         run_regions(mod, runners, samples)
+
+    def run_model(
+        self,
+        mod: tvm.IRModule,
+        runners: Sequence[Mapping[str, RegionRunner]],
+        samples: Iterable[Sample],
+    ) -> Iterator[list[list[NDArray[Any]]]]:
+        return run_model(mod, runners, samples)
 
     def build(
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int

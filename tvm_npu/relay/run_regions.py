@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import relay
 from tvm.contrib import graph_executor
 
@@ -84,6 +86,26 @@ def is_region(function: Any) -> bool:
     return attrs is not None and "Compiler" in attrs and str(attrs["Compiler"]) == "npu"
 
 
+def run_model(
+    mod: tvm.IRModule,
+    runners: Sequence[Mapping[str, RegionRunner]],
+    samples: Iterable[Sample],
+) -> Iterator[list[list[NDArray[Any]]]]:
+    """For each sample the model's outputs, once with each set of ``runners`` (by symbol); TVM
+    compiles what is outside of the regions for the CPU, once."""
+    with _calling(mod, mod["main"], region_calls(mod)) as (run, executor):
+        for sample in samples:
+            for name, values in sample.items():
+                executor.set_input(name, values)
+            results = []
+            for one in runners:
+                _runs[run] = one
+                executor.run()
+                count = executor.get_num_outputs()
+                results.append([executor.get_output(index).numpy() for index in range(count)])
+            yield results
+
+
 def _run_model(
     mod: tvm.IRModule,
     calls: Mapping[str, relay.Call],
@@ -91,27 +113,35 @@ def _run_model(
     samples: Iterable[Sample],
 ) -> None:
     """Runs what the regions need of main, with the regions as call-backs."""
+    results = [
+        relay.TupleGetItem(call, 0) if isinstance(call.checked_type, relay.TupleType) else call
+        for call in calls.values()
+    ]
+    main = relay.Function(mod["main"].params, relay.Tuple(results))
+    with _calling(mod, main, calls) as (run, executor):
+        _runs[run] = runners
+        for sample in samples:
+            for name, values in sample.items():
+                executor.set_input(name, values)
+            executor.run()
+
+
+@contextmanager
+def _calling(
+    mod: tvm.IRModule, main: relay.Function, calls: Iterable[str]
+) -> Iterator[tuple[str, Any]]:
+    """(key of `_runs`, an executor of ``main`` in which regions call the runners of that key)."""
     with _lock:
         run = f"run{next(_numbers)}"
     functions = dict(mod.functions.items())
     for symbol in calls:
         variable = mod.get_global_var(symbol)
         functions[variable] = mod[symbol].with_attr(CALIBRATION_ATTR, run)
-    results = [
-        relay.TupleGetItem(call, 0) if isinstance(call.checked_type, relay.TupleType) else call
-        for call in calls.values()
-    ]
-    main = relay.Function(mod["main"].params, relay.Tuple(results))
     functions[mod.get_global_var("main")] = main
     needed = relay.transform.InferType()(tvm.IRModule(functions, mod.type_definitions))
-    _runs[run] = runners
     try:
         with build_context(2):
             library = relay.build(needed, target="llvm")
-        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
-        for sample in samples:
-            for name, values in sample.items():
-                executor.set_input(name, values)
-            executor.run()
+        yield run, graph_executor.GraphModule(library["default"](tvm.cpu()))
     finally:
-        del _runs[run]
+        _runs.pop(run, None)

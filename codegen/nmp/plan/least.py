@@ -19,7 +19,8 @@ class NmpNeeds:
     def conv_input(
         self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
     ) -> Need:
-        return self.pool_input(window)
+        """Rows between those that a dilated kernel reads can stay outside."""
+        return self.pool_input((kernel[0], window[1]))
 
     def conv_weight(
         self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1

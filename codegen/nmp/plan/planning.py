@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
@@ -35,6 +35,7 @@ from tvm_npu.codegen.ops import (
     FixedTable,
 )
 from tvm_npu.codegen.passes.cascades import candidates, with_cascades
+from tvm_npu.codegen.passes.dilation import rows_together, with_live_taps
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.layers import LayerPlanner
@@ -107,10 +108,33 @@ def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCasca
 
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
-    reflection paddings as moves; tables where there is room; and with cascades."""
+    reflection paddings as moves; tables where there is room; dilated convolutions without dead taps
+    and, where that is faster, of rows that lie together; and with cascades."""
+    made = with_live_taps(with_moved_mirrors(with_phases(fixed)))
     return plan_cascades(
-        with_tables(with_moved_mirrors(with_phases(fixed)), machine), planner, machine
+        _with_rows_together(with_tables(made, machine), planner), planner, machine
     )
+
+
+def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
+    layers: list[FixedLayer] = []
+    shapes, scales = dict(fixed.shapes), dict(fixed.scales)
+    for layer in fixed.layers:
+        found = None
+        if isinstance(layer, FixedConv):
+            source, target = shapes[layer.inputs[0]], shapes[layer.output]
+            found = rows_together(layer, chw(source), chw(target))
+        if isinstance(layer, FixedConv) and found is not None:
+            moved = {**shapes, **found.shapes}
+            direct = planner.cycles(layer, shapes)
+            may_choose = plans_windows(planner.chosen) or direct == float("inf")
+            if may_choose and sum(planner.cycles(one, moved) for one in found.layers) < direct:
+                shapes = moved
+                scales |= {one: scales[found.like(layer, one)] for one in found.shapes}
+                layers += found.layers
+                continue
+        layers.append(layer)
+    return replace(fixed, layers=tuple(layers), shapes=shapes, scales=scales)
 
 
 def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:

@@ -123,20 +123,19 @@ class Sequencer:
         """The stores of the step before and the loads of the one behind, evenly behind the chunks
         of the first half, or sooner where a full queue hides them. Loads that wait for stores come
         behind the last chunk but one: until then the stores are done, and the core can go on.
-        Shared ones keep their order. Chunks that hide nothing come last."""
+        Shared ones keep their order."""
         left, late = self._by_stores(loads)
-        long = sum(chunk.hides for chunk in chunks)
-        hiding = max(1, (long + 1) // 2)
+        hiding = max(1, (len(chunks) + 1) // 2)
         even = -(-(len(self._delayed) + len(left)) // hiding)
-        for number, chunk in enumerate(chunks[:long]):
+        for number, chunk in enumerate(chunks):
             self.chunk(layer, chunk)
             each = max(even, self._hidden(chunk))
             count = min(each, len(self._delayed))
             self._store(count)
-            if number + 1 == long:
+            if number + 1 == len(chunks):
                 break
             count = max(0, each - count)
-            if number + 2 == long:
+            if number + 2 == len(chunks):
                 left, late, count = left + late, [], len(left) + len(late)
             share, left = left[:count], left[count:]
             for owner, move in share:
@@ -144,8 +143,6 @@ class Sequencer:
         self._store(len(self._delayed))
         for owner, move in (*left, *late):
             self.move(owner, move, is_load=True)
-        for chunk in chunks[long:]:
-            self.chunk(layer, chunk)
 
     def _hidden(self, chunk: Chunk) -> int:
         """Transfers that are issued while the queue behind ``chunk`` is worked off."""

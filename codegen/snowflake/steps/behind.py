@@ -5,7 +5,7 @@ leave is stored."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tvm_npu.codegen.snowflake.steps.objects import Chunk, Specials
 from tvm_npu.codegen.snowflake.steps.streams import StreamOp, stream_chunk
@@ -78,5 +78,4 @@ def _runs(
             rows=1, columns=here, words=words, a=at, b=at + second, out=base + begin * words,
             a_row=0, b_row=0, out_row=0, a_column=step, b_column=step, out_column=words,
         )  # fmt: skip
-        chunk = stream_chunk(op, None, {**specials, Special.CUS: cus}, cus)
-        yield replace(chunk, hides=False)
+        yield stream_chunk(op, None, {**specials, Special.CUS: cus}, cus)

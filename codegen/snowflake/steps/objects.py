@@ -142,8 +142,6 @@ class Chunk:
     changes: frozenset[Special] = frozenset()
     levels: int = 1
     cycles: int = 0
-    hides: bool = True
-    """Transfers can come beside it: it takes long enough."""
 
 
 @dataclass(frozen=True)

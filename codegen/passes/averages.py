@@ -1,0 +1,96 @@
+"""Pools that a machine or a format would not take well, rewritten before quantization.
+
+`with_pools_in_parts`: a pool over a whole feature map whose window fits no buffer becomes two, over
+equal parts and over their results: exact for maxima; an average rounds once more.
+
+`with_weighed_averages`: in int8 an average pool whose results need far fewer integers than its
+input has (the mean of a tensor around zero) would keep nearly none: pools have one scale. It
+becomes a depthwise convolution by 1 / n, whose result has a scale of its own. Only where that gains
+MIN_GAIN_BITS: else a pool costs less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tvm_npu.codegen.graph import Graph, Layer, chw
+from tvm_npu.codegen.least import LeastNeeds
+from tvm_npu.codegen.ops import Conv2d, Pool
+from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.codegen.passes.qpoints import range_q_point
+from tvm_npu.codegen.passes.rewriting import swap
+
+MIN_GAIN_BITS = 2
+MOST_TAPS = 256
+"""Weights of a depthwise convolution that an average is worth."""
+
+
+def with_pools_in_parts(
+    graph: Graph, ranges: Ranges, needs: LeastNeeds
+) -> tuple[Graph, Ranges]:
+    """``needs`` says what fits the machine."""
+    layers: list[Layer] = []
+    shapes, known = dict(graph.shapes), dict(ranges.tensors)
+    for layer in graph.layers:
+        if isinstance(layer, Pool) and not needs.pool_input(layer.kernel).fits:
+            source = layer.inputs[0]
+            channels, rows, columns = chw(graph.shapes[source])
+            part = largest_part(rows, columns, needs) if is_global(layer, (rows, columns)) else None
+            if part is not None:
+                parts = f"{layer.output}@parts"
+                left = (rows // part[0], columns // part[1])
+                layers.append(
+                    Pool(f"{layer.name}@parts", layer.inputs, (parts,), layer.kind, part, part)
+                )
+                layer = replace(layer, inputs=(parts,), kernel=left, stride=(1, 1))
+                shapes[parts], known[parts] = (channels, *left), known[source]
+        layers.append(layer)
+    if len(layers) == len(graph.layers):
+        return graph, ranges
+    return graph.with_layers(layers, shapes), replace(ranges, tensors=known)
+
+
+def is_global(layer: Pool, extents: tuple[int, int]) -> bool:
+    """The one window is the feature map."""
+    return layer.kernel == extents and not any(layer.padding)
+
+
+def largest_part(rows: int, columns: int, needs: LeastNeeds) -> tuple[int, int] | None:
+    """The largest of equal parts of a feature map that fits, and lets the parts' results fit; of
+    full width where there is one."""
+    parts = [
+        (part_rows, part_columns)
+        for part_rows in divisors(rows)
+        for part_columns in divisors(columns)
+        if needs.pool_input((part_rows, part_columns)).fits
+        and needs.pool_input((rows // part_rows, columns // part_columns)).fits
+    ]
+    return max(parts, key=lambda part: (part[1] == columns, part[0] * part[1]), default=None)
+
+
+def divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def with_weighed_averages(graph: Graph, ranges: Ranges, element_bytes: int) -> Graph:
+    """Of int8; the graph itself for other elements."""
+    if element_bytes > 1:
+        return graph
+    changes: dict[Layer, Layer | None] = {}
+    for layer in graph.layers:
+        if not isinstance(layer, Pool) or layer.kind != "avg" or any(layer.padding):
+            continue
+        source, made = layer.inputs[0], layer.output
+        points = [range_q_point(ranges[tensor], 1, True) for tensor in (source, made)]
+        taps = layer.kernel[0] * layer.kernel[1]
+        if None in points or taps > MOST_TAPS or points[1] - points[0] < MIN_GAIN_BITS:  # type: ignore[operator]
+            continue
+        channels = graph.shapes[source][0]
+        weight = np.full((channels, 1, *layer.kernel), 1.0 / taps, np.float32)
+        changes[layer] = Conv2d(
+            layer.name, layer.inputs, layer.outputs, weight, np.zeros(channels, np.float32),
+            layer.stride, groups=channels, activation=layer.activation, source=layer.source,
+        )  # fmt: skip
+    return swap(graph, changes) if changes else graph

@@ -1,0 +1,55 @@
+"""Own and accumulated errors of layers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tvm_npu.codegen.errors import InputError
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.ops import Conv2d
+from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
+from tvm_npu.codegen.passes.layer_errors import layer_errors
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.passes.sqnr import layer_sqnr
+
+BIAS = np.zeros(4, np.float32)
+
+
+def network() -> tuple[Graph, dict[str, np.ndarray]]:
+    """Three layers; the second one's range is far too wide (below)."""
+    generator = np.random.default_rng(2)
+    weights = generator.standard_normal((3, 4, 4, 1, 1)).astype(np.float32) / 2
+    layers = tuple(
+        Conv2d(name, (source,), (name,), weight, BIAS, source=(f"node_{name}",))
+        for name, source, weight in zip("abc", "xab", weights, strict=True)
+    )
+    graph = Graph(layers, dict.fromkeys("xabc", (4, 6, 6)), ("x",), ("c",))
+    return graph, {"x": generator.standard_normal((2, 4, 6, 6)).astype(np.float32)}
+
+
+def test_the_layer_with_the_wide_range_is_to_blame() -> None:
+    graph, sample = network()
+    plain = calibrate(graph, [sample])
+    bounds = {t: (plain[t].low, plain[t].high) for t in plain}
+    fixed = quantize(graph, Ranges.from_bounds({**bounds, "b": (-300, 300)}), "int8")
+    found = {entry.layer: entry for entry in layer_errors(graph, fixed, [sample, sample])}
+    assert list(found)[0] == "b" and found["b"].own_db < 12
+    assert found["a"].own_db > 25 and found["a"].accumulated_db > 25
+    assert found["c"].accumulated_db < 15
+    assert "too coarse" in found["b"].advice and found["a"].advice == ""
+    assert found["b"].source == ("node_b",) and found["a"].clipped_share == 0.0
+    together = {entry.layer: entry.sqnr_db for entry in layer_sqnr(graph, fixed, [sample, sample])}
+    for name, entry in found.items():
+        assert entry.accumulated_db == pytest.approx(together[name])
+
+
+def test_clipped_values_are_counted() -> None:
+    graph, sample = network()
+    ranges = calibrate(graph, [sample])
+    bounds = {t: (ranges[t].low, ranges[t].high) for t in ranges}
+    fixed = quantize(graph, Ranges.from_bounds({**bounds, "a": (-0.2, 0.2)}), "int8")
+    entry = next(e for e in layer_errors(graph, fixed, [sample]) if e.layer == "a")
+    assert entry.clipped_share > 0.5 and "leave the range" in entry.advice
+    with pytest.raises(InputError, match="at least one sample"):
+        layer_errors(graph, fixed, [])

@@ -1,0 +1,169 @@
+"""Images with labels for `tvm-npu accuracy`: a folder or a file -> samples of the model's input.
+
+A folder holds what calibration takes (.png, .npy, .npz with arrays by input name); labels stand in
+a CSV file, ``file,label`` a line, files with or without their folder and suffix. An .npz file may
+hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scale - mean) / std.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.accuracy import Labelled
+from tvm_npu.calibration import InputSpec, Sample
+from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.errors import AccuracyError
+
+Layout = Literal["NCHW", "NHWC"]
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """(x * scale - mean) / std; ``mean`` and ``std`` have one number, or one a channel."""
+
+    scale: float = 1.0
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    bgr: bool = False
+
+    def apply(self, x: NDArray[Any], axis: int) -> NDArray[np.float32]:
+        """``axis`` is that of the channels. AccuracyError for another number of them."""
+        values = np.asarray(x, np.float32)
+        if self.bgr:
+            values = np.flip(values, axis)
+        for name, numbers in (("mean", self.mean), ("std", self.std)):
+            if len(numbers) not in (1, values.shape[axis]):
+                raise AccuracyError(
+                    f"--{name} has {len(numbers)} numbers; images have {values.shape[axis]} "
+                    "channels: give one, or one for each"
+                )
+        column = [1] * values.ndim
+        column[axis] = -1
+        mean, std = (np.array(one, np.float32).reshape(column) for one in (self.mean, self.std))
+        return np.ascontiguousarray((values * np.float32(self.scale) - mean) / std)
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Samples read file by file, every time that they are iterated. ``layout`` is that of arrays
+    called ``images``; None: the one that fits."""
+
+    path: Path
+    inputs: tuple[InputSpec, ...]
+    arithmetic: Arithmetic
+    labels: Path | None = None
+    layout: Layout | None = None
+
+    def __iter__(self) -> Iterator[Labelled]:
+        """Raises AccuracyError, and CalibrationError for files that cannot be read."""
+        known = {} if self.labels is None else read_labels(self.labels)
+        arrays = self._arrays()
+        if arrays is not None:
+            yield from self._of_arrays(*arrays)
+            return
+        for path in calibration_files(self.path):
+            for sample in CalibrationFiles((path,), self.inputs):
+                yield Labelled(self._prepared(sample), self._label(path, known))
+
+    def samples(self) -> Iterator[Sample]:
+        """Without labels, for calibration."""
+        return (entry.sample for entry in self)
+
+    def _label(self, path: Path, known: dict[str, int]) -> tuple[int, ...] | None:
+        if not known:
+            return None
+        for name in (path.name, path.stem):
+            if name in known:
+                return (known[name],)
+        raise AccuracyError(f"{str(self.labels)!r} has no label for {path.name!r}")
+
+    def _spec(self) -> InputSpec:
+        if len(self.inputs) != 1:
+            raise AccuracyError(f"images feed one input; the model has {len(self.inputs)}")
+        return self.inputs[0]
+
+    def _prepared(self, sample: Sample) -> Sample:
+        return {
+            spec.name: self.arithmetic.apply(sample[spec.name], _channel_axis(spec.shape))
+            if spec.dtype.startswith("float") else sample[spec.name]
+            for spec in self.inputs
+        }  # fmt: skip
+
+    def _arrays(self) -> tuple[NDArray[Any], NDArray[Any] | None] | None:
+        """``images`` and ``labels`` of an .npz file that holds them."""
+        if self.path.suffix.lower() != ".npz" or not self.path.is_file():
+            return None
+        with np.load(self.path, allow_pickle=False) as found:
+            if "images" not in found or any(spec.name == "images" for spec in self.inputs):
+                return None
+            return found["images"], found["labels"] if "labels" in found else None
+
+    def _of_arrays(
+        self, images: NDArray[Any], labels: NDArray[Any] | None
+    ) -> Iterator[Labelled]:
+        spec = self._spec()
+        batch = spec.shape[0]
+        if labels is not None and len(labels) != len(images):
+            raise AccuracyError(f"{len(labels)} labels for {len(images)} images")
+        images = self._laid_out(images, spec)
+        for begin in range(0, len(images) - batch + 1, batch):
+            part = self.arithmetic.apply(images[begin : begin + batch], _channel_axis(spec.shape))
+            right = None if labels is None else labels[begin : begin + batch]
+            yield Labelled(
+                {spec.name: part.astype(spec.dtype)},
+                None if right is None else tuple(int(one) for one in right),
+            )
+
+    def _laid_out(self, images: NDArray[Any], spec: InputSpec) -> NDArray[Any]:
+        """Images as the input wants them. AccuracyError where they do not fit."""
+        wanted = spec.shape[1:]
+        as_given = images.shape[1:] == wanted
+        turned = images.transpose(0, 3, 1, 2) if images.ndim == 4 else images
+        if as_given and self.layout != "NHWC":
+            return images
+        if self.layout != "NCHW" and turned.shape[1:] == wanted:
+            return turned
+        raise AccuracyError(
+            f"images have shape {images.shape}{f' ({self.layout})' if self.layout else ''}; input "
+            f"{spec.name!r} takes {spec.shape}"
+        )
+
+
+def _channel_axis(shape: tuple[int, ...]) -> int:
+    if len(shape) < 2:
+        return 0
+    is_last = len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3)
+    return len(shape) - 1 if is_last else 1
+
+
+def read_labels(path: Path) -> dict[str, int]:
+    """Label by file name and by name without suffix. AccuracyError for another file."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccuracyError(f"cannot read labels {str(path)!r}: {error}") from error
+    names = [one.strip().lower() for one in rows[0]] if rows else []
+    at = (names.index("file"), names.index("label")) if {"file", "label"} <= set(names) else (0, 1)
+    labels: dict[str, int] = {}
+    for number, row in enumerate(rows[1 if at != (0, 1) or "label" in names else 0 :], 1):
+        if len(row) <= max(at) or not row[at[1]].strip():
+            continue
+        try:
+            label = int(row[at[1]])
+        except ValueError:
+            raise AccuracyError(
+                f"{str(path)!r}, entry {number}: label {row[at[1]]!r} is no whole number"
+            ) from None
+        name = Path(row[at[0]].strip())
+        labels[name.name] = labels[name.stem] = label
+    if not labels:
+        raise AccuracyError(f"{str(path)!r} holds no labels: lines of file,label are expected")
+    return labels
