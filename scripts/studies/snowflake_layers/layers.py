@@ -109,6 +109,35 @@ def _convolution(rng: Random, groups: str = "one") -> Graph | None:
     return _graph((conv, add), {**shapes, "r": out, "y": out}, "x", "r")
 
 
+def _maxima(rng: Random) -> Graph | None:
+    """A convolution with the greater of its halves, a pool, or both behind it."""
+    channels, rows, columns = _map(rng, 160, 60)
+    kernel = int(rng.choice((1, 3, 5)))
+    half = _extent(rng, 100)
+    style = int(rng.integers(3))
+    filters = half if style == 0 else 2 * half
+    if min(rows, columns) < 2 or filters * channels * rows * columns * kernel**2 > LARGEST_MACS:
+        return None
+    conv = Conv2d(
+        "conv", ("x",), ("c",), _weights(rng, filters, channels, kernel, kernel),
+        _weights(rng, filters), (1, 1), (kernel // 2,) * 4, (1, 1), 1, _clip(rng),
+    )  # fmt: skip
+    layers: list[Any] = [conv]
+    shapes: dict[str, Shape] = {"x": (channels, rows, columns), "c": (filters, rows, columns)}
+    if style:
+        layers += [
+            ChannelSlice("first", ("c",), ("a",), 0),
+            ChannelSlice("second", ("c",), ("b",), half),
+            Maximum("greater", ("a", "b"), ("m",)),
+        ]
+        shapes.update(dict.fromkeys(("a", "b", "m"), (half, rows, columns)))
+    if style != 1:
+        source = layers[-1].output
+        layers.append(Pool("pool", (source,), ("y",), "max", (2, 2), (2, 2), (0, 0, 0, 0)))
+        shapes["y"] = (half, rows // 2, columns // 2)
+    return _graph(tuple(layers), shapes, "x")
+
+
 def _dense(rng: Random) -> Graph:
     inputs, filters = _extent(rng, 9000), _extent(rng, 500)
     weight, bias = _weights(rng, filters, inputs), _weights(rng, filters)
@@ -210,11 +239,17 @@ def _concatenation(rng: Random) -> Graph:
     return _graph((layer,), {**shapes, "y": (sum(parts), rows, columns)}, *names)
 
 
-def _flattening(rng: Random) -> Graph:
-    """Elements change their order in memory."""
-    shape = _map(rng, 160)
-    layer = Reshape("flatten", ("x",), ("y",))
-    return _graph((layer,), {"x": shape, "y": (prod(shape),)}, "x")
+def _reshaping(rng: Random) -> Graph:
+    """What a convolution leaves changes its order in memory."""
+    channels, rows, columns = _map(rng, 100, 20)
+    filters = _extent(rng, 100)
+    weight, bias = _weights(rng, filters, channels, 1, 1), _weights(rng, filters)
+    layers = (
+        Conv2d("conv", ("x",), ("c",), weight, bias, activation=_clip(rng)),
+        Reshape("reshape", ("c",), ("y",)),
+    )
+    shapes: dict[str, Shape] = {"x": (channels, rows, columns), "c": (filters, rows, columns)}
+    return _graph(layers, {**shapes, "y": (columns, filters, rows)}, "x")
 
 
 def _padding(rng: Random) -> Graph | None:
@@ -267,6 +302,7 @@ KINDS: dict[str, Callable[[Random], Graph | None]] = {
     "conv": _convolution,
     "grouped": lambda rng: _convolution(rng, "some"),
     "depthwise": lambda rng: _convolution(rng, "channels"),
+    "maxima": _maxima,
     "dense": _dense,
     "pool": _pool,
     "transposed": _transposed,
@@ -276,7 +312,7 @@ KINDS: dict[str, Callable[[Random], Graph | None]] = {
     "table": _table,
     "affine": _affine,
     "concatenation": _concatenation,
-    "flattening": _flattening,
+    "reshaping": _reshaping,
     "padding": _padding,
     "reflection": _reflection,
     "lstm": lambda rng: _recurrent(rng, "lstm"),

@@ -17,14 +17,14 @@ BIAS = np.zeros(4, np.float32)
 
 
 def network() -> tuple[Graph, dict[str, np.ndarray]]:
-    """Three layers; the second one's range is far too wide (below)."""
+    """Four layers; the second one's range is far too wide (below)."""
     generator = np.random.default_rng(2)
-    weights = generator.standard_normal((3, 4, 4, 1, 1)).astype(np.float32) / 2
+    weights = generator.standard_normal((4, 4, 4, 1, 1)).astype(np.float32) / 2
     layers = tuple(
         Conv2d(name, (source,), (name,), weight, BIAS, source=(f"node_{name}",))
-        for name, source, weight in zip("abc", "xab", weights, strict=True)
+        for name, source, weight in zip("abcd", "xabc", weights, strict=True)
     )
-    graph = Graph(layers, dict.fromkeys("xabc", (4, 6, 6)), ("x",), ("c",))
+    graph = Graph(layers, dict.fromkeys("xabcd", (4, 6, 6)), ("x",), ("d",))
     return graph, {"x": generator.standard_normal((2, 4, 6, 6)).astype(np.float32)}
 
 
@@ -36,7 +36,8 @@ def test_the_layer_with_the_wide_range_is_to_blame() -> None:
     found = {entry.layer: entry for entry in layer_errors(graph, fixed, [sample, sample])}
     assert list(found)[0] == "b" and found["b"].own_db < 12
     assert found["a"].own_db > 25 and found["a"].accumulated_db > 25
-    assert found["c"].accumulated_db < 15
+    assert found["d"].accumulated_db < 15 and found["d"].own_db > 25
+    assert found["d"].advice == "the error comes from layers before"
     assert "too coarse" in found["b"].advice and found["a"].advice == ""
     assert found["b"].source == ("node_b",) and found["a"].clipped_share == 0.0
     together = {entry.layer: entry.sqnr_db for entry in layer_sqnr(graph, fixed, [sample, sample])}

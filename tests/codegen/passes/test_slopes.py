@@ -75,9 +75,8 @@ def test_other_sums_stay(change: str) -> None:
     if change == "output":
         graph = replace(graph, outputs=("y", "a"))
     elif change == "reader":
-        graph = leaky(
-            np.array([0.1]), Elementwise("more", ("a", "y"), ("z",), "mul"), outputs=("z",)
-        )
+        more = Elementwise("more", ("a", "x"), ("z",), "mul")
+        graph = leaky(np.array([0.1]), more, outputs=("y", "z"))
     elif change == "clip":
         six = replace(graph.layers[3], activation=type(RELU)(0, 6))  # type: ignore[call-arg]
         graph = graph.with_layers((*graph.layers[:3], six, *graph.layers[4:]))

@@ -18,7 +18,7 @@ from studies.snowflake_layers.measuring import LayerRow, MutantRow, drawn, layer
 from studies.snowflake_layers.study import MACHINES, STUDY, Result
 from tests.codegen.snowflake.snowflake_cases import machine
 from tvm_npu.codegen.backends import backend_of
-from tvm_npu.codegen.compile import CompileOptions, fixed_graph
+from tvm_npu.codegen.compile import CompileOptions, fixed_graph, generate
 from tvm_npu.codegen.passes.calibrate import calibrate
 
 LAYER = LayerRow(0, "conv", {"x": (1, 2, 3)}, MACHINES[0], "exact", ("conv",), 9, 100.0, 0, 0)
@@ -36,7 +36,8 @@ def test_every_type_of_layer_is_drawn() -> None:
             data = {t: rng.standard_normal((1, *graph.shapes[t])) for t in graph.inputs}
             ranges = calibrate(graph, [{t: a.astype(np.float32) for t, a in data.items()}])
             fixed = fixed_graph(graph, ranges, on, CompileOptions())
-            made.update(type(layer) for layer in fixed.layers)
+            planned = generate(fixed, on, "snowflake").planned
+            made.update(type(one.layer) for one in planned.layers)
     missing = backend_of(on).layer_types - made
     assert not missing, f"scripts/studies/snowflake_layers/layers.py draws no {missing}"
 
