@@ -66,9 +66,14 @@ def test_attributes_that_tvm_ignores_are_named() -> None:
 def test_new_attributes_of_known_operators_are_seen() -> None:
     plain = {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]}
     check_opset(one_operator("AveragePool", 22, **plain))
-    check_opset(one_operator("AveragePool", 22, **plain, dilations=[1, 1]))
-    with pytest.raises(PartitionError, match="AveragePool 'it' is defined by ONNX opset"):
-        check_opset(one_operator("AveragePool", 22, **plain, dilations=[2, 2]))
+    check_opset(one_operator("AveragePool", 22, **plain, dilations=[2, 2]))
+    check_opset(one_operator("Pad", 22, mode="reflect"))
+    with pytest.raises(PartitionError, match="Pad 'it' is defined by ONNX opset"):
+        check_opset(one_operator("Pad", 22, mode="wrap"))
+    key = "coordinate_transformation_mode"
+    check_opset(one_operator("RoiAlign", 22, **{key: "output_half_pixel"}))
+    with pytest.raises(PartitionError, match="RoiAlign 'it' is defined by ONNX opset"):
+        check_opset(one_operator("RoiAlign", 22))
 
 
 def test_opsets_that_nobody_knows_are_refused() -> None:

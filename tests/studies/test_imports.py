@@ -45,7 +45,7 @@ def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     requirements = [*project["dependencies"]]
-    for extra in ("relay", "plot", "learn"):
+    for extra in ("relay", "plot", "learn", "conformance"):
         requirements += extras[extra]
     names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
     modules = {MODULE_OF.get(name, name) for name in names}
@@ -77,4 +77,4 @@ def test_the_check_finds(path: str, text: str, declared: set[str]) -> None:
 def test_every_folder_is_a_study() -> None:
     folders = {path.parent.name for path in STUDIES.glob("*/__init__.py")} - set(KNOWN)
     assert folders == {path.parent.name for path in STUDIES.glob("*/study.py")} - set(KNOWN)
-    assert len(folders) == 12
+    assert len(folders) == 14

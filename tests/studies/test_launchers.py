@@ -15,9 +15,11 @@ from studies.harness.command import make_parser
 
 ROOT = Path(__file__).parents[2]
 LAUNCHERS = sorted(
-    path.name for path in (ROOT / "scripts").glob("*_*") if path.name.startswith(("bench", "repro"))
+    path.name
+    for path in (ROOT / "scripts").iterdir()
+    if path.name.startswith(("bench_", "reproduce_", "conformance"))
 )
-EXTRAS = {"bench_learned": "relay learn"}
+EXTRAS = {"bench_learned": "relay learn", "conformance": "relay conformance"}
 
 
 def folder_of(launcher: str) -> str:

@@ -20,7 +20,8 @@ ONLY_MORE_TYPES = frozenset(
         "LpNormalization", "LpPool", "MaxPool", "MaxUnpool", "Mish", "Multinomial",
         "NegativeLogLikelihoodLoss", "Pad", "QLinearMatMul", "QuantizeLinear", "RNN",
         "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "ReduceMax",
-        "ReduceMin", "Reshape", "Resize", "Round", "Scan", "Selu", "Shape", "Sin", "Sinh", "Size",
+        "ReduceMin", "Reshape", "Resize", "RoiAlign",
+        "Round", "Scan", "Selu", "Shape", "Sin", "Sinh", "Size",
         "Softplus", "Softsign", "Squeeze", "Tan", "ThresholdedRelu", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
@@ -31,7 +32,6 @@ NEW_AND_KNOWN = frozenset({"Gelu"})
 """Operators that came after `NEWEST_OPSET` and that TVM 0.19 knows from onnxruntime's own set."""
 
 NEW_MEANINGS: dict[str, dict[str, tuple[object, ...]]] = {
-    "AveragePool": {"dilations": ([], [1], [1, 1], [1, 1, 1])},
     "DequantizeLinear": {"block_size": (0,), "output_dtype": (0,)},
     "Gelu": {"approximate": (b"none",)},
     "Pad": {"mode": (b"constant", b"reflect", b"edge")},
@@ -42,8 +42,10 @@ NEW_MEANINGS: dict[str, dict[str, tuple[object, ...]]] = {
             b"tf_half_pixel_for_nn", b"tf_crop_and_resize",
         ),
     },
+    "RoiAlign": {"coordinate_transformation_mode": (b"output_half_pixel",)},
 }  # fmt: skip
-"""operator -> attribute -> values that older converters understand."""
+"""operator -> attribute -> values that older converters understand; one that is left out has its
+default."""
 
 _RECURRENT: dict[str, tuple[object, ...]] = {
     "direction": (b"forward", b"bidirectional"),
@@ -121,9 +123,12 @@ def _is_news(node: Any, version: int) -> bool:
         return False
     if node.op_type not in ONLY_MORE_TYPES | NEW_AND_KNOWN:
         return True
-    understood = NEW_MEANINGS.get(node.op_type, {})
-    return any(
-        helper.get_attribute_value(item) not in understood[item.name]
-        for item in node.attribute
-        if item.name in understood
-    )
+    given = {item.name: item for item in node.attribute}
+    defaults = defs.get_schema(node.op_type, version).attributes
+    for name, understood in NEW_MEANINGS.get(node.op_type, {}).items():
+        item = given.get(name, defaults[name].default_value if name in defaults else None)
+        if item is None or item.type == item.UNDEFINED:
+            continue
+        if helper.get_attribute_value(item) not in understood:
+            return True
+    return False

@@ -1,0 +1,32 @@
+"""Random graphs on a random machine, planner and precision."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studies.conformance.random_models import random_model
+from studies.conformance.rows import Row
+from studies.conformance.running import run_case
+
+MACHINES = (
+    "nmp-4x8", "nmp-4x8", "nmp-4x8-dual", "nmp-4x8-paper", "setup-a", "setup-c", "zynq-7020",
+    "snowflake-1cc", "snowflake-2cc",
+)  # fmt: skip
+PLANNERS = ("exact", "exact", "tso", "fixed-os", "fixed-ws", "naive", "double-buffer")
+
+
+def run_random_case(name: str) -> Row:
+    """``name``: "random-" and a seed. int16 is held to the SQNR, other precisions to the bits."""
+    import onnxruntime
+
+    seed = int(name.rpartition("-")[2])
+    model, x = random_model(seed)
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    rng = np.random.default_rng([seed, 1])
+    return run_case(
+        name, "random", model, {"x": x}, session.run(None, {"x": x}),
+        str(rng.choice(MACHINES)), planner=str(rng.choice(PLANNERS)), precision="int16",
+    )  # fmt: skip

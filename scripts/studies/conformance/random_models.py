@@ -1,0 +1,252 @@
+"""Random ONNX graphs: branches and joins of the operators that networks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+Float = NDArray[np.float32]
+OPSET = 13
+ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Elu", "Clip", "Softplus")
+
+
+class RandomModel:
+    """Draws one operator after the other; one that fits no tensor is left out."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        extents = (self.number(1, 7), self.number(4, 12), self.number(4, 12))
+        self.input_shape = (1, *extents)
+        self.shapes: dict[str, tuple[int, ...]] = {"x": self.input_shape}
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+
+    def number(self, low: int, high: int) -> int:
+        return int(self.rng.integers(low, high + 1))
+
+    def pick(self) -> str:
+        """A feature map, later ones more often."""
+        maps = [name for name, shape in self.shapes.items() if len(shape) == 4]
+        return str(self.rng.choice(maps[-4:]))
+
+    def constant(self, values: Any) -> str:
+        name = f"c{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(values), name))
+        return name
+
+    def normal(self, *shape: int, fan_in: int = 1) -> str:
+        values = self.rng.standard_normal(shape) / np.sqrt(fan_in)
+        return self.constant(values.astype(np.float32))
+
+    def node(
+        self, operator: str, inputs: list[str], shape: tuple[int, ...], **attributes: Any
+    ) -> str:
+        output = f"t{len(self.nodes)}"
+        self.nodes.append(
+            helper.make_node(operator, inputs, [output], name=f"{operator}_{output}", **attributes)
+        )
+        self.shapes[output] = shape
+        return output
+
+    def model(self, length: int) -> onnx.ModelProto:
+        """``length`` draws; every tensor that nobody reads is an output."""
+        while len(self.nodes) < length:
+            OPERATORS[self.number(0, len(OPERATORS) - 1)](self)
+        read = {name for node in self.nodes for name in node.input}
+        outputs = [name for name in self.shapes if name not in read and name != "x"]
+        return helper.make_model(
+            helper.make_graph(
+                self.nodes, "random",
+                [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.input_shape)],
+                [
+                    helper.make_tensor_value_info(name, TensorProto.FLOAT, self.shapes[name])
+                    for name in outputs
+                ],
+                self.weights,
+            ),
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=8,
+        )  # fmt: skip
+
+
+def _window(m: RandomModel, extents: tuple[int, ...]) -> tuple[list[int], list[int], list[int]]:
+    """(kernel, strides, pads) that fit."""
+    kernel = [min(m.number(1, 3), extent) for extent in extents]
+    strides = [m.number(1, 2) for _ in extents]
+    pads = [m.number(0, kernel[i % 2] - 1) for i in range(4)]
+    return kernel, strides, pads
+
+
+def _out(
+    extents: tuple[int, ...], kernel: list[int], strides: list[int], pads: list[int]
+) -> tuple[int, int]:
+    rows, columns = (
+        (extents[i] + pads[i] + pads[i + 2] - kernel[i]) // strides[i] + 1 for i in range(2)
+    )
+    return rows, columns
+
+
+def _conv(m: RandomModel) -> None:
+    x = m.pick()
+    channels = m.shapes[x][1]
+    kernel, strides, pads = _window(m, m.shapes[x][2:])
+    groups = channels if m.number(0, 3) == 0 else 1
+    filters = channels * m.number(1, 2) if groups > 1 else m.number(1, 9)
+    weight = m.normal(
+        filters, channels // groups, *kernel, fan_in=channels // groups * kernel[0] * kernel[1]
+    )
+    bias = [m.normal(filters)] if m.number(0, 1) else []
+    shape = (1, filters, *_out(m.shapes[x][2:], kernel, strides, pads))
+    m.node("Conv", [x, weight, *bias], shape, strides=strides, pads=pads, group=groups)
+
+
+def _transposed(m: RandomModel) -> None:
+    x = m.pick()
+    channels, rows, columns = m.shapes[x][1:]
+    filters, size, stride = m.number(1, 5), m.number(2, 3), m.number(1, 2)
+    weight = m.normal(channels, filters, size, size, fan_in=channels * size)
+    shape = (1, filters, (rows - 1) * stride + size, (columns - 1) * stride + size)
+    m.node("ConvTranspose", [x, weight], shape, strides=[stride] * 2)
+
+
+def _pool(m: RandomModel) -> None:
+    x = m.pick()
+    kernel, strides, pads = _window(m, m.shapes[x][2:])
+    shape = (*m.shapes[x][:2], *_out(m.shapes[x][2:], kernel, strides, pads))
+    more: dict[str, Any] = {}
+    operator = "MaxPool" if m.number(0, 1) else "AveragePool"
+    if operator == "AveragePool":
+        more["count_include_pad"] = m.number(0, 1)
+    m.node(operator, [x], shape, kernel_shape=kernel, strides=strides, pads=pads, **more)
+
+
+def _activation(m: RandomModel) -> None:
+    x = m.pick()
+    operator = str(m.rng.choice(ACTIVATIONS))
+    inputs = [x]
+    if operator == "Clip":
+        inputs += [m.constant(np.float32(-0.5)), m.constant(np.float32(1.25))][: m.number(1, 2)]
+    m.node(operator, inputs, m.shapes[x])
+
+
+def _swish(m: RandomModel) -> None:
+    x = m.pick()
+    gate = m.node(str(m.rng.choice(("Sigmoid", "HardSigmoid"))), [x], m.shapes[x])
+    m.node("Mul", [x, gate], m.shapes[x])
+
+
+def _join(m: RandomModel) -> None:
+    x, y = m.pick(), m.pick()
+    if m.shapes[x] == m.shapes[y]:
+        m.node(str(m.rng.choice(("Add", "Add", "Mul", "Sub", "Max"))), [x, y], m.shapes[x])
+
+
+def _affine(m: RandomModel) -> None:
+    x = m.pick()
+    m.node(
+        str(m.rng.choice(("Add", "Mul", "Sub"))), [x, m.normal(m.shapes[x][1], 1, 1)], m.shapes[x]
+    )
+
+
+def _norm(m: RandomModel) -> None:
+    x = m.pick()
+    channels = m.shapes[x][1]
+    variance = m.constant(m.rng.uniform(0.5, 2, channels).astype(np.float32))
+    m.node(
+        "BatchNormalization",
+        [x, *(m.normal(channels) for _ in range(3)), variance],
+        m.shapes[x],
+    )
+
+
+def _excite(m: RandomModel) -> None:
+    x = m.pick()
+    channels = m.shapes[x][1]
+    y = m.node("GlobalAveragePool", [x], (1, channels, 1, 1))
+    y = m.node(
+        "Conv", [y, m.normal(channels, channels, 1, 1, fan_in=channels)], (1, channels, 1, 1)
+    )
+    y = m.node("Sigmoid", [y], (1, channels, 1, 1))
+    m.node("Mul", [x, y], m.shapes[x])
+
+
+def _concat(m: RandomModel) -> None:
+    x, y = m.pick(), m.pick()
+    a, b = m.shapes[x], m.shapes[y]
+    if a[2:] == b[2:] and a[1] + b[1] < 24:
+        m.node("Concat", [x, y], (1, a[1] + b[1], *a[2:]), axis=1)
+
+
+def _slice(m: RandomModel) -> None:
+    x = m.pick()
+    axis = m.number(1, 3)
+    extent = m.shapes[x][axis]
+    if extent < 2:
+        return
+    begin = m.number(0, extent - 2)
+    end = m.number(begin + 1, extent)
+    shape = list(m.shapes[x])
+    shape[axis] = end - begin
+    bounds = [m.constant(np.array([value], np.int64)) for value in (begin, end, axis)]
+    m.node("Slice", [x, *bounds], tuple(shape))
+
+
+def _shuffle(m: RandomModel) -> None:
+    x = m.pick()
+    _, channels, rows, columns = m.shapes[x]
+    if channels % 2 or channels < 4:
+        return
+    parts = (1, 2, channels // 2, rows, columns)
+    y = m.node("Reshape", [x, m.constant(np.array(parts, np.int64))], parts)
+    turned = (1, channels // 2, 2, rows, columns)
+    y = m.node("Transpose", [y], turned, perm=[0, 2, 1, 3, 4])
+    m.node("Reshape", [y, m.constant(np.array(m.shapes[x], np.int64))], m.shapes[x])
+
+
+def _resize(m: RandomModel) -> None:
+    x = m.pick()
+    _, channels, rows, columns = m.shapes[x]
+    if max(rows, columns) > 12:
+        return
+    mode = str(m.rng.choice(("nearest", "linear")))
+    scales = m.constant(np.array([1, 1, 2, 2], np.float32))
+    how: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": "half_pixel"}
+    if mode == "nearest":
+        how.update(coordinate_transformation_mode="asymmetric", nearest_mode="floor")
+    m.node("Resize", [x, "", scales], (1, channels, 2 * rows, 2 * columns), **how)
+
+
+def _pad(m: RandomModel) -> None:
+    x = m.pick()
+    _, channels, rows, columns = m.shapes[x]
+    reflected = min(rows, columns) > 2 and m.number(0, 1)
+    amounts = [m.number(0, 2) for _ in range(4)]
+    pads = np.array([0, 0, *amounts[:2], 0, 0, *amounts[2:]], np.int64)
+    shape = (1, channels, rows + amounts[0] + amounts[2], columns + amounts[1] + amounts[3])
+    m.node("Pad", [x, m.constant(pads)], shape, mode="reflect" if reflected else "constant")
+
+
+def _head(m: RandomModel) -> None:
+    x = m.pick()
+    features = int(np.prod(m.shapes[x]))
+    flat = m.node("Flatten", [x], (1, features), axis=1)
+    outputs = m.number(1, 6)
+    m.node("Gemm", [flat, m.normal(outputs, features, fan_in=features)], (1, outputs), transB=1)
+
+
+OPERATORS: tuple[Callable[[RandomModel], None], ...] = (
+    _conv, _conv, _conv, _transposed, _pool, _activation, _activation, _swish, _join, _join,
+    _affine, _norm, _excite, _concat, _slice, _shuffle, _resize, _pad, _head,
+)  # fmt: skip
+
+
+def random_model(seed: int) -> tuple[onnx.ModelProto, Float]:
+    """A model of 2 to 9 operators, and an input."""
+    drawn = RandomModel(seed)
+    model = drawn.model(drawn.number(2, 9))
+    return model, drawn.rng.standard_normal(drawn.input_shape).astype(np.float32)
