@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_npu.sim.machine_file import tomllib
+from tvm_npu.sim.texts import tomllib
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
