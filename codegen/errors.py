@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tvm_npu.sim.errors import BoundedError
 
-class CodegenError(Exception):
+
+class CodegenError(BoundedError):
     """Base of everything that `tvm_npu.codegen` raises on purpose."""
 
 

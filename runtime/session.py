@@ -16,6 +16,7 @@ from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.kinds import Simulator, load_program
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.statistics import RunStatistics, add, beside
 
 Array = NDArray[np.generic]
@@ -25,13 +26,19 @@ class Session:
     """One program on one simulated machine, on all of its devices; loads once, runs many.
 
     Safe to use from several threads: runs of one session take turns. ``timing`` turns the cycle
-    model off for faster runs; the values do not change. A run of more than ``budget`` instructions
-    traps, on a machine whose programs have loops (None: the simulator's own limit). ``observer``,
-    when set, is called after every `run_fixed` with its inputs and outputs (integers).
+    model off for faster runs; the values do not change. ``limits`` bounds what loading and a run
+    take: set it for programs of other people. ``budget`` is short for its instructions.
+    ``observer``, when set, is called after every `run_fixed` with its inputs and outputs
+    (integers).
     """
 
     def __init__(
-        self, program: Program | bytes, *, timing: bool = True, budget: int | None = None
+        self,
+        program: Program | bytes,
+        *,
+        timing: bool = True,
+        budget: int | None = None,
+        limits: Limits = DEFAULT,
     ) -> None:
         self.program = Program.from_bytes(program) if isinstance(program, bytes) else program
         self.timing = timing
@@ -42,13 +49,15 @@ class Session:
         self._lock = threading.Lock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
-        self._budget = budget
+        self._limits = limits if budget is None else replace(limits, instructions=budget)
         self._devices: list[Simulator] = []
         self._used = self._device(0), 0
 
     @classmethod
-    def from_file(cls, path: str | Path, *, timing: bool = True) -> Session:
-        return cls(Program.from_file(path), timing=timing)
+    def from_file(
+        cls, path: str | Path, *, timing: bool = True, limits: Limits = DEFAULT
+    ) -> Session:
+        return cls(Program.from_file(path), timing=timing, limits=limits)
 
     @property
     def statistics(self) -> RunStatistics | None:
@@ -69,7 +78,7 @@ class Session:
         """A device of the machine; loaded when it first gets an image."""
         while len(self._devices) <= number:
             image = program_image(self.program, self._image)
-            self._devices.append(load_program(image, self.machine, self._budget))
+            self._devices.append(load_program(image, self.machine, self._limits))
         return self._devices[number]
 
     def run(

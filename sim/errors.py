@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+LONGEST_MESSAGE = 8000
+"""Characters: messages quote what they found, and that may be all of a file."""
 
-class SimError(Exception):
+
+class BoundedError(Exception):
+    """An error whose text is cut in its middle where it is long."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        if len(text) <= LONGEST_MESSAGE:
+            return text
+        part = LONGEST_MESSAGE // 2
+        return f"{text[:part]} ... {text[-part:]}"
+
+
+class SimError(BoundedError):
     """Base of everything that `tvm_npu.sim` raises on purpose."""
 
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError
+from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -118,11 +119,17 @@ class MachineKind(Protocol):
         before the code runs."""
         return illegal_word(words, self.isa)
 
+    def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
+        """Memory that a simulator of one device takes of the host, about: its DRAM, and memories on
+        the chip with their content as numbers."""
+        chip = sum(unit.capacity_bytes for unit in machine.units() if unit.part != "dram")
+        return dram_bytes + 16 * chip
+
     def load(
-        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+        self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
-        """A simulator of ``machine`` with the image's code; `load_program` writes the content.
-        More than ``budget`` instructions in a run trap (None: the kind's own limit)."""
+        """A simulator of ``machine`` with the image's code; `load_program` writes the content, and
+        has checked memory. Runs trap that take more work or instructions than ``limits`` say."""
 
 
 @runtime_checkable
@@ -243,11 +250,26 @@ def machine_folders() -> tuple[Traversable, ...]:
     return tuple(folder for folder in folders if folder is not None)
 
 
+def check_limits(image: ProgramImage, machine: MachineDescription, limits: Limits) -> None:
+    """LimitError when a simulator of ``image`` needs more memory than it may take."""
+    kind, needed = machine_kind(machine.isa), 0
+    size = image.end_address - machine.dram.base_address
+    if limits.host_bytes is not None:
+        needed = getattr(kind, "host_bytes", partial(MachineKind.host_bytes, kind))(machine, size)
+    limits.check_memory(f"program {image.name!r} on {machine.name}", size, needed)
+
+
 def load_program(
-    image: ProgramImage, machine: MachineDescription, budget: int | None = None
+    image: ProgramImage, machine: MachineDescription, limits: Limits = DEFAULT
 ) -> Simulator:
-    """A simulator of ``machine`` with ``image`` loaded: code, and what lies in DRAM at first."""
-    simulator = machine_kind(machine.isa).load(image, machine, budget)
+    """A simulator of ``machine`` with ``image`` loaded: code, and what lies in DRAM at first.
+    Raises LimitError for a program that needs more memory than it may take, or than there is."""
+    check_limits(image, machine, limits)
+    try:
+        simulator = machine_kind(machine.isa).load(image, machine, limits)
+    except MemoryError as error:
+        text = f"program {image.name!r} on {machine.name}: no memory for a simulator of it"
+        raise LimitError(text) from error
     for address, data in image.content.items():
         simulator.write(address, data)
     return simulator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -13,14 +12,10 @@ from pydantic import ValidationError
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
+from tvm_npu.sim.texts import TextError, cut, parse_toml, shown
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 __all__ = [
     "load_machine",
@@ -28,10 +23,11 @@ __all__ = [
     "machine_from_toml",
     "machine_names",
     "of_description",
-    "tomllib",
 ]
 
 Description = TypeVar("Description", bound=MachineDescription)
+MOST_PROBLEMS = 20
+"""That a message names."""
 DEFAULT_ISA = "nmp"
 """Of a file that does not say; the kind then complains about the missing key."""
 
@@ -86,7 +82,7 @@ def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
         known = ", ".join(machine_names())
         raise MachineError(
             f"machine file {origin}: extends: no machine that comes with the package (value: "
-            f"{base!r}); there are {known}"
+            f"{shown(base)}); there are {known}"
         )
     machine = _built_in(base)
     result = machine.model_dump(exclude={"name", "description"})
@@ -138,9 +134,9 @@ def of_description(kind: type[Description], machine: MachineDescription) -> Desc
 def machine_from_toml(text: str, origin: str) -> MachineDescription:
     """A machine from the text of a TOML file called ``origin``."""
     try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise MachineError(f"machine file {origin}: not TOML: {error}") from error
+        values = parse_toml(text)
+    except TextError as error:
+        raise MachineError(f"machine file {origin}: {error}") from error
     return machine_from_dict(_extended(values, origin), origin)
 
 
@@ -150,7 +146,7 @@ def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Mac
     if not isinstance(isa, str) or isa not in (*kinds.BUILT_IN, *kinds.isa_names()):
         known = ", ".join(repr(name) for name in kinds.isa_names())
         raise KindError(
-            f"machine file {origin}: isa: no such kind of machine (value: {isa!r}); "
+            f"machine file {origin}: isa: no such kind of machine (value: {shown(isa)}); "
             f"there are {known}"
         )
     try:
@@ -163,10 +159,12 @@ def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Mac
         problems = []
         for item in error.errors():
             parts = [str(part) for part in item["loc"] if part not in kind.hidden_locations]
-            key = ".".join(parts) or "file"
+            key = cut(".".join(parts) or "file")
             if item["type"] == "value_error":  # of several keys; the text names them
                 problems.append(f"{key}: {item['ctx']['error']}")
                 continue
-            given = "" if item["type"] == "missing" else f" (value: {item['input']!r})"
+            given = "" if item["type"] == "missing" else f" (value: {shown(item['input'])})"
             problems.append(f"{key}: {item['msg']}{given}")
+        if len(problems) > MOST_PROBLEMS:
+            problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tvm_npu.sim.machine_file import tomllib
+from tvm_npu.sim.texts import tomllib
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = {
@@ -22,7 +22,7 @@ FOLDERS = {
 }
 DATA_OF_SIM = (
     "isa", "description", "units", "machine_file", "machine_parts", "kinds", "errors", "streams",
-    "arithmetic", "compiled",
+    "arithmetic", "compiled", "texts",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im",
     "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",

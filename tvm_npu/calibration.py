@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.array_files import DAMAGE, read_arrays, reason
 from tvm_npu.errors import CalibrationError, FlatCalibrationWarning
 
 Array = NDArray[Any]
@@ -114,13 +115,11 @@ def _mappings(data: Any, inputs: tuple[InputSpec, ...]) -> Iterator[Mapping[str,
 
 def _from_file(path: Path, inputs: tuple[InputSpec, ...]) -> dict[str, Array]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise CalibrationError(f"cannot read calibration file {str(path)!r}: {error}") from error
-    if isinstance(loaded, np.ndarray):
-        raise CalibrationError(f"calibration file {str(path)!r} is not an .npz file")
-    with loaded:
-        arrays = {name: loaded[name] for name in loaded.files}
+        arrays = read_arrays(path)
+    except DAMAGE as error:
+        raise CalibrationError(
+            f"cannot read calibration file {str(path)!r}: {reason(error)}"
+        ) from error
     if list(arrays) == ["arr_0"] and len(inputs) == 1:
         return {inputs[0].name: arrays["arr_0"]}
     return arrays

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tvm_npu.sim.errors import BoundedError
 
-class NpuError(Exception):
+
+class NpuError(BoundedError):
     """Base of everything that the doors raise on purpose."""
 
 

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import FloatArray, Graph
 from tvm_npu.codegen.reference import stream_float
+from tvm_npu.sim.texts import parse_json
 
 Samples = Iterable[Mapping[str, FloatArray]]
 FORMAT_VERSION = 1
+MOST_CHARACTERS = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,14 @@ class Ranges:
     def from_json(cls, text: str) -> Ranges:
         """Reads what `to_json` wrote; QuantizationError for anything else."""
         try:
-            content = json.loads(text)
+            content = parse_json(text, MOST_CHARACTERS)
             version = content["version"]
             if version != FORMAT_VERSION:
                 raise QuantizationError(
                     f"ranges have format version {version!r}; this is version {FORMAT_VERSION}"
                 )
             tensors = {str(name): _entry(values) for name, values in content["tensors"].items()}
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             if isinstance(error, QuantizationError):
                 raise
             raise QuantizationError(f"not a file of calibration ranges: {error!r}") from error

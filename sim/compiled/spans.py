@@ -36,7 +36,7 @@ def _multiply(typing_context: Any, a: Any, b: Any) -> Any:
 @device
 def product(a: int, b: int) -> int:
     """a * b, from -`BEYOND` to `BEYOND`."""
-    exact, wrapped = _multiply(a, b)  # type: ignore[call-arg]
+    exact, wrapped = _multiply(a, b)  # type: ignore[call-arg, var-annotated]
     if wrapped or exact > BEYOND or exact < -BEYOND:
         return BEYOND if (a < 0) == (b < 0) else -BEYOND
     return exact  # type: ignore[no-any-return]

@@ -13,7 +13,7 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.compiled.spans import product, volume
 from tvm_npu.sim.nmp.content import tag_of
-from tvm_npu.sim.nmp.core import STOP, trap
+from tvm_npu.sim.nmp.core import STOP, spend, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
     MB0,
@@ -212,6 +212,8 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     if not filters_ok(s, m, core, row, filters, depth, initialise):
         return STOP
     positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
+    if not spend(s, core, volume(depth, filters, positions)):
+        return STOP
     load_weights(s, core, filters, depth)
     per_group = filters // groups
     tle = core // m.tlts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.slices import ALLOWED, spends
 from tvm_npu.sim.nmp.content import note_private
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.state import (
@@ -42,6 +43,15 @@ def trap(s: State, core: int, code: int, a: int, b: int, c: int, memory: int) ->
         record[DETAIL_A], record[DETAIL_B], record[DETAIL_C] = a, b, c
         record[MEMORY] = memory
     return STOP
+
+
+@device
+def spend(s: State, core: int, units: int) -> bool:
+    """Counts work before it is done; False, with a trap, when the run may not do it."""
+    if spends(s.work, units):
+        return True
+    trap(s, core, Code.BUDGET, s.work[ALLOWED], 0, 0, 0)
+    return False
 
 
 @device

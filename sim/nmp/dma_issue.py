@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.compiled.spans import product, reach, volume
-from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, trap
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, spend, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,
     BURSTS,
@@ -178,6 +178,8 @@ def misplaced(s: State, m: Costs, core: int, memory: int, local: int, count: int
         limit = m.bias_bytes
     if local < 0 or local + count > limit:
         trap(s, core, Code.TILE_TOO_LARGE, local, local + count, limit, memory)
+        return True
+    if not spend(s, core, count):
         return True
     size = s.dma[core, Reg.ELEMENT_BYTES]
     if local % size:

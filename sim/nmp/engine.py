@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled.slices import INSTRUCTIONS, next_slice, slice_ends
 from tvm_npu.sim.nmp import dispatch, dma
 from tvm_npu.sim.nmp.core import STOP
 from tvm_npu.sim.nmp.scalar import LOW32
@@ -25,7 +26,8 @@ from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 _SOURCE = '''
 def run_events(state, m, kinds, shared, budget):
-    """Runs until all cores have exited or one traps; at most ``budget`` instructions."""
+    """Runs until all cores have exited or one traps, or a slice is over; at most ``budget``
+    instructions in the run. Whether it is over comes first of what it returns."""
     s = SharedState(*state)
     decoded, regs, pcs, status = state.decoded, state.regs, state.pc, state.status
     time, queued, last_line = state.time, state.queue_count, state.last_line
@@ -33,8 +35,15 @@ def run_events(state, m, kinds, shared, budget):
     layer_instructions, trapped, last_pc = state.layer_instructions, state.trap, state.last_pc
     rows = len(decoded)
     code_base = state.code_base[0]
+    work, paused = state.work, state.paused
     executed = 0
+    most = min(budget - state.counters[0], work[SLICE_INSTRUCTIONS])
+    over = True
     while True:
+        if executed >= most or slice_ends(work):
+            if executed < budget - state.counters[0]:
+                over = False
+                break
         actor, earliest, second = -1, INF, INF
         alive = False
         for k in range(m.cores):
@@ -55,16 +64,24 @@ def run_events(state, m, kinds, shared, budget):
                     earliest, actor = time[k], k
                 elif time[k] < second:
                     second = time[k]
+        if paused[0] >= 0:  # a slice has ended in the middle of this core's turn
+            actor, second = paused[0], INF
+            for k in range(m.cores + m.tles):
+                waits = status[k] == RUNNING if k < m.cores else queued[k - m.cores] > 0
+                if waits and k != actor and time[k] < second:
+                    second = time[k]
         if actor < 0:
             if alive:
                 trapped[CODE] = DEADLOCK
             break
         if actor >= m.cores:
             advance(s, m, actor - m.cores)
+            work[0] += 1
             continue
         core = actor
         tle = core // m.tlts
-        first = True
+        first = paused[0] < 0
+        paused[0] = -1
         came_from = last_pc[core]
         while True:
             pc = pcs[core]
@@ -116,17 +133,20 @@ def run_events(state, m, kinds, shared, budget):
                         regs[core, rd] = np.int32(value & LOW32)
             if time[core] > layer_end[layer]:
                 layer_end[layer] = time[core]
-            if stop == STOP or executed >= budget or (op >= 0 and shared[op]):
+            if stop == STOP or (op >= 0 and shared[op]):
+                break
+            if executed >= most or (kind == STATE and slice_ends(work)):
+                paused[0] = core
                 break
         last_pc[core] = came_from
         if trapped[CODE] != 0:
             break
-        if executed >= budget:
+        if executed >= budget - state.counters[0]:
             trapped[CODE], trapped[CORE], trapped[PC] = RUNAWAY, core, pcs[core]
-            trapped[A] = executed
+            trapped[A] = executed + state.counters[0]
             break
     state.counters[0] += executed
-    return s.events, s.event_times
+    return over, s.events, s.event_times
 '''
 
 run_events = dispatch.compile_text(
@@ -140,7 +160,8 @@ run_events = dispatch.compile_text(
         "CODE": TrapSlot.CODE, "CORE": TrapSlot.CORE, "PC": TrapSlot.PC, "A": TrapSlot.A,
         "B": TrapSlot.B, "C": TrapSlot.C, "DEADLOCK": Code.DEADLOCK,
         "PC_OUTSIDE": Code.PC_OUTSIDE_CODE, "RUNAWAY": Code.RUNAWAY, "advance": dma.advance,
-        "execute": dispatch.execute,
+        "execute": dispatch.execute, "slice_ends": slice_ends,
+        "SLICE_INSTRUCTIONS": INSTRUCTIONS,
     },
 )  # fmt: skip
 
@@ -148,5 +169,9 @@ run_events = dispatch.compile_text(
 def run(state: State, costs: Costs, budget: int) -> State:
     """Until all cores have exited or one traps; returns the state with the table of events, which
     may have grown."""
-    events, times = run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)
-    return state._replace(events=events, event_times=times)
+    while True:
+        over, events, times = run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)
+        state = state._replace(events=events, event_times=times)
+        if over:
+            return state
+        next_slice(state.work)

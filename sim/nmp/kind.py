@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
+    from tvm_npu.sim.limits import Limits
     from tvm_npu.sim.statistics import RunStatistics
 
 _OVER_RINGS = ("nmp_forward", "nmp_forward3d")
@@ -47,13 +48,27 @@ class NmpKind(MachineKind):
                 )
         return None
 
+    def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
+        """Accumulators take 8 bytes each, and so do elements in im2col buffers."""
+        from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS
+
+        assert isinstance(machine, NmpMachine)
+        memories = machine.memories
+        core = memories.mb0_bytes + memories.mb1_bytes + 8 * memories.mb2_bytes
+        columns = max(SCRATCH_ELEMENTS, memories.mb1_bytes) * COLUMN_BUFFERS
+        scratch = 2 * max(SCRATCH_ELEMENTS, memories.mb1_bytes, memories.mb2_bytes)
+        core += memories.bias_bytes
+        return (
+            dram_bytes + core * machine.core_count + 8 * (columns * machine.cores.tles + scratch)
+        )
+
     def load(
-        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+        self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
         from tvm_npu.sim.nmp.loaded import LoadedProgram
 
         assert isinstance(machine, NmpMachine)
-        return LoadedProgram(image, machine, budget)
+        return LoadedProgram(image, machine, limits)
 
     def run_elf(
         self, path: Path, machine: MachineDescription, *, budget: int

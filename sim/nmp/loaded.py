@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.image import ProgramImage
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, NmpSimulator
@@ -22,10 +23,10 @@ PARAMETER_REGISTER = 11
 class LoadedProgram:
     """What `tvm_npu.sim.kinds.Simulator` asks for."""
 
-    def __init__(self, image: ProgramImage, machine: NmpMachine, budget: int | None) -> None:
+    def __init__(self, image: ProgramImage, machine: NmpMachine, limits: Limits) -> None:
         self._image = image
         self._code = image.code
-        self._budget = DEFAULT_BUDGET if budget is None else budget
+        self._limits = limits
         self._simulator = NmpSimulator(
             machine,
             self._code.words,
@@ -51,7 +52,8 @@ class LoadedProgram:
             self._code.entry_address,
             {PARAMETER_REGISTER: self._image.parameter_address},
             timing=timing,
-            budget=self._budget,
+            budget=self._limits.instructions or DEFAULT_BUDGET,
+            most_work=self._limits.work,
             events=events,
         )
         failed = [core for core, code in enumerate(codes) if code]

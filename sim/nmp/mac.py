@@ -10,7 +10,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import product, reach, volume
-from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, trap
+from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, spend, trap
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
@@ -50,6 +50,8 @@ def fits(s: State, m: Costs, core: int, memory: int, begin: int, end: int, size:
     """Bytes begin..end lie in ``memory``, of ``size`` bytes, and no transfer is using them."""
     if begin < 0 or end > size:
         trap(s, core, Code.TILE_TOO_LARGE, begin, end, size, memory)
+        return False
+    if not spend(s, core, end - begin):
         return False
     return use_range(s, m, core, memory, begin, end)
 

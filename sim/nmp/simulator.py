@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.compiled.slices import begin_run, interrupts
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
+from tvm_npu.sim.limits import MOST_WORK
 from tvm_npu.sim.nmp import engine
 from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.events import collect_events, register_table
@@ -121,14 +123,16 @@ class NmpSimulator:
         timing: bool = True,
         cores: int | None = None,
         budget: int = DEFAULT_BUDGET,
+        most_work: int = MOST_WORK,
         events: EventSink | None = None,
     ) -> tuple[RunStatistics, list[int]]:
         """Starts ``cores`` cores (default: all) at ``entry`` and runs until all have exited.
 
         ``arguments`` presets registers of every core; x10 (a0) holds the core's number. Returns
         statistics and the exit codes. Raises Trap when a core traps, blocks for ever or does not
-        end within ``budget`` instructions. Values do not depend on ``timing``; neither they nor
-        the statistics depend on ``events``, which gets the run's events.
+        end within ``budget`` instructions and ``most_work`` products, elements and bytes. Values do
+        not depend on ``timing``; neither they nor the statistics depend on ``events``, which gets
+        the run's events.
         """
         started = self.machine.core_count if cores is None else cores
         if not 1 <= started <= self.machine.core_count:
@@ -138,11 +142,12 @@ class NmpSimulator:
             if not 1 <= register <= 31 or register == CORE_REGISTER:
                 raise SimError(f"register {register} cannot hold an argument; 1 to 31 can, "
                                f"except {CORE_REGISTER}")  # fmt: skip
-        with self._lock, serial_blas:
+        with self._lock, serial_blas, interrupts:
             state = self._state
             if events is not None and not len(state.events):
                 state = state._replace(**event_room(state.events.shape[1]))
             reset_for_run(state)
+            begin_run(state.work, most_work)
             state.time[self.machine.core_count :] = np.inf
             state.pc[:started] = entry
             state.status[:started] = RUNNING

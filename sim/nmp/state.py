@@ -10,6 +10,7 @@ from numba.experimental import structref
 from numpy.typing import NDArray
 
 from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.compiled.slices import new_work
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
@@ -125,6 +126,8 @@ class State(NamedTuple):
     cache_tags: Array  # int64 [T, lines]
     last_line: Array  # int64 [K]
     trap: Array  # int64 [TrapSlot.COLUMNS]
+    work: Array  # int64 [4]: see `compiled.slices`
+    paused: Array  # int64 [1]: the core whose turn a slice's end has cut; -1: none
     counters: Array  # int64 [2]: instructions executed, cache misses
     layer_macs: Array  # int64 [L, K]
     layer_mac_cycles: Array  # float64 [L, K]
@@ -263,6 +266,8 @@ def make_state(
         stream_of=stream_of,
         code_base=np.array([code_address], np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
+        work=new_work(),
+        paused=np.full(1, -1, np.int64),
         counters=np.zeros(2, np.int64),
         events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
         event_times=np.zeros((0, 2)),
@@ -381,6 +386,7 @@ def reset_for_run(state: State) -> None:
     """Back to the moment before the first instruction; DRAM, code and scratchpads stay."""
     state.status[:] = HALTED
     state.last_pc[:] = -1
+    state.paused[:] = -1
     state.mac_sem[:] = -1
     state.cache_tags[:] = -1
     state.last_line[:] = -1

@@ -24,6 +24,7 @@ class TrapCode(IntEnum):
     WRONG_MEMORY = 15
     NO_RING = 16
     RACE = 17
+    BUDGET = 18
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
@@ -36,6 +37,7 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
     TrapCode.ACCUMULATOR_OVERFLOW: "accumulator {a} needs more than {b} bits (filter {c})",
     TrapCode.BAD_CONFIGURATION: "{register} has the unusable value {a}",
     TrapCode.RUNAWAY: "still running after {a} instructions",
+    TrapCode.BUDGET: "more than {a} products, elements and bytes in a run",
     TrapCode.BREAKPOINT: "ebreak",
     TrapCode.UNKNOWN_ECALL: "ecall with a7 = {a}; only 93 (exit) is known",
     TrapCode.HAZARD: "transfer uses {memory} of core {a} while its MAC unit does",

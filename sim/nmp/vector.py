@@ -6,8 +6,8 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
-from tvm_npu.sim.compiled.spans import volume
-from tvm_npu.sim.nmp.core import STOP, trap
+from tvm_npu.sim.compiled.spans import product, volume
+from tvm_npu.sim.nmp.core import STOP, spend, trap
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
     MB0,
@@ -52,6 +52,9 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
         return STOP
     if s.decoded[row, SUB] > PoolKind.AVERAGE:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
+    window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
+    if not spend(s, core, volume(channels, r[Reg.OUT_ROWS], product(r[Reg.OUT_COLUMNS], window))):
+        return STOP
     average = s.decoded[row, SUB] == PoolKind.AVERAGE
     wide = r[Reg.ELEMENT_BYTES] == 2
     base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
@@ -89,7 +92,7 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
                     best = (2 * total + count) // (2 * count)
                 s.mb2[core, at] = best
                 at += 1
-    window = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS] * r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS]
+    window *= r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     beats = channels * beats_of(window, m, r[Reg.ELEMENT_BYTES])
     return end_operation(s, m, core, row, beats, 0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.slices import SLICE, slice_ends
 from tvm_npu.sim.snowflake import registers as special
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
 from tvm_npu.sim.snowflake.hazards import (
@@ -53,8 +54,8 @@ from tvm_npu.sim.snowflake.traps import TrapOperand
 from tvm_npu.sim.snowflake.vector_issue import MAC, MAX, VMOV, issue_vector
 
 GROW = 2
-"""What `run_core` returns when the log of transfers or the table of events is full; besides GO and
-STOP."""
+"""What `run_core` returns when the log of transfers or the table of events is full, or a slice is
+over; besides GO and STOP."""
 
 MOV, MOVI, ADD, ADDI, MUL, BLE, BEQ, SYNC, LD, TMOV = (
     SNOWFLAKE_ISA.index[name]
@@ -70,11 +71,11 @@ def run_core(s: State, m: Costs, c: int) -> int:
     """Issues instructions until the core waits or ends."""
     # Taking an array out of the state costs as much as several instructions: once is enough.
     core, clock, registers, ready = s.core[c], s.clock[c], s.registers[c], s.ready[c]
-    decoded, layer_of, executed = s.decoded, s.layer_of, s.executed
+    decoded, layer_of, executed, work = s.decoded, s.layer_of, s.executed, s.work
     bank_row, bank_loads, counts = s.bank_row[c], s.bank_loads[c], s.counts[c]
     issued = s.layer_instructions[:, c]
     while core[CORE.STATUS] == RUNNING:
-        if not events_fit(s, m):
+        if not events_fit(s, m) or executed[0] >= executed[SLICE] or slice_ends(work):
             return GROW
         place = core[CORE.PC]
         bank, offset = place // BANK_INSTRUCTIONS, place % BANK_INSTRUCTIONS

@@ -44,7 +44,8 @@ from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector import complete_vector, start_vector
 
 FINISHED, TRAPPED, FULL = 0, 1, 2
-"""What `run_device` returns; FULL: the log of transfers or the table of events has to grow."""
+"""What `run_device` returns; FULL: the log of transfers or the table of events has to grow, or
+a slice is over."""
 
 _START, _COMPLETE, _SERVE, _MOVE, _DONE = range(5)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
 from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES, Buffer, MacMode
@@ -188,6 +189,8 @@ def _vector_and_transfer(
         return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
     cus = t[T.CUS] & r[V.READ_MASK]
     if loads and cus:
+        if r[V.KIND] == MAC and r[V.MODE] == MacMode.LANE:
+            s.work[DONE] += min(r[V.LENGTH], t[T.RUNS])
         if _reads_a(r, t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP]):
             begin, end = max(begin, r[V.READ_A]), min(end, r[V.READ_A_END])
             return _record(s, m, earlier, c, later, c, Buffer.MBUF, begin, end, cus)
@@ -285,6 +288,7 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
     memory."""
     if p[T.BUFFER] == Buffer.ICACHE:
         return GO
+    s.work[DONE] += 2 * min(t[T.RUNS], p[T.RUNS])
     cus = t[T.CUS] & p[T.CUS]
     if cus and t[T.BUFFER] == p[T.BUFFER] and patterns_meet(
         t[T.PLACE], t[T.WORDS], t[T.RUNS], t[T.BUFFER_STEP],

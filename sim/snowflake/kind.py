@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
+    from tvm_npu.sim.limits import Limits
 
 
 class SnowflakeKind(MachineKind):
@@ -25,7 +26,7 @@ class SnowflakeKind(MachineKind):
         return SNOWFLAKE_ISA
 
     def load(
-        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+        self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
         from tvm_npu.sim.snowflake.simulator import (
             MOST_INSTRUCTIONS,
@@ -50,7 +51,8 @@ class SnowflakeKind(MachineKind):
             image.end_address - machine.dram.base_address,
             layer_names=image.layer_names,
             layer_of=[code.layer_of for code in codes],
-            budget=MOST_INSTRUCTIONS if budget is None else budget,
+            budget=MOST_INSTRUCTIONS if limits.instructions is None else limits.instructions,
+            most_work=limits.work,
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sim.compiled.slices import interrupts
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
@@ -30,10 +31,10 @@ from tvm_npu.sim.snowflake.state import (
     MOST_HAZARDS,
     H,
     State,
-    grown,
     make_costs,
     make_state,
     reset_for_run,
+    resumed,
 )
 from tvm_npu.sim.snowflake.statistics import TraceProfile, collect, profile
 from tvm_npu.sim.snowflake.traps import (
@@ -183,7 +184,7 @@ class SnowflakeSimulator:
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
-        with self._lock:
+        with self._lock, interrupts:
             records = events is not None
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])
@@ -191,7 +192,7 @@ class SnowflakeSimulator:
             reset_for_run(self._state, self.machine, *self._limits)
             costs = make_costs(self.machine, strict=not timing, records=records)
             while (outcome := engine.run_device(self._state, costs)) == engine.FULL:
-                self._state = grown(self._state)
+                self._state = resumed(self._state)
             if outcome == engine.TRAPPED:
                 raise self._trap()
             if events is not None:

@@ -13,6 +13,13 @@ from numba.core import types
 from numba.experimental import structref
 from numpy.typing import NDArray
 
+from tvm_npu.sim.compiled.slices import (
+    INSTRUCTIONS,
+    SLICE,
+    begin_run,
+    new_work,
+    next_slice,
+)
 from tvm_npu.sim.event_table import grown_events
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.snowflake.isa import (
@@ -264,8 +271,8 @@ class State(NamedTuple):
     transfer_time: Array  # float64 [C, 2, QUEUE, 3]: request, words move, completion
     device: Array  # float64 [2]: when the memory is free; when a transfer goes on next
     calendar: Array  # int64 [4]: whether that is known; what happens then, cluster, unit
-    work: Array  # int64 [2]: done, allowed
-    executed: Array  # int64 [2]: instructions, allowed
+    work: Array  # int64 [4]: see `compiled.slices`
+    executed: Array  # int64 [3]: instructions, allowed, end of the slice
     trap: Array  # int64 [TrapSlot.COLUMNS]
     hull: Array  # int64 [C, 3, len(HULL)]: what vector writes, loads write, stores read
     hazards: Array  # int64 [MOST_HAZARDS, len(H)]
@@ -384,8 +391,8 @@ def make_state(
         transfer_time=np.zeros((clusters, 2, QUEUE, 3)),
         device=np.zeros(2),
         calendar=np.zeros(4, np.int64),
-        work=np.zeros(2, np.int64),
-        executed=np.zeros(2, np.int64),
+        work=new_work(),
+        executed=np.zeros(3, np.int64),
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         hull=np.zeros((clusters, 3, len(HULL)), np.int64),
         hazards=np.zeros((MOST_HAZARDS, len(H)), np.int64),
@@ -425,7 +432,9 @@ def reset_for_run(
             array[...] = 0
     state.mbuf[...] = UNDEFINED
     state.wbuf[...] = UNDEFINED
-    state.executed[1], state.work[1] = instructions, work
+    begin_run(state.work, work)
+    state.executed[1] = instructions
+    state.executed[SLICE] = state.work[INSTRUCTIONS]
     everywhere = (1 << machine.clusters.cus) - 1
     for special, value in {
         Special.OUTPUTS: VMACS * LANES, Special.TARGET: 1, Special.CUS: everywhere,
@@ -435,8 +444,11 @@ def reset_for_run(
         state.registers[:, special] = value
 
 
-def grown(state: State) -> State:
-    """The same state with room for twice as many transfers between barriers, or more events."""
+def resumed(state: State) -> State:
+    """The same state with another slice, and with room for twice as many transfers between
+    barriers, or more events, where there was none."""
+    next_slice(state.work)
+    state.executed[SLICE] = state.executed[0] + state.work[INSTRUCTIONS]
     if state.log_count.max() >= state.log.shape[2]:
         state = state._replace(log=np.concatenate([state.log, np.zeros_like(state.log)], axis=2))
     if len(state.events) and state.event_count[0] + EVENT_ROOM > len(state.events):

@@ -31,6 +31,7 @@ from tvm_npu.sim.tiles.operands import (
     mark_written,
     memory_of,
     reachable,
+    spend,
     trap,
     use,
     was_written,
@@ -167,6 +168,8 @@ def locate_filters(s: State, m: Costs, filters: int, depth: int) -> int:
     size = reach(packed, filters, pitch)
     if not fits(s, memory, s.registers[Reg.W_OFFSET], size, Reg.W_OFFSET):
         return NOWHERE
+    if not spend(s, size):
+        return NOWHERE
     begin = s.places[memory, 0] + s.registers[Reg.W_OFFSET]
     for f in range(filters):
         if pitch != packed or f == 0:
@@ -203,6 +206,8 @@ def tconv(s: State, m: Costs, row: int) -> int:
     width = m.accumulator_bytes
     out_at = locate(s, m, RESULT, filters, out_rows, out_columns, width, keep, True)
     if out_at == NOWHERE:
+        return STOP
+    if not spend(s, volume(depth, filters, product(out_rows, out_columns))):
         return STOP
     plain = is_plain(s, m, out_at, out_rows, out_columns, width)
     sums_at = out_at if plain else m.sums_begin

@@ -1,7 +1,8 @@
 """The loop over the words of a program.
 
 It goes back to Python when there is something that only Python can do: `CONTROL` at an instruction
-of the DMA controller, `GROW` when the lists of live ranges are full. Called again it goes on where
+of the DMA controller, `GROW` when the lists of live ranges are full, `PAUSED` at the end of a
+slice. Called again it goes on where
 it was.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim.compiled.slices import slice_ends
 from tvm_npu.sim.tiles.convolution import tconv
 from tvm_npu.sim.tiles.elementwise import tfill, tfinish, tvec
 from tvm_npu.sim.tiles.intervals import has_room
@@ -22,7 +24,7 @@ from tvm_npu.sim.tiles.state import ISSUE, Costs, SharedState, State
 from tvm_npu.sim.tiles.transfers import tload, tstore
 from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
-ENDED, TRAPPED, GROW, CONTROL = range(4)
+ENDED, TRAPPED, GROW, CONTROL, PAUSED = range(5)
 """Why the loop came back."""
 
 
@@ -51,8 +53,11 @@ def execute_words(s: State, m: Costs) -> int:
         op = s.decoded[row, 0]
         if op == TGO or op == TWAIT:
             return CONTROL
-        if op > TSETU and not has_room(s):
-            return GROW
+        if op > TSETU:
+            if not has_room(s):
+                return GROW
+            if slice_ends(s.work):
+                return PAUSED
         s.clock[ISSUE] += m.issue
         layer = s.layer_of[row]
         s.layer_instructions[layer] += 1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
+    from tvm_npu.sim.limits import Limits
 
 
 class TilesKind(MachineKind):
@@ -45,10 +46,19 @@ class TilesKind(MachineKind):
             return CodeFault("last word of the code", last, f"{end} (tend)")
         return None
 
+    def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
+        """Operands are unpacked into arrays of numbers as large as the largest memory."""
+        from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS
+
+        assert isinstance(machine, TileMachine)
+        chip = [unit.capacity_bytes for unit in machine.units() if unit.part != "dram"]
+        largest = max(*chip, dram_bytes if machine.core is not None else 0)
+        return dram_bytes + 2 * sum(chip) + 2 * largest + 40 * max(SCRATCH_ELEMENTS, largest)
+
     def load(
-        self, image: ProgramImage, machine: MachineDescription, budget: int | None
+        self, image: ProgramImage, machine: MachineDescription, limits: Limits
     ) -> Simulator:
-        """Tile programs have no loops, and so no budget."""
+        """Tile programs have no loops: their instructions are as many as the file has."""
         from tvm_npu.sim.tiles.isa import TileMemory
         from tvm_npu.sim.tiles.simulator import TileSimulator
 
@@ -65,6 +75,7 @@ class TilesKind(MachineKind):
             precision=image.of_one_precision(),
             layer_names=image.layer_names,
             layer_of=code.layer_of,
+            most_work=limits.work,
         )
 
 

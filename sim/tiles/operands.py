@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled import device
+from tvm_npu.sim.compiled.slices import ALLOWED, spends
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
@@ -38,6 +39,15 @@ def trap(s: State, code: int, a: int, b: int, c: int, memory: int, register: int
         record[A], record[B], record[C] = a, b, c
         record[MEMORY], record[REGISTER] = memory, register
     return STOP
+
+
+@device
+def spend(s: State, units: int) -> bool:
+    """Counts work before it is done; False, with a trap, when the run may not do it."""
+    if spends(s.work, units):
+        return True
+    trap(s, Code.BUDGET, s.work[ALLOWED], 0, 0, 0, 0)
+    return False
 
 
 @device
@@ -208,6 +218,8 @@ def locate(
         size = plane if channels == 1 else reach(plane, channels, channel_bytes)
     offset = s.registers[register]
     if not fits(s, memory, offset, size, register):
+        return NOWHERE
+    if not spend(s, size):
         return NOWHERE
     begin = s.places[memory, 0] + offset
     if reads:

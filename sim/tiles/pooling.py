@@ -6,7 +6,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
-from tvm_npu.sim.compiled.spans import product
+from tvm_npu.sim.compiled.spans import product, volume
 from tvm_npu.sim.tiles.isa import TilePool
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
@@ -18,6 +18,7 @@ from tvm_npu.sim.tiles.operands import (
     in_bounds,
     load_first,
     locate,
+    spend,
     store_elements,
     trap,
     window_in_bounds,
@@ -49,11 +50,14 @@ def tpool(s: State, m: Costs, row: int) -> int:
     out_at = locate(s, m, RESULT, channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], width, False, True)
     if out_at == NOWHERE:
         return STOP
+    window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
+    inside = product(r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])
+    count = volume(channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS])
+    if not spend(s, product(count, 1 + min(window, inside))):
+        return STOP
     if not pool_planes(s, m, s.decoded[row, SUB] == TilePool.AVERAGE):
         return STOP
     store_elements(s, m, out_at, channels, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], s.products)
-    window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
-    count = channels * r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     book_elements(s, m, row, product(count, window))
     return GO
 

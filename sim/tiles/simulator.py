@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.compiled.slices import begin_run, interrupts, next_slice
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
+from tvm_npu.sim.limits import MOST_WORK
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles import engine
@@ -38,7 +40,8 @@ class TileSimulator:
     ``code`` are instruction words; they run from the first one until ``tend``. ``segments`` gives
     (address, bytes) of CONSTANTS and ACTIVATIONS, which lie in the ``dram_bytes`` from
     ``machine.dram.base_address`` on. ``precision`` is the numeric type of the elements.
-    ``layer_of`` gives each word's layer (-1: none) for statistics and traps.
+    ``layer_of`` gives each word's layer (-1: none) for statistics and traps. More than
+    ``most_work`` products, elements and bytes in a run trap.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class TileSimulator:
         precision: Precision = "int8",
         layer_names: Sequence[str] = (),
         layer_of: NDArray[np.int32] | None = None,
+        most_work: int = MOST_WORK,
     ) -> None:
         check_room(machine, dram_bytes)
         base = machine.dram.base_address
@@ -66,6 +70,7 @@ class TileSimulator:
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self.precision: Precision = precision
+        self._most_work = most_work
         self._lock = threading.Lock()
         self._dram_bytes = dram_bytes
         words = np.ascontiguousarray(code, np.uint32)
@@ -91,12 +96,13 @@ class TileSimulator:
         """Executes the program. Raises Trap; the simulator can be used again after one.
         Values do not depend on ``timing``, and what is on chip does not survive a run. Neither
         values nor statistics depend on ``events``, which gets the run's events."""
-        with self._lock, serial_blas:
+        with self._lock, serial_blas, interrupts:
             records = events is not None
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])
                 self._state = self._state._replace(**room)
             reset_for_run(self._state)
+            begin_run(self._state.work, self._most_work)
             costs = make_costs(self.machine, self.precision, self._state, timing, records)
             control = None
             if self.machine.dmac is not None:
@@ -106,7 +112,9 @@ class TileSimulator:
                 if outcome == engine.ENDED:
                     self._control(control)
                     break
-                if outcome == engine.GROW:
+                if outcome == engine.PAUSED:
+                    next_slice(self._state.work)
+                elif outcome == engine.GROW:
                     self._state = grown(self._state)
                 elif outcome == engine.CONTROL:
                     self._control(control)

@@ -16,6 +16,7 @@ from numba.experimental import structref
 from numpy.typing import NDArray
 
 from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.compiled.slices import new_work
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.tiles.isa import CONFIG_REGISTERS, TileMemory, TransferStream
@@ -79,6 +80,7 @@ class State(NamedTuple):
     span_count: Array  # int64 [4]
     ranges: Array  # int64 [RANGES, 3]: list, begin, end of what the command at hand touches
     range_count: Array  # int64 [1]
+    work: Array  # int64 [4]: see `compiled.slices`
     flights: Array  # int64 [channels, FLIGHT]: what the DMA controller may be moving now
     tile: Array  # float32 or float64: elements of the first operand, packed
     weights: Array  # of the second
@@ -241,6 +243,7 @@ def make_state(
         span_count=np.zeros(4, np.int64),
         ranges=np.zeros((RANGES, 3), np.int64),
         range_count=np.zeros(1, np.int64),
+        work=new_work(),
         flights=np.zeros((machine.dmac.channels if machine.dmac else 0, FLIGHT), np.int64),
         tile=np.empty(largest, floats),
         weights=np.empty(largest, floats),

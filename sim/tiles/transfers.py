@@ -13,6 +13,7 @@ from tvm_npu.sim.tiles.operands import (
     fits,
     in_bounds,
     mark_written,
+    spend,
     trap,
     use,
     was_written,
@@ -69,6 +70,8 @@ def transfer(s: State, m: Costs, row: int, loads: bool) -> int:
         return trap(
             s, Code.TRANSFER_OUTSIDE, r[Reg.ADDRESS], end, s.places[base, 1], base, Reg.ADDRESS
         )
+    if not spend(s, size):
+        return STOP
     outside = s.places[base, 0] + r[Reg.ADDRESS]
     if not loads and not was_written(s, m, memory, chip, chip + size):
         return STOP

@@ -21,6 +21,7 @@ class TileTrapCode(IntEnum):
     RACE = 12
     DMA = 13
     BAD_TEMPLATE = 14
+    BUDGET = 15
 
 
 DETAIL_FORMATS: dict[TileTrapCode, str] = {
@@ -44,6 +45,7 @@ DETAIL_FORMATS: dict[TileTrapCode, str] = {
     ),
     TileTrapCode.DMA: "{text}",
     TileTrapCode.BAD_TEMPLATE: "no DMA program at byte {a} of CONSTANTS: {text}",
+    TileTrapCode.BUDGET: "more than {a} products, elements and bytes in a run",
     TileTrapCode.EMPTY_WINDOW: "the window of row {a}, column {b} counts no element",
 }
 

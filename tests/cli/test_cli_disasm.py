@@ -12,8 +12,9 @@ import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 
-from tvm_npu.cli.disasm_command import listing, programs_in  # noqa: E402
+from tvm_npu.cli.disasm_command import listing  # noqa: E402
 from tvm_npu.codegen.program.format import PROLOGUE, Program, Segment  # noqa: E402
+from tvm_npu.codegen.program.library import programs_in  # noqa: E402
 from tvm_npu.sim.isa.assembler import assemble  # noqa: E402
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 

@@ -161,7 +161,7 @@ def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
             section = group
         value = value.strip()
         is_text = (group, name) in {("", "name"), ("", "isa"), ("", "description")}
-        quoted = is_text or name == "default_precision"
+        quoted = is_text or name in ("default_precision", "requantization")
         value = {"tles": "1"}.get(name, value)
         lines.append(f'{name} = "{value}"' if quoted else f"{name} = {value}")
     path = tmp_path / "one.toml"

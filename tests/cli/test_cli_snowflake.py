@@ -37,6 +37,20 @@ def test_images_apart_need_clusters(run, lenet: Path, machine: str) -> None:  # 
     assert "--images: invalid choice: 'beside' (choose from" in message
 
 
+def test_one_count_of_macs(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Products with padding count in the placement, in the layers and in the totals alike, though
+    Snowflake leaves them out."""
+    onnx = pytest.importorskip("onnx")
+    from tvm_npu import models
+
+    model = models.build("resnet18", input_size=32, width=0.125)
+    onnx.save(model, tmp_path / "small.onnx")
+    out, _, found = profiled(run, tmp_path, tmp_path / "small.onnx", "--machine", "snowflake-1cc")
+    total = found["split"]["npu_macs"]
+    assert total == found["totals"]["macs"] == sum(one["macs"] for one in found["layers"]) > 0
+    assert out.count(f"{total:,}") >= 2
+
+
 def test_recurrent_models(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     onnx = pytest.importorskip("onnx")
     from tvm_npu import models

@@ -61,7 +61,7 @@ class Kind:
     def code_fault(self, words, machine):
         return None
 
-    def load(self, image, machine, budget):
+    def load(self, image, machine, limits):
         return Simulator(image)
 
 

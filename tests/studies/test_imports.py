@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.test_imports import MODULE_OF, TVM_IR, imported_names
-from tvm_npu.sim.machine_file import tomllib
+from tvm_npu.sim.texts import tomllib
 
 ROOT = Path(__file__).parents[2]
 STUDIES = ROOT / "scripts" / "studies"

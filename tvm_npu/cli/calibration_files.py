@@ -14,8 +14,6 @@ order of their file names; sub-folders and other files are left out.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.array_files import DAMAGE, read_array, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample, samples_from
 from tvm_npu.errors import CalibrationError
 
 Array = NDArray[Any]
 Inputs = tuple[InputSpec, ...]
-
-_DAMAGE = (OSError, ValueError, EOFError, KeyError, MemoryError, SyntaxError, NotImplementedError,
-           RuntimeError, zipfile.BadZipFile, zlib.error)  # fmt: skip
-"""What NumPy, zipfile and Pillow raise on files that are damaged or not what they are called."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +45,8 @@ class CalibrationFiles:
                 yield from samples_from(arrays, self.inputs)
             except CalibrationError as error:
                 raise CalibrationError(f"{str(path)!r}: {error}") from error
-            except _DAMAGE as error:
-                reason = str(error) or type(error).__name__
-                raise CalibrationError(f"cannot read {str(path)!r}: {reason}") from error
+            except DAMAGE as error:
+                raise CalibrationError(f"cannot read {str(path)!r}: {reason(error)}") from error
 
 
 def calibration_files(path: Path) -> tuple[Path, ...]:
@@ -82,18 +76,11 @@ def calibration_files(path: Path) -> tuple[Path, ...]:
 
 def _npy(path: Path, inputs: Inputs) -> dict[str, Array]:
     spec = _only(inputs, ".npy")
-    array = np.load(path, allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        raise CalibrationError("its name ends in .npy, but its content is not .npy")
-    return {spec.name: _with_batch(array, spec)}
+    return {spec.name: _with_batch(read_array(path), spec)}
 
 
 def _npz(path: Path, inputs: Inputs) -> dict[str, Array]:
-    loaded = np.load(path, allow_pickle=False)
-    if isinstance(loaded, np.ndarray):
-        raise CalibrationError("its name ends in .npz, but its content is not .npz")
-    with loaded:
-        arrays = {name: loaded[name] for name in loaded.files}
+    arrays = read_arrays(path)
     if list(arrays) == ["arr_0"] and len(inputs) == 1:
         arrays = {inputs[0].name: arrays["arr_0"]}
     specs = {spec.name: spec for spec in inputs}

@@ -10,7 +10,8 @@ from tvm_npu.cli.files import read_bytes
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.annotate import code_comments, program_isa
-from tvm_npu.codegen.program.format import MAGIC, PROLOGUE, WORD_BYTES, Program, Segment, TensorSlot
+from tvm_npu.codegen.program.format import WORD_BYTES, Program, Segment, TensorSlot
+from tvm_npu.codegen.program.library import programs_in
 from tvm_npu.sim.isa.disassembler import disassemble_code
 
 DESCRIPTION = """\
@@ -51,24 +52,6 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         raise CliError(f"no layer {args.layer!r}; the layers are {', '.join(names)}")
     terminal.out.file.write("\n".join(found))
     return 0
-
-
-def programs_in(library: bytes) -> list[Program]:
-    """The whole and sound programs that lie anywhere in ``library``, in their order there."""
-    programs = []
-    position = library.find(MAGIC)
-    while position >= 0:
-        following = position + 1
-        prologue = library[position : position + PROLOGUE.size]
-        if len(prologue) == PROLOGUE.size:
-            total = PROLOGUE.unpack(prologue)[3]
-            try:
-                programs.append(Program.from_bytes(library[position : position + total]))
-                following = position + total
-            except ProgramError:
-                pass  # the magic alone, as in this code's own constants
-        position = library.find(MAGIC, following)
-    return programs
 
 
 def listing(program: Program, layer: str | None = None) -> str | None:

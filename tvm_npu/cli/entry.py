@@ -42,6 +42,7 @@ COMMANDS = {
     "ir": ("ir_command", "write the execution plan of a convolution as text"),
     "run-ir": ("run_ir_command", "run an execution plan that was written as text"),
     "run-elf": ("elf_command", "run a bare-metal RV32IM program on a simulated core"),
+    "check": ("check_command", "say whether files are what they are called, running nothing"),
     "warmup": ("warmup_command", "make the machine code of planners and simulators now"),
     "machines": ("machines_command", "list the built-in machines, or show one"),
     "planners": ("planners_command", "list the planners"),

@@ -139,7 +139,7 @@ def _layer_row(
         name=entry.name,
         kind=entry.kind,
         source=tuple(dict.fromkeys(entry.source)),
-        macs=first.macs,
+        macs=entry.macs * run.runs[0].runs,
         cycles=cycles,
         time_us=None if cycles is None else cycles / frequency_mhz,
         mac_utilization=(
@@ -162,7 +162,7 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
     per_run = tuple(sum(of.cycles for of in inference) for inference in _inferences(runs))
     cycles = statistics.fmean(per_run) if timing else None
     return Totals(
-        macs=sum(first.macs for first in firsts),
+        macs=sum(layer.macs for layer in layers),
         cycles=cycles,
         time_us=(
             sum(

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
 from tvm_npu.pipelines.errors import PlatformError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tvm_npu.sim.texts import TextError, parse_toml
 
 
 def platform_names() -> tuple[str, ...]:
@@ -51,9 +46,9 @@ def load_platform(name_or_path: str | Path) -> Platform:
 def platform_from_toml(text: str, origin: str) -> Platform:
     """``origin`` names the file in messages. Raises PlatformError."""
     try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise PlatformError(f"platform file {origin}: not TOML: {error}") from error
+        values = parse_toml(text)
+    except TextError as error:
+        raise PlatformError(f"platform file {origin}: {error}") from error
     return platform_from_dict(values, origin)
 
 

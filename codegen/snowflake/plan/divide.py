@@ -4,7 +4,8 @@ what it costs together."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
@@ -80,6 +81,60 @@ def _plan_of(
         plan = replace(plan, divides=divides)
         if fits(problem, plan, machine):
             return replace(plan, prediction=divided_prediction(problem, plan, machine))
+    return answer
+
+
+class Solved(Protocol):
+    """The best plan of one cluster's part, and what was looked at (`exact.Proof`)."""
+
+    @property
+    def plan(self) -> SnowflakePlan: ...
+    @property
+    def seen(self) -> int: ...
+    @property
+    def timed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Division:
+    """The plans of the parts of one division that fit every cluster, with the time of all."""
+
+    divides: Divides
+    plans: tuple[SnowflakePlan, ...]
+    seen: int
+    timed: int
+
+
+def divided(
+    problem: ConvProblem,
+    machine: SnowflakeMachine,
+    solve: Callable[[ConvProblem, SnowflakeMachine], Solved | Infeasible],
+) -> list[Division] | Infeasible:
+    """What ``solve`` gives for the parts of every division in which a plan fits; "none" where no
+    other does."""
+    ways: tuple[tuple[Divides, ...], ...] = (("rows", "filters"), ("none",))
+    answer: Infeasible | None = None
+    for together in ways:
+        found = []
+        for divides in together:
+            parts = parts_of(problem, divides, machine.clusters.count)
+            view = _view(problem, divides, machine)
+            solved = [solve(asked, view) for asked in dict.fromkeys(one.problem for one in parts)]
+            refused = [one for one in solved if isinstance(one, Infeasible)]
+            answer = refused[0] if refused else answer
+            proofs = [one for one in solved if not isinstance(one, Infeasible)]
+            plans = [replace(one.plan, divides=divides) for one in proofs]
+            plans = [
+                replace(plan, prediction=divided_prediction(problem, plan, machine))
+                for plan in plans
+                if fits(problem, plan, machine)
+            ]
+            if plans:
+                seen, timed = sum(one.seen for one in proofs), sum(one.timed for one in proofs)
+                found.append(Division(divides, tuple(plans), seen, timed))
+        if found:
+            return found
+    assert answer is not None, "a division without a plan says why"
     return answer
 
 

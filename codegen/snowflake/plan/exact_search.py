@@ -30,7 +30,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     tile_rows,
     together,
 )
-from tvm_npu.codegen.snowflake.plan.timeline import resolved
+from tvm_npu.codegen.snowflake.plan.timeline import resolved, resolved_below
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
@@ -167,7 +167,7 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
                         bounds = np.concatenate((bounds, np.zeros_like(bounds)), axis=1)
                     queue[size, 0], queue[size, 1], queue[size, 2] = m, r, c
                     queue[size, 3] = maps_stay
-                    bounds[0, size], bounds[1, size] = bound, vector
+                    bounds[0, size], bounds[1, size] = bound, moved
                     size += 1
     costs = np.zeros(timeline.COSTS)
     for at in np.argsort(bounds[0, :size], kind="mergesort"):
@@ -179,8 +179,8 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
             n, p, rows.largest[r], columns.largest[c], kernels_words(n, p)
         )
         counts[TIMED] += 1
-        latest = np.inf if by_bytes else best
-        if timeline.timed(n, p, room, bounds[1, at], latest, costs):
+        latest = np.inf if by_bytes else resolved_below(best - TIE_BYTES * bounds[1, at])
+        if timeline.timed(n, p, room, latest, costs):
             one = _value(costs, by_bytes)
             if one < best:
                 best = one

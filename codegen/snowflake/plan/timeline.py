@@ -31,7 +31,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     together,
 )
 from tvm_npu.codegen.snowflake.plan.room import share as dealt
-from tvm_npu.codegen.snowflake.plan.step_loads import Loads, loads_of, step_at, tiles_of
+from tvm_npu.codegen.snowflake.plan.step_loads import Loads, Tiles, loads_of, step_at, tiles_of
 from tvm_npu.codegen.snowflake.plan.sums_time import (
     CYCLES_OF,
     ISSUED,
@@ -80,6 +80,13 @@ def resolved(cycles: float) -> float:
     """Rounded up to what is known of a time: `RESOLUTION_BITS`, whole cycles at most."""
     step = max(1.0, 2.0 ** (frexp(cycles)[1] - 1 - RESOLUTION_BITS))
     return np.ceil(cycles / step) * step
+
+
+@device
+def resolved_below(limit: float) -> float:
+    """The longest time that, `resolved`, is less than ``limit``."""
+    step = max(1.0, 2.0 ** (frexp(limit)[1] - 1 - RESOLUTION_BITS))
+    return (np.ceil(limit / step) - 1.0) * step
 
 
 @device
@@ -195,25 +202,55 @@ def _beside(
 
 
 @device
-def timed(
-    n: Numbers, p: Choice, room: tuple[int, int, int], vector_least: float, best: float, costs
-) -> bool:  # fmt: skip
-    """Writes the `COSTS` of a plan that fits; False, and unfinished costs, as soon as it is sure
-    that its time is more than ``best``. ``vector_least`` is a lower bound on the cycles of the
-    vector unit."""
-    costs[:] = 0.0
-    tiles = tiles_of(n, p)
+def _works(n: Numbers, p: Choice, tiles: Tiles):
+    """`tile_work` of the steps, by row and column of the tile, whether its kernels are the last
+    tile of them, and part of the depth."""
     rows = np.zeros((tiles.down, 2 * n.rows.kernel + 1), np.int64)
     columns = np.zeros((tiles.across, 2 * n.columns.kernel + 1), np.int64)
     for i in range(tiles.down):
         row_kinds(n, p.mode, i * p.r, min(p.r, n.rows.out - i * p.r), rows[i])
     for j in range(tiles.across):
         column_kinds(n, p.mode, j * p.c, min(p.c, n.columns.out - j * p.c), columns[j])
+    rest = n.filters - (tiles.kernels - 1) * p.m
+    found = np.zeros((tiles.down, tiles.across, 2, tiles.depths, 3))
+    for i in range(tiles.down):
+        if i > 0 and (rows[i] == rows[i - 1]).all():
+            found[i] = found[i - 1]
+            continue
+        for j in range(tiles.across):
+            if j > 0 and (columns[j] == columns[j - 1]).all():
+                found[i, j] = found[i, j - 1]
+                continue
+            for depth in range(tiles.depths):
+                tile_work(n, p, rest, depth, rows[i], columns[j], found[i, j, 1, depth])
+                if rest == p.m or tiles.kernels == 1:
+                    found[i, j, 0, depth] = found[i, j, 1, depth]
+                else:
+                    tile_work(n, p, p.m, depth, rows[i], columns[j], found[i, j, 0, depth])
+    return found
+
+
+@device
+def timed(
+    n: Numbers, p: Choice, room: tuple[int, int, int], best: float, costs
+) -> bool:  # fmt: skip
+    """Writes the `COSTS` of a plan that fits; False, and unfinished costs, as soon as it is sure
+    that its time is more than ``best``."""
+    costs[:] = 0.0
+    tiles = tiles_of(n, p)
+    steps = n.groups * tiles.steps
+    works = _works(n, p, tiles)
+    total = 0.0
+    for depth in range(tiles.depths):
+        whole = works[:, :, 0, depth, CYCLES_OF].sum() * (tiles.kernels - 1)
+        total += n.groups * (whole + works[:, :, 1, depth, CYCLES_OF].sum())
+    ends = START + n.vector_latency + n.store_latency
+    if total + BETWEEN * (steps - 1) + ends > best:
+        return False
     loads = loads_of(n, p, room, tiles, costs[IN_BYTES : WEIGHT_BYTES + 1])
     costs[LOADS] = seconds(n, loads.early[0])
     early = costs[LOADS] + MOVE * loads.early[1]
-    steps = n.groups * tiles.steps
-    work, left = np.zeros(3), np.zeros(MOST_CUS)  # when the results in a place have left
+    left = np.zeros(MOST_CUS)  # when the results in a place have left
     at = np.full(5, START)
     at[MEMORY] = 0.0
     out_units, out_count = 0.0, 0  # results of the last step
@@ -240,12 +277,11 @@ def timed(
             begin = at[MEMORY] + n.load_latency
         begin = max(begin, left[turn])
         start = max(at[UNIT] + BETWEEN, begin + ISSUE)
-        if start + vector_least - costs[VECTOR] + BETWEEN * (steps - number - 1) > best:
+        if start + total - costs[VECTOR] + BETWEEN * (steps - number - 1) > best:
             return False
         # --- its sums
-        tile_work(
-            n, p, filters, tile.depth, rows[tile.map_row], columns[tile.map_column], work
-        )
+        last = 1 if tile.tile == tiles.kernels - 1 else 0
+        work = works[tile.map_row, tile.map_column, last, tile.depth]
         cycles = work[CYCLES_OF]
         costs[VECTOR] += cycles
         chunks = chunks_of(n, p, filters, tall, wide, tiles.depths)
@@ -288,7 +324,7 @@ def cost_of(n, p, costs):
     room = fitting(n, p)
     if room[0] == 0:
         return False
-    return timed(n, p, room, 0.0, np.inf, costs)
+    return timed(n, p, room, np.inf, costs)
 
 
 @entry

@@ -13,6 +13,10 @@ from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction
 from tvm_npu.sim.parts.pl330.isa import LARGEST_JUMP, PL330_ISA
 
 _COMMENT_COLUMN = 28
+_BY_FIRST_BYTE = [
+    tuple(item for item in PL330_ISA.instructions if byte & item.mask & 0xFF == item.match & 0xFF)
+    for byte in range(256)
+]
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def decode(program: bytes) -> list[Decoded]:
 
 def decode_at(program: bytes, offset: int) -> Decoded | None:
     """The instruction that begins at byte ``offset``, or None."""
-    for item in PL330_ISA.instructions:
+    for item in _BY_FIRST_BYTE[program[offset]] if offset < len(program) else ():
         piece = program[offset : offset + item.size_bytes]
         word = int.from_bytes(piece, "little")
         if len(piece) == item.size_bytes and word & item.mask == item.match:

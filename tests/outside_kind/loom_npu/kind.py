@@ -10,6 +10,7 @@ from loom_npu.isa import LOOM_ISA
 from loom_npu.machine import LoomMachine
 from tvm_npu.sim.image import ProgramImage
 from tvm_npu.sim.kinds import MachineKind, Simulator
+from tvm_npu.sim.limits import Limits
 
 
 class LoomKind(MachineKind):
@@ -17,7 +18,7 @@ class LoomKind(MachineKind):
     isa = LOOM_ISA
     machines = resources.files("loom_npu") / "machines"
 
-    def load(self, image: ProgramImage, machine: Any, budget: int | None) -> Simulator:
+    def load(self, image: ProgramImage, machine: Any, limits: Limits) -> Simulator:
         from loom_npu.simulator import Engine
         from tvm_npu.sim.plain import PlainSimulator
 

@@ -14,7 +14,9 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
-from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, prove
+from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
+from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
+from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof, prove
 from tvm_npu.codegen.snowflake.plan.predict import predicted
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -36,12 +38,14 @@ def within(plan: SnowflakePlan, limits: TileLimits) -> bool:
 
 def best_of_all(
     problem: ConvProblem, on: SnowflakeMachine, goal: Goal, limits: TileLimits
-) -> float:
-    values = [float("inf")]
+) -> tuple[float, float]:
+    """The least time, and bytes of plans that take it; or the least bytes."""
+    values = [(float("inf"), float("inf"))]
     for plan in space(problem, on):
         if within(plan, limits) and fits(problem, plan, on):
             prediction = predicted(problem, plan, on)
-            values.append(prediction.cycles if goal == "cycles" else moved(prediction))
+            size = float(moved(prediction))
+            values.append((prediction.cycles, size) if goal == "cycles" else (size, 0.0))
     return min(values)
 
 
@@ -57,13 +61,13 @@ def test_no_plan_is_better(
     found = prove(problem, on, limits, goal)
     wanted = best_of_all(problem, on, goal, limits)
     if isinstance(found, Infeasible):
-        assert wanted == float("inf")
+        assert wanted[0] == float("inf")
         return
     assert found.plan.prediction is not None and within(found.plan, limits)
     assert found.plan.prediction == predicted(problem, found.plan, on)
     prediction = found.plan.prediction
-    value = prediction.cycles if goal == "cycles" else moved(prediction)
-    assert value == pytest.approx(wanted, rel=1e-12)
+    size = moved(prediction)
+    assert ((prediction.cycles, size) if goal == "cycles" else (size, 0.0)) == wanted
 
 
 @RANDOM
@@ -93,3 +97,29 @@ def test_a_proof_says_what_was_looked_at() -> None:
     proof = prove(problem, on)
     assert isinstance(proof, Proof)
     assert 0 < proof.timed < proof.seen < len(list(space(problem, on)))
+    assert proof.is_proven
+
+
+@pytest.mark.parametrize("name", ("snowflake-2cc", "snowflake-4cc"))
+@settings(RANDOM, max_examples=6)
+@given(convolutions())
+def test_no_plan_for_clusters_is_below_the_bound(name: str, fixed: FixedGraph) -> None:
+    on = machine(name)
+    problem = problem_of(fixed, on)
+    proof = plan_with_proof(problem, on)
+    if isinstance(proof, Infeasible):
+        return
+    plan = proof.plan
+    assert plan.prediction == divided_prediction(problem, plan, on)
+    others = [
+        divided_prediction(problem, other, on).cycles
+        for one in space(problem, on)
+        for other in (replace(one, divides="rows"), replace(one, divides="filters"))
+        if plan.divides != "none" and fits_clusters(problem, other, on)
+    ]
+    assert proof.bound_cycles <= min(others, default=plan.prediction.cycles)
+    own = planner("snowflake").plan(problem, on)
+    assert planner("exact").plan(problem, on).prediction.cycles <= own.prediction.cycles
+    assert proof.is_proven == (plan.prediction.cycles <= proof.bound_cycles)
+    if proof.is_proven and others:
+        assert plan.prediction.cycles <= min(others)

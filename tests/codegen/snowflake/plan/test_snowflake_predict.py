@@ -89,6 +89,45 @@ def test_times_of_layers_of_networks(
     assert expected == pytest.approx(cycles, rel=0.04)
 
 
+def _random_layer(rng: np.random.Generator) -> FixedGraph | None:
+    """A layer as networks have them; None for one that is much smaller or larger."""
+    channels, filters = (int(rng.choice((3, 16, 32, 64, 96, 192, 256, 512))) for _ in range(2))
+    kernel, stride = int(rng.choice((1, 1, 3, 3, 5, 7))), int(rng.choice((1, 1, 2)))
+    size, border = int(rng.choice((7, 10, 14, 20, 28, 40, 56))), kernel // 2
+    residual = rng.random() < 0.5
+    out = (size + 2 * border - kernel) // stride + 1
+    if not 1e6 < channels * filters * kernel**2 * out**2 < 4e7:
+        return None
+    conv = ops.FixedConv(
+        "conv", ("x", "r") if residual else ("x",), ("y",),
+        rng.integers(-300, 300, (filters, channels, kernel, kernel)).astype(np.int16),
+        rng.integers(-900, 900, filters).astype(np.int32), (stride, stride),
+        (border,) * 4, (1, 1), 1, shift=9, low=-30000, high=30000,
+    )  # fmt: skip
+    shapes = {"x": (channels, size, size), "y": (filters, out, out)}
+    if residual:
+        shapes["r"] = shapes["y"]
+    return graph_of(conv, shapes)  # type: ignore[arg-type]
+
+
+@settings(deadline=None, max_examples=1, phases=[Phase.generate])
+@given(st.integers(0, 1 << 30))
+def test_times_of_random_layers(seed: int) -> None:
+    """Of ten layers that nobody chose the mean error is small; none is far off."""
+    rng = np.random.default_rng(seed)
+    errors: list[float] = []
+    while len(errors) < 10:
+        fixed = _random_layer(rng)
+        if fixed is None:
+            continue
+        found = outcome(fixed, machine("snowflake-1cc"), "exact")
+        expected = found.program.layers[0].predicted_cycles
+        assert expected is not None
+        cycles = found.statistics.cycles / found.statistics.runs
+        errors.append(abs(expected / cycles - 1))
+    assert max(errors) < 0.2 and sum(errors) / len(errors) < 0.035, errors
+
+
 @RANDOM
 @given(convolutions(), MACHINES, st.data())
 def test_room_in_numbers_is_the_geometrys(

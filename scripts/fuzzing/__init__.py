@@ -1,0 +1,1 @@
+"""Fuzzing: inputs that nobody would write, for every parser and every simulator."""

@@ -1,0 +1,204 @@
+"""``scripts/fuzz TARGET|all --minutes N --json FILE``: runs cases in processes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fuzzing.targets import TARGETS, Target, case_of, outcome
+
+CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
+LEAST_CASES = 50
+SILENCE_SECONDS = 600
+"""Without a line from a worker: something sleeps. Most is compiling on a busy machine."""
+MOST_REDUCTIONS = 300
+SIGPROF = 27
+
+
+@dataclass
+class Row:
+    """What the cases of a target came to."""
+
+    target: str
+    cases: int = 0
+    accepted: int = 0
+    typed_errors: int = 0
+    bad: int = 0
+    cpu_s: float = 0.0
+    bounds_checked: int = 0
+    faults: list[str] = field(default_factory=list)
+
+    def count(self, found: str, cpu_s: float, checked: bool) -> None:
+        self.cases += 1
+        self.cpu_s += cpu_s
+        self.bounds_checked += checked
+        if found == "accepted":
+            self.accepted += 1
+        elif found.startswith("typed"):
+            self.typed_errors += 1
+        else:
+            self.bad += 1
+
+    def as_json(self) -> dict[str, Any]:
+        values = dict(vars(self))
+        values["cpu_s"] = round(self.cpu_s, 3)
+        return values
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
+    parser.add_argument("target", help=f"all, simulators, parsers, or: {', '.join(TARGETS)}")
+    parser.add_argument("--minutes", type=float, default=1.0, help="altogether (default: 1)")
+    parser.add_argument("--json", type=Path, help="write the rows to a file; adds to those in it")
+    parser.add_argument("--seed", type=int, help="number of the first case (default: any)")
+    parser.add_argument("--corpus", type=Path, default=CORPUS, help="where bad cases are kept")
+    args = parser.parse_args(argv)
+    chosen = _chosen(args.target)
+    if not chosen:
+        parser.error(f"there is no target {args.target!r}")
+    first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
+    rows = []
+    for target in chosen:
+        row = Row(target.name)
+        modes = (False, True) if target.compiled else (False,)
+        seconds = 60 * args.minutes / len(chosen) / len(modes)
+        for checked in modes:
+            _fuzz(target, row, first, seconds, checked, args.corpus)
+        rows.append(row)
+        print(
+            f"{row.target:22} {row.cases:7} cases {row.accepted:7} accepted {row.typed_errors:7} "
+            f"typed errors {row.bad:4} bad {row.cpu_s:8.1f} s", flush=True,
+        )  # fmt: skip
+        for fault in dict.fromkeys(row.faults):
+            print(f"    {fault}", flush=True)
+        if args.json is not None:
+            _write(args.json, rows)
+    return 1 if any(row.bad for row in rows) else 0
+
+
+def _chosen(name: str) -> list[Target]:
+    groups = {
+        "all": list(TARGETS.values()),
+        "simulators": [one for one in TARGETS.values() if one.compiled],
+        "parsers": [one for one in TARGETS.values() if not one.compiled],
+    }
+    return groups.get(name, [TARGETS[name]] if name in TARGETS else [])
+
+
+def _write(path: Path, rows: list[Row]) -> None:
+    path.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n", "utf-8")
+
+
+def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subprocess.Popen[str]:
+    """A process for cases; ``checked``: compiled code checks the bounds of arrays."""
+    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    root = Path(__file__).resolve().parents[2]
+    paths = [str(root), str(root / "scripts"), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    if checked:
+        cache = Path(tempfile.gettempdir()) / f"tvm-npu-bounds-{os.getuid()}"
+        cache.mkdir(mode=0o700, exist_ok=True)
+        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-m", "fuzzing.worker", name, str(first), str(last), folder]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    )
+
+
+def _fuzz(
+    target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path
+) -> None:
+    """Cases from ``first`` on, until their CPU time is used up and enough have run."""
+    case, before = first, row.cases
+    budget = row.cpu_s + seconds
+    while row.cpu_s < budget or row.cases - before < LEAST_CASES:
+        process = worker(target.name, case, case + (1 << 40), "", checked)
+        try:
+            case = _watch(process, target, row, case, budget, before, checked, corpus)
+        finally:
+            process.kill()
+            process.wait()
+        if case < 0:
+            return
+
+
+def _watch(
+    process: subprocess.Popen[str], target: Target, row: Row, case: int, budget: float,
+    before: int, checked: bool, corpus: Path,
+) -> int:  # fmt: skip
+    """Reads what a worker says until it ends or enough was done; the next case, -1: stop."""
+    assert process.stdout is not None
+    running: int | None = None
+    begun = time.monotonic()
+    while True:
+        ready, _, _ = select.select([process.stdout], [], [], SILENCE_SECONDS)
+        line = process.stdout.readline() if ready else ""
+        if not line:
+            code = process.wait() if ready else "silence"
+            if running is None:
+                row.bad += 1
+                row.faults.append(f"the worker ended with {code} before a case")
+                return -1
+            text = "hang" if code in (-SIGPROF, "silence") else f"crash, exit code {code}"
+            row.count(f"bad {text}", 0.0, checked)
+            _keep(target, row, running, f"bad {text}", checked, corpus)
+            return running + 1
+        said = json.loads(line)
+        if "begin" in said:
+            running = int(said["begin"])
+        elif "end" in said:
+            found = said["found"]
+            row.count(found, said["cpu_s"], checked)
+            if found.startswith("bad"):
+                _keep(target, row, int(said["end"]), found, checked, corpus)
+            running = None
+            enough = row.cases - before >= LEAST_CASES
+            late = time.monotonic() - begun > 20 * max(60.0, budget)
+            if (row.cpu_s >= budget or late) and enough:
+                return -1
+
+
+def _keep(
+    target: Target, row: Row, number: int, found: str, checked: bool, corpus: Path
+) -> None:
+    """Writes a bad case to the corpus; a smaller one, where its error comes in this process."""
+    data = case_of(target, number)
+    if not checked and found.startswith("bad ") and found.split()[1][:1].isupper():
+        data = reduced(target, data, " ".join(found.split()[:2]))
+    mode = ", bounds checked" if checked else ""
+    row.faults.append(f"{found} (case {number}{mode})")
+    folder = corpus / target.name
+    if sum(1 for _ in folder.glob("*")) < 40:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+
+
+def reduced(target: Target, data: bytes, kind: str) -> bytes:
+    """A shorter input with the same sort of outcome, found by leaving parts out."""
+    tries, size = 0, max(1, len(data) // 2)
+    while size and tries < MOST_REDUCTIONS:
+        begin, shorter = 0, False
+        while begin < len(data) and tries < MOST_REDUCTIONS:
+            candidate = data[:begin] + data[begin + size :]
+            tries += 1
+            if outcome(target, candidate).startswith(kind):
+                data, shorter = candidate, True
+            else:
+                begin += size
+        size = size if shorter and size > 1 else size // 2
+    return data
+
+
+if __name__ == "__main__":
+    sys.exit(main())

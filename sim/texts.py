@@ -1,0 +1,78 @@
+"""TOML and JSON from anywhere: bounded before they are parsed, one error for all that is wrong."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+from tvm_npu.sim.errors import SimError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MOST_CHARACTERS = 1 << 20
+"""Of a description or a platform file; such files have a few thousand."""
+MOST_KEY_PARTS = 100
+"""Dots of a line of TOML: each part of a key is a table of its own."""
+LONGEST_SHOWN = 80
+
+
+class TextError(SimError, ValueError):
+    """Text that is not what it is called, or too large for it."""
+
+
+def shown(value: object) -> str:
+    """A value in a message: its repr, cut where it is long; numbers too long for one by size."""
+    if isinstance(value, int) and abs(value) >= 1 << 256:
+        return f"a number of {value.bit_length()} bits"
+    if isinstance(value, (dict, list, tuple)):
+        return f"a {type(value).__name__} of {len(value)} items"
+    text = repr(value[: 2 * LONGEST_SHOWN] if isinstance(value, str) else value)
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    """``text`` for a message, not longer than `LONGEST_SHOWN`."""
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def _check_size(text: str, most: int) -> None:
+    if len(text) > most:
+        raise TextError(f"{len(text)} characters; at most {most}")
+
+
+def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
+    """Raises TextError."""
+    _check_size(text, most)
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > MOST_KEY_PARTS and not line.lstrip().startswith("#"):
+            raise TextError(f"line {number} has {line.count('.')} dots; at most {MOST_KEY_PARTS}")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise TextError("arrays or tables are nested too deeply") from None
+    except ValueError as error:  # its own error, and those of numbers and times
+        raise TextError(f"not TOML: {_first_line(error)}") from None
+
+
+def parse_json(text: str, most: int = MOST_CHARACTERS) -> Any:
+    """Raises TextError, also for NaN and infinities."""
+    _check_size(text, most)
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise TextError("lists or objects are nested too deeply") from None
+    except ValueError as error:
+        raise TextError(f"not JSON: {_first_line(error)}") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+def _first_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 200 else text[:197] + "..."

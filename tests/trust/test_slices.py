@@ -1,0 +1,145 @@
+"""Work is bounded and interrupted: limits trap, slices change nothing, Ctrl-C ends a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.runtime.networks import machine as small_nmp
+from tests.runtime.networks import network
+from tests.sim.tiles.programs import WINDOW, sets
+from tests.trust.forged import CHIP, MB, array_machine, fill, program_file
+from tvm_npu.codegen.compile import CompileOptions, compile_graph
+from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.compiled import slices
+from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.traps import Trap
+
+MACHINES: dict[str, Callable[[], object]] = {
+    "nmp": small_nmp,
+    "tiles": lambda: load_machine("setup-a"),
+    "snowflake": lambda: load_machine("snowflake-1cc"),
+}
+
+
+def compiled(kind: str) -> Program:
+    graph, samples = network()
+    ranges = calibrate(graph, [{"x": samples, "y": samples[::-1]}])
+    return compile_graph(graph, ranges, MACHINES[kind](), CompileOptions(precision="int16"))  # type: ignore[arg-type]
+
+
+PROGRAMS: dict[str, Program] = {}
+
+
+@pytest.fixture(params=MACHINES)
+def program(request: pytest.FixtureRequest) -> Program:
+    kind = request.param
+    if kind not in PROGRAMS:
+        PROGRAMS[kind] = compiled(kind)
+    return PROGRAMS[kind]
+
+
+def images(program: Program) -> list[np.ndarray]:
+    random = np.random.default_rng()
+    return [
+        random.integers(-2000, 2000, (1, *slot.shape)).astype(np.int16) for slot in program.inputs
+    ]
+
+
+def test_nothing_depends_on_slices(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut = Session(program), Session(program)
+    inputs = images(program)
+    expected = whole.run_fixed(inputs)
+    calls = []
+    monkeypatch.setattr(slices, "SLICE_WORK", 1)
+    monkeypatch.setattr(slices, "SLICE_INSTRUCTIONS", 7)
+    for module in ("nmp.engine", "tiles.simulator", "snowflake.state"):
+        name = f"tvm_npu.sim.{module}.next_slice"
+        monkeypatch.setattr(name, lambda work: (calls.append(1), slices.next_slice(work)))
+    for result, want in zip(cut.run_fixed(inputs), expected, strict=True):
+        assert np.array_equal(result, want)
+    assert cut.statistics == whole.statistics
+    assert len(calls) > 10
+
+
+def test_work_and_instructions_are_limited(program: Program) -> None:
+    inputs = images(program)
+    Session(program, limits=Limits(work=1 << 28)).run_fixed(inputs)
+    with pytest.raises(Trap) as caught:
+        Session(program, limits=Limits(work=1 << 12)).run_fixed(inputs)
+    assert caught.value.code.name == "BUDGET"
+    assert "4096" in str(caught.value)
+
+
+def test_memory_is_limited(program: Program) -> None:
+    data = program.to_bytes()
+    Session(data, limits=Limits(dram_bytes=1 << 24, host_bytes=1 << 31))
+    with pytest.raises(LimitError, match="limit dram_bytes allows 1000"):
+        Session(data, limits=Limits(dram_bytes=1000))
+    with pytest.raises(LimitError, match="limit host_bytes allows 100000"):
+        Session(data, limits=Limits(host_bytes=100_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("work=1g", Limits(work=1 << 30)),
+        ("work=5, host_bytes=2M,instructions=7k", Limits(5, 7 << 10, None, 2 << 20)),
+    ],
+)
+def test_limits_as_text(text: str, want: Limits) -> None:
+    assert Limits.parse(text) == want
+
+
+@pytest.mark.parametrize("text", ["", "work", "work=0", "work=-1", "speed=3", "work=1x", "a" * 999])
+def test_limits_that_are_none(text: str) -> None:
+    with pytest.raises(LimitError):
+        Limits.parse(text)
+
+
+ENDLESS_NMP = "loop: j loop\n"
+ENDLESS_SNOWFLAKE = "beq r0, r0, 0\n" + "movi r1, 0\n" * 4
+
+
+def endless_tiles() -> bytes:
+    text = fill("weight", MB) + fill("input", MB) + sets(
+        OPERANDS=CHIP, **WINDOW, IN_CHANNELS=256, IN_ROWS=32, IN_COLUMNS=32, OUT_CHANNELS=64,
+        OUT_ROWS=32, OUT_COLUMNS=32,
+    ) + "tconv zero\n" * 20_000 + "tend\n"  # fmt: skip
+    return program_file(array_machine(), text)
+
+
+ENDLESS: dict[str, Callable[[], bytes]] = {
+    "nmp": lambda: program_file(small_nmp(), ENDLESS_NMP),
+    "snowflake": lambda: program_file(load_machine("snowflake-1cc"), ENDLESS_SNOWFLAKE),
+    "tiles": endless_tiles,
+}
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_an_interrupt_ends_a_run_soon(kind: str) -> None:
+    data = ENDLESS[kind]()
+    with pytest.raises(Trap):  # compiles the simulator
+        Session(data, limits=Limits(work=1 << 20, instructions=1 << 10)).run_fixed([])
+    session = Session(data, limits=Limits(work=1 << 50, instructions=1 << 50))
+    sent: list[float] = []
+
+    def interrupt() -> None:
+        sent.append(time.process_time())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.5, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        session.run_fixed([])
+    timer.join()
+    assert time.process_time() - sent[0] < 1

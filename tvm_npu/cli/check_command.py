@@ -1,0 +1,173 @@
+"""``tvm-npu check``: is a file what it is called? Without running any of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from tvm_npu.cli.errors import CliError, UsageError
+from tvm_npu.cli.terminal import Terminal, one_line
+from tvm_npu.codegen.errors import CodegenError
+from tvm_npu.errors import NpuError
+from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.limits import Limits
+
+DESCRIPTION = """\
+Reads files as the other commands do and says what they hold, or what is wrong. Nothing of them is
+run: of a compiled library (.so) the bytes are read and the programs in it checked, it is not
+loaded. Machine files (.toml), platform files (.toml), tuning logs (.jsonl, .log), execution plans
+(.ir), executables (.elf), programs (.npu) and libraries are told by their content and name.
+A program is also checked against --limits: what loading it would take.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu check programs/*.npu my-npu.toml
+  tvm-npu check model.so --limits dram_bytes=512m,host_bytes=2g
+  tvm-npu check tune.jsonl conv1.ir --json checked.json
+"""
+MOST_BYTES = 1 << 32
+MOST_TEXT_BYTES = 1 << 28
+_ELF = b"\x7fELF"
+_RISCV = 243
+_ERRORS = (CodegenError, NpuError, SimError, CliError)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    parser.add_argument(
+        "--limits", metavar="NAME=N,...",
+        help="work, instructions, dram_bytes, host_bytes; k, m, g, t for powers of 1024",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write a row a file to FILE")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    try:
+        limits = Limits() if args.limits is None else Limits.parse(args.limits)
+    except SimError as error:
+        raise UsageError(f"--limits: {error}") from error
+    rows = []
+    for path in args.files:
+        try:
+            good, text = True, checked(path, limits)
+        except _ERRORS as error:
+            good, text = False, one_line(str(error))
+        rows.append({"file": str(path), "good": good, "what": text})
+        terminal.out.print(f"{path}: {'' if good else 'BAD: '}{text}", soft_wrap=True, markup=False)
+    if args.json is not None:
+        args.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+    bad = sum(not row["good"] for row in rows)
+    if bad:
+        raise CliError(f"{bad} of {len(rows)} files are not good")
+    return 0
+
+
+def checked(path: Path, limits: Limits) -> str:
+    """What a file holds. Raises the project's errors for one that is not good."""
+    try:
+        size = path.stat().st_size
+        if not path.is_file():
+            raise CliError("not a file")
+        if size > MOST_BYTES:
+            raise CliError(f"{size} bytes; at most {MOST_BYTES}")
+        with open(path, "rb") as file:
+            head = file.read(20)
+        if head.startswith(_ELF):
+            is_riscv = len(head) == 20 and int.from_bytes(head[18:20], "little") == _RISCV
+            return _executable(path) if is_riscv else _library(path, limits)
+        if path.suffix == ".npu" or head.startswith(b"TVMNPUP"):
+            return _programs([path.read_bytes()], limits)
+        if size > MOST_TEXT_BYTES:
+            raise CliError(f"{size} bytes of text; at most {MOST_TEXT_BYTES}")
+        return _TEXTS.get(path.suffix, _machine)(path)
+    except OSError as error:
+        raise CliError(f"cannot read it: {error.strerror or error}") from error
+
+
+def _programs(found: list[bytes], limits: Limits) -> str:
+    from tvm_npu.codegen.program.format import Program
+    from tvm_npu.runtime.loading import program_image
+    from tvm_npu.sim.kinds import check_limits
+
+    texts = []
+    for data in found:
+        program = Program.from_bytes(data)
+        machine = program.machine_description()
+        image = program.image(machine.dram.base_address)
+        check_limits(program_image(program, image), machine, limits)
+        texts.append(
+            f"program {program.name} for {machine.name} ({machine.isa}, {program.precision}): "
+            f"{len(program.layers)} layers, {len(program.code)} words of code, "
+            f"{image.end_address - machine.dram.base_address} bytes of DRAM"
+        )
+    return "; ".join(texts)
+
+
+def _library(path: Path, limits: Limits) -> str:
+    from tvm_npu.codegen.program.format import MAGIC
+    from tvm_npu.codegen.program.library import program_bytes_in
+
+    content = path.read_bytes()
+    found = program_bytes_in(content)
+    if not found:
+        what = "a program in it is damaged" if MAGIC in content else "no program of tvm-npu in it"
+        raise CliError(f"a library, and {what}")
+    return "library, not loaded: " + _programs(found, limits)
+
+
+def _executable(path: Path) -> str:
+    from tvm_npu.sim.nmp.elf import read_elf
+
+    image = read_elf(path)
+    size = sum(segment.memory_size for segment in image.segments)
+    return f"executable: {len(image.segments)} segments of {size} bytes, entry {image.entry:#x}"
+
+
+def _toml(path: Path) -> str:
+    from tvm_npu.pipelines.platform_file import load_platform
+    from tvm_npu.sim.errors import MachineError
+    from tvm_npu.sim.texts import parse_toml
+
+    try:
+        values = parse_toml(path.read_text("utf-8"))
+    except UnicodeDecodeError as error:
+        raise MachineError(f"not text: {error}") from error
+    if "places" in values or "arrangements" in values:
+        return f"platform {load_platform(path).name}"
+    return _machine(path)
+
+
+def _machine(path: Path) -> str:
+    from tvm_npu.sim.machine_file import load_machine
+
+    machine = load_machine(path)
+    return f"machine {machine.name} ({machine.isa}), {machine.frequency_mhz:g} MHz"
+
+
+def _log(path: Path) -> str:
+    from tvm_npu.codegen.tune.log import read_log
+
+    trials = read_log(path)
+    machines = ", ".join(sorted({trial.machine for trial in trials})) or "no machine"
+    return f"tuning log: {len(trials)} trials of {machines}"
+
+
+def _plan(path: Path) -> str:
+    from tvm_npu.codegen.tiles.ir.parse import parse
+
+    try:
+        text = path.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise CliError(f"not text: {error}") from error
+    parse(text)
+    return f"execution plan of {len(text.splitlines())} lines"
+
+
+_TEXTS: dict[str, Callable[[Path], str]] = {
+    ".toml": _toml,
+    ".jsonl": _log,
+    ".log": _log,
+    ".ir": _plan,
+}
