@@ -49,12 +49,14 @@ def test_pools_that_fit_have_tiles(memories: tuple[int, ...], window: tuple[int,
 
 
 @pytest.mark.parametrize(
-    ("precision", "needed"), [("int8", 81), ("int16", 162)]
+    ("precision", "needed"), [("int8", 45), ("int16", 90)]
 )  # fmt: skip
 def test_an_nmp_answers_for_its_scratchpads(precision: str, needed: int) -> None:
+    """A dilated kernel of 5 x 5 reads 5 of a window's 9 rows, whole; a pool reads all."""
     needs = least_needs(load_nmp_machine("nmp-4x8"), precision)  # type: ignore[arg-type]
     need = needs.conv_input((9, 9), (5, 5))
     assert (need.needed, need.memory, need.available) == (needed, "MB0", 8192)
+    assert needs.pool_input((9, 9)).needed * 5 == needed * 9
     assert needs.conv_weight((9, 9), (5, 5)).memory == "MB1"
     biases = needs.biases(32769)
     assert (biases.needed, biases.where, biases.fits) == (4100, "in each TLT", False)

@@ -7,24 +7,23 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from tests.codegen.nmp.fixed_layers import SEEDS, layers, random_tensors
+from tests.codegen.nmp.fixed_layers import SEEDS, for_machine, layers, random_tensors
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, AnyPlan, core_machine, tile_machines
 from tests.runtime.networks import compiled, machine
 from tests.sim.event_sums import check_events
-from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
-from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim import event_table
 from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.tiles.machine import TileMachine
 
 PROPERTIES = settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -84,9 +83,11 @@ def test_layers_on_nmps(
 @PROPERTIES
 def test_layers_on_tile_machines(data: st.DataObject, seed: int, timing: bool) -> None:
     """Also machines with a core and a PL-330."""
-    fixed = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
+    drawn = data.draw(layers(data.draw(st.sampled_from((1, 2)))))
+    machine = data.draw(tile_machines())
+    fixed = for_machine(drawn, machine)
     try:
-        program = compile_fixed(fixed, data.draw(tile_machines()), AnyPlan(seed))
+        program = compile_fixed(fixed, machine, AnyPlan(seed))
     except PlanningError:
         reject()
     check_layer(fixed, program, seed, timing)
@@ -108,21 +109,23 @@ def test_layers_on_core_machines(name: str, data: st.DataObject, seed: int) -> N
 
 @given(graphs(), nmps(), tile_machines(), SEEDS)
 @settings(PROPERTIES, max_examples=10)
-def test_graphs(graph: Graph, nmp_machine: NmpMachine, tile_machine: object, seed: int) -> None:
-    samples = random_inputs(graph, seed)
+def test_graphs(
+    graph: Graph, nmp_machine: NmpMachine, tile_machine: TileMachine, seed: int
+) -> None:
+    samples, options = random_inputs(graph, seed), CompileOptions(precision="int16")
+    made = []
     try:
-        fixed = quantize(fuse(graph), calibrate(fuse(graph), [samples]), "int16")  # type: ignore[arg-type]
-        programs = [
-            compile_fixed(fixed, nmp_machine, "exact"),
-            compile_fixed(fixed, tile_machine, AnyPlan(seed)),  # type: ignore[arg-type]
-        ]
+        ranges = calibrate(graph, [samples])
+        for machine, planner in ((nmp_machine, "exact"), (tile_machine, AnyPlan(seed))):
+            fixed = fixed_graph(graph, ranges, machine, options)
+            made.append((fixed, compile_fixed(fixed, machine, planner)))  # type: ignore[arg-type]
     except (PlanningError, QuantizationError):
         reject()
-    arrays = [
-        quantize_tensor(samples[name][:1], fixed.q_points[name], fixed.element_bytes)
-        for name in fixed.inputs
-    ]
-    for program in programs:
+    for fixed, program in made:
+        arrays = [
+            quantize_tensor(samples[name][:1], fixed.q_points[name], fixed.element_bytes)
+            for name in fixed.inputs
+        ]
         check(program, arrays, True)
 
 

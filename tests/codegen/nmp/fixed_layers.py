@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.sim.description import MachineDescription
 
 SEEDS = st.integers(0, 2**31)
 
@@ -161,6 +163,17 @@ def elementwise_layers(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
         **draw(requantizing(element_bytes, -2)),
     )  # fmt: skip
     return fixed_graph(layer, dict.fromkeys((*inputs, "y"), shape), element_bytes)
+
+
+def for_machine(fixed: FixedGraph, machine: MachineDescription) -> FixedGraph:
+    """The graph, with one shift for all filters if the machine has no other."""
+    if machine.requantization("int8" if fixed.element_bytes == 1 else "int16").is_per_channel:
+        return fixed
+    alike = (
+        replace(one, filter_shifts=None) if isinstance(one, FixedConv) else one
+        for one in fixed.layers
+    )
+    return replace(fixed, layers=tuple(alike))
 
 
 def layers(element_bytes: int) -> st.SearchStrategy[FixedGraph]:

@@ -92,9 +92,14 @@ def test_json_of_another_version_and_with_bad_values() -> None:
     content = json.loads(Ranges.from_bounds({"x": (0, 1)}).to_json())
     with pytest.raises(QuantizationError, match="format version 2; this is version 1"):
         Ranges.from_json(json.dumps({**content, "version": 2}))
-    content["tensors"]["x"]["high"] = float("nan")
+    good = json.dumps(content)
+    for number in ("NaN", "Infinity"):
+        with pytest.raises(QuantizationError, match=f"not JSON: {number} is no number"):
+            Ranges.from_json(good.replace("1.0", number))
+    with pytest.raises(QuantizationError, match=r"'x' has range \[0.0, inf\], which is not finite"):
+        Ranges.from_json(good.replace("1.0", "1e999"))
     with pytest.raises(QuantizationError, match=r"'x' has range \[0.0, nan\]"):
-        Ranges.from_json(json.dumps(content))
+        Ranges.from_bounds({"x": (0, float("nan"))})
     with pytest.raises(QuantizationError, match="low exceeds high"):
         Ranges.from_bounds({"x": (1, 0)})
 

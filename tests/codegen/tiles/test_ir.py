@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given, note, reject, settings
 from hypothesis import strategies as st
 
-from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, dense_layers, random_tensors
+from tests.codegen.nmp.fixed_layers import (
+    SEEDS,
+    convolutions,
+    dense_layers,
+    for_machine,
+    random_tensors,
+)
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, Given, tile_machine, tile_machines
@@ -108,7 +114,7 @@ def test_any_plan_runs_from_its_text(
 ) -> None:
     """The same words, constants and values as the plan's own program."""
     kind = data.draw(st.sampled_from((convolutions, convolutions, dense_layers)))
-    fixed = data.draw(kind(element_bytes))
+    fixed = for_machine(data.draw(kind(element_bytes)), machine)
     problem = question_of(fixed.layers[0], fixed, machine)  # type: ignore[arg-type]
     plan = AnyPlan(seed).plan(problem, machine)
     if isinstance(plan, Infeasible):

@@ -10,6 +10,7 @@ from tests.codegen.nmp.fixed_layers import (
     SEEDS,
     convolutions,
     elementwise_layers,
+    for_machine,
     layers,
     pads,
     pools,
@@ -18,13 +19,12 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
-from tvm_npu.codegen.compile import compile_fixed, generate
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, generate
+from tvm_npu.codegen.compile import fixed_graph as fixed_of
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
-from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of, question_of
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
@@ -72,7 +72,7 @@ def check(
 def test_single_layers(
     data: st.DataObject, machine: TileMachine, element_bytes: int, seed: int
 ) -> None:
-    fixed = data.draw(layers(element_bytes))
+    fixed = for_machine(data.draw(layers(element_bytes)), machine)
     try:
         check(fixed, random_tensors(fixed, seed), machine, seed)
     except PlanningError:
@@ -124,7 +124,8 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
 def test_graphs(graph: Graph, machine: TileMachine, precision: str, seed: int) -> None:
     samples = random_inputs(graph, seed)
     try:
-        fixed = quantize(fuse(graph), calibrate(graph, [samples]), precision)  # type: ignore
+        options = CompileOptions(precision=precision)  # type: ignore[arg-type]
+        fixed = fixed_of(graph, calibrate(graph, [samples]), machine, options)
         inputs = {
             name: quantize_tensor(samples[name][0], fixed.q_points[name], fixed.element_bytes)
             for name in fixed.inputs

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.codegen.tune.fake_space import Counting, Grid, Point, cycles
+from tests.codegen.tune.fake_space import SIZE, Counting, Grid, Point, cycles
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.tune import anneal as annealing
 from tvm_npu.codegen.tune.anneal import accepts, anneal
@@ -120,12 +120,17 @@ def test_plans_that_cannot_be_measured(tmp_path: Path) -> None:
 
 
 def test_learned_finds_what_chance_does_not() -> None:
-    """Median over seeds of what is found in as many trials."""
-    found = {}
+    """In as many trials, over seeds: the median of what is found, and how often it is the best of
+    all. Seeds draw otherwise when the machine's description changes, so the bound is wide: 22 of
+    40 other seeds found the best; chance finds it in 40 of 576 runs."""
+    found, seeds, trials = {}, 24, 40
     for name in ("learned", "random"):
-        runs = [tune(Grid(), Run(name, False, seed), 40, Counting()) for seed in range(9)]
-        found[name] = np.median([run.best[1] for run in runs if run.best is not None])
-    assert found["learned"] == BEST < found["random"]
+        runs = [tune(Grid(), Run(name, False, seed), trials, Counting()) for seed in range(seeds)]
+        found[name] = [run.best[1] for run in runs if run.best is not None]
+    assert np.median(found["learned"]) < np.median(found["random"])
+    hits = {name: sum(one == BEST for one in values) for name, values in found.items()}
+    assert hits["learned"] >= seeds // 4 > 3 * seeds * trials / SIZE**2
+    assert hits["learned"] > hits["random"]
 
 
 def test_a_model_orders_plans() -> None:

@@ -16,7 +16,7 @@ from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.assembler import assemble, pseudo_instructions
 from tvm_npu.sim.isa.disassembler import disassemble, disassemble_code
 from tvm_npu.sim.isa.table import WORD_MASK, Instruction
-from tvm_npu.sim.nmp.xnmp import NMP_ISA, MacRegister
+from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 
 
 @given(instructions_with_operands())
@@ -104,8 +104,11 @@ def test_listing() -> None:
 
 
 def test_values_without_a_name_are_numbers() -> None:
-    word = NMP_ISA.encode("nmp_mcfg", creg=31, rs1=5)
-    assert disassemble(word, isa=NMP_ISA) == "nmp_mcfg 31, t0"
+    unnamed = set(range(32)) - {int(one) for one in DmaRegister}
+    assert unnamed
+    for number in unnamed:
+        word = NMP_ISA.encode("nmp_dcfg", creg=number, rs1=5)
+        assert disassemble(word, isa=NMP_ISA) == f"nmp_dcfg {number}, t0"
     word = NMP_ISA.encode("nmp_mcfg", creg=MacRegister.LOW, rs1=5)
     assert disassemble(word, isa=NMP_ISA) == "nmp_mcfg low, t0"
 

@@ -222,6 +222,26 @@ def test_wrong_use_of_the_simulator() -> None:
         found.write(BASE + 4092, np.zeros(8, np.uint8))
 
 
+@pytest.mark.parametrize(
+    ("text", "work"),
+    [
+        (CONV, 64 + 32),  # bytes that are loaded
+        (FINISH, 96 + 64 + 32 + 32 + 32),  # bytes of input, weights and output, and products
+        (FINISH + "tfinish plain\n", 256 + 32),
+        (POOL + "tpool max\n", 96 + 32 + 32 + 8 * (1 + 4)),  # 8 outputs, windows of 4
+        (CONV + "tvec add\n", 96 + 3 * 32),
+        (CONV + store("input", 0, 64), 96 + 64),
+    ],
+)  # fmt: skip
+def test_work_is_limited_to_the_unit(text: str, work: int) -> None:
+    """Just enough work runs, one unit less traps."""
+    zeros = np.zeros(64, np.int32)
+    run(text + "tend\n", zeros, most_work=work)
+    found = trapped(text, zeros, most_work=work - 1)
+    assert found.code == TileTrapCode.BUDGET
+    assert f"more than {work - 1} products, elements and bytes in a run" in str(found)
+
+
 def test_every_trap_is_tested() -> None:
     here = Path(__file__)
     text = here.read_text("utf-8") + (here.parent / "test_tile_dma.py").read_text("utf-8")
