@@ -20,8 +20,8 @@ KNOWN = frozenset(
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(
-    "A57 CHANGELOG DDI LCTES LICENSE NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP VGG VGG16 XC7Z045 "
-    "XCKU060".split()
+    "A57 CHANGELOG CIFAR DDI LCTES LICENSE LLVM NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP VGG VGG16 "
+    "XC7Z045 XCKU060 YOLO".split()
 )
 """Names of products, models, files, layouts and conferences."""
 INSTRUCTION_SETS = tuple(page for page in PAGES if page.startswith("docs/isa-"))

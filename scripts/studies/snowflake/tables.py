@@ -135,7 +135,8 @@ def _figure_5(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]
             for row in mine
             if row.subject in LAYERS_OF_THE_PEAK
         ]
-        lines.append(f"{machine}: mean efficiency {_share(fmean(known))} %; {', '.join(peak)}")
+        mean = f"{machine}: mean efficiency {_share(fmean(known))} %"
+        lines.append("; ".join([mean, ", ".join(peak)] if peak else [mean]))
     lines += _scaling(found)
     return sheets, lines
 

@@ -160,14 +160,22 @@ def test_integers_are_exactly_those_of_the_docstring(drawn: Any, precision: Any)
 @settings(deadline=None, max_examples=80)
 @given(graphs())
 def test_int16_is_near_the_float_layer(drawn: Any) -> None:
-    """Weights of 2.0 drive gates beyond the 8 at which they saturate; still within 1 %."""
+    """Weights of 2.0 drive gates beyond the 8 at which they saturate; still within 1 %, or within
+    some times what a change of the input by its last bits makes: large weights magnify it in every
+    step."""
     graph, data = drawn
     floats = run_float(graph, data)
+    step = 2.0**-12
+    moved = [
+        run_float(graph, {name: values * (1 + sign * step) for name, values in data.items()})
+        for sign in (-1, 1)
+    ]
     fixed = quantize(graph, calibrate(graph, [data]), "int16")
     made = run_fixed(fixed, {n: fixed.scales[n].quantize(data[n], 2) for n in fixed.inputs})
     for name in graph.outputs:
         error = np.abs(fixed.scales[name].dequantize(made[name]) - floats[name]).max()
-        assert error < 1e-2 * max(1.0, np.abs(floats[name]).max()), name
+        magnified = max(np.abs(one[name] - floats[name]).max() for one in moved)
+        assert error < max(1e-2 * max(1.0, np.abs(floats[name]).max()), 32 * magnified), name
 
 
 def lstm(**changes: Any) -> Graph:
