@@ -141,6 +141,9 @@ class RunsElf(Protocol):
     ) -> tuple[int, RunStatistics]:
         """(exit code, statistics) of an ELF file on one core; ElfError for a file that is none."""
 
+    def elf_summary(self, path: Path) -> str:
+        """What an ELF file holds, in words; ElfError for a file that is none."""
+
 
 _PARTS = (
     "description", "isa", "holds_addresses", "hidden_locations", "readers", "machines",

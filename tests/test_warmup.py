@@ -89,6 +89,9 @@ def test_a_built_model_took_no_machine_code(clock: Clock, monkeypatch: pytest.Mo
             clock.work(5.0, 500.0)
             return model, {}
 
+        def inputs(self, model: object) -> tuple[object, ...]:
+            return ()
+
         def build(self, *arguments: object) -> object:
             clock.work(3.0, 40.0)
             return arguments

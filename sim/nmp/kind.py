@@ -79,5 +79,12 @@ class NmpKind(MachineKind):
         assert isinstance(machine, NmpMachine)
         return run_elf(read_elf(path, machine), machine, budget=budget)
 
+    def elf_summary(self, path: Path) -> str:
+        from tvm_npu.sim.nmp.elf import read_elf
+
+        image = read_elf(path)
+        size = sum(segment.memory_size for segment in image.segments)
+        return f"{len(image.segments)} segments of {size} bytes, entry {image.entry:#x}"
+
 
 KIND = NmpKind()

@@ -11,12 +11,13 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, spend, trap
+from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.recording import record_operation
 from tvm_npu.sim.nmp.semaphores import SEM, finish_mac
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS, MOST_FILTER_SHIFT, Initialise
+from tvm_npu.sim.nmp.xnmp import Initialise
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 MB0, MB1, MB2, BIAS = 0, 1, 2, 3

@@ -23,7 +23,7 @@ from tvm_npu.sim.machine_parts import (
     Precision,
     Rate,
 )
-from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
+from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 RING = Link("ring", "ring", "over the Global Ringbus")

@@ -57,12 +57,6 @@ class MacRegister(Named):
     FACTOR = 31, "nmp_activationx: left shift of a table's arguments, or the slope * 2**14"
 
 
-FILTER_BIAS_BITS = 26
-"""Of a filter word: the bias, signed, in its low bits; the others are the shift that the filter has
-beyond SHIFT, unsigned."""
-MOST_FILTER_SHIFT = (1 << (32 - FILTER_BIAS_BITS)) - 1
-
-
 class DmaRegister(Named):
     """Configuration registers of a TLT's DMA port (nmp_dcfg, nmp_dcfgi). To forward, the tensor
     and the segments lie in the own MB2 instead of DRAM; their bytes count as they would be

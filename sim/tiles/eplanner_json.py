@@ -102,7 +102,7 @@ class _Reader:
         if token.kind in ("text", "number", "word"):
             try:
                 return _Value(json.loads(token.text), token.line)
-            except json.JSONDecodeError:
+            except ValueError:  # its own, and that of a number of thousands of digits
                 pass
         raise self.fail(token.line, f"not JSON: {token.text!r} where a value is expected")
 
@@ -116,7 +116,11 @@ class _Reader:
             key = self.take()
             if key.kind != "text":
                 raise self.fail(key.line, f"not JSON: {key.text!r} where a key is expected")
-            name = json.loads(key.text)
+            try:
+                name = json.loads(key.text)
+            except ValueError:
+                text = f"not JSON: {key.text!r} where a key is expected"
+                raise self.fail(key.line, text) from None
             if name not in KEYS:
                 known = ", ".join(KEYS)
                 raise self.fail(key.line, f"unknown key {name!r}; the keys are {known}")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.relay
     [
         ("squeezenet", 1, {"nn.softmax", "reshape"}),
         ("inception_v1", 3, {"nn.lrn", "nn.softmax"}),
-        ("shufflenet", 17, {"reshape", "transpose", "nn.softmax"}),
+        ("shufflenet", 1, {"nn.softmax"}),  # its shuffles of channels are moves
     ],
 )
 def test_regions_of_light_models(name: str, regions: int, on_cpu: set[str]) -> None:

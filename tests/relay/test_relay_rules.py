@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm import relay  # noqa: E402
 
-from tests.relay.relay_cases import const, module, randoms, split, var  # noqa: E402
+from tests.relay.relay_cases import const, module, randoms, split, stock, var  # noqa: E402
+from tvm_npu.relay import explain, partition_for_npu  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -107,10 +108,16 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "window 65x65 = 8450 bytes",
         "8192 bytes of MB0",
     ),
-    "dilated window too large": (
-        lambda: conv(x(1, 4, 80, 80), dilation=(33, 33)),
+    "dilated window with strides too large": (
+        lambda: conv(x(1, 4, 80, 80), dilation=(33, 33), strides=(2, 2)),
         "fits its memory",
         "window 67x67 = 8978 bytes",
+        "8192 bytes of MB0",
+    ),
+    "rows of a dilated window too long": (
+        lambda: conv(x(1, 4, 8, 1500), dilation=(1, 700)),
+        "fits its memory",
+        "window 3x1401 = 8406 bytes",
         "8192 bytes of MB0",
     ),
     "more biases than the TLTs have room for": (
@@ -150,9 +157,15 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "OIHW",
     ),
     "pool window too large": (
-        lambda: relay.nn.global_avg_pool2d(x(1, 4, 65, 65)),
+        lambda: relay.nn.max_pool2d(x(1, 4, 80, 80), (65, 65)),
         "fits the memory for input",
         "window 65x65 = 8450 bytes",
+        "8192 bytes of MB0",
+    ),
+    "global pool that no equal parts fit": (
+        lambda: relay.nn.global_avg_pool2d(x(1, 4, 4099, 1)),
+        "equal parts do",
+        "window 4099x1 = 8198 bytes",
         "8192 bytes of MB0",
     ),
     "dilated pool": (
@@ -260,6 +273,22 @@ def test_running_statistics_are_not_the_npu_s() -> None:
     y = relay.nn.batch_norm(x(), ones, ones, ones, ones)
     (refusal,) = split(module(relay.Tuple([y[0], y[1]]))).refusals
     assert refusal.value == "running statistics"
+
+
+def test_large_windows_that_need_not_lie_in_a_buffer_at_once() -> None:
+    """Of a dilated convolution only the rows that it reads come; a global pool takes two steps."""
+    for large, atol in (
+        (conv(x(1, 4, 80, 80), dilation=(33, 33)), 4e-3),
+        (relay.nn.global_avg_pool2d(x(1, 4, 65, 65)), 2e-4),
+        (relay.nn.global_max_pool2d(x(1, 4, 65, 65)), 2e-4),
+    ):
+        mod = module(large)
+        shape = mod["main"].params[0].type_annotation.shape
+        values = randoms(7, *map(int, shape))
+        mine = partition_for_npu(mod, calibration=values)
+        assert len(explain(mine).regions) == 1 and not explain(mine).refusals
+        (want,), (got,) = stock(mod, [values]), stock(mine, [values], "npu/nmp-4x8")
+        np.testing.assert_allclose(got, want, rtol=0, atol=atol)
 
 
 def test_limits_come_from_the_machine_and_the_precision() -> None:

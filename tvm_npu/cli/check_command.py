@@ -118,11 +118,12 @@ def _library(path: Path, limits: Limits) -> str:
 
 
 def _executable(path: Path) -> str:
-    from tvm_npu.sim.nmp.elf import read_elf
+    from tvm_npu.sim.kinds import RunsElf, usable_kinds
 
-    image = read_elf(path)
-    size = sum(segment.memory_size for segment in image.segments)
-    return f"executable: {len(image.segments)} segments of {size} bytes, entry {image.entry:#x}"
+    for kind in usable_kinds().values():
+        if isinstance(kind, RunsElf):
+            return f"executable: {kind.elf_summary(path)}"
+    raise CliError("an executable, and no kind of machine here runs any")
 
 
 def _toml(path: Path) -> str:
@@ -155,13 +156,14 @@ def _log(path: Path) -> str:
 
 
 def _plan(path: Path) -> str:
-    from tvm_npu.codegen.tiles.ir.parse import parse
+    from tvm_npu.cli.ir_command import TEXT_MACHINE, texts_of
+    from tvm_npu.sim.machine_file import load_machine
 
     try:
         text = path.read_bytes().decode()
     except UnicodeDecodeError as error:
         raise CliError(f"not text: {error}") from error
-    parse(text)
+    texts_of(load_machine(TEXT_MACHINE)).read(text)
     return f"execution plan of {len(text.splitlines())} lines"
 
 

@@ -15,8 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
+from tvm_npu.sim.texts import shown
 
 MAXIMUM_PLACES = 16
+MOST_PROBLEMS = 20
+"""That a message names."""
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
 CoreIds = Annotated[tuple[Annotated[int, Field(ge=0, lt=4096)], ...], Field(max_length=256)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -261,10 +264,12 @@ class Platform(_Part):
 
 
 def _check_distinct(key: str, values: Sequence[Any]) -> None:
-    for index, value in enumerate(values):
-        if value in values[:index]:
+    seen = set()
+    for value in values:
+        if value in seen:
             shown = " and ".join(sorted(value)) if isinstance(value, frozenset) else value
             raise ValueError(f"{key}: {shown} twice")
+        seen.add(value)
 
 
 def _check_known(key: str, names: Sequence[str], known: Sequence[str]) -> None:
@@ -279,18 +284,23 @@ def platform_from_dict(values: dict[str, Any], origin: str = "platform") -> Plat
         return Platform.model_validate(values)
     except ValidationError as error:
         problems = []
-        places = [item["loc"] for item in error.errors()]
-        for item in error.errors():
-            inner = any(len(loc) > len(item["loc"]) == _shared(loc, item["loc"]) for loc in places)
-            if item["type"] == "too_short" and inner:  # entries with mistakes were not counted
+        found = error.errors()
+        places = [item["loc"] for item in found]
+        for item in found[:MOST_PROBLEMS]:
+            place = item["loc"]
+            if item["type"] == "too_short" and any(
+                len(loc) > len(place) == _shared(loc, place) for loc in places
+            ):  # entries with mistakes were not counted
                 continue
             kinds = ("real", "throttled", "simulated")
             key = ".".join(str(part) for part in item["loc"] if part not in kinds) or "file"
             if item["type"] == "value_error":  # of several keys; the text names them
                 problems.append(f"{key}: {item['ctx']['error']}")
                 continue
-            given = "" if item["type"] == "missing" else f" (value: {item['input']!r})"
+            given = "" if item["type"] == "missing" else f" (value: {shown(item['input'])})"
             problems.append(f"{key}: {item['msg']}{given}")
+        if len(found) > MOST_PROBLEMS:
+            problems.append(f"and {len(found) - MOST_PROBLEMS} more")
         raise PlatformError(f"platform file {origin}: " + "; ".join(problems)) from error
 
 

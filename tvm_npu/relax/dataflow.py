@@ -68,7 +68,7 @@ def relax_dataflow(function: relax.Function, sources: Sequence[str] | None = Non
 
 def is_plain(expr: Any) -> bool:
     """Is it a name for what is known, or for a part of it?"""
-    return not isinstance(expr, of.Call | relax.If | relax.Function | relax.SeqExpr)
+    return not isinstance(expr, of.Call | of.Conditional | relax.Function | relax.SeqExpr)
 
 
 def worth(expr: Any, values: Mapping[Any, Value | Values]) -> Value | Values:

@@ -24,6 +24,7 @@ TupleGetItem = getattr(relax, "TupleGetItem", None) or tvm.ir.TupleGetItem
 Constant = getattr(relax, "Constant", None) or tvm.ir.GenericConst
 TensorType = relax.TensorType
 TupleType = getattr(relax, "TupleType", None) or tvm.ir.TupleType
+Conditional = relax.If
 
 
 def bindings(function: relax.Function) -> Iterator[Any]:

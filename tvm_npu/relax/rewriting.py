@@ -65,7 +65,7 @@ def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:
     if isinstance(expr, of.Call):
         args = [replaced(arg, worth) for arg in expr.args]
         return expr if _same(args, expr.args) else with_arguments(expr, args)
-    if isinstance(expr, relax.If):
+    if isinstance(expr, of.Conditional):
         return relax.utils.bind_vars(expr, worth) if hasattr(relax.utils, "bind_vars") else expr
     return expr
 

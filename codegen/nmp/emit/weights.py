@@ -19,8 +19,8 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import FILTER_BIAS_BITS
 
 
 @dataclass(frozen=True)
