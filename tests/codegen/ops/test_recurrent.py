@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tvm_npu.codegen.errors import QuantizationError
@@ -162,9 +162,11 @@ def test_integers_are_exactly_those_of_the_docstring(drawn: Any, precision: Any)
 def test_int16_is_near_the_float_layer(drawn: Any) -> None:
     """Weights of 2.0 drive gates beyond the 8 at which they saturate; still within 1 %, or within
     some times what a change of the input by its last bits makes: large weights magnify it in every
-    step."""
+    step. What a GRU adds up to its new value is cut at 8 before it is added (`FixedGru`): there
+    nothing is said."""
     graph, data = drawn
     floats = run_float(graph, data)
+    assume(largest_term(graph, data, floats["y"]) < 8)
     step = 2.0**-12
     moved = [
         run_float(graph, {name: values * (1 + sign * step) for name, values in data.items()})
@@ -176,6 +178,19 @@ def test_int16_is_near_the_float_layer(drawn: Any) -> None:
         error = np.abs(fixed.scales[name].dequantize(made[name]) - floats[name]).max()
         magnified = max(np.abs(one[name] - floats[name]).max() for one in moved)
         assert error < max(1e-2 * max(1.0, np.abs(floats[name]).max()), 32 * magnified), name
+
+
+def largest_term(graph: Graph, data: dict[str, np.ndarray], y: np.ndarray) -> float:
+    """Of the two that a GRU adds up to its new value; 0 for an LSTM."""
+    (layer,) = graph.layers
+    if not isinstance(layer, Gru):
+        return 0.0
+    new = slice(2 * len(layer.hidden_bias), None)
+    begin = data.get("h0", np.zeros_like(y[:, 0]))
+    h = np.concatenate([begin[:, None], y[:, :-1]], axis=1)
+    from_input = data["x"] @ layer.input_weight[new].T + layer.bias[new]
+    own = h @ layer.hidden_weight[new].T + layer.hidden_bias
+    return float(max(np.abs(from_input).max(), np.abs(own).max()))
 
 
 def lstm(**changes: Any) -> Graph:
