@@ -17,6 +17,7 @@ from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.registry import planner_on
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 REPEATS = 5
@@ -170,7 +171,8 @@ def run_case(prepared: Prepared, chosen: Planner) -> tuple[Measurement, float]:
     """Simulates, every value checked, then times the planner, which is warm by then, on all that
     it was asked: layers, and cascades of them that would run as one. Raises StudyError when a value
     differs from the reference's in any bit."""
-    noting, machine = Noting(chosen), prepared.machine
+    machine = prepared.machine
+    noting = Noting(planner_on(chosen, machine))
     try:
         measured = measure(prepared.network, machine, noting)
     except CodegenError as error:

@@ -10,6 +10,7 @@ import pytest
 
 from studies.harness.command import main
 from studies.planning import measuring, study
+from tvm_npu.codegen.plan import planner
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 Run = Callable[..., tuple[int, str, str]]
@@ -150,6 +151,13 @@ def test_help_names_what_there_is(run: Run) -> None:
     assert code == 0
     for word in ("--json", "--planners", "nmp-4x8", "tso-noburst", "squeezenet1.0", "exit codes"):
         assert word in out, word
+
+
+def test_exact_cascades_layers_as_it_does_for_users() -> None:
+    """What notes the planner's questions hides nothing of it."""
+    prepared = measuring.prepare_case("lenet", load_nmp_machine("nmp-4x8"))
+    measured, _ = measuring.run_case(prepared, planner("exact"))
+    assert {"conv+max_pool"} <= {layer.kind for layer in measured.layers}
 
 
 def test_best_of_several() -> None:
