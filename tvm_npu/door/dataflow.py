@@ -7,7 +7,7 @@ through every door, in whatever order a TVM keeps its statements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -137,6 +137,30 @@ def static(type_: TensorType) -> TensorShape:
     if shape is None:
         raise ValueError(f"{type_} has no static shape")
     return shape
+
+
+Values = tuple[Any, ...]
+"""Of a tuple that is written out: each a Value, or Values again."""
+
+
+def flat(values: Sequence[Value | Values]) -> tuple[Value, ...]:
+    """Single values, those of tuples that are written out one after another."""
+    found: list[Value] = []
+    for value in values:
+        found += flat(value) if isinstance(value, tuple) else [value]
+    return tuple(found)
+
+
+def part(
+    value: Value | Values, position: int, types: tuple[TensorType, ...], is_tuple: bool
+) -> Value | Values:
+    """What stands at ``position`` of a tuple; ``types`` and ``is_tuple`` are the part's own."""
+    if isinstance(value, tuple):
+        written: Value | Values = value[position]
+        return written
+    if isinstance(value, Result):
+        return Result(types, is_tuple=is_tuple, call=value.call, path=(*value.path, position))
+    return Input(types, is_tuple=is_tuple, name=f"{getattr(value, 'name', '')}.{position}")
 
 
 def constant(array: Any) -> Constant:

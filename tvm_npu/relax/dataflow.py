@@ -19,16 +19,15 @@ from tvm_npu.door.dataflow import (
     Dataflow,
     Input,
     OpCall,
-    Result,
     TensorType,
     Value,
+    Values,
     constant,
+    flat,
+    part,
 )
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.operators import attribute_reader, spelling_of, tensor_arguments
-
-Values = tuple[Any, ...]
-"""Of a tuple that is written out: each a Value, or Values again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ def relax_dataflow(function: relax.Function, sources: Sequence[str] | None = Non
         values[binding.var] = call.result()
     return RelaxDataflow(
         inputs=inputs,
-        outputs=_flat([worth(function.body.body, values)]),
+        outputs=flat([worth(function.body.body, values)]),
         returns_tuple=not of.is_tensor(function.body.body),
         bound=bound,
         values=values,
@@ -80,7 +79,9 @@ def worth(expr: Any, values: Mapping[Any, Value | Values]) -> Value | Values:
     if isinstance(expr, of.Tuple):
         return tuple(worth(item, values) for item in expr.fields)
     if isinstance(expr, of.TupleGetItem):
-        return _part(worth(expr.tuple_value, values), expr)
+        return part(
+            worth(expr.tuple_value, values), int(expr.index), _types(expr), not of.is_tensor(expr)
+        )
     return Input(_types(expr), is_tuple=not of.is_tensor(expr))  # a shape or a number
 
 
@@ -92,7 +93,7 @@ def _op_call(
         free = [var for var in relax.analysis.free_vars(expr) if var in values]
         return OpCall(
             name="",
-            operands=_flat([values[var] for var in free]),
+            operands=flat([values[var] for var in free]),
             types=_types(binding.var),
             spelling=type(expr).__name__,
             source=source,
@@ -100,7 +101,7 @@ def _op_call(
             is_call=False,
         )
     spelling = spelling_of(expr)
-    operands = _flat([worth(arg, values) for arg in tensor_arguments(expr)])
+    operands = flat([worth(arg, values) for arg in tensor_arguments(expr)])
     if spelling.fill is not None:
         operands += (constant(np.float32(spelling.fill(expr))),)
     return OpCall(
@@ -116,24 +117,6 @@ def _op_call(
 
 def _input(var: relax.Var) -> Input:
     return Input(_types(var), is_tuple=not of.is_tensor(var), name=of.name_of(var))
-
-
-def _part(value: Value | Values, expr: Any) -> Value | Values:
-    position = int(expr.index)
-    if isinstance(value, tuple):
-        part: Value | Values = value[position]
-        return part
-    types, is_tuple = _types(expr), not of.is_tensor(expr)
-    if isinstance(value, Result):
-        return Result(types, is_tuple=is_tuple, call=value.call, path=(*value.path, position))
-    return Input(types, is_tuple=is_tuple, name=f"{getattr(value, 'name', '')}.{position}")
-
-
-def _flat(values: Sequence[Value | Values]) -> tuple[Value, ...]:
-    found: list[Value] = []
-    for value in values:
-        found += _flat(value) if isinstance(value, tuple) else [value]
-    return tuple(found)
 
 
 def _types(expr: Any) -> tuple[TensorType, ...]:

@@ -7,13 +7,12 @@ variables of a region's results are bound to what its function returns.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from tvm_npu.door.dataflow import OpCall, Result, Value
+from tvm_npu.door.dataflow import Constant, OpCall, Result, Value, flat
 from tvm_npu.door.partition import Partition, Region
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
@@ -162,35 +161,17 @@ def _copied(flow: RelaxDataflow, call: OpCall, made: dict[Value, Expr]) -> Expr:
         if isinstance(expr, relax.Var):
             value = flow.values[expr]
             if isinstance(value, tuple):
-                return of.Tuple([_part(item, made) for item in _leaves(value)])
-            return _part(value, made) if not _is_known(value) else _constant(value)
+                return of.Tuple([_part(item, made) for item in flat(value)])
+            return _part(value, made)
         return expr
 
     return of.Call(old.op, [argument(arg) for arg in old.args], old.attrs, old.ty_args, old.span)
 
 
-def _leaves(values: Iterable[Any]) -> Iterable[Value]:
-    for value in values:
-        if isinstance(value, tuple):
-            yield from _leaves(value)
-        else:
-            yield value
-
-
-def _is_known(value: Value) -> bool:
-    from tvm_npu.door.dataflow import Constant
-
-    return isinstance(value, Constant)
-
-
-def _constant(value: Any) -> Expr:
-    return relax.const(value.array)
-
-
 def _part(value: Value, made: dict[Value, Expr]) -> Expr:
     """The region's expression for a tensor."""
-    if _is_known(value):
-        return _constant(value)
+    if isinstance(value, Constant):
+        return relax.const(value.array)
     if value not in made:
         assert isinstance(value, Result) and value.path
         *path, position = value.path

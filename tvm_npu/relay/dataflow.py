@@ -13,13 +13,21 @@ from typing import Any
 import tvm
 from tvm import relay
 
-from tvm_npu.door.dataflow import Constant, Dataflow, Input, OpCall, Result, TensorType, Value
+from tvm_npu.door.dataflow import (
+    Constant,
+    Dataflow,
+    Input,
+    OpCall,
+    TensorType,
+    Value,
+    Values,
+    flat,
+    part,
+)
 from tvm_npu.door.operators import MISSING
 from tvm_npu.relay import operands as of
 
 Expr = Any
-Values = tuple[Any, ...]
-"""Of a tuple that is written out: each a Value, or Values again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,16 +56,18 @@ def relay_dataflow(function: relay.Function, sources: Sequence[str] | None = Non
         elif isinstance(expr, relay.Tuple):
             values[expr] = tuple(values[item] for item in expr.fields)
         elif isinstance(expr, relay.TupleGetItem):
-            values[expr] = _part(values[expr.tuple_value], expr)
+            values[expr] = part(
+                values[expr.tuple_value], int(expr.index), _types(expr), not of.is_tensor(expr)
+            )
         else:
             is_call = isinstance(expr, relay.Call)
             source = of.source_of(expr) if names is None or not is_call else next(names)
-            call = op_call(expr, _flat([values[arg] for arg in of.children(expr)]), source)
+            call = op_call(expr, flat([values[arg] for arg in of.children(expr)]), source)
             expressions[call] = expr
             values[expr] = call.result()
     return RelayDataflow(
         inputs=tuple(inputs),
-        outputs=_flat([values[function.body]]),
+        outputs=flat([values[function.body]]),
         returns_tuple=isinstance(function.body.checked_type, relay.TupleType),
         expressions=expressions,
         values=values,
@@ -82,7 +92,7 @@ def op_call(expr: Expr, operands: tuple[Value, ...], source: str = "") -> OpCall
 
 def typed_call(call: relay.Call) -> OpCall:
     """A call alone: its operands have types, but nobody made them."""
-    return op_call(call, _flat([_alone(arg) for arg in call.args]))
+    return op_call(call, flat([_alone(arg) for arg in call.args]))
 
 
 def _alone(expr: Expr) -> Value | Values:
@@ -93,24 +103,6 @@ def _alone(expr: Expr) -> Value | Values:
 
 def _input(var: relay.Var) -> Input:
     return Input(_types(var), is_tuple=not of.is_tensor(var), name=str(var.name_hint))
-
-
-def _part(value: Value | Values, expr: relay.TupleGetItem) -> Value | Values:
-    position = int(expr.index)
-    if isinstance(value, tuple):
-        part: Value | Values = value[position]
-        return part
-    types, is_tuple = _types(expr), not of.is_tensor(expr)
-    if isinstance(value, Result):
-        return Result(types, is_tuple=is_tuple, call=value.call, path=(*value.path, position))
-    return Input(types, is_tuple=is_tuple, name=f"{getattr(value, 'name', '')}.{position}")
-
-
-def _flat(values: Sequence[Value | Values]) -> tuple[Value, ...]:
-    found: list[Value] = []
-    for value in values:
-        found += _flat(value) if isinstance(value, tuple) else [value]
-    return tuple(found)
 
 
 def _types(expr: Expr) -> tuple[TensorType, ...]:
