@@ -63,7 +63,8 @@ class Spans:
                 for one in columns]  # fmt: skip
         table = np.concatenate([np.zeros((0, 5), np.int64), *rows])
         table = table[table[:, 3] > table[:, 2]]
-        return Spans(parts, *table[:, :4].T, table[:, 4] != 0)
+        event, part, begin, end, writes = table.T
+        return Spans(parts, event, part, begin, end, writes != 0)
 
 
 def no_spans(table: NDArray[np.int64]) -> Spans:

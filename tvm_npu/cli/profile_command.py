@@ -73,6 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "stays small enough to be opened)",
     )  # fmt: skip
     parser.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write a report that a browser opens without a network",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compare", type=Path, action="append", default=[], metavar="FILE.json",
+        help="for --html: a profile that --json wrote, shown beside this one; once for each",
+    )  # fmt: skip
+    parser.add_argument(
         "--csv", type=Path, metavar="FILE", help="write a row for each layer, columns with units"
     )
 
@@ -80,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.trace is not None and not args.timing:
         raise UsageError("argument --trace: not allowed with --no-timing, which knows no times")
-    for path in (args.json, args.csv, args.trace):
+    for path in (args.json, args.csv, args.trace, args.html):
         if path is not None:
             check_writable(path)
     watch = Stopwatch()
@@ -101,6 +109,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         write_bytes(args.csv, csv_text(profile).encode())
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
+    if args.html is not None:
+        _write_page(args, job, runs, profile)
     return 0
 
 
@@ -117,6 +127,35 @@ def _write_trace(
             f"{trace.left_out[0]!r} on are left out: --trace-layers "
             f"{trace.left_out[0]}:{trace.left_out[-1]} traces them"
         )
+
+
+def _write_page(
+    args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
+) -> None:
+    from tvm_npu.cli.onnx_file import read_onnx
+    from tvm_npu.report.model_graph import graph_of_onnx
+    from tvm_npu.report.page import make_page
+    from tvm_npu.report.page.comparison import read_profile
+
+    graph = graph_of_onnx(read_onnx(job.path), profile.layers)
+    others = [read_profile(path) for path in args.compare]
+    page = make_page(profile, runs, graph, _sqnr_by_layer(job), others)
+    write_bytes(args.html, page.encode())
+
+
+def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]]:
+    """(own, accumulated) in dB, None where nothing differs; empty without calibration data."""
+    if job.calibration is None:
+        return {}
+    from tvm_npu.accuracy import Labelled, measure
+
+    samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
+    found = measure(job.partitioned, samples, layer_samples=SQNR_SAMPLES, simulated=0)
+    return {
+        layer["layer"]: (layer["own_db"], layer["accumulated_db"])
+        for region in found.to_dict()["regions"]
+        for layer in region["layers"]
+    }
 
 
 def _profiled(

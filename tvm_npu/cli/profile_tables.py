@@ -45,10 +45,11 @@ def _print_layers(profile: Profile, console: Console, verbose: bool) -> None:
     that have no room, which a line names."""
     names, times, binding, transfers = _columns(profile)
     whole = [*names, *times, *binding, *transfers]
+    left_out: list[str] = []
     if natural_width(whole) <= console.width:
-        tables, left_out = [make_table(whole, console.width)], []
+        tables = [make_table(whole, console.width)]
     elif verbose:
-        tables, left_out = _several_tables(names, times, binding, transfers, console.width), []
+        tables = _several_tables(names, times, binding, transfers, console.width)
     else:
         *which, kind, source = names
         *counts, predicted = times

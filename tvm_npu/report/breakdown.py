@@ -14,6 +14,7 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.statistics import Statistics
 from tvm_npu.sim.units import Role
 
+Working = Literal["mac", "dma", "control"]
 Bound = Literal["mac", "dma", "control", "waits"]
 Roof = Literal["compute", "memory"]
 IN_WORDS: dict[Bound, str] = {
@@ -69,14 +70,13 @@ class Roofs:
         return (memory, "memory") if memory > compute else (compute, "compute")
 
 
-def break_down(
-    measured: Statistics, macs: int, roofs: Roofs, devices: int = 1
-) -> Breakdown:
+def break_down(measured: Statistics, macs: int, roofs: Roofs, devices: int = 1) -> Breakdown:
     """Of a layer that ran on ``devices`` beside each other, whose units' cycles ``measured`` sums.
     ``macs`` are the model's."""
-    busy = {role: _busiest(measured, role) / devices for role in ("mac", "dma", "control")}
+    roles: tuple[Working, ...] = ("mac", "dma", "control")
+    busy = {role: _busiest(measured, role) / devices for role in roles}
     cycles = measured.cycles
-    binding: Bound = max(busy, key=lambda role: busy[role])  # type: ignore[assignment]
+    binding: Bound = max(roles, key=lambda role: busy[role])
     if busy[binding] < WORKS * cycles:
         binding = "waits"
     needed = min(macs, measured.macs)  # machines may leave products with padding out
