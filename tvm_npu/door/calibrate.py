@@ -26,6 +26,15 @@ class RegionRunner(Protocol):
         ...
 
 
+def call_back(runner: RegionRunner, input_count: int, tensors: Sequence[Any]) -> None:
+    """What a compiled model calls in the place of a region: TVM's input tensors, then its output
+    tensors, which take what ``runner`` computes."""
+    inputs, outputs = tensors[:input_count], tensors[input_count:]
+    results = runner.run([tensor.numpy() for tensor in inputs])
+    for target, values in zip(outputs, results, strict=True):
+        target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
+
+
 @dataclass(frozen=True)
 class Unfit:
     """A tensor of a region's graph that no Q-point holds; ``found`` says what it is like."""
@@ -74,7 +83,6 @@ class _Observer:
                     outputs[tensor] = values
         return [outputs[tensor] for tensor in self.graph.outputs]
 
-
     def _check(self, tensor: str, values: Any) -> None:
         if np.isfinite(values.min()) and np.isfinite(values.max()):
             return
@@ -105,9 +113,7 @@ def region_ranges(
     """
     known = names or {}
     observers = {
-        symbol: _Observer(
-            symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs)
-        )
+        symbol: _Observer(symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs))
         for symbol, graph in graphs.items()
     }
     run(observers)

@@ -27,7 +27,7 @@ CALLERS = 3
 """Frames from a warning here to who called the door's `partition_for_npu`."""
 
 
-def offload(
+def offload_regions(
     door: Door[Any],
     mod: Module,
     params: Mapping[str, Any] | None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +26,8 @@ RANGES = "npu.ranges"
 """Marks of a region: `NpuOptions` and `Ranges` as JSON."""
 ADJUSTMENTS = "npu.adjustments"
 """Mark of a region whose layers calibration changes: `Adjustments` as JSON."""
+SOURCES = "npu.sources"
+"""Mark of a region: the model's names of its operators as JSON."""
 REPORT = "npu.report"
 """Mark of a partitioned module: its `PartitionReport` as JSON."""
 
@@ -95,3 +98,18 @@ class MarkedRegion:
                 "partition_for_npu"
             )
         return self.marks[key]
+
+
+def marked_region(
+    symbol: str, attributes: Mapping[str, object], flow: Callable[[list[str] | None], Dataflow]
+) -> MarkedRegion:
+    """The region of a function with ``attributes``; ``flow`` makes its dataflow with the names of
+    its operators."""
+    marks = {
+        str(key): str(text)
+        for key, text in attributes.items()
+        if isinstance(text, str) and str(key).startswith("npu.")
+    }
+    named = marks.get(SOURCES)
+    sources = None if named is None else [str(name) for name in json.loads(named)]
+    return MarkedRegion(symbol, flow(sources), marks)

@@ -19,7 +19,7 @@ from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.relay.build_context import build_context
-from tvm_npu.relay.codegen import marked_region
+from tvm_npu.relay.codegen import region_of
 from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
 from tvm_npu.relay.frontend import from_onnx
@@ -76,7 +76,7 @@ class RelayDoor:
         return tuple(name for name in names if is_region(mod[name]))
 
     def region(self, mod: tvm.IRModule, symbol: str) -> MarkedRegion:
-        return marked_region(mod[symbol], symbol)
+        return region_of(mod[symbol], symbol)
 
     def with_marks(
         self, mod: tvm.IRModule, marks: Mapping[str, str], symbol: str | None = None
