@@ -43,6 +43,10 @@ COMMANDS = {
     "run-ir": ("run_ir_command", "run an execution plan that was written as text"),
     "run-elf": ("elf_command", "run a bare-metal RV32IM program on a simulated core"),
     "check": ("check_command", "say whether files are what they are called, running nothing"),
+    "doctor": (
+        "doctor_command",
+        "say which TVM is here, what is wrong with this environment, and what to do",
+    ),
     "warmup": ("warmup_command", "make the machine code of planners and simulators now"),
     "machines": ("machines_command", "list the built-in machines, or show one"),
     "planners": ("planners_command", "list the planners"),
@@ -64,6 +68,7 @@ examples:
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
   tvm-npu ir lenet.onnx --machine setup-a --layer conv1
+  tvm-npu doctor
   tvm-npu machines nmp-4x8
   tvm-npu platform detect --out here.toml
   tvm-npu pipeline squeezenet.onnx --platform here.toml

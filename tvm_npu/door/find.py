@@ -13,6 +13,7 @@ from tvm_npu.errors import DoorError
 
 DOORS = {"relay": "tvm_npu.relay.door:DOOR", "relax": "tvm_npu.relax.door:DOOR"}
 """Folder of TVM that a door needs -> the door; the first that is found counts."""
+OLDEST_RELAX_TVM = (0, 26)
 
 
 @lru_cache(maxsize=1)
