@@ -33,7 +33,8 @@ def with_softmax_steps(fixed: FixedGraph) -> FixedGraph:
     if not any(isinstance(layer, FixedSoftmax) for layer in fixed.layers):
         return fixed
     layers: list[FixedLayer] = []
-    shapes, q_points = dict(fixed.shapes), {}
+    shapes = dict(fixed.shapes)
+    q_points: dict[str, int] = {}
     for layer in fixed.layers:
         if not isinstance(layer, FixedSoftmax):
             layers.append(layer)
@@ -65,7 +66,7 @@ class _Steps:
     def run(self) -> None:
         layer, wide, narrow = self.layer, (self._rows, 1, self.layer.count), (self._rows, 1, 1)
         low, high = self._limits
-        bounds = {"low": low, "high": high, "source": layer.source}
+        bounds: dict[str, Any] = {"low": low, "high": high, "source": layer.source}
         x = self._reshape("rows", layer.inputs[0], wide, self._in_q_point)
         m = self._tensor("max", narrow, self._in_q_point)
         self._add(
