@@ -15,8 +15,8 @@ those of its data set (relative error 0.001), or, where int16 regions computed t
 {sqnr:.0f} dB; outputs of int8 regions are held to the bits of the fixed-point reference alone, as
 all regions are. Backend cases are those of the onnx package, on nmp-4x8, int16; random graphs are
 compared with onnxruntime, on machines, planners and precisions drawn with them, and with stock TVM
-where the NPU is not right. Stock TVM is its own ONNX frontend, build and graph executor. Weights and small inputs of whole numbers (axes, shapes) are
-given as constants to both.
+where the NPU is not right. Stock TVM is its own ONNX frontend, build and graph executor. Weights
+and small inputs of whole numbers (axes, shapes) are given as constants to both.
 """
 
 

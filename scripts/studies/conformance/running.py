@@ -68,8 +68,8 @@ def run_case(
     always_stock: bool = True,
     **options: Any,
 ) -> Row:
-    """``options`` are those of `partition_for_npu`. Without ``always_stock`` stock TVM is asked only
-    where the NPU is not right."""
+    """``options`` are those of `partition_for_npu`. Without ``always_stock`` stock TVM is only
+    asked where the NPU is not right."""
     model, inputs = with_constants(model, inputs)
     row = Row(name, group, NOT_ASKED, REFUSED)
     row = _npu(row, model, inputs, wanted, target, options)
