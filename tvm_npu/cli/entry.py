@@ -33,6 +33,10 @@ COMMANDS = {
         "accuracy_command",
         "count right answers on labelled images beside float, and find the layer to blame",
     ),
+    "compare": (
+        "compare_command",
+        "run a model on stock TVM, onnxruntime and simulated NPUs, side by side",
+    ),
     "compile": ("compile_command", "compile a model's NPU regions to program files"),
     "tune": (
         "tune_command",
@@ -64,6 +68,7 @@ exit codes: 0 done; 1 the job failed (a file, model, machine or data that does n
 examples:
   tvm-npu profile lenet.onnx
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu compare resnet.onnx --images cifar.npz --machine nmp-4x8 snowflake-1cc
   tvm-npu accuracy mnist.onnx --images digits.npz --precision int8
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1

@@ -24,8 +24,8 @@ from studies.conformance.rows import (
     sqnr_db,
 )
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.door.find import door
 from tvm_npu.door.models import BuiltModel, build_onnx
-from tvm_npu.relay.stock import run_stock_onnx
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -82,7 +82,8 @@ def run_case(
 def _stock(model: onnx.ModelProto, inputs: Inputs, wanted: Sequence[Array]) -> tuple[str, str]:
     """What stock TVM makes of it, and the reason."""
     try:
-        found = run_stock_onnx(model, inputs)
+        shapes = {name: values.shape for name, values in inputs.items()}
+        found = door().stock(model, shapes, threads=1).run(inputs)
     except Exception as error:  # whatever TVM's passes run into
         return REFUSED, first_line(error)
     if not all(map(close, wanted, found)) or len(found) != len(wanted):
