@@ -18,7 +18,8 @@ SQNR_DB = {"int16": 35.0, "int8": None}
 class Row:
     """``stock`` and ``npu``: RIGHT and so on (of stock TVM also NOT_ASKED); ``regions`` of the NPU,
     the worst output's SQNR in dB, elements of regions' outputs that differ from the fixed-point
-    reference, and why the NPU's answer is not right. ``settings`` are machine, planner and precision of a random graph."""
+    reference, and why the NPU's answer is not right. ``settings`` are machine, planner and
+    precision of a random graph."""
 
     name: str
     group: str
