@@ -24,7 +24,7 @@ def check(package: types.ModuleType) -> None:
     for name in shown:
         value = getattr(package, name)
         assert inspect.getdoc(value), f"{package.__name__}.{name} has no docstring"
-        if inspect.isfunction(value):
+        if inspect.isroutine(value):
             signature = inspect.signature(value)
             untyped = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
             assert not untyped and signature.return_annotation is not signature.empty, name

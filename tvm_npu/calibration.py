@@ -32,6 +32,18 @@ class InputSpec:
     dtype: str
 
 
+def static_input(name: str, shape: tuple[int, ...] | None, dtype: str, type_: Any) -> InputSpec:
+    """The input of a model; CalibrationError for one without a static shape (None), which TVM
+    shows as ``type_``."""
+    if shape is None:
+        raise CalibrationError(
+            f"input {name!r} is {type_}; calibration and TVM's executors need static shapes: give "
+            f"shape= to from_onnx, shapes= to build_onnx, or --shape {name}=... with every extent, "
+            "for example a batch of 1"
+        )
+    return InputSpec(name, shape, dtype)
+
+
 def samples_from(data: Any, inputs: tuple[InputSpec, ...]) -> Iterator[Sample]:
     """Samples of exactly the model's batch, one dict of all inputs each.
 

@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.errors import CalibrationError
@@ -24,6 +25,15 @@ class RegionRunner(Protocol):
         """float32 inputs in the region's order, as the model has them -> its outputs
         [B, *shape]."""
         ...
+
+
+def call_back(runner: RegionRunner, input_count: int, tensors: Sequence[Any]) -> None:
+    """What a compiled model calls in the place of a region: TVM's input tensors, then its output
+    tensors, which take what ``runner`` computes."""
+    inputs, outputs = tensors[:input_count], tensors[input_count:]
+    results = runner.run([tensor.numpy() for tensor in inputs])
+    for target, values in zip(outputs, results, strict=True):
+        target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,6 @@ class _Observer:
                     outputs[tensor] = values
         return [outputs[tensor] for tensor in self.graph.outputs]
 
-
     def _check(self, tensor: str, values: Any) -> None:
         if np.isfinite(values.min()) and np.isfinite(values.max()):
             return
@@ -89,6 +98,7 @@ class _Observer:
         raise UnfitTensorError(message, Unfit(self.symbol, tensor, found))
 
 
+@phase("calibrate")
 def region_ranges(
     graphs: Mapping[str, Graph],
     run: Callable[[Mapping[str, RegionRunner]], None],
@@ -105,9 +115,7 @@ def region_ranges(
     """
     known = names or {}
     observers = {
-        symbol: _Observer(
-            symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs)
-        )
+        symbol: _Observer(symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs))
         for symbol, graph in graphs.items()
     }
     run(observers)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
-from tvm_npu.door.offload import fixed_graphs, offload, report_of
+from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
 from tvm_npu.door.protocol import Cut, Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion
 from tvm_npu.errors import PartitionError
@@ -78,7 +79,7 @@ class ImportedModel:
         self, options: NpuOptions, calibration: Iterable[Sample] | None
     ) -> PartitionedModel:
         """As `partition_for_npu`, with the same warnings and errors."""
-        mod = offload(self.door, self.mod, self.params, options, calibration)
+        mod = offload_regions(self.door, self.mod, self.params, options, calibration)
         return PartitionedModel(self.door, mod, report_of(self.door, mod))
 
     def cut(
@@ -159,17 +160,20 @@ def build_onnx(
     """
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = found.read_onnx(model, given or None)
-    found.inputs(mod)
+    with phase("read"):
+        mod, params = found.read_onnx(model, given or None)
+        found.inputs(mod)
+    del model
     watch = Stopwatch()
     partitioned = None
     with watch.part("compile"):
         if target is not None:
             chosen = options_from_target(target, **options)
-            mod = offload(found, mod, params, chosen, calibration)
+            mod = offload_regions(found, mod, params, chosen, calibration)
             partitioned = PartitionedModel(found, mod, report_of(found, mod))
             params = {}
-        executable = found.build(mod, params, build_target(target), opt_level)
+        with phase("TVM"):
+            executable = found.build(mod, params, build_target(target), opt_level)
     report = None if partitioned is None else partitioned.report
     return BuiltModel(executable, report, partitioned, watch.seconds["compile"])
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tvm_npu.codegen.compile import (
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
+from tvm_npu.codegen.phases import phase
 from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
@@ -25,6 +27,8 @@ RANGES = "npu.ranges"
 """Marks of a region: `NpuOptions` and `Ranges` as JSON."""
 ADJUSTMENTS = "npu.adjustments"
 """Mark of a region whose layers calibration changes: `Adjustments` as JSON."""
+SOURCES = "npu.sources"
+"""Mark of a region: the model's names of its operators as JSON."""
 REPORT = "npu.report"
 """Mark of a partitioned module: its `PartitionReport` as JSON."""
 
@@ -47,6 +51,7 @@ class MarkedRegion:
     flow: Dataflow
     marks: Mapping[str, str]
 
+    @phase("partition")
     def graph(self) -> Graph:
         """Its float meaning. Raises ImportRegionError for a function that is no region."""
         return import_dataflow(self.flow, self.symbol)
@@ -95,3 +100,18 @@ class MarkedRegion:
                 "partition_for_npu"
             )
         return self.marks[key]
+
+
+def marked_region(
+    symbol: str, attributes: Mapping[str, object], flow: Callable[[list[str] | None], Dataflow]
+) -> MarkedRegion:
+    """The region of a function with ``attributes``; ``flow`` makes its dataflow with the names of
+    its operators."""
+    marks = {
+        str(key): str(text)
+        for key, text in attributes.items()
+        if isinstance(text, str) and str(key).startswith("npu.")
+    }
+    named = marks.get(SOURCES)
+    sources = None if named is None else [str(name) for name in json.loads(named)]
+    return MarkedRegion(symbol, flow(sources), marks)

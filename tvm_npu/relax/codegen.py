@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
 
-from tvm_npu.door.region import MarkedRegion
+from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.dataflow import relax_dataflow
 from tvm_npu.relax.embed import packed_caller
-from tvm_npu.relax.extract import SOURCES_ATTR
 from tvm_npu.runtime.packed import RUN
 
 
-def marked_region(function: relax.Function, symbol: str | None = None) -> MarkedRegion:
+def region_of(function: relax.Function, symbol: str | None = None) -> MarkedRegion:
     """A region function as all doors know it."""
-    marks = {
-        str(key): str(value)
-        for key, value in (function.attrs or {}).items()
-        if str(key).startswith("npu.")
-    }
-    named = marks.get(SOURCES_ATTR)
-    sources = None if named is None else [str(name) for name in json.loads(named)]
-    name = symbol or str(function.attrs["global_symbol"])
-    return MarkedRegion(name, relax_dataflow(function, sources), marks)
+    attributes = dict((function.attrs or {}).items())
+    name = symbol or str(attributes["global_symbol"])
+    return marked_region(name, attributes, partial(relax_dataflow, function))
 
 
 @tvm.register_global_func("relax.ext.npu", override=True)
@@ -41,7 +34,7 @@ def compile_regions(
 
 def _compiled(function: relax.Function) -> Any:
     symbol = str(function.attrs["global_symbol"])
-    region = marked_region(function, symbol)
+    region = region_of(function, symbol)
     program = region.program()
     digest = hashlib.sha256(program).hexdigest()
     inputs = [_shape(var.ty) for var in function.params]

@@ -18,7 +18,7 @@ from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.errors import DoorError
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax.codegen import marked_region
+from tvm_npu.relax.codegen import region_of
 from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
 from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
@@ -69,12 +69,10 @@ class RelaxDoor:
         return extract(mod, flow, partition)
 
     def regions(self, mod: tvm.IRModule) -> tuple[str, ...]:
-        return tuple(
-            sorted(str(var.name_hint) for var, f in mod.functions_items() if is_region(f))
-        )
+        return tuple(sorted(str(var.name_hint) for var, f in mod.functions_items() if is_region(f)))
 
     def region(self, mod: tvm.IRModule, symbol: str) -> MarkedRegion:
-        return marked_region(mod[symbol], symbol)
+        return region_of(mod[symbol], symbol)
 
     def with_marks(
         self, mod: tvm.IRModule, marks: Mapping[str, str], symbol: str | None = None
@@ -113,6 +111,31 @@ class RelaxDoor:
         with tvm.transform.PassContext(opt_level=opt_level):
             mod = relax.transform.RunCodegen()(mod)
             return MachineExecutable(tvm.compile(mod, target=tvm.target.Target(target)), names)
+
+    def stock(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        tuning_folder: Path | None = None,
+    ) -> MachineExecutable:
+        from tvm_npu.relax.stock import build_stock, host_target
+
+        library = build_stock(model, shapes, host_target(threads), tuning_folder)
+        return MachineExecutable(library, tuple(shapes))
+
+    def tune(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        trials: int,
+        tuning_folder: Path,
+    ) -> None:
+        from tvm_npu.relax.stock import host_target
+        from tvm_npu.relax.stock_tuning import tune
+
+        tune(model, shapes, host_target(threads), trials, tuning_folder)
 
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str

@@ -14,11 +14,11 @@ from tvm import relax
 
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value, flat
 from tvm_npu.door.partition import Partition, Region
+from tvm_npu.door.region import SOURCES
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
 
 COMPILER = "npu"
-SOURCES_ATTR = "npu.sources"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
 
 Expr = Any
@@ -84,9 +84,7 @@ class _Main:
 
     def _bind_all(self, value: Value, expr: Expr) -> None:
         """Binds every variable that means ``value``: the first to ``expr``, others to the first."""
-        variables = self.variables.get(value) or [
-            relax.Var("npu_result", _tensor_type(value))
-        ]
+        variables = self.variables.get(value) or [relax.Var("npu_result", _tensor_type(value))]
         self.variables[value] = variables
         for var in variables:
             if var not in self.bound:
@@ -146,7 +144,7 @@ def region_function(flow: RelaxDataflow, region: Region) -> relax.Function:
         {
             "Codegen": COMPILER,
             "global_symbol": region.symbol,
-            SOURCES_ATTR: json.dumps(names),
+            SOURCES: json.dumps(names),
         }
     )
 

@@ -18,9 +18,8 @@ import tvm_ffi
 from numpy.typing import NDArray
 from tvm import relax
 
-from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.door.calibrate import RegionRunner
-from tvm_npu.errors import CalibrationError
+from tvm_npu.calibration import InputSpec, Sample, static_input
+from tvm_npu.door.calibrate import RegionRunner, call_back
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.rewriting import rewrite_calls
 
@@ -32,11 +31,8 @@ def input_specs(main: relax.Function) -> tuple[InputSpec, ...]:
     specs = []
     for var in main.params:
         shape = of.static_shape(var.ty) if of.is_tensor(var) else None
-        if shape is None:
-            raise CalibrationError(
-                f"input {of.name_of(var)!r} is {var.ty}; calibration needs static shapes"
-            )
-        specs.append(InputSpec(of.name_of(var), shape, of.dtype_of(var.ty)))
+        dtype = "" if shape is None else of.dtype_of(var.ty)
+        specs.append(static_input(of.name_of(var), shape, dtype, var.ty))
     return tuple(specs)
 
 
@@ -136,10 +132,7 @@ def _callbacks(runners: Mapping[str, RegionRunner]) -> Iterator[dict[str, str]]:
 
 def _callback(runner: RegionRunner) -> Any:
     def call(count: int, *tensors: Any) -> None:
-        inputs, outputs = tensors[: int(count)], tensors[int(count) :]
-        results = runner.run([tensor.numpy() for tensor in inputs])
-        for target, values in zip(outputs, results, strict=True):
-            target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
+        call_back(runner, int(count), tensors)
 
     return call
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
+from functools import partial
 
 import tvm
 from tvm import relay
 
-from tvm_npu.door.region import MarkedRegion
+from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import relay_dataflow
 from tvm_npu.relay.embed import packed_caller
-from tvm_npu.relay.extract import SOURCES_ATTR
 from tvm_npu.runtime.packed import RUN
 
 CALIBRATION_ATTR = "npu.calibration"
@@ -20,17 +19,11 @@ CALIBRATION_ATTR = "npu.calibration"
 CALIBRATE = "tvm_npu.calibrate"
 
 
-def marked_region(function: relay.Function, symbol: str | None = None) -> MarkedRegion:
+def region_of(function: relay.Function, symbol: str | None = None) -> MarkedRegion:
     """A region function, with checked types, as all doors know it."""
-    marks = {} if function.attrs is None else {
-        str(key): str(value)
-        for key, value in function.attrs.items()
-        if isinstance(value, str) and str(key).startswith("npu.")
-    }  # fmt: skip
-    named = marks.get(SOURCES_ATTR)
-    sources = None if named is None else [str(name) for name in json.loads(named)]
-    name = symbol or str(function.attrs["global_symbol"])
-    return MarkedRegion(name, relay_dataflow(function, sources), marks)
+    attributes = {} if function.attrs is None else dict(function.attrs.items())
+    name = symbol or str(attributes["global_symbol"])
+    return marked_region(name, attributes, partial(relay_dataflow, function))
 
 
 @tvm.register_func("relay.ext.npu", override=True)
@@ -46,7 +39,7 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
     if CALIBRATION_ATTR in function.attrs:
         strings = [symbol, str(function.attrs[CALIBRATION_ATTR])]
         return packed_caller(symbol, CALIBRATE, strings, b"", inputs, outputs, "llvm")
-    region = marked_region(function)
+    region = region_of(function)
     program, cpu_target = region.program(), region.options.cpu_target
     digest = hashlib.sha256(program).hexdigest()
     return packed_caller(symbol, RUN, [symbol, digest], program, inputs, outputs, cpu_target)

@@ -19,7 +19,7 @@ from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.relay.build_context import build_context
-from tvm_npu.relay.codegen import marked_region
+from tvm_npu.relay.codegen import region_of
 from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
 from tvm_npu.relay.frontend import from_onnx
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler
     from tvm_npu.relay.cut import CutModel
     from tvm_npu.relay.placed_stages import PlacedStages
+
+TUNING_LOG = "autotvm.log"
+"""In the folder of a tuning."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class RelayDoor:
         return tuple(name for name in names if is_region(mod[name]))
 
     def region(self, mod: tvm.IRModule, symbol: str) -> MarkedRegion:
-        return marked_region(mod[symbol], symbol)
+        return region_of(mod[symbol], symbol)
 
     def with_marks(
         self, mod: tvm.IRModule, marks: Mapping[str, str], symbol: str | None = None
@@ -114,6 +117,31 @@ class RelayDoor:
     ) -> GraphExecutable:
         with build_context(opt_level):
             return GraphExecutable(relay.build(mod, target=target, params=dict(params)))
+
+    def stock(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        tuning_folder: Path | None = None,
+    ) -> GraphExecutable:
+        from tvm_npu.relay.stock import build_stock, host_target
+
+        log = None if tuning_folder is None else tuning_folder / TUNING_LOG
+        return GraphExecutable(build_stock(model, shapes, host_target(), log))
+
+    def tune(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        trials: int,
+        tuning_folder: Path,
+    ) -> None:
+        from tvm_npu.relay.stock import host_target
+        from tvm_npu.relay.stock_tuning import tune
+
+        tune(model, shapes, host_target(), trials, tuning_folder / TUNING_LOG)
 
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str

@@ -10,12 +10,12 @@ from tvm import relay
 
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value
 from tvm_npu.door.partition import Partition, Region
+from tvm_npu.door.region import SOURCES
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import RelayDataflow
 from tvm_npu.relay.normalize import rebuilt_call
 
 COMPILER = "npu"
-SOURCES_ATTR = "npu.sources"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
 
 Expr = Any
@@ -89,7 +89,7 @@ class _Rewriter:
         function = function.with_attr("Inline", tvm.tir.IntImm("int32", 1))
         function = function.with_attr("Compiler", COMPILER)
         function = function.with_attr("global_symbol", region.symbol)
-        function = function.with_attr(SOURCES_ATTR, json.dumps([of.source_of(c) for c in calls]))
+        function = function.with_attr(SOURCES, json.dumps([of.source_of(c) for c in calls]))
         global_var = relay.GlobalVar(region.symbol)
         self.mod[global_var] = function
         call = relay.Call(global_var, [self._mapped(body.outside[value]) for value in body.params])

@@ -19,12 +19,12 @@ import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_npu.door.region import SOURCES
 from tvm_npu.door.work import Work, call_work, total
 from tvm_npu.errors import CutError
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.dataflow import typed_call
-from tvm_npu.relay.extract import SOURCES_ATTR
 from tvm_npu.relay.run_regions import is_region
 
 Expr = Any
@@ -157,7 +157,7 @@ def _primitive(
         constants += [field for field in fields if isinstance(field, relay.Constant)]
     region = is_region(function)
     if region:
-        source = tuple(json.loads(str(function.attrs[SOURCES_ATTR])))
+        source = tuple(json.loads(str(function.attrs[SOURCES])))
     return Primitive(
         call=call,
         reads=reads,

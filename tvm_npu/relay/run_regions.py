@@ -13,15 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relay
 from tvm.contrib import graph_executor
 
-from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.door.calibrate import RegionRunner
-from tvm_npu.errors import CalibrationError
+from tvm_npu.calibration import InputSpec, Sample, static_input
+from tvm_npu.door.calibrate import RegionRunner, call_back
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
@@ -33,10 +31,7 @@ _lock = threading.Lock()
 
 @tvm.register_func(CALIBRATE, override=True)
 def _calibrate(symbol: str, run: str, input_count: int, *tensors: Any) -> None:
-    runner = _runs[run][symbol]
-    inputs, outputs = tensors[:input_count], tensors[input_count:]
-    for target, values in zip(outputs, runner.run([t.numpy() for t in inputs]), strict=True):
-        target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
+    call_back(_runs[run][symbol], input_count, tensors)
 
 
 def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
@@ -44,13 +39,8 @@ def input_specs(main: relay.Function) -> tuple[InputSpec, ...]:
     specs = []
     for var in main.params:
         shape = of.static_shape(var.checked_type) if of.is_tensor(var) else None
-        if shape is None:
-            raise CalibrationError(
-                f"input {var.name_hint!r} is {var.checked_type}; calibration and TVM's graph "
-                "executor need static shapes: give shape= to from_onnx, shapes= to build_onnx, or "
-                f"--shape {var.name_hint}=... with every extent, for example a batch of 1"
-            )
-        specs.append(InputSpec(var.name_hint, shape, str(var.checked_type.dtype)))
+        dtype = "" if shape is None else str(var.checked_type.dtype)
+        specs.append(static_input(var.name_hint, shape, dtype, var.checked_type))
     return tuple(specs)
 
 
