@@ -76,9 +76,8 @@ def break_down(measured: Statistics, macs: int, roofs: Roofs, devices: int = 1) 
     roles: tuple[Working, ...] = ("mac", "dma", "control")
     busy = {role: _busiest(measured, role) / devices for role in roles}
     cycles = measured.cycles
-    binding: Bound = max(roles, key=lambda role: busy[role])
-    if busy[binding] < WORKS * cycles:
-        binding = "waits"
+    busiest = max(roles, key=lambda role: busy[role])
+    binding: Bound = busiest if busy[busiest] >= WORKS * cycles else "waits"
     needed = min(macs, measured.macs)  # machines may leave products with padding out
     least, roof = roofs.least_cycles(needed, measured.moved_bytes)
     return Breakdown(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, Span
+from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool
+from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
 from tvm_npu.report.profile import Profile
@@ -29,7 +30,8 @@ def figures(profile: Profile, timelines: list[dict[str, Any]]) -> dict[str, Any]
 def _blank(name: str, **options: Any) -> Any:
     plot = figure(
         name=name, height=HEIGHT, sizing_mode="stretch_width", tools=TOOLS,
-        toolbar_location="above", background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None, **options,
+        toolbar_location="above", background_fill_alpha=0, border_fill_alpha=0,
+        outline_line_color=None, **options,
     )  # fmt: skip
     plot.toolbar.logo = None
     plot.grid.grid_line_color = "#888888"
