@@ -1,4 +1,4 @@
-"""Random programs, a few; scripts/fuzz differential-nmp and differential-rv32im run thousands."""
+"""Random programs, a few; scripts/differential runs thousands."""
 
 from __future__ import annotations
 
