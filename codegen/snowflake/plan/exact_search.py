@@ -37,6 +37,8 @@ from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 
 TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
+MOST_PLACES = 2
+"""Of tiles of maps, and of tiles of kernels."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -148,7 +150,8 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
                     continue
                 for maps_stay in range(1 if mode == LANE else 2):
                     p = Choice(mode, m, r, c, maps_stay == 1)
-                    moved = _moved(n, p, fixed, rows.inside[r] * columns.inside[c])
+                    inside = rows.inside[r] * columns.inside[c]
+                    moved = _moved(n, p, fixed, inside, MOST_PLACES, MOST_PLACES)
                     bound = _bound(moved, max(least, moved / n.rate + fixed.ends), by_bytes)
                     if bound >= best:
                         continue
@@ -156,12 +159,14 @@ def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
                     if room[0] == 0:
                         continue
                     counts[SEEN] += 1
+                    moved = _moved(n, p, fixed, inside, room[0], room[1])
+                    least = max(least, moved / n.rate + fixed.ends)
                     if not by_bytes:
-                        edges = _edges(n, p, room[1] == 1)
-                        least = max(least, vector + between + edges + fixed.ends)
-                        bound = max(bound, _bound(moved, least, by_bytes))
-                        if bound >= best:
-                            continue
+                        edges = timeline.edges_of(n, p, room[1])
+                        least = max(least, edges.begin + vector + between + edges.end)
+                    bound = max(bound, _bound(moved, least, by_bytes))
+                    if bound >= best:
+                        continue
                     if size == len(queue):
                         queue = np.concatenate((queue, np.zeros_like(queue)))
                         bounds = np.concatenate((bounds, np.zeros_like(bounds)), axis=1)
@@ -254,27 +259,16 @@ def _core(n: Numbers, mode: int, fixed: Fixed, m: int, r: int, c: int, taps: flo
 
 
 @device
-def _moved(n: Numbers, p: Choice, fixed: Fixed, inside: float) -> float:
-    """The least bytes that a plan moves."""
+def _moved(
+    n: Numbers, p: Choice, fixed: Fixed, inside: float, map_places: int, kernel_places: int
+) -> float:
+    """The bytes that a plan moves: tiles come again that have no place until they are used
+    again."""
     maps = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
-    again = fixed.tiles if maps > 2 and not p.maps_stay and p.mode != LANE else 1
-    come = maps if p.maps_stay and fixed.tiles * depth_parts(n, p.mode) > 2 else 1
+    again = fixed.tiles if maps > map_places and not p.maps_stay and p.mode != LANE else 1
+    come = maps if p.maps_stay and fixed.tiles * depth_parts(n, p.mode) > kernel_places else 1
     in_bytes = WORD_BYTES * inside * n.planes * n.groups
     return in_bytes * again + fixed.weight_bytes * come + fixed.out_bytes
-
-
-@device
-def _edges(n: Numbers, p: Choice, waits: bool) -> float:
-    """Cycles of the loads of the first step, which may wait for kernels, and of the store of the
-    last."""
-    maps = maps_moved(n, p, 0, 0, 0, p.r, 0, p.c)[1]
-    kernels = kernels_moved(n, p, 0, 0)[1] if waits else 0.0
-    tile = (n.filters - 1) // p.m
-    row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
-    out = results_moved(
-        n, p, n.groups - 1, tile, row, n.rows.out - row, column, n.columns.out - column
-    )[1]
-    return timeline.seconds(n, maps + kernels + out)
 
 
 @entry
