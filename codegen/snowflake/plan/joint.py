@@ -32,9 +32,9 @@ MOST_PARTS = 4
 
 
 class Joint(NamedTuple):
-    """A layer on all clusters: ``distinct`` different ``parts`` (the first stands for those that there
-    are not), with the number of clusters that compute each. The first is that of the first cluster.
-    ``shares``: maps and kernels come once for all clusters."""
+    """A layer on all clusters: ``distinct`` different ``parts`` (the first cluster's first, which
+    also stands for those that there are not), with the number of ``clusters`` that compute each;
+    whether maps and kernels come once for all clusters."""
 
     parts: tuple[Numbers, Numbers, Numbers, Numbers]
     distinct: int
