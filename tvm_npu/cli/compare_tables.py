@@ -36,7 +36,7 @@ def print_comparison(found: Comparison, console: Console) -> None:
             console.print(line, soft_wrap=True)
     for row in found.rows:
         if row.error is not None:
-            console.print(f"failed: {_name(row)}: {row.error}", soft_wrap=True)
+            console.print(f"failed: {row.name}: {row.error}", soft_wrap=True)
     for text in found.left_out:
         console.print(f"left out: {text}", soft_wrap=True)
 
@@ -50,7 +50,7 @@ def _columns(rows: list[Row], reference: str) -> list[Column]:
         return tuple("-" if value is None else format(value * factor, spec) for value in values)
 
     columns = [
-        Column("runner", cells(_name), key=True),
+        Column("runner", cells(lambda row: row.name), key=True),
         Column("latency\nus", number("latency_us", ",.0f")),
         Column("", cells(lambda row: "sim" if row.simulated else "cpu"), key=True),
         Column("images\n/s", number("images_per_s", ",.1f")),
@@ -65,26 +65,11 @@ def _columns(rows: list[Row], reference: str) -> list[Column]:
 
 
 def _sqnr(row: Row, reference: str) -> str:
-    if row.runner == reference:
+    if row.name == reference:
         return "ref"
     if row.sqnr_db is None:
         return "same" if reference else "-"
     return f"{row.sqnr_db:.1f}"
-
-
-def _name(row: Row) -> str:
-    parts = [row.runner]
-    if row.door and row.runner != "npu":
-        parts[0] += f" {row.door}"
-    if row.machine:
-        parts = [row.machine, row.precision]
-        if row.planner not in (None, "exact"):
-            parts.append(str(row.planner))
-        if row.door:
-            parts.append(row.door)
-    if row.trials:
-        parts.append(f"{row.trials} trials")
-    return " ".join(parts)
 
 
 def _below(found: Comparison, rows: list[Row]) -> Iterator[str]:
@@ -92,12 +77,12 @@ def _below(found: Comparison, rows: list[Row]) -> Iterator[str]:
         yield f"SQNR: against the answers of {found.reference}"
     for row in rows:
         if row.npu_mac_share is not None and row.npu_mac_share < 1:
-            yield f"{_name(row)}: {row.npu_mac_share:.1%} of all MACs in {row.regions} regions"
+            yield f"{row.name}: {row.npu_mac_share:.1%} of all MACs in {row.regions} regions"
     for row in rows:
         phases = sorted(row.phases_s.items(), key=lambda item: -item[1])
         if len(phases) > 1:
             listed = ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases)
-            yield f"compile s of {_name(row)}: {listed}"
+            yield f"compile s of {row.name}: {listed}"
 
 
 def comparison_csv(found: Comparison) -> str:

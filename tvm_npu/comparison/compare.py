@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import tempfile
@@ -12,9 +11,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from tvm_npu.calibration import Sample, samples_from, synthetic
-from tvm_npu.comparison.inputs import onnx_inputs, write_samples
 from tvm_npu.comparison.judge import Outputs, judge, read_outputs
+from tvm_npu.comparison.prepare import prepared
 from tvm_npu.comparison.process import door_of, measured
 from tvm_npu.comparison.protocol import Runner
 from tvm_npu.comparison.row import Row, failed_row, measured_row
@@ -87,7 +85,7 @@ def compare(
     if any(runner.has_door for runner in chosen):
         doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
     with tempfile.TemporaryDirectory(prefix="tvm-npu-compare-") as folder:
-        asked = _prepared(Path(folder), model, images, calibration, shapes, threads, repeats)
+        asked = prepared(Path(folder), model, images, calibration, shapes, threads, repeats)
         log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
         rows = []
         for python, door in doors.items():
@@ -99,61 +97,9 @@ def compare(
                         kept = log.absolute() / f"{asked.digest}-{door}"
                         task = replace(task, trials=trials, log=str(kept))
                     progress(_label(task))
-                    rows.append(_row(task, door if runner.has_door else "", python))
+                    rows.append(row_of(task, door if runner.has_door else "", python))
         reference, judged = _judged(rows, labels)
     return Comparison(asked.title, asked.images, threads, reference, judged, left_out)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A task without a runner, and what it is about."""
-
-    task: Task
-    title: str
-    digest: str
-    images: int
-
-
-def _prepared(
-    folder: Path,
-    model: Any,
-    images: Any,
-    calibration: Any,
-    shapes: Mapping[str, tuple[int, ...]] | None,
-    threads: int,
-    repeats: int,
-) -> _Asked:
-    """Model and samples as files in ``folder``."""
-    from tvm_npu.cli.onnx_file import input_shapes, read_onnx
-
-    is_file = isinstance(model, str | Path)
-    title = str(model) if is_file else str(model.graph.name or "model")
-    proto = read_onnx(Path(model)) if is_file else model
-    known, _ = input_shapes(proto, dict(shapes or {}))
-    inputs = onnx_inputs(proto, known)
-    content = proto.SerializeToString()
-    path = folder / "model.onnx"
-    path.write_bytes(content)
-    samples: list[Sample] = list(
-        synthetic(inputs, seed=0, count=1) if images is None else samples_from(images, inputs)
-    )
-    write_samples(folder / "samples.npz", samples)
-    ranges = images if calibration is None else calibration
-    if ranges is not None:
-        write_samples(folder / "calibration.npz", samples_from(ranges, inputs))
-    batch = inputs[0].shape[0] if inputs and inputs[0].shape else 1
-    task = Task(
-        runner="",
-        model=str(path),
-        shapes=known,
-        samples=str(folder / "samples.npz"),
-        outputs=str(folder / "outputs.npz"),
-        calibration=None if ranges is None else str(folder / "calibration.npz"),
-        threads=threads,
-        repeats=repeats,
-    )
-    digest = hashlib.sha256(content).hexdigest()[:12]
-    return _Asked(task, title, digest, batch * len(samples))
 
 
 def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
@@ -210,7 +156,7 @@ def _label(task: Task) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _row(task: Task, door: str, python: str) -> tuple[Row, Outputs | None]:
+def row_of(task: Task, door: str, python: str) -> tuple[Row, Outputs | None]:
     """The row, not judged yet, and the answers for all samples."""
     try:
         found = measured(task, python)
@@ -223,13 +169,13 @@ def _judged(
     rows: Sequence[tuple[Row, Outputs | None]], labels: Sequence[int] | None
 ) -> tuple[str, tuple[Row, ...]]:
     """(the reference's name, rows with accuracies)."""
-    ran = {row.runner: outputs for row, outputs in reversed(rows) if outputs is not None}
-    reference = next((name for name in REFERENCES if name in ran), "")
+    ran = {row.runner: (row, outputs) for row, outputs in reversed(rows) if outputs is not None}
+    first = next((name for name in REFERENCES if name in ran), "")
+    reference, answers = ran.get(first, (None, None))
     judged = []
     for row, outputs in rows:
         if outputs is not None:
-            own = outputs is ran.get(reference)
-            wanted = None if own else ran.get(reference)
+            wanted = None if row is reference else answers
             row = replace(row, **asdict(judge(outputs, wanted, labels)))
         judged.append(row)
-    return reference, tuple(judged)
+    return "" if reference is None else reference.name, tuple(judged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tvm_npu.codegen.plan import DEFAULT_PLANNER
 from tvm_npu.comparison.task import Measured, Task
 
 
@@ -45,6 +46,17 @@ class Row:
     output_sha256: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
     error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Short: the runner and its door, or the machine and how it is used."""
+        if self.machine is None:
+            parts = [self.runner]
+        else:
+            planner = None if self.planner == DEFAULT_PLANNER else self.planner
+            parts = [self.machine, self.precision, planner or ""]
+        trials = f"{self.trials} trials" if self.trials else ""
+        return " ".join(part for part in (*parts, self.door, trials) if part)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
