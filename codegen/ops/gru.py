@@ -113,7 +113,9 @@ class GruOperator(Operator[Gru, FixedGru]):
 
     def cut_terms(self, layer: Gru) -> CutTerms | None:
         """The two terms of n with ``linear_before_reset``."""
-        return CutTerms(f"{layer.name}: terms of n", GATE_LIMIT) if layer.linear_before_reset else None
+        if not layer.linear_before_reset:
+            return None
+        return CutTerms(f"{layer.name}: terms of n", GATE_LIMIT)
 
     def run_fixed(
         self, layer: FixedGru, arrays: Arrays, shapes: Shapes, element_bytes: int
