@@ -87,6 +87,9 @@ class PoolOperator(Operator[Pool, FixedPool]):
     def ties(self, layer: Pool) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Pool) -> bool:
+        return True
+
     def quantize(self, layer: Pool, numbers: Numbers) -> FixedPool:
         low, high = numbers.bounds(layer, layer.activation)
         return FixedPool(

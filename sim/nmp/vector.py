@@ -20,12 +20,13 @@ from tvm_npu.sim.nmp.mac import (
     filter_words_ok,
     in_ok,
     out_ok,
+    scales_ok,
     tile_ok,
 )
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.xnmp import LARGEST_SHIFT, PoolKind, VectorOp
+from tvm_npu.sim.nmp.xnmp import LARGEST_SHIFT, LARGEST_WEIGH_FACTOR, PoolKind, VectorOp
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 
@@ -145,7 +146,10 @@ def vector_operation(
     if by_filter:
         op = np.int64(VectorOp.ACCUMULATE)
     two = op != VectorOp.COPY and op != VectorOp.ACCUMULATE
-    if op > VectorOp.MAXIMUM or (by_channel and not two):
+    weighs = op == VectorOp.WEIGH or op == VectorOp.WEIGH_ONE
+    if weighs and not by_channel:
+        return weigh(s, m, core, row, op == VectorOp.WEIGH)
+    if weighs or (by_channel and not two):
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     count = begin_elements(s, m, core, row)
     if count == 0:
@@ -187,6 +191,35 @@ def vector_operation(
             return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
+
+
+@device
+def weigh(s: State, m: Costs, core: int, row: int, two: bool) -> int:
+    """Sums of elements by factors, and a constant."""
+    if not scales_ok(s, m, core, row):
+        return STOP
+    count = begin_elements(s, m, core, row)
+    if count == 0:
+        return STOP
+    last = Reg.SHIFT_B if two else Reg.SHIFT_A
+    most = LARGEST_WEIGH_FACTOR
+    if not check_registers(s, core, Reg.SHIFT_A, last, -most, most):
+        return STOP
+    r = s.mac[core]
+    if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
+        return STOP
+    if two and not in_ok(s, m, core, MB1, count):
+        return STOP
+    bound = np.int64(1) << (m.accumulator_bits - 1)
+    a, b, out = r[Reg.IN_ADDRESS], r[Reg.W_ADDRESS], r[Reg.OUT_ADDRESS]
+    for k in range(count):
+        value = s.mb0[core, a + k] * r[Reg.SHIFT_A] + r[Reg.FACTOR]
+        if two:
+            value += s.mb1[core, b + k] * r[Reg.SHIFT_B]
+        if value >= bound or value < -bound:
+            return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
+        s.mb2[core, out + k] = value
+    return end_operation(s, m, core, row, beats_of(count, m, np.int64(1)), 0)
 
 
 @device
