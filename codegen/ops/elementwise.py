@@ -123,8 +123,9 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
         return layer.op
 
 
-FACTOR_BITS = 22
-"""Of the larger factor of a sum: its products and the constant fit 32 bits."""
+FACTOR_BITS, MOST_SHIFT = 21, 23
+"""Of the larger factor of a sum, as in XNNPACK; its products and the constant, a zero point shifted
+so far, fit 32 bits."""
 
 
 def _weighed(layer: Elementwise, numbers: Numbers) -> FixedElementwise:
@@ -139,7 +140,7 @@ def _weighed(layer: Elementwise, numbers: Numbers) -> FixedElementwise:
             f"layer {layer.name!r}: a step of {layer.inputs} is {max(factors):g} times one of "
             f"{layer.output!r}; at most 2**{FACTOR_BITS}"
         )
-    shift = min(shift, FACTOR_BITS)
+    shift = min(shift, MOST_SHIFT)
     integers = [round(math.ldexp(factor, shift)) for factor in factors]
     constant = target.zero_points[0] << shift
     constant -= sum(k * one.zero_points[0] for k, one in zip(integers, sources, strict=True))

@@ -82,7 +82,7 @@ class Numbers:
         try:
             scale = self.scales[tensor]
             if not scale.is_q_point:
-                return int(scale.quantize(np.array(value), self.element_bytes))
+                return int(scale.quantize(np.array([value]), self.element_bytes)[0])
             return round_constant(value, scale.q_point, self.element_bytes)
         except QuantizationError as error:
             raise QuantizationError(f"layer {layer.name!r}: {error}") from None

@@ -9,7 +9,7 @@ from typing import Any, cast
 from tvm_npu.codegen.errors import GraphError, UnsupportedLayerError
 from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
-from tvm_npu.codegen.graph.layer import FixedLayer, Layer
+from tvm_npu.codegen.graph.layer import FixedLayer, Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Shape
 from tvm_npu.codegen.ops.broadcast import (
     Broadcast,
@@ -162,8 +162,17 @@ def check_requantization(
     layers: Iterable[FixedLayer], requantization: Requantization, machine: str
 ) -> None:
     """UnsupportedLayerError for the first layer with a Q-point a filter, if the machine called
-    ``machine`` shifts all filters alike."""
+    ``machine`` shifts all filters alike, or with multipliers, if it has none."""
     for layer in layers:
+        multiplies = isinstance(layer, Requantized) and layer.rescaling is not None
+        weighs = isinstance(layer, FixedElementwise) and layer.weights is not None
+        away = isinstance(layer, FixedPool) and layer.halves_away
+        if (multiplies or weighs or away) and not requantization.multiplier_bits:
+            raise UnsupportedLayerError(
+                f"layer {layer.name!r} is for multipliers; the requantize step of machine {machine!r} "
+                "has none at this precision. Quantize the graph for this machine",
+                layer.name,
+            )
         has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
         if has_shifts and not requantization.is_per_channel:
             raise UnsupportedLayerError(

@@ -68,10 +68,11 @@ def scaled_weights(
             f"layer {layer.name!r}: accumulators reach {bound.max():.0f}; a machine multiplies "
             f"those below 2**{ACCUMULATOR_BITS - 1} and adds biases of 32 bits"
         )
-    factors = steps * step_in / step_out
+    # In float32, product first: as TensorFlow Lite's kernels, to the last bit of a multiplier.
+    factors = steps.astype(np.float32) * np.float32(step_in) / np.float32(step_out)
     if np.all(factors == factors[0]):
         factors = factors[:1]
-    rescaling = Rescaling.from_real(factors, target.zero_points[0])
+    rescaling = Rescaling.from_real(factors.astype(np.float64), target.zero_points[0])
     stored = (integers + zero_point).astype(np.int8).reshape(weight.shape)
     return ScaledWeights(stored, zero_point, biases.astype(np.int32), fill, rescaling)
 
@@ -87,12 +88,25 @@ def integer_weights(weight: Reals) -> tuple[NDArray[np.int64], Reals, int]:
             integers = np.rint(weight / steps[:, None]).astype(np.int64)
             low, high = int(integers.min()), int(integers.max())
             if high - low <= MOST_STEPS:
-                return integers, steps, int(np.clip(0, -128 - low, 127 - high))
+                exact = _exact(weight, integers, steps)
+                return integers, exact, int(np.clip(0, -128 - low, 127 - high))
         counts[counts > LARGEST] = 0
     counts = np.where(counts == 0, LARGEST, counts * (LARGEST // np.maximum(counts, 1)))
     largest = np.abs(weight).max(axis=1)
     steps = np.where(largest > 0.0, largest, max(float(largest.max()), 1.0)) / counts
-    return np.rint(weight / steps[:, None]).astype(np.int64), steps, 0
+    integers = np.rint(weight / steps[:, None]).astype(np.int64)
+    return integers, _exact(weight, integers, steps), 0
+
+
+def _exact(weight: Reals, integers: NDArray[np.int64], steps: Reals) -> Reals:
+    """``steps`` as the float32 numbers that give the weights to the bit, where there are such."""
+    nearest = steps.astype(np.float32)
+    ways = (nearest, np.nextafter(nearest, np.float32(0)), np.nextafter(nearest, np.float32(np.inf)))
+    found = steps
+    for one in reversed(ways):
+        products = integers.astype(np.float32) * one[:, None]
+        found = np.where((products == weight).all(axis=1), one.astype(np.float64), found)
+    return found
 
 
 def step_counts(weight: Reals) -> NDArray[np.int64]:

@@ -7,10 +7,11 @@ operator (`codegen.ops`) turns its layers into integers.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Literal
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
-from tvm_npu.codegen.graph import FixedGraph, Graph, q_point_scales
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.averages import with_weighed_averages
@@ -21,7 +22,8 @@ from tvm_npu.codegen.passes.calibrate import (
     calibrate,
     synthetic_samples,
 )
-from tvm_npu.codegen.passes.qpoints import assign_q_points
+from tvm_npu.codegen.passes.qpoints import assign_scales
+from tvm_npu.codegen.passes.scales import with_rescaling_copies, with_scale_ranges
 from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
 
 __all__ = [
@@ -40,23 +42,21 @@ def quantize(
 ) -> FixedGraph:
     """The fixed-point graph of a fused ``graph``, for machines with such a requantize step.
 
-    ``ranges`` must cover every tensor whose scale the graph does not give. Deterministic. Raises
-    QuantizationError for a missing or unusable range, a given scale that the machine has no
-    requantize step for, weights that are not finite, an unknown precision and layers that `fuse`
-    should have removed. A CutTermsWarning names a layer with terms that its integers cannot hold.
+    ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
+    lacks what a given scale needs, Q-points for the ranges of all given scales take their places.
+    Deterministic. Raises QuantizationError for a missing or unusable range, weights that are not
+    finite, an unknown precision and layers that `fuse` should have removed. A CutTermsWarning names
+    a layer with terms that its integers cannot hold.
     """
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
+    if any(scale.lacks(requantization) for scale in graph.scales.values()):
+        ranges = with_scale_ranges(graph, ranges, element_bytes)
+        graph = replace(graph, scales={})
+    graph, ranges = with_rescaling_copies(graph, ranges, element_bytes)
     graph = with_weighed_averages(graph, ranges, element_bytes)
-    for tensor, scale in graph.scales.items():
-        lack = scale.lacks(requantization)
-        if lack is not None:
-            raise QuantizationError(
-                f"tensor {tensor!r} has a {scale}; the machine's requantize step has no {lack}. "
-                "Take the tensor's range from calibration instead, or a machine that has one"
-            )
-    scales = q_point_scales(assign_q_points(graph, ranges, element_bytes))
+    scales = assign_scales(graph, ranges, element_bytes)
     numbers = Numbers(scales, element_bytes, requantization)
     layers = tuple(operator_of(layer).quantize(layer, numbers) for layer in graph.layers)
     _warn_of_cuts(graph, ranges)

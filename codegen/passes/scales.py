@@ -17,10 +17,10 @@ import numpy as np
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape
 from tvm_npu.codegen.graph.layer import renamed
-from tvm_npu.codegen.ops import Conv2d, Elementwise, Pool
+from tvm_npu.codegen.ops import Elementwise, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
-from tvm_npu.codegen.passes.averages import MOST_TAPS
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
+from tvm_npu.codegen.passes.weighed import can_be_weighed, weighed
 
 
 def range_of(scale: Scale, element_bytes: int) -> TensorRange:
@@ -77,7 +77,7 @@ class _Copies:
         elif not operator_of(layer).takes_scales(layer):
             self._at_q_points(layer)
         elif isinstance(layer, Pool) and self._is_weighed(layer):
-            self.layers.append(_weighed(layer, self.shapes[layer.inputs[0]][0]))
+            self.layers.append(weighed(layer, self.shapes[layer.inputs[0]][0]))
         else:
             for tied in ties_of(layer, self.scales):
                 layer = self._at_one_scale(layer, tied)
@@ -87,9 +87,7 @@ class _Copies:
     def _is_weighed(self, layer: Pool) -> bool:
         """An average between two scales, of few enough numbers without a border."""
         source, target = self.scales.get(layer.inputs[0]), self.scales.get(layer.output)
-        taps = layer.kernel[0] * layer.kernel[1]
-        is_plain = layer.kind == "avg" and not any(layer.padding) and taps <= MOST_TAPS
-        return is_plain and target is not None and source != target
+        return can_be_weighed(layer) and target is not None and source != target
 
     def _at_one_scale(self, layer: Layer, tied: tuple[str, ...]) -> Layer:
         """Inputs that differ are copied to one scale; an output that differs is copied behind."""
@@ -99,8 +97,8 @@ class _Copies:
         if not given:
             return layer
         wanted = self.scales.get(inputs[0], given[0]) if len(inputs) == 1 else given[0]
-        for tensor in inputs:
-            if self.scales.setdefault(tensor, wanted) != wanted:
+        for tensor in dict.fromkeys(inputs):
+            if self.scales.get(tensor) != wanted:
                 layer = self._copied_input(layer, tensor, wanted)
         for tensor in outputs:
             if self.scales.setdefault(tensor, wanted) != wanted:
@@ -145,10 +143,3 @@ class _Copies:
             self.scales[name] = scale
         return name
 
-
-def _weighed(layer: Pool, channels: int) -> Conv2d:
-    weight = np.full((channels, 1, *layer.kernel), 1.0 / np.prod(layer.kernel), np.float32)
-    return Conv2d(
-        layer.name, layer.inputs, layer.outputs, weight, np.zeros(channels, np.float32),
-        layer.stride, groups=channels, activation=layer.activation, source=layer.source,
-    )  # fmt: skip

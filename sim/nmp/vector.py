@@ -49,12 +49,15 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
     channels = r[Reg.OUT_CHANNELS]
     if not in_ok(s, m, core, MB0, volume(channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])):
         return STOP
-    if s.decoded[row, SUB] > PoolKind.AVERAGE:
+    away = s.decoded[row, SUB] == PoolKind.AVERAGE_AWAY
+    if away and not scales_ok(s, m, core, row):
+        return STOP
+    if s.decoded[row, SUB] > PoolKind.AVERAGE_AWAY:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
     if not spend(s, core, volume(channels, r[Reg.OUT_ROWS], product(r[Reg.OUT_COLUMNS], window))):
         return STOP
-    average = s.decoded[row, SUB] == PoolKind.AVERAGE
+    average = s.decoded[row, SUB] >= PoolKind.AVERAGE
     wide = r[Reg.ELEMENT_BYTES] == 2
     base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     at = r[Reg.OUT_ADDRESS]
@@ -88,7 +91,10 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
                         return trap(
                             s, core, Code.BAD_CONFIGURATION, last, 0, Reg.COUNT_ROW_END, 0
                         )
-                    best = (2 * total + count) // (2 * count)
+                    if away and total < 0:
+                        best = -((count - 2 * total) // (2 * count))
+                    else:
+                        best = (2 * total + count) // (2 * count)
                 s.mb2[core, at] = best
                 at += 1
     window *= r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]

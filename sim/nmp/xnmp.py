@@ -13,8 +13,8 @@ slopes of negative values), the sums, differences, products and maxima of nmp_ve
 a channel, and nmp_veop's differences and maxima are extensions of this project.
 
 So are multipliers and zero points, for quantized models as they come: nmp_rescale (which multiplies
-accumulators by scale words), nmp_conv2dz and nmp_perceptz (whose filters have a zero point), and
-subs 6 and 7 of nmp_veop (whose operands have factors).
+accumulators by scale words), nmp_conv2dz and nmp_perceptz (whose filters have a zero point), subs 6
+and 7 of nmp_veop (whose operands have factors), and sub 2 of nmp_pool.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ class PoolKind(Named):
 
     MAX = 0, "the maximum of the window"
     AVERAGE = 1, "the rounded average of the counted elements"
+    AVERAGE_AWAY = 2, "the same, with halves away from zero"
 
 
 class VectorOp(Named):
@@ -297,7 +298,8 @@ XNMP: tuple[Instruction, ...] = (
         "nmp_pool", 4, PoolKind,
         "MB2[c][r][q] = maximum (sub 0) or average (sub 1) over the window of "
         "MB0[OUT_CHANNELS][IN_ROWS][IN_COLUMNS]; the average is floor((2 * sum + n) / (2 * n)), n "
-        "the window's elements inside the counted rectangle.",
+        "the window's elements inside the counted rectangle; sub 2: -floor((n - 2 * sum) / (2 * "
+        "n)) for a negative sum.",
     ),
     _mac(
         "nmp_veop", 5, VECTOR_SUB,

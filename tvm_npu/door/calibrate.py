@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.scales import with_scale_ranges
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
@@ -96,6 +97,21 @@ class _Observer:
             )
         message = f"tensor {tensor!r} of region {self.symbol!r}: {found}"
         raise UnfitTensorError(message, Unfit(self.symbol, tensor, found))
+
+
+def given_ranges(
+    graphs: Mapping[str, Graph], made: Collection[type], element_bytes: int
+) -> dict[str, Ranges] | None:
+    """Ranges by region symbol where the model itself gives the scales of all tensors; None where
+    calibration has to find some. ``made`` as of `region_ranges`."""
+    found = {}
+    for symbol, graph in graphs.items():
+        fused = fuse(graph, made)
+        states = any(layer.states for layer in fused.layers)
+        if states or not all(tensor in fused.scales for tensor in fused.tensors):
+            return None
+        found[symbol] = with_scale_ranges(fused, Ranges(), element_bytes)
+    return found
 
 
 @phase("calibrate")

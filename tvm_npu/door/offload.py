@@ -13,7 +13,7 @@ from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
 from tvm_npu.codegen.phases import phase
 from tvm_npu.door.adjust import Calibrated, adjusted
 from tvm_npu.door.backend import machine_makes
-from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
+from tvm_npu.door.calibrate import UnfitTensorError, given_ranges, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
 from tvm_npu.door.partition import Partition, partition
@@ -91,17 +91,21 @@ def _calibrated(
         if not split.regions:
             return split, result, {}
         known = len(kept_out)
-        samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
         graphs = {
             region.symbol: door.region(result, region.symbol).graph() for region in split.regions
         }
+        made = machine_makes(options.machine)
+        given = given_ranges(graphs, made, options.element_bytes)
+        if given is not None:
+            return split, result, {symbol: Calibrated(one) for symbol, one in given.items()}
+        samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
         try:
             ranges = region_ranges(
                 graphs,
                 partial(door.run_regions, result, samples=samples),
                 options.percentile,
                 {region.symbol: input_names(region) for region in split.regions},
-                machine_makes(options.machine),
+                made,
             )
             kept_out.update(unfit_calls(split.regions, ranges, options))
         except UnfitTensorError as error:
