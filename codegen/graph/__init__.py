@@ -27,6 +27,6 @@ from tvm_npu.codegen.graph.tensors import (
 
 __all__ = [
     "NO_CLIP", "RELU", "Activation", "Array", "Clip", "FixedGraph", "FixedLayer", "FloatArray",
-    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Rescaling", "Scale", "Shape", "Slopes", "State",
-    "Table", "chw", "output_extent", "q_point_scales",
+    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Rescaling", "Scale", "Shape",
+    "Slopes", "State", "Table", "chw", "output_extent", "q_point_scales",
 ]  # fmt: skip

@@ -164,13 +164,10 @@ def check_requantization(
     """UnsupportedLayerError for the first layer with a Q-point a filter, if the machine called
     ``machine`` shifts all filters alike, or with multipliers, if it has none."""
     for layer in layers:
-        multiplies = isinstance(layer, Requantized) and layer.rescaling is not None
-        weighs = isinstance(layer, FixedElementwise) and layer.weights is not None
-        away = isinstance(layer, FixedPool) and layer.halves_away
-        if (multiplies or weighs or away) and not requantization.multiplier_bits:
+        if _needs_multipliers(layer) and not requantization.multiplier_bits:
             raise UnsupportedLayerError(
-                f"layer {layer.name!r} is for multipliers; the requantize step of machine {machine!r} "
-                "has none at this precision. Quantize the graph for this machine",
+                f"layer {layer.name!r} is for multipliers; the requantize step of machine "
+                f"{machine!r} has none at this precision. Quantize the graph for this machine",
                 layer.name,
             )
         has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
@@ -180,6 +177,14 @@ def check_requantization(
                 "at this precision. Quantize the graph for this machine",
                 layer.name,
             )
+
+
+def _needs_multipliers(layer: FixedLayer) -> bool:
+    if isinstance(layer, FixedPool):
+        return layer.halves_away
+    if isinstance(layer, FixedElementwise) and layer.weights is not None:
+        return True
+    return isinstance(layer, Requantized) and layer.rescaling is not None
 
 
 def check_shapes(graph: Graph | FixedGraph) -> None:

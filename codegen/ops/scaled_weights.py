@@ -101,9 +101,9 @@ def integer_weights(weight: Reals) -> tuple[NDArray[np.int64], Reals, int]:
 def _exact(weight: Reals, integers: NDArray[np.int64], steps: Reals) -> Reals:
     """``steps`` as the float32 numbers that give the weights to the bit, where there are such."""
     nearest = steps.astype(np.float32)
-    ways = (nearest, np.nextafter(nearest, np.float32(0)), np.nextafter(nearest, np.float32(np.inf)))
+    below, above = (np.nextafter(nearest, np.float32(end)) for end in (0.0, np.inf))
     found = steps
-    for one in reversed(ways):
+    for one in (below, above, nearest):
         products = integers.astype(np.float32) * one[:, None]
         found = np.where((products == weight).all(axis=1), one.astype(np.float64), found)
     return found

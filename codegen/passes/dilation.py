@@ -58,7 +58,8 @@ def _live(layer: FixedConv, source: Shape, target: Shape) -> FixedConv:
     if weight.shape == layer.weight.shape:
         return layer
     top, left, bottom, right = padding
-    gone = layer.weight.sum(axis=(1, 2, 3), dtype=np.int64) - weight.sum(axis=(1, 2, 3), dtype=np.int64)
+    totals = [one.sum(axis=(1, 2, 3), dtype=np.int64) for one in (layer.weight, weight)]
+    gone = totals[0] - totals[1]
     gone -= layer.weight_zero_point * (layer.weight[0].size - weight[0].size)
     bias = (layer.bias + layer.fill * gone).astype(np.int32)
     return replace(layer, weight=weight, bias=bias, padding=(top, left, bottom, right))

@@ -7,7 +7,7 @@ layers, each time in four operators:
     after:  a -> clip((-128 - z) s, (127 - z) s) -> y, whose scale is s with zero point z
 
 What only moves, pools or clips numbers of a scale hands it on; the same scale a second time changes
-nothing.
+nothing. What moves numbers of several scales to one (a concatenation) has that one itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_npu.codegen.graph import Clip, Graph, Layer, Scale
-from tvm_npu.codegen.ops import Elementwise, Pool, ScaleShift, TableFunction
+from tvm_npu.codegen.ops import Elementwise, ScaleShift, TableFunction
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.rewriting import Uses
 
@@ -59,6 +59,8 @@ def with_given_scales(graph: Graph) -> Graph:
         if layer in found:
             one = found[layer]
             copy = one.copy
+            if _moves(uses.producer(one.root)) and uses.sole_reader(one.root) is layer:
+                scales.setdefault(one.root, one.scale)
             if scales.get(one.root) == one.scale:
                 copy = replace(copy, activation=Clip())
             scales[copy.output] = one.scale
@@ -128,7 +130,13 @@ def _handed_on(layer: Layer, scales: dict[str, Scale]) -> Scale | None:
     if len(given) != 1 or not layer.inputs or not operator_of(layer).takes_scales(layer):
         return None
     is_clip = isinstance(layer, Elementwise) and layer.op == "copy"
+    return next(iter(given)) if is_clip or _moves(layer) else None
+
+
+def _moves(layer: Layer | None) -> bool:
+    """Whether all that a layer reads and makes has one scale."""
+    if layer is None:
+        return False
     tensors = {*layer.inputs, *layer.outputs}
-    is_tied = any(tensors.issubset(tied) for tied in tied_tensors(layer))
-    return next(iter(given)) if is_clip or is_tied or isinstance(layer, Pool) else None
+    return any(tensors.issubset(tied) for tied in tied_tensors(layer))
 

@@ -52,9 +52,9 @@ def quantize(
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
     if any(scale.lacks(requantization) for scale in graph.scales.values()):
-        ranges = with_scale_ranges(graph, ranges, element_bytes)
+        ranges = with_scale_ranges(graph, ranges)
         graph = replace(graph, scales={})
-    graph, ranges = with_rescaling_copies(graph, ranges, element_bytes)
+    graph, ranges = with_rescaling_copies(graph, ranges)
     graph = with_weighed_averages(graph, ranges, element_bytes)
     scales = assign_scales(graph, ranges, element_bytes)
     numbers = Numbers(scales, element_bytes, requantization)

@@ -10,11 +10,12 @@ which rounds once.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.fixed_point import element_limits, largest_q_point
 from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import Elementwise, Pool
@@ -23,16 +24,24 @@ from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
 from tvm_npu.codegen.passes.weighed import can_be_weighed, weighed
 
 
-def range_of(scale: Scale, element_bytes: int) -> TensorRange:
-    """The real values that integers at a scale can mean."""
-    ends = np.array(element_limits(element_bytes), np.float64)[:, None] - scale.zero_points
+def range_of(scale: Scale) -> TensorRange:
+    """The real values that integers of 8 bits at a scale can mean."""
+    ends = np.array(element_limits(1), np.float64)[:, None] - scale.zero_points
     values = ends * scale.steps
     return TensorRange(float(values.min()), float(values.max()))
 
 
-def with_scale_ranges(graph: Graph, ranges: Ranges, element_bytes: int) -> Ranges:
-    """``ranges`` with those of the scales that the graph gives, in place of what was calibrated."""
-    given = {tensor: range_of(scale, element_bytes) for tensor, scale in graph.scales.items()}
+def growth_of_step(scale: Scale, element_bytes: int) -> float:
+    """The step of the finest Q-point for the range of a scale of int8, in steps of the scale."""
+    entry = range_of(scale)
+    q_point = largest_q_point(max(abs(entry.low), abs(entry.high)), element_bytes)
+    return math.ldexp(1.0, -q_point) / float(scale.steps.min())
+
+
+def with_scale_ranges(graph: Graph, ranges: Ranges) -> Ranges:
+    """``ranges`` with those of the scales of int8 that the graph gives, in place of what was
+    calibrated."""
+    given = {tensor: range_of(scale) for tensor, scale in graph.scales.items()}
     return Ranges({**ranges.tensors, **given})
 
 
@@ -44,12 +53,10 @@ def ties_of(layer: Layer, scales: dict[str, Scale]) -> tuple[tuple[str, ...], ..
     return tuple(tied_tensors(layer))
 
 
-def with_rescaling_copies(
-    graph: Graph, ranges: Ranges, element_bytes: int
-) -> tuple[Graph, Ranges]:
+def with_rescaling_copies(graph: Graph, ranges: Ranges) -> tuple[Graph, Ranges]:
     """The graph in which every layer can take its tensors' scales, and the ranges of what it has
     more (those of given scales included). Tensors that are tied to ones with scales get them."""
-    found = _Copies(graph, with_scale_ranges(graph, ranges, element_bytes))
+    found = _Copies(graph, with_scale_ranges(graph, ranges))
     for layer in graph.layers:
         found.add(layer)
     made = graph.with_layers(found.layers, found.shapes)

@@ -96,13 +96,13 @@ be used, which is what is not said here to be usable:
 The paper names nmp_activation and says nothing of functions other than ReLU. These are extensions
 of this project: nmp_activationx, with its two configuration registers; nmp_veopc; nmp_veop's
 differences and maxima; and, for quantized models as they come, nmp_rescale, nmp_conv2dz,
-nmp_perceptz, the sums with factors of nmp_veop and sub 2 of nmp_pool, which machines whose mac.requantization is
-"scale" have. nmp_activationx is slower than nmp_activation, which uses the datapath once
-for as many elements as it has lanes: a table takes {table_int8} uses (int8: requantize, look up) or
-{table_int16} (int16: then interpolate; both neighbours are looked up at once), a slope
-or a scale word
-{slope} (multiply, requantize). A machine file has no numbers for them: tables and slopes lie in the
-bias buffer, whose reads an operation of the MAC unit counts like those of biases.
+nmp_perceptz, the sums with factors of nmp_veop and sub 2 of nmp_pool, which machines have whose
+mac.requantization is "scale". nmp_activationx is slower than nmp_activation, which uses the
+datapath once for as many elements as it has lanes: a table takes {table_int8} uses (int8:
+requantize, look up) or {table_int16} (int16: then interpolate; both neighbours are looked up at
+once), a slope or a scale word {slope} (multiply, requantize). A machine file has no numbers for
+them: tables, slopes and scale words lie in the bias buffer, whose reads an operation of the MAC
+unit counts like those of biases.
 """
 
 

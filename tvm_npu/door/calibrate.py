@@ -100,7 +100,7 @@ class _Observer:
 
 
 def given_ranges(
-    graphs: Mapping[str, Graph], made: Collection[type], element_bytes: int
+    graphs: Mapping[str, Graph], made: Collection[type]
 ) -> dict[str, Ranges] | None:
     """Ranges by region symbol where the model itself gives the scales of all tensors; None where
     calibration has to find some. ``made`` as of `region_ranges`."""
@@ -110,7 +110,7 @@ def given_ranges(
         states = any(layer.states for layer in fused.layers)
         if states or not all(tensor in fused.scales for tensor in fused.tensors):
             return None
-        found[symbol] = with_scale_ranges(fused, Ranges(), element_bytes)
+        found[symbol] = with_scale_ranges(fused, Ranges())
     return found
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tvm import relay
 
 from tvm_npu.relay import operands as of
 
@@ -19,7 +18,7 @@ def constant_value(expr: Any) -> Array | None:
     if found is not None:
         return found
     name = of.op_name(expr)
-    if not isinstance(expr, relay.Call) or name not in ("cast", "reshape", "squeeze", "expand_dims"):
+    if name not in ("cast", "reshape", "squeeze", "expand_dims"):
         return None
     inner = constant_value(expr.args[0])
     if inner is None:

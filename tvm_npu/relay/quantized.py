@@ -246,7 +246,8 @@ def _quantize(b: _Rewriting, call: Expr) -> Value:
 
 
 def _dequantize(b: _Rewriting, call: Expr) -> Value:
-    return b.real(*call.args, int(call.attrs.axis))
+    data, scale, zero_point = call.args
+    return b.real(data, scale, zero_point, int(call.attrs.axis))
 
 
 def _joined(b: _Rewriting, call: Expr) -> Value:
