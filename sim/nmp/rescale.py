@@ -17,7 +17,7 @@ from tvm_npu.sim.nmp.scale_words import (
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.vector import begin_elements, out_ok
+from tvm_npu.sim.nmp.vector import begin_elements, clip_bounds, out_ok
 from tvm_npu.sim.nmp.xnmp import SLOPE_BEATS, Rescale
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
@@ -43,7 +43,7 @@ def nmp_rescale(s: State, m: Costs, core: int, row: int) -> int:
     if by_channel and not constants_ok(s, m, core, channels, WORD_BYTES):
         return STOP
     bound = np.int64(1) << (SCALED_ACCUMULATOR_BITS - 1)
-    low, high = max(r[Reg.LOW], np.int64(SMALLEST)), min(r[Reg.HIGH], np.int64(LARGEST))
+    low, high = clip_bounds(s, core, np.int64(LARGEST))
     plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     memory, at = s.mb2[core], r[Reg.OUT_ADDRESS]
     word = r[Reg.FACTOR]
