@@ -324,11 +324,19 @@ def _exact(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]]:
         Column(
             "exact\npredicted", (*(_ms(best.predicted_ms) for _, best in pairs.values()), "")
         ),
+        Column("proven\nplans", (*(_proven(best) for _, best in pairs.values()), "")),
         Column("exact\n/ bound", _with_mean(distances)),
         Column("exact\neff. %", (*(_share(best.efficiency) for _, best in pairs.values()), "")),
     ]
-    line = "bound: every layer at the peak of its MACs or of the memory, every tensor once a layer"
+    line = (
+        "proven: no plan of the space is predicted to be faster; bound: every layer at the peak of "
+        "its MACs or of the memory, every tensor once a layer"
+    )
     return [Sheet(f"Planner exact against snowflake, {NETWORK_MACHINE}", columns)], [line]
+
+
+def _proven(one: Measured) -> str:
+    return "-" if one.proven is None else f"{one.proven.proven} of {one.proven.convolutions}"
 
 
 def _with_mean(ratios: Sequence[float]) -> tuple[str, ...]:
