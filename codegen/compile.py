@@ -77,7 +77,6 @@ class Generated:
         return program
 
 
-@phase("quantize")
 def fixed_graph(
     graph: Graph,
     ranges: Ranges,
@@ -87,9 +86,11 @@ def fixed_graph(
     """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes. Pools
     that do not fit the machine become two in between (`passes.averages`)."""
     precision = options.precision or machine.default_precision
-    adjusted = adjusted_graph(graph, machine, options)
-    parted, ranges = with_pools_in_parts(adjusted, ranges, least_needs(machine, precision))
-    return quantize(parted, ranges, precision, machine.requantization(precision))
+    least = least_needs(machine, precision)
+    with phase("quantize"):
+        fused, ranges = with_pools_in_parts(adjusted_graph(graph, machine, options), ranges, least)
+        del graph  # where nobody else holds it, its weights go before those of the integers come
+        return quantize(fused, ranges, precision, machine.requantization(precision))
 
 
 def adjusted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
@@ -104,7 +105,13 @@ def compile_graph(
     options: CompileOptions = CompileOptions(),
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
-    fixed = fixed_graph(graph, ranges, machine, options)
+    return compile_quantized(fixed_graph(graph, ranges, machine, options), machine, options)
+
+
+def compile_quantized(
+    fixed: FixedGraph, machine: MachineDescription, options: CompileOptions = CompileOptions()
+) -> Program:
+    """plan -> emit, for what `fixed_graph` made with the same options."""
     chosen = planner_called(options.planner, options.limits, options.tuning_log)
     return compile_fixed(fixed, machine, chosen, options.limits, options.images)
 

@@ -152,7 +152,8 @@ def build_onnx(
     opt_level: int = 3,
     **options: Any,
 ) -> BuiltModel:
-    """Imports, partitions and builds an onnx.ModelProto.
+    """Imports, partitions and builds an onnx.ModelProto, or the one in a file (a path), which then
+    is not kept in memory beside what TVM makes of it.
 
     ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; without a target
     the model stays as it is, float32 on the CPU. ``shapes`` sets inputs' shapes that the model

@@ -10,7 +10,7 @@ from pathlib import Path
 from tvm_npu.codegen.compile import (
     CompileOptions,
     adjusted_graph,
-    compile_graph,
+    compile_quantized,
     fixed_graph,
 )
 from tvm_npu.codegen.graph import FixedGraph, Graph
@@ -62,8 +62,8 @@ class MarkedRegion:
 
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
-        options, ranges, chosen = self._compilation()
-        return compile_graph(self.graph(), ranges, options.machine, chosen).to_bytes()
+        options, _, chosen = self._compilation()
+        return compile_quantized(self.fixed_graph(), options.machine, chosen).to_bytes()
 
     def fixed_graph(self) -> FixedGraph:
         """The fixed-point graph that `program` compiles; raises as that does."""
