@@ -68,6 +68,7 @@ class NmpSimulator:
         stream_of: NDArray[np.int8] | None = None,
         tile_registers: Sequence[Mapping[str, int]] = (),
         element_bytes: int = 2,
+        layer_bytes: tuple[int, ...] | None = None,
     ) -> None:
         check_room(machine, dram_bytes)
         base = machine.dram.base_address
@@ -80,7 +81,7 @@ class NmpSimulator:
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self._tile_registers = tuple(tile_registers)
-        self._element_bytes = element_bytes
+        self._element_bytes, self._layer_bytes = element_bytes, layer_bytes
         self._lock = ForkedLock()
         words = np.ascontiguousarray(code, np.uint32)
         count = len(words)
@@ -160,7 +161,8 @@ class NmpSimulator:
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
             statistics = collect(
-                state, costs, self.machine, self.layer_names, self._element_bytes
+                state, costs, self.machine, self.layer_names, self._element_bytes,
+                self._layer_bytes,
             )
             if events is not None:
                 events.record(
