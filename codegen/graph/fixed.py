@@ -73,6 +73,7 @@ def tensor_widths(
         for tensor in layer.inputs:
             found.setdefault(tensor, otherwise)
         width = found[layer.inputs[0]]
-        found |= dict.fromkeys(layer.outputs, layer.out_bytes or width)
+        made = layer.out_bytes if isinstance(layer, FixedLayer) else None
+        found |= dict.fromkeys(layer.outputs, made or width)
         found |= {state.tensor: width for state in layer.states}
     return found

@@ -49,7 +49,7 @@ def range_q_point(entry: TensorRange, element_bytes: int, may_clip: bool) -> int
     were observed and ``may_clip``, the next finer Q-point is taken if its expected squared error
     is smaller.
     """
-    magnitude = max(abs(entry.low), abs(entry.high))
+    magnitude = entry.magnitude(element_bytes)
     if magnitude == 0.0:
         return None
     f = largest_q_point(magnitude, element_bytes)
