@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -76,13 +77,15 @@ def renamed(layer: Layer, old: str, new: str) -> Layer:
 
 @dataclass(frozen=True, eq=False)
 class FixedLayer(_Output):
-    """A layer on integers; its fields say what a machine computes."""
+    """A layer on integers; its fields say what a machine computes. ``out_bytes`` are those of an
+    element of its results, where it is not as wide as one of its operands."""
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     source: tuple[str, ...] = field(default=(), kw_only=True)
     states: tuple[State, ...] = field(default=(), kw_only=True)
+    out_bytes: Literal[1, 2] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ class Requantized(FixedLayer):
 
     With ``slopes``, one or one a channel, negative accumulators are multiplied by the slope, and
     SLOPE_BITS are added to their shift. With ``rescaling`` the accumulators are multiplied, and the
-    shift is not used.
+    shift is not used. A layer with ``out_bytes`` has no table.
     """
 
     shift: int = field(kw_only=True)
@@ -105,7 +108,9 @@ class Requantized(FixedLayer):
     def requantized(
         self, acc: Array, element_bytes: int, more: int | IntArray = 0
     ) -> IntArray:
-        """The layer's results for accumulators, whose shifts are ``more`` than `shift`."""
+        """The layer's results for accumulators of operands of ``element_bytes``, whose shifts are
+        ``more`` than `shift`."""
+        element_bytes = self.out_bytes or element_bytes
         if self.rescaling is not None:
             return self.rescaling.apply(acc, self.low, self.high, element_bytes)
         found = requantize(acc, self.shift + more, self.low, self.high, element_bytes)

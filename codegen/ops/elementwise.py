@@ -54,6 +54,7 @@ class SumWeights:
 class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
     layer = Elementwise
     fixed = FixedElementwise
+    may_widen = True
 
     def shapes(
         self, layer: Elementwise | FixedElementwise, inputs: Shapes, declared: Shapes
@@ -121,6 +122,12 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
 
     def word(self, layer: FixedElementwise) -> str:
         return layer.op
+
+
+def float_copy(name: str, source: str, target: str) -> Elementwise:
+    """A layer that copies tensor ``source`` to ``target``, whatever the scales and widths of the
+    two will be."""
+    return Elementwise(name, (source,), (target,), "copy")
 
 
 FACTOR_BITS, MOST_SHIFT = 21, 23

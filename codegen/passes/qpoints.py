@@ -9,6 +9,7 @@ tensors (a union-find); a class takes the smallest Q-point, the widest range, of
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import MAX_Q_POINT, MIN_Q_POINT, largest_q_point
@@ -49,7 +50,7 @@ def range_q_point(entry: TensorRange, element_bytes: int, may_clip: bool) -> int
     were observed and ``may_clip``, the next finer Q-point is taken if its expected squared error
     is smaller.
     """
-    magnitude = max(abs(entry.low), abs(entry.high))
+    magnitude = entry.magnitude(element_bytes)
     if magnitude == 0.0:
         return None
     f = largest_q_point(magnitude, element_bytes)
@@ -77,9 +78,11 @@ class _Classes:
         self._parent[second] = first
 
 
-def assign_scales(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str, Scale]:
-    """The scale of every tensor of a fused graph: the model's, else a Q-point. A state has that of
-    the tensors it is tied to.
+def assign_scales(
+    graph: Graph, ranges: Ranges, widths: Mapping[str, int]
+) -> dict[str, Scale]:
+    """The scale of every tensor of a fused graph, whose elements have ``widths`` bytes: the
+    model's, else a Q-point. A state has that of the tensors it is tied to.
 
     Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT, and
     for scales of the model that contradict each other.
@@ -97,7 +100,7 @@ def assign_scales(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str,
     for tensor in (*graph.tensors, *observed):
         if classes.find(tensor) in fixed:
             continue
-        f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
+        f = range_q_point(ranges[tensor], widths[tensor], tensor not in graph.outputs)
         if f is None:
             continue
         if f < MIN_Q_POINT:
@@ -118,7 +121,7 @@ def assign_scales(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str,
     for tensor in tensors:
         root = classes.find(tensor)
         if root not in fixed:
-            chosen.setdefault(root, 8 * element_bytes - 1)
+            chosen.setdefault(root, 8 * widths[tensor] - 1)
         elif fixed[root].is_q_point:
             chosen[root] = fixed[root].q_point
     _limit_residuals(graph, classes, chosen, frozenset(fixed))

@@ -7,11 +7,12 @@ operator (`codegen.ops`) turns its layers into integers.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
-from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale
+from tvm_npu.codegen.graph.fixed import Width
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.averages import with_weighed_averages
@@ -22,16 +23,96 @@ from tvm_npu.codegen.passes.calibrate import (
     calibrate,
     synthetic_samples,
 )
+from tvm_npu.codegen.passes.precisions import with_int16_layers
 from tvm_npu.codegen.passes.qpoints import assign_scales
-from tvm_npu.codegen.passes.scales import with_rescaling_copies, with_scale_ranges
+from tvm_npu.codegen.passes.scales import scales_for_machine
 from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 __all__ = [
-    "Octave", "Ranges", "TensorRange", "calibrate", "quantize", "synthetic_samples",
+    "Formats", "Int16Layers", "NO_INT16", "Octave", "Precision", "Prepared", "Ranges",
+    "TensorRange", "calibrate", "prepare", "quantize", "synthetic_samples",
 ]  # fmt: skip
 
-Precision = Literal["int16", "int8"]
-ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
+@dataclass(frozen=True)
+class Int16Layers:
+    """Layers of an int8 graph that compute in int16, by their names or those of operators that they
+    came from, and what the machine's requantize step can do with them."""
+
+    names: Collection[str] = ()
+    requantization: Requantization = Q_POINTS_ONLY
+
+
+NO_INT16 = Int16Layers()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A float graph whose layers are quantized one by one: averages that keep their digits, copies
+    between widths. ``widths`` has the bytes of an element of each tensor."""
+
+    graph: Graph
+    ranges: Ranges
+    widths: Mapping[str, Width]
+    element_bytes: Width
+
+
+def prepare(
+    graph: Graph,
+    ranges: Ranges,
+    precision: Precision,
+    int16: Int16Layers = NO_INT16,
+    requantization: Requantization = Q_POINTS_ONLY,
+) -> Prepared:
+    """What `quantize` makes integers of. QuantizationError for an unknown precision."""
+    if precision not in ELEMENT_BYTES:
+        raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
+    element_bytes = ELEMENT_BYTES[precision]
+    step = Q_POINTS_ONLY if int16.names else requantization
+    graph, ranges = scales_for_machine(graph, ranges, step)
+    graph = with_weighed_averages(graph, ranges, element_bytes)
+    if precision == "int16" or not int16.names:
+        states = (state.tensor for layer in graph.layers for state in layer.states)
+        same = dict.fromkeys((*graph.tensors, *states), element_bytes)
+        return Prepared(graph, ranges, same, element_bytes)
+    made = with_int16_layers(graph, ranges, int16.names)
+    return Prepared(made.graph, made.ranges, made.widths, element_bytes)
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The formats of a graph's tensors; ``requantization`` is that of the machine for layers of
+    ``element_bytes``, ``int16`` the one for layers in int16 among them."""
+
+    scales: Mapping[str, Scale]
+    widths: Mapping[str, Width]
+    element_bytes: Width
+    requantization: Requantization
+    int16: Requantization
+
+    def fixed(self, layer: Layer) -> FixedLayer:
+        """``layer`` as integers of these formats."""
+        width, made = self.widths[layer.inputs[0]], self.widths[layer.outputs[0]]
+        step = self.requantization if width == self.element_bytes else self.int16
+        changed = None if made == width else made
+        fixed = operator_of(layer).quantize(layer, Numbers(self.scales, width, step, changed))
+        if changed is None:
+            return fixed
+        if not operator_of(layer).may_widen:
+            raise QuantizationError(
+                f"layer {layer.name!r} keeps the width of its operands ({width} bytes); "
+                f"{layer.outputs[0]!r} has {made}"
+            )
+        return replace(fixed, out_bytes=changed)
+
+
+def formats(
+    prepared: Prepared, requantization: Requantization, int16: Requantization = Q_POINTS_ONLY
+) -> Formats:
+    """Scales by ranges and ties. Raises as `quantize`."""
+    graph = prepared.graph
+    scales = assign_scales(graph, prepared.ranges, prepared.widths)
+    return Formats(scales, prepared.widths, prepared.element_bytes, requantization, int16)
 
 
 def quantize(
@@ -39,30 +120,36 @@ def quantize(
     ranges: Ranges,
     precision: Precision,
     requantization: Requantization = Q_POINTS_ONLY,
+    int16: Int16Layers = NO_INT16,
 ) -> FixedGraph:
-    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step.
+    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step; with
+    int8, ``int16`` are layers that compute in int16.
 
     ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
-    lacks what a given scale needs, Q-points for the ranges of all given scales take their places.
-    Deterministic. Raises QuantizationError for a missing or unusable range, weights that are not
-    finite, an unknown precision and layers that `fuse` should have removed. A CutTermsWarning names
-    a layer with terms that its integers cannot hold.
+    lacks what a given scale needs, and with ``int16``, Q-points for the ranges of all given scales
+    take their places. Deterministic. Raises QuantizationError for a missing or unusable range,
+    weights that are not finite, an unknown precision and layers that `fuse` should have removed. A
+    CutTermsWarning names a layer with terms that its integers cannot hold.
     """
-    if precision not in ELEMENT_BYTES:
-        raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
-    element_bytes = ELEMENT_BYTES[precision]
-    if any(scale.lacks(requantization) for scale in graph.scales.values()):
-        ranges = with_scale_ranges(graph, ranges)
-        graph = replace(graph, scales={})
-    graph, ranges = with_rescaling_copies(graph, ranges)
-    graph = with_weighed_averages(graph, ranges, element_bytes)
-    scales = assign_scales(graph, ranges, element_bytes)
-    numbers = Numbers(scales, element_bytes, requantization)
-    layers = tuple(operator_of(layer).quantize(layer, numbers) for layer in graph.layers)
-    _warn_of_cuts(graph, ranges)
+    prepared = prepare(graph, ranges, precision, int16, requantization)
+    found = formats(prepared, requantization, int16.requantization)
+    layers = tuple(found.fixed(layer) for layer in prepared.graph.layers)
+    _warn_of_cuts(prepared.graph, prepared.ranges)
+    return fixed_graph_of(prepared, found.scales, layers)
+
+
+def fixed_graph_of(
+    prepared: Prepared, scales: Mapping[str, Scale], layers: tuple[FixedLayer, ...]
+) -> FixedGraph:
+    """The fixed-point graph of these layers; one whose layers are all int16 is an int16 graph."""
+    graph, widths = prepared.graph, prepared.widths
+    only = {widths[layer.inputs[0]] for layer in graph.layers}
+    base = only.pop() if len(only) == 1 else prepared.element_bytes
+    others = {tensor: widths[tensor] for tensor in graph.inputs if widths[tensor] != base}
     return FixedGraph(
-        layers, dict(graph.shapes), graph.inputs, graph.outputs, scales, element_bytes, graph.name
-    )
+        layers, dict(graph.shapes), graph.inputs, graph.outputs, dict(scales), base, graph.name,
+        others,
+    )  # fmt: skip
 
 
 def _warn_of_cuts(graph: Graph, ranges: Ranges) -> None:

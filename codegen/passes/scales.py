@@ -22,6 +22,7 @@ from tvm_npu.codegen.ops import Elementwise, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
 from tvm_npu.codegen.passes.weighed import can_be_weighed, weighed
+from tvm_npu.sim.description import Requantization
 
 
 def range_of(scale: Scale) -> TensorRange:
@@ -51,6 +52,16 @@ def ties_of(layer: Layer, scales: dict[str, Scale]) -> tuple[tuple[str, ...], ..
     if is_sum and any(tensor in scales for tensor in (*layer.inputs, *layer.outputs)):
         return ()
     return tuple(tied_tensors(layer))
+
+
+def scales_for_machine(
+    graph: Graph, ranges: Ranges, requantization: Requantization
+) -> tuple[Graph, Ranges]:
+    """The graph with the scales that it gives, where the machine's step has what they need (and
+    with `with_rescaling_copies`), else with none and their ranges."""
+    if any(scale.lacks(requantization) for scale in graph.scales.values()):
+        return replace(graph, scales={}), with_scale_ranges(graph, ranges)
+    return with_rescaling_copies(graph, ranges)
 
 
 def with_rescaling_copies(graph: Graph, ranges: Ranges) -> tuple[Graph, Ranges]:
