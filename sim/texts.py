@@ -37,9 +37,10 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, or nothing where no known name is like the given one."""
+    """``; did you mean 'x'?``, or nothing where no known name is like the given one, or it is one of
+    them."""
     near = difflib.get_close_matches(str(given), list(known), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near and near[0] != given else ""
 
 
 def cut(text: str) -> str:

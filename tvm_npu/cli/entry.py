@@ -184,7 +184,7 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tvm-npu {__version__}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     for place in (parser, common):
         place.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS,
