@@ -115,9 +115,20 @@ class Backend(Protocol[M, P]):
         return self.layer_types
 
     @property
+    def mixes_precisions(self) -> bool:
+        """Whether a program can have layers of several precisions, and copies and requantize steps
+        whose results have another one than their operands."""
+        return False
+
+    @property
     def layout(self) -> Layout:
         """How tensors lie in the memory outside of the chip."""
         return "channels first"
+
+    @property
+    def layers_beside(self) -> int:
+        """How many layers behind a layer may run at the same time."""
+        return 0
 
     @abstractmethod
     def least_needs(self, machine: M, precision: Precision) -> LeastNeeds:

@@ -19,6 +19,7 @@ from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import (
     DEFAULT_MACHINE,
+    DEFAULT_MAX_LOSS,
     DEFAULT_PLANNER,
     NpuOptions,
     Offload,
@@ -48,7 +49,17 @@ class ModelJob:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = True) -> None:
-    add_question_arguments(parser)
+    add_question_arguments(parser, (*ELEMENT_BYTES, "auto"))
+    parser.add_argument(
+        "--int16-layers", nargs="+", metavar="NAME",
+        help="layers, or nodes of the model, that compute in int16 where the others do in int8",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-loss", type=float, metavar="X",
+        help="with --precision auto: the noise that outputs of regions may have, as a share of "
+        f"their signal's power over the calibration data (default: {DEFAULT_MAX_LOSS:g}, which is "
+        "20 dB); layers compute in int16 until it is reached",
+    )  # fmt: skip
     parser.add_argument(
         "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
         metavar="NAME", help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
@@ -85,7 +96,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
     )  # fmt: skip
 
 
-def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+def add_question_arguments(
+    parser: argparse.ArgumentParser, precisions: Sequence[str] = tuple(ELEMENT_BYTES)
+) -> None:
     """What decides which layers planners are asked about."""
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument(
@@ -93,7 +106,7 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
-        "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
+        "--precision", choices=precisions, help="default: the machine's own"
     )
     parser.add_argument(
         "--offload", choices=get_args(Offload), default="paying",
@@ -127,6 +140,8 @@ def load_and_partition(
         images=args.images,
         offload=args.offload,
         quantization=args.quantization,
+        int16_layers=args.int16_layers,
+        max_loss=args.max_loss,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_machine(machine.name):

@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.model_job import (
@@ -51,6 +51,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
+    add_limits_argument(parser)
     parser.add_argument(
         "--runs", type=positive, default=1, metavar="N", help="number of inferences (default: 1)"
     )
@@ -172,7 +173,10 @@ def _profiled(
 
     with watch.part("compile"):
         runs = [
-            RegionRun(symbol, Program.from_bytes(content), args.timing, records=args.timing)
+            RegionRun(
+                symbol, Program.from_bytes(content), args.timing, records=args.timing,
+                limits=args.limits,
+            )
             for symbol, content in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
