@@ -37,8 +37,7 @@ def shown(value: object) -> str:
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?``, or nothing where no known name is like the given one, or it is one of
-    them."""
+    """``; did you mean 'x'?``, or nothing where the given name is known or like no known one."""
     near = difflib.get_close_matches(str(given), list(known), 1)
     return f"; did you mean {near[0]!r}?" if near and near[0] != given else ""
 
