@@ -17,6 +17,7 @@ from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     ModelJob,
     add_model_arguments,
+    calibration_text,
     compiled,
     load_and_partition,
 )
@@ -187,7 +188,7 @@ def _profiled(
         runs,
         job.partitioned.report,
         str(job.path),
-        calibration=None if args.calibration is None else str(args.calibration),
+        calibration=calibration_text(args),
         seed=job.options.seed,
         output_sqnr_db=sqnr_db,
         host_seconds={**watch.seconds, "machine_code": watch.machine_code_s},

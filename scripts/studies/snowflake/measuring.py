@@ -14,7 +14,7 @@ from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated, plan_graph
 from tvm_npu.codegen.plan import NO_LIMITS, Planner
-from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
+from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.codegen.snowflake.emit.region import Passes, SnowflakeRegion
@@ -143,7 +143,7 @@ def planned(
     `plan_graph` raises."""
     return tuple(
         plan_graph(
-            region.fixed, LayerPlanner(precision_of(region.fixed), machine, planner, NO_LIMITS)
+            region.fixed, LayerPlanner(region.fixed.precision, machine, planner, NO_LIMITS)
         )
         for region in regions
     )
