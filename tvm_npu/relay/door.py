@@ -65,7 +65,8 @@ class RelayDoor:
 
     def read_tflite(self, content: bytes) -> tuple[tvm.IRModule, Mapping[str, Any]]:
         mod, params = from_tflite(content)
-        return relay.transform.InferType()(mod), params
+        mod["main"] = relay.build_module.bind_params_by_name(mod["main"], params)
+        return relay.transform.InferType()(mod), {}
 
     def inputs(self, mod: tvm.IRModule) -> tuple[InputSpec, ...]:
         return input_specs(mod["main"])
