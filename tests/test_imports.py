@@ -205,6 +205,7 @@ def test_third_party_imports_are_declared() -> None:
         ("doors", [*extras["relay"], *extras["relax"]]),
         ("plot", extras["plot"]),
         ("learn", extras["learn"]),
+        ("sweep", [*extras["sweep"], *extras["dask"]]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
         modules[key] = {MODULE_OF.get(name, name) for name in names}
@@ -215,6 +216,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["doors"]
         if path.startswith("scripts/studies/"):
             declared |= modules["plot"]
+        if path.startswith("tvm_npu/sweep/"):
+            declared |= modules["sweep"]
         if path.startswith("codegen/tune/"):
             declared |= modules["learn"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):

@@ -58,6 +58,10 @@ class MarkedRegion:
     def options(self) -> NpuOptions:
         return NpuOptions.from_json(self._mark(OPTIONS))
 
+    @property
+    def ranges(self) -> Ranges:
+        return Ranges.from_json(self._mark(RANGES))
+
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
         options, ranges, chosen = self._compilation()
@@ -81,7 +85,7 @@ class MarkedRegion:
 
     def _compilation(self) -> tuple[NpuOptions, Ranges, CompileOptions]:
         options = self.options
-        ranges = Ranges.from_json(self._mark(RANGES))
+        ranges = self.ranges
         log = None if options.tuning_log is None else Path(options.tuning_log)
         adjustments = NO_ADJUSTMENTS
         if ADJUSTMENTS in self.marks:
