@@ -21,6 +21,7 @@ from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.passes.storage import plan_storage
+from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
@@ -68,6 +69,7 @@ class Generated:
             text += self.emitted.text(index)
         return text
 
+    @phase("emit")
     def program(self) -> Program:
         """Words and tables. CapacityError when they need more DRAM than there is."""
         program = _program(self.planned, self.emitted.assemble())
@@ -75,6 +77,7 @@ class Generated:
         return program
 
 
+@phase("quantize")
 def fixed_graph(
     graph: Graph,
     ranges: Ranges,
@@ -136,9 +139,11 @@ def generate(
     asked = machine if images == "together" else machine_apart(machine)
     layer_planner = LayerPlanner(precision_of(fixed), asked, chosen, limits)
     planned = replace(plan_graph(fixed, layer_planner), machine=machine, images=images)
-    return Generated(planned, layer_planner.backend.emit(planned, machine))
+    with phase("emit"):
+        return Generated(planned, layer_planner.backend.emit(planned, machine))
 
 
+@phase("plan")
 def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     """ask -> plan: the layers that are executed, their plans, and where their tensors lie.
 

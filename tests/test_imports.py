@@ -22,7 +22,7 @@ FOLDERS = {
 }
 DATA_OF_SIM = (
     "isa", "description", "units", "machine_file", "machine_parts", "kinds", "errors", "streams",
-    "arithmetic", "compiled", "texts",
+    "arithmetic", "compiled", "texts", "making_code",
     "nmp.machine", "nmp.xnmp", "nmp.rv32im", "nmp.filter_words",
     "snowflake.isa", "snowflake.machine", "tiles.isa", "tiles.machine", "tiles.rates",
     "parts.pl330.isa", "parts.pl330.code", "parts.pl330.timing",
@@ -206,6 +206,7 @@ def test_third_party_imports_are_declared() -> None:
         ("plot", extras["plot"]),
         ("learn", extras["learn"]),
         ("sweep", [*extras["sweep"], *extras["dask"]]),
+        ("compare", extras["compare"]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
         modules[key] = {MODULE_OF.get(name, name) for name in names}
@@ -218,6 +219,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["plot"]
         if path.startswith("tvm_npu/sweep/"):
             declared |= modules["sweep"]
+        if path.startswith("tvm_npu/comparison/runners/"):
+            declared |= modules["compare"]
         if path.startswith("codegen/tune/"):
             declared |= modules["learn"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.passes.calibrate import Ranges
     from tvm_npu.codegen.plan import planner_names
     from tvm_npu.codegen.program.format import Program
+    from tvm_npu.comparison import compare
     from tvm_npu.errors import NpuError
     from tvm_npu.runtime.session import Session
     from tvm_npu.sim.machine_file import load_machine, machine_names
@@ -32,6 +33,7 @@ __all__ = [
     "Program",
     "Ranges",
     "Session",
+    "compare",
     "compile_graph",
     "load_machine",
     "machine_names",
@@ -49,6 +51,7 @@ _MODULE_OF = {
     "Program": "codegen.program.format",
     "Ranges": "codegen.passes.calibrate",
     "Session": "runtime.session",
+    "compare": "comparison",
     "compile_graph": "codegen.compile",
     "load_machine": "sim.machine_file",
     "machine_names": "sim.machine_file",

@@ -37,6 +37,10 @@ class AccuracyError(NpuError, ValueError):
     """Images or labels that do not fit the model or each other, or a wrong result."""
 
 
+class ComparisonError(NpuError, RuntimeError):
+    """A runner of a comparison that cannot run the model, or is not installed."""
+
+
 class FlatCalibrationWarning(UserWarning):
     """Calibration data has so few distinct values that ranges mean nothing."""
 

@@ -75,7 +75,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
                 ops.FixedElementwise, ops.FixedBroadcast, ops.FixedTable, ops.FixedMaximum,
                 ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,
-                ops.FixedTransposedConv,
+                ops.FixedTransposedConv, ops.FixedSoftmax,
             }
         )  # fmt: skip
 
@@ -90,7 +90,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         buffer_bytes = machine.memories.bias_bytes
         made: set[type] = set(self.layer_types)
         if buffer_bytes < table_bytes(2):
-            made -= {ops.FixedTable}
+            made -= {ops.FixedTable, ops.FixedSoftmax}
         if machine.mac.accumulator_bits <= MOST_ACCUMULATOR_BITS:
             made |= {OneSlope}
             if buffer_bytes >= LEAST_BYTES_FOR_SLOPES:

@@ -23,6 +23,7 @@ from tvm_npu.codegen.ops.registry import OPERATORS, operator_of
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape
 from tvm_npu.codegen.ops.resize import ResizeNearest
 from tvm_npu.codegen.ops.scale_shift import ScaleShift
+from tvm_npu.codegen.ops.softmax import FixedSoftmax, Softmax
 from tvm_npu.codegen.ops.strided_slice import StridedSlice
 from tvm_npu.codegen.ops.table import FixedTable, TableFunction
 from tvm_npu.codegen.ops.transpose import Transpose
@@ -33,7 +34,8 @@ __all__ = [
     "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat", "FixedConv",
     "FixedConvMaxima", "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap",
     "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape",
-    "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm", "MaxFeatureMap", "Maximum",
-    "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape", "ResizeNearest", "ScaleShift",
-    "StridedSlice", "TableFunction", "Transpose", "TransposedConv", "operator_of",
+    "FixedSoftmax", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm", "MaxFeatureMap",
+    "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape", "ResizeNearest",
+    "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose", "TransposedConv",
+    "operator_of",
 ]  # fmt: skip

@@ -40,6 +40,7 @@ from tvm_npu.codegen.ops.reflect_pad import FixedReflectPad, ReflectPad, Reflect
 from tvm_npu.codegen.ops.reshape import FixedReshape, Reshape, ReshapeOperator
 from tvm_npu.codegen.ops.resize import ResizeNearest, ResizeNearestOperator
 from tvm_npu.codegen.ops.scale_shift import ScaleShift, ScaleShiftOperator
+from tvm_npu.codegen.ops.softmax import FixedSoftmax, Softmax, SoftmaxOperator
 from tvm_npu.codegen.ops.strided_slice import StridedSlice, StridedSliceOperator
 from tvm_npu.codegen.ops.table import FixedTable, TableFunction, TableOperator
 from tvm_npu.codegen.ops.transpose import Transpose, TransposeOperator
@@ -60,6 +61,7 @@ _TRANSPOSED, _REFLECT, _TABLE = TransposedConvOperator(), ReflectPadOperator(), 
 _MAXIMUM, _FEATURE_MAP = MaximumOperator(), MaxFeatureMapOperator()
 _BROADCAST = BroadcastOperator()
 _LSTM, _GRU = LstmOperator(), GruOperator()
+_SOFTMAX = SoftmaxOperator()
 
 OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Conv2d: _CONV, FixedConv: _CONV,
@@ -77,6 +79,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Maximum: _MAXIMUM, FixedMaximum: _MAXIMUM,
     MaxFeatureMap: _FEATURE_MAP, FixedMaxFeatureMap: _FEATURE_MAP,
     TableFunction: _TABLE, FixedTable: _TABLE,
+    Softmax: _SOFTMAX, FixedSoftmax: _SOFTMAX,
     Lstm: _LSTM, FixedLstm: _LSTM,
     Gru: _GRU, FixedGru: _GRU,
     Transpose: TransposeOperator(), Join: JoinOperator(), StridedSlice: StridedSliceOperator(),

@@ -21,7 +21,7 @@ from tvm_npu.sim.nmp.mac import (
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.vector import begin_activation, requantized
+from tvm_npu.sim.nmp.vector import begin_activation, clip_bounds, requantized
 from tvm_npu.sim.nmp.xnmp import (
     LARGEST_SLOPE,
     LARGEST_TABLE_SHIFT,
@@ -100,7 +100,7 @@ def by_table(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
         return STOP
     area = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     top = (np.int64(1) << (8 * size - 1)) - 1
-    low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
+    low, high = clip_bounds(s, core, top)
     table = r[Reg.TABLE_ADDRESS] // size
     memory, at = s.mb2[core], r[Reg.OUT_ADDRESS]
     for c in range(channels):
@@ -137,7 +137,7 @@ def by_slopes(
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     size = r[Reg.ELEMENT_BYTES]
     top = (np.int64(1) << (8 * size - 1)) - 1
-    low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
+    low, high = clip_bounds(s, core, top)
     area = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     slope = r[Reg.FACTOR]
     memory, at = s.mb2[core], r[Reg.OUT_ADDRESS]

@@ -12,8 +12,12 @@ from tvm_npu.sim.isa.document import (
     names_section,
 )
 from tvm_npu.sim.nmp.rv32im import RV32IM
+from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
 from tvm_npu.sim.nmp.xnmp import (
     CONFIG_REGISTERS,
+    LARGEST_SHIFT,
+    LARGEST_SLOPE,
+    LARGEST_TABLE_SHIFT,
     NMP_ISA,
     SLOPE_BEATS,
     TABLE_BEATS,
@@ -58,6 +62,34 @@ or the same memory on machines whose memories have one port. Two engines must no
 to the same bytes at the same time. A program that breaks these rules traps, also where its result
 would have been right.
 
+## Memories
+
+A TLT's core loads and stores whole words, halfwords and bytes, aligned, in DRAM and in its own
+memories: MB0 lies at {mb0:#010x}, MB1 at {mb1:#010x}, the bias buffer at {bias:#010x}. MB2
+holds one accumulator an element and is addressed in elements; the elements that fit are those that
+fit its bytes at the width in use. A store or forward takes the low bits of accumulators.
+
+## Traps
+
+A core that cannot execute an instruction traps there, and the machine stops: a word that is no
+instruction, or a `sub` without meaning, or filter words on a machine that has none (illegal
+instruction); a pc outside of the code or not on a word; an access that is not aligned or outside of
+every memory; another ecall than exit, and ebreak; a tile or transfer outside of its memory; a
+transfer outside of the program's DRAM; loads to MB2 and stores from elsewhere; a sum that does not
+fit the accumulator, or one that SHIFT_A moves beyond 62 bits; a ring bus that is not there; a
+semaphore that the machine has not, a negative count, a level other than 0 to 2 (of releases 1 and
+2); when nobody can go on, all that wait (deadlock); and a configuration register whose value cannot
+be used, which is what is not said here to be usable:
+
+- extents, kernels, strides, dilations and groups are 1 to 2^20; a window that begins inside the
+  tile ends there, too; OUT_CHANNELS is a multiple of GROUPS; nmp_pool has no dilation and counts at
+  least one element a window; filters do not overlap; ELEMENT_BYTES is 1 or 2.
+- SHIFT is -{shift} to 62; SHIFT_A and SHIFT_B, that of a filter's word included, are 0 to {shift};
+  FACTOR is 0 to {factor} for tables; slopes are -{largest} to {largest}. LOW and HIGH are
+  saturated to the element type.
+- addresses, strides and lengths of elements are whole elements; DMA extents and strides are 0 to
+  2^28, boxes 0 to 2^20 a side; receivers exist.
+
 ## What is not in the paper
 
 The paper names nmp_activation and says nothing of functions other than ReLU. These are extensions
@@ -76,6 +108,8 @@ def nmp_document() -> str:
         _INTRODUCTION.format(
             title=NMP_ISA.title, base=len(RV32IM), custom=len(XNMP), registers=CONFIG_REGISTERS,
             table_int8=TABLE_BEATS[1], table_int16=TABLE_BEATS[2], slope=SLOPE_BEATS,
+            shift=LARGEST_SHIFT, factor=LARGEST_TABLE_SHIFT, largest=LARGEST_SLOPE,
+            mb0=MB0_WINDOW, mb1=MB1_WINDOW, bias=BIAS_WINDOW,
         ),
         "## RV32IM\n",
         instruction_table(RV32IM),

@@ -25,10 +25,8 @@ from tvm_npu.sim.nmp.mac import (
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
+from tvm_npu.sim.nmp.xnmp import LARGEST_SHIFT, PoolKind, VectorOp
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
-from tvm_npu.sim.nmp.xnmp import PoolKind, VectorOp
-
-LARGEST_SHIFT = 47
 
 
 @device
@@ -203,6 +201,13 @@ def begin_activation(s: State, m: Costs, core: int, row: int) -> int:
 
 
 @device
+def clip_bounds(s: State, core: int, top: int) -> tuple[int, int]:
+    """LOW and HIGH, saturated to the element type, whose largest value is ``top``."""
+    low, high = s.mac[core, Reg.LOW], s.mac[core, Reg.HIGH]
+    return min(max(low, -top - 1), top), min(max(high, -top - 1), top)
+
+
+@device
 def requantized(accumulator: int, shift: int, top: int, low: int, high: int) -> int:
     """``top`` is the element type's largest; low and high lie in the type."""
     if shift > 0:
@@ -233,7 +238,7 @@ def activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
         return STOP
     shift = r[Reg.SHIFT]
     top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
-    low, high = max(r[Reg.LOW], -top - 1), min(r[Reg.HIGH], top)
+    low, high = clip_bounds(s, core, top)
     out, memory = r[Reg.OUT_ADDRESS], s.mb2[core]
     plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     for k in range(count):

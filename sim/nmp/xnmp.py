@@ -130,6 +130,8 @@ class Activation(Named):
     PRELU = 2, "negative accumulators times their channel's slope / 2**14"
 
 
+LARGEST_SHIFT = 47
+"""To the left."""
 SLOPE_BITS = 14
 """Fraction bits of a slope."""
 LARGEST_SLOPE = (1 << 15) - 1

@@ -39,7 +39,8 @@ the window; what is missing, in front and behind, is padding. Operands are read 
 written.
 
 Rounding is half up, towards plus infinity: a sum becomes `(sum + 2^(SHIFT - 1)) >> SHIFT`, then is
-saturated to the element type, then clipped to LOW and HIGH. A negative SHIFT shifts left.
+saturated to the element type, then clipped to LOW and HIGH, which saturate, too. A negative SHIFT
+shifts left.
 
 ## Order and time
 
@@ -76,9 +77,14 @@ A program stops with an error that names the instruction, its layer, the registe
 limit, when a tile or transfer leaves its memory or segment; a register's value cannot be used; a
 memory cannot take part (the bias memory in `tconv`, a store to CONSTANTS, a place outside of the
 chip on an array); bytes on chip are read that nothing was written to in this run; a number that is
-read as an element is none; a sum does not fit; a pooling window counts no element; or the code ends
-without `tend`. With a DMA controller also when bytes are touched that a program may be moving; at
-PROGRAM there is no template; a channel or an event is used again before a wait for it; a program
+read as an element is none; a sum does not fit, or, in `tfinish` with a residual, 62 bits after
+SHIFT_A; a pooling window counts no element; or the code ends without `tend`. To set a register
+without a name is an illegal instruction. Extents, kernels, strides, dilations and groups are 1 to
+2^20, GROUPS divides OUT_CHANNELS, IN_ROWS, IN_COLUMNS and padding are 0 to 2^20; runs are 1 to 2^24
+bytes, counts of runs 1 to 2^20, strides between them not negative; SHIFT is -47 to 62, SHIFT_A and
+SHIFT_B are 0 to 47, LOW is at most HIGH, FILL an element; a pitch other than 0 covers a row, a
+channel or a filter. With a DMA controller also when bytes are touched that a program may be moving;
+at PROGRAM there is no template; a channel or an event is used again before a wait for it; a program
 moves more or fewer bytes than MOVED_BYTES; nobody sends the event that is waited for; or the
 program itself goes wrong.
 """

@@ -18,6 +18,7 @@ from tvm_npu.sim.tiles.operands import (
     RESULT,
     SECOND,
     STOP,
+    clip_bounds,
     fits,
     in_bounds,
     load_elements,
@@ -104,7 +105,7 @@ def tfinish(s: State, m: Costs, row: int) -> int:
     if not plain:
         copy_rows(s, m, out_at, sums_at, channels, rows, columns, width, False)
     load_sums(s, m, sums_at, count, s.sums)
-    shift, low, high = r[Reg.SHIFT], r[Reg.LOW], r[Reg.HIGH]
+    shift, (low, high) = r[Reg.SHIFT], clip_bounds(s, m)
     shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     # A shift must lose no bit: these are the sums that stay within 62.
     limit = np.int64(1) << (62 - shift_a)
@@ -156,7 +157,7 @@ def tvec(s: State, m: Costs, row: int) -> int:
     if out_at == NOWHERE:
         return STOP
     count = channels * rows * columns
-    shift, low, high = r[Reg.SHIFT], r[Reg.LOW], r[Reg.HIGH]
+    shift, (low, high) = r[Reg.SHIFT], clip_bounds(s, m)
     shift_a, shift_b = r[Reg.SHIFT_A], r[Reg.SHIFT_B]
     for k in range(count):
         value = np.int64(s.tile[k])

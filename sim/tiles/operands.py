@@ -62,6 +62,14 @@ def in_bounds(s: State, first: int, last: int, low: int, high: int) -> bool:
 
 
 @device
+def clip_bounds(s: State, m: Costs) -> tuple[int, int]:
+    """LOW and HIGH, saturated to the element type."""
+    low, high = s.registers[Reg.LOW], s.registers[Reg.HIGH]
+    bottom, top = m.element_low, m.element_high
+    return min(max(low, bottom), top), min(max(high, bottom), top)
+
+
+@device
 def window_in_bounds(s: State, last: int) -> bool:
     """The extents of IN and OUT, those of the window, OUT_CHANNELS to ``last``, and the padding
     are sane; traps otherwise."""

@@ -15,6 +15,7 @@ from tvm_npu.sim.tiles.operands import (
     NOWHERE,
     RESULT,
     STOP,
+    clip_bounds,
     in_bounds,
     load_first,
     locate,
@@ -67,7 +68,7 @@ def pool_planes(s: State, m: Costs, average: bool) -> bool:
     """The results, packed, into `products`; False, with a trap, at a window without elements."""
     r, tile, target = s.registers, s.tile, s.products
     rows, columns = r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]
-    low, high = max(r[Reg.LOW], m.element_low), min(r[Reg.HIGH], m.element_high)
+    low, high = clip_bounds(s, m)
     positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     for p in range(r[Reg.OUT_ROWS]):
         top = p * r[Reg.STRIDE_ROWS] - r[Reg.PAD_TOP]

@@ -17,7 +17,7 @@ ELF = ROOT / "tests" / "sim" / "nmp" / "data" / "checksum.elf"
 LIGHT = ["", "--help", "--version", "machines", "machines nmp-4x8", "planners", "nonsense"]
 COMMANDS = (
     "profile", "warmup", "compile", "tune", "ir", "run-ir", "run-elf", "pipeline", "platform",
-    "disasm",
+    "disasm", "doctor", "compare",
 )  # fmt: skip
 
 

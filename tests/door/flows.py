@@ -80,5 +80,7 @@ def flow(*outputs: Value) -> Dataflow:
     return Dataflow(tuple(inputs), outputs, len(outputs) > 1)
 
 
-def split(*outputs: Value, machine: str = "nmp-4x8", precision: Any = "int16") -> Partition:
-    return partition(flow(*outputs), Context(load_machine(machine), precision))
+def split(
+    *outputs: Value, machine: str = "nmp-4x8", precision: Any = "int16", offload: Any = "all"
+) -> Partition:
+    return partition(flow(*outputs), Context(load_machine(machine), precision, offload))

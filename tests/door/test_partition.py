@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,50 @@ def test_constants_of_another_shape_are_no_channel_vectors() -> None:
     found = split(of("add", conv(x(*F), 4), const(8, 8), to=F))
     assert [r.operator for r in found.refusals] == ["my.add"]
     assert found.refusals[0].value == "constant (8, 8) on (1, 4, 8, 8)"
+
+
+def attention(data: Value, *, heads: int) -> Value:
+    """Softmax over the rows' numbers; what it weighs a feature map with."""
+    rows = of("reshape", data, to=(1, heads, 64))
+    return of("softmax", rows, to=(1, heads, 64), axis=-1)
+
+
+def test_a_softmax_inside_of_a_region_stays_there() -> None:
+    data = conv(x(*F), 4)
+    weights = of("reshape", attention(data, heads=4), to=F)
+    (region,) = split(of("multiply", data, weights, to=F), offload="paying").regions
+    assert "softmax" in {call.name for call in region.calls}
+    along_channels = of("softmax", data, to=F, axis=1)
+    (region,) = split(of("multiply", data, along_channels, to=F)).regions
+    graph = import_dataflow(region.flow)
+    kinds = [type(layer).__name__ for layer in graph.layers]
+    assert kinds == ["Conv2d", "Transpose", "Softmax", "Transpose", "Elementwise"]
+    value = randoms(3, *F)
+    found = run_float(graph, {"in0": value})[graph.outputs[0]]
+    before = next(layer for layer in graph.layers if type(layer).__name__ == "Transpose").inputs[0]
+    mapped = run_float(replace(graph, outputs=(before,)), {"in0": value})[before]
+    e = np.exp(mapped - mapped.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(found, mapped * e / e.sum(axis=1, keepdims=True), rtol=1e-4)
+
+
+def test_a_softmax_at_the_end_of_a_region_has_to_pay() -> None:
+    """Four rows of 64 are faster on the CPU; 512 are not."""
+    few = attention(conv(x(*F), 4), heads=4)
+    found = split(of("reshape", few, to=(1, 256)), offload="paying")
+    assert [call.name for call in found.regions[0].calls] == ["conv2d", "reshape"]
+    (refused,) = [one for one in found.refusals if one.operator == "my.softmax"]
+    assert "at the end of a region" in refused.rule and "6,144 operations" in refused.value
+    many = attention(conv(x(*F), 512), heads=512)
+    (region,) = split(many, offload="paying").regions
+    assert region.report().operators[-1][1] == "my.softmax"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "value"),
+    [((1, 5000), 1, "5000 numbers"), ((1, 4, 8), 0, "axis 0"), ((1, 70000, 2), 2, "70000 rows")],
+)
+def test_what_softmax_is_refused(shape: tuple[int, ...], axis: int, value: str) -> None:
+    data = of("multiply", x(*shape), x(*shape, name="z"), to=shape)
+    found = split(of("softmax", data, to=shape, axis=axis))
+    (refused,) = [one for one in found.refusals if one.operator == "my.softmax"]
+    assert value in refused.value

@@ -204,3 +204,30 @@ print(len(tvm_npu.runtime.sessions()))
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(1, (1, 6, 5, 4)), (3, (1, 6, 5, 4))])
+def test_a_softmax_between_layers_runs_on_the_npu(axis: int, shape: tuple[int, ...]) -> None:
+    random = np.random.default_rng(2)
+    weight = random.standard_normal((6, 6, 1, 1)).astype(np.float32)
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "w"], ["a"]),
+                helper.make_node("Softmax", ["a"], ["s"], axis=axis),
+                helper.make_node("Mul", ["a", "s"], ["y"]),
+            ],
+            "attention",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+            [numpy_helper.from_array(weight, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )  # fmt: skip
+    inputs = image(model)
+    built = offloaded(model)
+    assert built.report is not None and not built.report.refusals
+    (found,) = built.run(inputs)
+    (want,) = from_onnxruntime(model, inputs)
+    assert sqnr_db(want, found) > 60

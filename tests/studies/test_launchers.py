@@ -19,7 +19,8 @@ LAUNCHERS = sorted(
     for path in (ROOT / "scripts").iterdir()
     if path.name.startswith(("bench_", "reproduce_", "conformance"))
 )
-EXTRAS = {"bench_learned": "relay learn", "conformance": "relay conformance"}
+EXTRAS = {"bench_learned": "relay learn", "conformance": "relay conformance",
+          "bench_vs_tvm": "relay compare"}  # fmt: skip
 
 
 def folder_of(launcher: str) -> str:

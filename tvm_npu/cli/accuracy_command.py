@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
 from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.image_arguments import add_image_arguments, images_of
 from tvm_npu.cli.model_job import add_model_arguments, load_and_partition
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
@@ -42,26 +43,7 @@ CALIBRATION_IMAGES = 16
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser, shares_images=False)
     parser.set_defaults(images="together")
-    parser.add_argument("--images", dest="files", type=Path, required=True, metavar="DIR|NPZ")
-    parser.add_argument(
-        "--labels", type=Path, metavar="CSV", help="lines of file,label for images in a folder"
-    )
-    parser.add_argument(
-        "--scale", type=float, default=1.0, metavar="X",
-        help="values become (x * scale - mean) / std (default: 1)",
-    )  # fmt: skip
-    for name, default in (("mean", 0.0), ("std", 1.0)):
-        parser.add_argument(
-            f"--{name}", type=float, nargs="+", default=[default], metavar="X",
-            help=f"one number, or one a channel (default: {default:g})",
-        )  # fmt: skip
-    parser.add_argument("--bgr", action="store_true", help="turn the order of channels round first")
-    parser.add_argument(
-        "--layout", choices=("NCHW", "NHWC"), help="of the array `images` (default: what fits)"
-    )
-    parser.add_argument(
-        "--limit", type=non_negative, metavar="N", help="use the first N samples (default: all)"
-    )
+    add_image_arguments(parser, required=True)
     parser.add_argument(
         "--layer-samples", type=non_negative, default=8, metavar="N",
         help="samples over which layers' errors are taken (default: 8; 0: no layers)",
@@ -77,15 +59,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
     from tvm_npu.accuracy import LOW_SQNR_DB, measure
-    from tvm_npu.cli.labelled_images import Arithmetic, LabelledImages
-
-    arithmetic = Arithmetic(args.scale, tuple(args.mean), tuple(args.std), args.bgr)
-
-    def images(inputs: Sequence[InputSpec]) -> LabelledImages:
-        return LabelledImages(args.files, tuple(inputs), arithmetic, args.labels, args.layout)
 
     def first_images(inputs: Sequence[InputSpec]) -> Iterator[Sample]:
-        return islice(images(inputs).samples(), CALIBRATION_IMAGES)
+        return islice(images_of(args, inputs).samples(), CALIBRATION_IMAGES)
 
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps, calibrate_on=first_images)
@@ -94,7 +70,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(f"no --calibration: ranges come from the first {count} images")
         steps.begin("running images")
         found = measure(
-            job.partitioned, islice(images(job.inputs), args.limit),
+            job.partitioned, islice(images_of(args, job.inputs), args.limit),
             layer_samples=args.layer_samples, simulated=args.simulated,
             progress=lambda count: steps.begin(f"{count} images"),
         )  # fmt: skip

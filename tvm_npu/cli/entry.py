@@ -33,6 +33,10 @@ COMMANDS = {
         "accuracy_command",
         "count right answers on labelled images beside float, and find the layer to blame",
     ),
+    "compare": (
+        "compare_command",
+        "run a model on stock TVM, onnxruntime and simulated NPUs, side by side",
+    ),
     "compile": ("compile_command", "compile a model's NPU regions to program files"),
     "tune": (
         "tune_command",
@@ -44,6 +48,10 @@ COMMANDS = {
     "run-ir": ("run_ir_command", "run an execution plan that was written as text"),
     "run-elf": ("elf_command", "run a bare-metal RV32IM program on a simulated core"),
     "check": ("check_command", "say whether files are what they are called, running nothing"),
+    "doctor": (
+        "doctor_command",
+        "say which TVM is here, what is wrong with this environment, and what to do",
+    ),
     "warmup": ("warmup_command", "make the machine code of planners and simulators now"),
     "machines": ("machines_command", "list the built-in machines, or show one"),
     "planners": ("planners_command", "list the planners"),
@@ -61,10 +69,12 @@ exit codes: 0 done; 1 the job failed (a file, model, machine or data that does n
 examples:
   tvm-npu profile lenet.onnx
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu compare resnet.onnx --images cifar.npz --machine nmp-4x8 snowflake-1cc
   tvm-npu accuracy mnist.onnx --images digits.npz --precision int8
   tvm-npu compile lenet.onnx -o programs/
   tvm-npu disasm programs/tvmgen_default_npu_main_0.npu --layer conv1
   tvm-npu ir lenet.onnx --machine setup-a --layer conv1
+  tvm-npu doctor
   tvm-npu machines nmp-4x8
   tvm-npu platform detect --out here.toml
   tvm-npu pipeline squeezenet.onnx --platform here.toml

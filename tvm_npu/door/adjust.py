@@ -14,6 +14,7 @@ from tvm_npu.codegen.passes.correct_bias import bias_corrections
 from tvm_npu.codegen.passes.equalize import equalize
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
+from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.door.backend import machine_makes
@@ -58,6 +59,7 @@ class _Channels:
         return [outputs[tensor] for tensor in graph.outputs]
 
 
+@phase("calibrate")
 def adjusted(
     graphs: Mapping[str, Graph],
     ranges: Mapping[str, Ranges],

@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.errors import CalibrationError
@@ -97,6 +98,7 @@ class _Observer:
         raise UnfitTensorError(message, Unfit(self.symbol, tensor, found))
 
 
+@phase("calibrate")
 def region_ranges(
     graphs: Mapping[str, Graph],
     run: Callable[[Mapping[str, RegionRunner]], None],

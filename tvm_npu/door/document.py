@@ -5,7 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tvm_npu.door.paying import BORDER_OPERATIONS, ENTRY_OPERATIONS
+from tvm_npu.door.paying import (
+    BORDER_OPERATIONS,
+    ENTRY_OPERATIONS,
+    PASS_OPERATIONS,
+    SOFTMAX_OPERATIONS,
+    SOFTMAX_ROWS,
+)
 from tvm_npu.door.rule_table import (
     CANCELS,
     CONTROL_FLOW,
@@ -13,6 +19,7 @@ from tvm_npu.door.rule_table import (
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
     ONLY_A_PART,
+    SOFTMAX_STEPS,
     STEPS_ARE_NO_BATCH,
     TOO_WIDE,
     TUPLE_IS_PICKED,
@@ -43,6 +50,8 @@ A region pays when it saves the CPU more operations than it costs. It saves one 
 element that its operators compute (16 for sigmoid, tanh, exp and their kind, 24 for softmax). It
 costs {entry:,} operations for the call and {border} for each element that enters or leaves: it is
 scaled, rounded and bounded there. Regions with weights, pools or means are taken without asking.
+A softmax that nothing in its region computes with costs {softmax:,} operations for its steps and,
+for each element, {each} (or those of the CPU, where fewer than {rows} rows are at work at a time).
 `offload="all"` (`--offload all`, `-offload=all` in tvmc, an option of `tvm_npu.target`) takes every
 region that the rules allow, and does not look at digits either.
 """
@@ -60,12 +69,13 @@ def rules_document() -> str:
 
 def _elsewhere() -> list[str]:
     texts = (
-        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, MACHINE_LACKS,
-        STEPS_ARE_NO_BATCH, ONLY_A_PART,
+        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, SOFTMAX_STEPS,
+        MACHINE_LACKS, STEPS_ARE_NO_BATCH, ONLY_A_PART,
     )  # fmt: skip
     lines = [f"- {text}" for text in texts]
     return [*lines, "", f"{_CALIBRATION}\n", *(f"- {text}" for text in (TOO_WIDE, CANCELS))] + [
-        "", _PAYING.format(entry=ENTRY_OPERATIONS, border=BORDER_OPERATIONS).rstrip()
+        "", _PAYING.format(entry=ENTRY_OPERATIONS, border=BORDER_OPERATIONS,
+            softmax=SOFTMAX_OPERATIONS, each=PASS_OPERATIONS, rows=SOFTMAX_ROWS).rstrip()
     ]  # fmt: skip
 
 

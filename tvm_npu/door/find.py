@@ -13,11 +13,19 @@ from tvm_npu.errors import DoorError
 
 DOORS = {"relay": "tvm_npu.relay.door:DOOR", "relax": "tvm_npu.relax.door:DOOR"}
 """Folder of TVM that a door needs -> the door; the first that is found counts."""
+OLDEST_RELAX_TVM = (0, 26)
 
 
 @lru_cache(maxsize=1)
 def door() -> Door[Any]:
     """The door of the installed TVM. DoorError when there is none that the project knows."""
+    module, _, attribute = DOORS[door_name()].partition(":")
+    known: Door[Any] = getattr(importlib.import_module(module), attribute)
+    return known
+
+
+def door_name() -> str:
+    """Of DOORS, that of the installed TVM, which is not imported. DoorError as `door`."""
     found = find_spec("tvm")
     if found is None:
         raise DoorError(
@@ -25,11 +33,9 @@ def door() -> Door[Any]:
             "(TVM 0.26 and later)"
         )
     folders = [Path(folder) for folder in found.submodule_search_locations or ()]
-    for name, place in DOORS.items():
+    for name in DOORS:
         if any((folder / name).is_dir() for folder in folders):
-            module, _, attribute = place.partition(":")
-            known: Door[Any] = getattr(importlib.import_module(module), attribute)
-            return known
+            return name
     where = ", ".join(map(str, folders)) or "an unknown place"
     raise DoorError(
         f"the installed TVM (in {where}) has none of {', '.join(DOORS)}: in the checkout, "

@@ -21,6 +21,11 @@ def reduced_axes(call: OpCall) -> tuple[int, ...]:
     return tuple(sorted(normalized_axis(axis, rank) for axis in call.attributes["axis"]))
 
 
+def softmax_count(call: OpCall) -> int:
+    """Numbers that share one sum."""
+    return call.shape[normalized_axis(call.attributes["axis"], len(call.shape))]
+
+
 def pool_windows(
     call: OpCall,
 ) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int, int, int]]:

@@ -11,7 +11,8 @@ from tvm_npu.codegen.least import Need
 from tvm_npu.codegen.passes.averages import largest_part
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Constant, OpCall
-from tvm_npu.door.rules import Context, Violation, run_time_shapes
+from tvm_npu.door.geometry import softmax_count
+from tvm_npu.door.rules import MAX_EXTENT, Context, Violation, run_time_shapes
 
 
 def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
@@ -72,6 +73,19 @@ def pool_tile_fits(call: OpCall, context: Context) -> Violation | None:
         if largest_part(rows, columns, context.least) is not None:
             return None
     return _too_large(need, f"window {_by(window)}")
+
+
+def softmax_row_fits(call: OpCall, context: Context) -> Violation | None:
+    """The numbers that a softmax divides by one sum fit the memory for input tiles, and as many
+    weights that for weights; there are at most 65535 such rows."""
+    row = (1, softmax_count(call))
+    rows = prod(call.shape) // row[1]
+    if rows > MAX_EXTENT:
+        return Violation(f"{rows} rows", f"at most {MAX_EXTENT}")
+    for need in (context.least.pool_input(row), context.least.conv_weight(row, row)):
+        if not need.fits:
+            return _too_large(need, f"{row[1]} numbers")
+    return None
 
 
 def _too_large(need: Need, what: str) -> Violation | None:

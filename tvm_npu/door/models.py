@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
@@ -163,8 +164,10 @@ def build_onnx(
     """
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = found.read_onnx(model, given or None)
-    found.inputs(mod)
+    with phase("read"):
+        mod, params = found.read_onnx(model, given or None)
+        found.inputs(mod)
+    del model
     watch = Stopwatch()
     partitioned = None
     with watch.part("compile"):
@@ -173,7 +176,8 @@ def build_onnx(
             mod = offload_regions(found, mod, params, chosen, calibration)
             partitioned = PartitionedModel(found, mod, report_of(found, mod))
             params = {}
-        executable = found.build(mod, params, build_target(target), opt_level)
+        with phase("TVM"):
+            executable = found.build(mod, params, build_target(target), opt_level)
     report = None if partitioned is None else partitioned.report
     return BuiltModel(executable, report, partitioned, watch.seconds["compile"])
 

@@ -1,4 +1,4 @@
-"""Operators that move elements, or weigh them along one axis, as layers of the NPU graph."""
+"""Operators that move elements, or join those along one axis, as layers of the NPU graph."""
 
 from __future__ import annotations
 
@@ -150,9 +150,25 @@ def _weighed(b: GraphBuilder, call: OpCall, tensor: str, matrix: g.FloatArray) -
     return str(common["outputs"][0])
 
 
+def _softmax(b: GraphBuilder, call: OpCall) -> None:
+    """Along the last axis; another one is turned there and back."""
+    shape = b.shapes[b.input(call)]
+    axis = geometry.normalized_axis(call.attributes["axis"], len(shape) + 1) - 1
+    order = (*(k for k in range(len(shape)) if k != axis), axis)
+    source = b.input(call)
+    if axis < len(shape) - 1:
+        source = transposed(b, call, source, order)
+    common = b.common(call, source, shape=b.shapes[source])
+    b.layers.append(ops.Softmax(**common, count=shape[axis]))
+    if axis < len(shape) - 1:
+        back = tuple(order.index(k) for k in range(len(shape)))
+        transposed(b, call, common["outputs"][0], back)
+
+
 MOVING: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
     "transpose": _transpose,
     "reverse": _reverse,
+    "softmax": _softmax,
     "depth_to_space": _depth_to_space,
     "space_to_depth": _space_to_depth,
     "upsampling": _resize,
@@ -168,6 +184,7 @@ MAKES_BY_MOVING: dict[str, tuple[type[g.Layer], ...]] = {
         ("transpose", "depth_to_space", "space_to_depth"), (ops.Transpose, ops.Reshape)
     ),
     "reverse": (ops.StridedSlice,),
+    "softmax": (ops.Softmax, ops.Transpose, ops.Reshape),
     "upsampling": _RESIZED,
     "image.resize2d": _RESIZED,
 }

@@ -10,6 +10,7 @@ from typing import Any
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic, watched
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
+from tvm_npu.codegen.phases import phase
 from tvm_npu.door.adjust import Calibrated, adjusted
 from tvm_npu.door.backend import machine_makes
 from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
@@ -40,8 +41,10 @@ def offload_regions(
     Raises PartitionError, CalibrationError, or codegen's QuantizationError; warns with
     NothingOffloadedWarning and SyntheticCalibrationWarning.
     """
-    normal = door.normalize(mod, params)
-    flow = door.dataflow(normal)
+    with phase("normalize"):
+        normal = door.normalize(mod, params)
+    with phase("partition"):
+        flow = door.dataflow(normal)
     context = Context(options.machine, options.precision, options.offload)
     split, result, ranges = _calibrated(door, normal, flow, context, options, calibration, mod_name)
     report = PartitionReport(
@@ -82,8 +85,9 @@ def _calibrated(
         calibration = list(calibration)
     kept_out: dict[OpCall, Refusal] = {}
     while True:
-        split = partition(flow, context, mod_name, kept_out)
-        result = door.extract(normal, flow, split)
+        with phase("partition"):
+            split = partition(flow, context, mod_name, kept_out)
+            result = door.extract(normal, flow, split)
         if not split.regions:
             return split, result, {}
         known = len(kept_out)

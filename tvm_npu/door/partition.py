@@ -12,7 +12,12 @@ from tvm_npu.door.backend import LayerTypes, machine_layers, machine_makes, need
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
 from tvm_npu.door.importer import build_graph
 from tvm_npu.door.layers import MAKES, only_a_part
-from tvm_npu.door.paying import border_operations, saved_operations, works_with_weights
+from tvm_npu.door.paying import (
+    border_operations,
+    saved_operations,
+    softmax_operations,
+    works_with_weights,
+)
 from tvm_npu.door.recurrent import RecurrentChain, recurrent_chains
 from tvm_npu.door.recurrent_layers import RECURRENT, layer_of
 from tvm_npu.door.regions import execution_order, merge_regions
@@ -22,6 +27,7 @@ from tvm_npu.door.rule_table import (
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
     ONLY_A_PART,
+    SOFTMAX_STEPS,
     STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
     check,
@@ -100,6 +106,9 @@ def partition(
     while lacking := _lacking(flow, groups, context):
         refused.update(lacking)
         groups = _merged(flow, together, refused)
+    if context.offload != "all" and (outside := _cheaper_outside(flow, groups)):
+        refused.update(outside)
+        groups = _merged(flow, together, refused)
     kept = []
     for group in groups:
         against = _worthless(flow, group, context)
@@ -130,6 +139,26 @@ def _worthless(
     if saved > costs:
         return None
     return DOES_NOT_PAY, Violation(f"saves {saved:,} operations", f"more than {costs:,}")
+
+
+def _cheaper_outside(flow: Dataflow, groups: Sequence[Sequence[int]]) -> dict[int, Refusal]:
+    """Softmax calls whose result their region only moves and hands out, and which the CPU makes in
+    less time, by the number of the call."""
+    found = {}
+    for group in groups:
+        read_inside: set[int] = set()  # by calls that do more than to move what leaves
+        for number in sorted(group, reverse=True):
+            call = flow.calls[number]
+            if number not in read_inside and call.name in LAYOUT_ONLY:
+                continue
+            if number not in read_inside and call.name == "softmax":
+                saved, costs = saved_operations((call,)), softmax_operations(call)
+                if saved <= costs:
+                    violation = Violation(f"saves {saved:,} operations", f"more than {costs:,}")
+                    found[number] = refusal(call, SOFTMAX_STEPS, violation)
+                    continue
+            read_inside.update(flow.reads[number])
+    return found
 
 
 def accepted_chains(flow: Dataflow, context: Context) -> tuple[RecurrentChain, ...]:

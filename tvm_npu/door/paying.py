@@ -10,6 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value
+from tvm_npu.door.geometry import softmax_count
 
 ENTRY_OPERATIONS = 10_000
 """A call of the NPU: registers, doorbell, interrupt; about 5 us of a core with 2 operations a
@@ -20,6 +21,14 @@ OPERATIONS = {"softmax": 24} | dict.fromkeys(
     ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "rsqrt", "gelu", "silu", "swish"), 16
 )
 """For each element of the result; every other call takes 1."""
+
+
+SOFTMAX_OPERATIONS = 10_000
+"""Its steps are layers of their own: about 5 us before they have done anything."""
+SOFTMAX_ROWS = 32
+"""Rows at work at the same time; one takes as long as on the CPU."""
+PASS_OPERATIONS = 6
+"""For each element: the steps hand the tensor on through the memory."""
 
 
 def works_with_weights(call: OpCall) -> bool:
@@ -40,6 +49,14 @@ def saved_operations(calls: tuple[OpCall, ...]) -> int:
     )
 
 
+def softmax_operations(call: OpCall) -> int:
+    """What a softmax costs the NPU, as operations of the CPU in the same time."""
+    elements, count = prod(call.shape), softmax_count(call)
+    longest = count * -(-elements // count // SOFTMAX_ROWS)
+    passes = max(OPERATIONS["softmax"] * longest, PASS_OPERATIONS * elements)
+    return SOFTMAX_OPERATIONS + passes
+
+
 def border_operations(inputs: tuple[Value, ...], outputs: tuple[Result, ...]) -> int:
     """What entering and leaving costs the CPU."""
     elements = sum(
@@ -48,4 +65,6 @@ def border_operations(inputs: tuple[Value, ...], outputs: tuple[Result, ...]) ->
     return ENTRY_OPERATIONS + BORDER_OPERATIONS * elements
 
 
-__all__ = ["border_operations", "saved_operations", "works_with_weights"]
+__all__ = [
+    "border_operations", "saved_operations", "softmax_operations", "works_with_weights",
+]  # fmt: skip

@@ -185,6 +185,29 @@ class Door(Protocol[F]):
         """Compiles a module, partitioned or not, for a TVM target."""
         ...
 
+    def stock(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        tuning_folder: Path | None = None,
+    ) -> Executable:
+        """What TVM makes of an onnx.ModelProto for this machine's processor by itself; with the
+        best schedules that `tune` left in ``tuning_folder``. Raises whatever TVM raises."""
+        ...
+
+    def tune(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        trials: int,
+        tuning_folder: Path,
+    ) -> None:
+        """TVM's own tuner, until ``tuning_folder`` holds ``trials`` measurements for the model.
+        xgboost has to be imported before TVM. Raises whatever TVM raises."""
+        ...
+
     def cut(self, mod: Module, params: Mapping[str, Any] | None, *, target: str, name: str) -> Cut:
         """A module, partitioned or not, as a chain for pipelines. Raises CutError."""
         ...

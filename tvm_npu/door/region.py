@@ -16,6 +16,7 @@ from tvm_npu.codegen.compile import (
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
+from tvm_npu.codegen.phases import phase
 from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
@@ -50,6 +51,7 @@ class MarkedRegion:
     flow: Dataflow
     marks: Mapping[str, str]
 
+    @phase("partition")
     def graph(self) -> Graph:
         """Its float meaning. Raises ImportRegionError for a function that is no region."""
         return import_dataflow(self.flow, self.symbol)

@@ -88,6 +88,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "strided_slice": (rules.slices_have_elements, memory_rules.padded_pixel_fits),
     "transpose": (rules.batch_stays_first,),
     "reverse": (rules.axis_behind_the_batch,),
+    "softmax": (rules.axis_behind_the_batch, memory_rules.softmax_row_fits),
     "depth_to_space": (rules.rank_4, rules.nchw_blocks),
     "space_to_depth": (rules.rank_4, rules.nchw_blocks),
     "upsampling": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
@@ -140,6 +141,7 @@ LAYOUT_ONLY = frozenset(
 UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
 DOES_NOT_PAY = "A region without weights and windows saves the CPU more than calling it costs."
+SOFTMAX_STEPS = "A softmax at the end of a region saves the CPU more than its steps cost the NPU."
 TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-point."
 CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
@@ -192,7 +194,7 @@ def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _rules_of(name: str) -> tuple[Rule, ...]:
     """All rules of an operator in the order in which they may rely on each other."""
     weights = WEIGHTS if name in WEIGHTED else ()
-    rank = rules.rank_2_to_6 if name in MOVES else rules.rank_4_or_2
+    rank = rules.rank_2_to_6 if name in MOVES or name == "softmax" else rules.rank_4_or_2
     return (*TYPES, *weights, rank, *SHAPES, *RULES[name])
 
 

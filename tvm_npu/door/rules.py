@@ -82,7 +82,8 @@ def rank_4_or_2(call: OpCall, context: Context) -> Violation | None:
 
 
 def rank_2_to_6(call: OpCall, context: Context) -> Violation | None:
-    """Tensors whose elements are only moved have a batch and one to five axes more."""
+    """Tensors whose elements are only moved, or joined along one axis, have a batch and one to five
+    axes more."""
     for shape in run_time_shapes(call):
         if not 2 <= len(shape) <= 6:
             return Violation(f"rank {len(shape)}, {shape}", "rank 2 to 6")
@@ -204,7 +205,7 @@ def channel_axis(call: OpCall, context: Context) -> Violation | None:
 
 
 def axis_behind_the_batch(call: OpCall, context: Context) -> Violation | None:
-    """Concatenations, splits and reversals go along any axis but the batch."""
+    """Concatenations, splits, reversals and softmax go along any axis but the batch."""
     axis = _axis(call)
     return None if axis > 0 else Violation(f"axis {axis}", "at least 1")
 

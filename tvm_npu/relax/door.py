@@ -112,6 +112,31 @@ class RelaxDoor:
             mod = relax.transform.RunCodegen()(mod)
             return MachineExecutable(tvm.compile(mod, target=tvm.target.Target(target)), names)
 
+    def stock(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        tuning_folder: Path | None = None,
+    ) -> MachineExecutable:
+        from tvm_npu.relax.stock import build_stock, host_target
+
+        library = build_stock(model, shapes, host_target(threads), tuning_folder)
+        return MachineExecutable(library, tuple(shapes))
+
+    def tune(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        trials: int,
+        tuning_folder: Path,
+    ) -> None:
+        from tvm_npu.relax.stock import host_target
+        from tvm_npu.relax.stock_tuning import tune
+
+        tune(model, shapes, host_target(threads), trials, tuning_folder)
+
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str
     ) -> NoReturn:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 from importlib.util import find_spec
 
+from tvm_npu.door.find import OLDEST_RELAX_TVM
 from tvm_npu.errors import DoorError
 from tvm_npu.runtime.lean_tvm import import_tvm
 
-OLDEST = (0, 26)
 REMEDY = "in the checkout, pip install '.[relax]' in an environment of its own"
 
 
@@ -18,7 +18,7 @@ def prepare() -> None:
         raise DoorError(f"tvm_npu.relax needs TVM 0.26 or later: {REMEDY}")
     version = _installed()
     found = tuple(int(part) for part in version.split(".")[:2])
-    if found < OLDEST:
+    if found < OLDEST_RELAX_TVM:
         known = (
             "it does not import beside the apache-tvm-ffi of today, and its FuseOpsByPattern "
             "drops the weights of one of two convolutions of one shape"

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from tvm_npu.relay.cut import CutModel
     from tvm_npu.relay.placed_stages import PlacedStages
 
+TUNING_LOG = "autotvm.log"
+"""In the folder of a tuning."""
+
 
 @dataclass(frozen=True)
 class GraphExecutable:
@@ -114,6 +117,31 @@ class RelayDoor:
     ) -> GraphExecutable:
         with build_context(opt_level):
             return GraphExecutable(relay.build(mod, target=target, params=dict(params)))
+
+    def stock(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        tuning_folder: Path | None = None,
+    ) -> GraphExecutable:
+        from tvm_npu.relay.stock import build_stock, host_target
+
+        log = None if tuning_folder is None else tuning_folder / TUNING_LOG
+        return GraphExecutable(build_stock(model, shapes, host_target(), log))
+
+    def tune(
+        self,
+        model: Any,
+        shapes: Mapping[str, tuple[int, ...]],
+        threads: int,
+        trials: int,
+        tuning_folder: Path,
+    ) -> None:
+        from tvm_npu.relay.stock import host_target
+        from tvm_npu.relay.stock_tuning import tune
+
+        tune(model, shapes, host_target(), trials, tuning_folder / TUNING_LOG)
 
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str

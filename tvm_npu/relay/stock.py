@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import tvm
-from numpy.typing import NDArray
-from tvm import relay
-from tvm.contrib import graph_executor
-
-Array = NDArray[Any]
+from tvm import autotvm, relay
 
 
-def run_stock_onnx(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    """All outputs of an onnx.ModelProto on the CPU; raises whatever TVM raises."""
-    shapes = {name: values.shape for name, values in inputs.items()}
-    mod, params = relay.frontend.from_onnx(model, shape=shapes)
-    with tvm.transform.PassContext(opt_level=3):
-        library = relay.build(mod, target="llvm", params=params)
-    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
-    executor.run(**inputs)
-    return [executor.get_output(n).numpy() for n in range(executor.get_num_outputs())]
+def host_target() -> str:
+    """The target for this machine's processor."""
+    return f"llvm -mcpu={tvm.get_global_func('target.llvm_get_system_cpu')()}"
+
+
+def build_stock(
+    model: Any, shapes: Mapping[str, tuple[int, ...]], target: str, tuning_log: Path | None = None
+) -> Any:
+    """The library of an onnx.ModelProto, with the best schedules of ``tuning_log``.
+    Raises whatever TVM raises."""
+    mod, params = relay.frontend.from_onnx(model, shape=dict(shapes))
+    del model
+    tuned = nullcontext() if tuning_log is None else autotvm.apply_history_best(str(tuning_log))
+    with tuned, tvm.transform.PassContext(opt_level=3):
+        return relay.build(mod, target=target, params=params)

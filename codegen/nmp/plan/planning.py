@@ -38,6 +38,7 @@ from tvm_npu.codegen.passes.cascades import candidates, with_cascades
 from tvm_npu.codegen.passes.dilation import rows_together, with_live_taps
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
+from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.planner import Planner, plans_windows
@@ -108,9 +109,10 @@ def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCasca
 
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
-    reflection paddings as moves; tables where there is room; dilated convolutions without dead taps
-    and, where that is faster, of rows that lie together; and with cascades."""
-    made = with_live_taps(with_moved_mirrors(with_phases(fixed)))
+    reflection paddings as moves, softmax by its steps; tables where there is room; dilated
+    convolutions without dead taps and, where that is faster, of rows that lie together; and with
+    cascades."""
+    made = with_live_taps(with_moved_mirrors(with_phases(with_softmax_steps(fixed))))
     return plan_cascades(
         _with_rows_together(with_tables(made, machine), planner), planner, machine
     )

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from tvm_npu.codegen.ops import FixedPad, FixedPool, FixedReflectPad, FixedReshape
-from tvm_npu.codegen.plan.problem import share
 from tvm_npu.codegen.snowflake.emit.elementwise import as_row
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site, shares
-from tvm_npu.codegen.snowflake.plan.spread import OrderTiles, PadTiles, PoolShape, PoolTiles
+from tvm_npu.codegen.snowflake.plan.pools import PoolShape, PoolTiles, pool_parts
+from tvm_npu.codegen.snowflake.plan.spread import OrderTiles, PadTiles
 from tvm_npu.codegen.snowflake.steps.pads import OrderLayer, PadLayer
 from tvm_npu.codegen.snowflake.steps.pool import PoolLayer
 from tvm_npu.codegen.snowflake.steps.reflect import ReflectLayer
@@ -31,7 +31,7 @@ def pool_layer(layer: FixedPool, site: Site) -> list[LayerSteps]:
         ones = site.constants.add(words, WORD, f"layer {layer.name!r}, ones")
     top, left, bottom, right = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
     found = []
-    for rows, planes in _pool_parts(shape, site.clusters):
+    for rows, planes in pool_parts(shape, tiles, site.clusters):
         made = PoolLayer(
             site.index, replace(shape, planes=planes[1]),
             replace(tiles, tile_planes=min(tiles.tile_planes, planes[1])),
@@ -42,20 +42,6 @@ def pool_layer(layer: FixedPool, site: Site) -> list[LayerSteps]:
         )  # fmt: skip
         found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
     return found
-
-
-def _pool_parts(shape: PoolShape, clusters: int) -> list[tuple[Range, Range]]:
-    """(rows, planes) of each cluster: lines of planes are shared out where there are not enough
-    rows."""
-    rows, planes = (0, shape.rows.out), (0, shape.planes)
-    if shape.rows.out >= clusters:
-        return [(share(rows[1], clusters, cluster), planes) for cluster in range(clusters)]
-    lines = -(-shape.planes // LANES)
-    parts = [share(lines, min(lines, clusters), part) for part in range(min(lines, clusters))]
-    return [
-        (rows, (LANES * first, min(LANES * count, shape.planes - LANES * first)))
-        for first, count in parts
-    ]
 
 
 def pad_layer(layer: FixedPad, site: Site) -> list[LayerSteps]:

@@ -29,6 +29,7 @@ from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem, maxima_plan, maxima_problem
 from tvm_npu.codegen.snowflake.plan.phases import TransposedShape, transposed_shape
+from tvm_npu.codegen.snowflake.plan.pools import PoolShape, pool_tiles
 from tvm_npu.codegen.snowflake.plan.recurrent import (
     RecurrentShape,
     WeightsChosen,
@@ -38,11 +39,9 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
     PadShape,
-    PoolShape,
     flat_tiles,
     order_tiles,
     pad_tiles,
-    pool_tiles,
 )
 from tvm_npu.codegen.snowflake.plan.transposed import transposed_plan
 from tvm_npu.codegen.snowflake.steps.cells import cell_shape

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tvm_npu.codegen.program.parts import Segment
-from tvm_npu.codegen.snowflake.plan.spread import GROUP, PoolShape, PoolTiles, pool_room
+from tvm_npu.codegen.snowflake.plan.pools import (
+    GROUP,
+    PoolShape,
+    PoolTiles,
+    cu_parts,
+    pixel_words,
+    pool_room,
+)
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
     Access,
@@ -23,10 +30,11 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.streams import StreamOp, stream_chunk
 from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
-from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, cut, dealt, runs
+from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, cut, runs
 from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
 
 Range = tuple[int, int]
+Range3 = tuple[int, int, int]
 Part = tuple[Range, Range]
 """Rows and planes of a CU."""
 
@@ -63,13 +71,11 @@ class PoolLayer:
         return found
 
     def _parts(self, rows: Range, planes: Range) -> list[Part]:
-        if self.tiles.spreads == "rows":
-            return [((rows[0] + at, count), planes) for at, count in dealt(rows[1], self.cus)]
-        return [(rows, (planes[0] + at, count)) for at, count in dealt(planes[1], self.cus)]
+        return list(cu_parts(rows, planes, self.tiles, self.cus))
 
     def _share(self, planes: Range) -> int:
         """Words of a pixel in the MBufs."""
-        return planes[1] if self.tiles.spreads == "rows" else -(-planes[1] // self.cus)
+        return pixel_words(planes[1], self.tiles)
 
     def _step(self, rows: Range, columns: Range, planes: Range) -> Step:
         def compute(bases: Bases) -> tuple[Chunk, ...]:
@@ -94,21 +100,18 @@ class PoolLayer:
     # --- transfers -----------------------------------------------------------------------------
 
     def _maps(self, rows: Range, columns: Range, planes: Range) -> Iterator[Move]:
-        """The input under the windows. In the border of a maximum the rows and columns at the edge
-        are repeated: every window that touches the border has them."""
+        """The input under the windows."""
         share = self._share(planes)
         width = self.shape.columns.span(columns[1]) * share
-        repeats = self.shape.is_max
+        right, _, _ = inside(self.shape.columns, columns)
         for cu, (own, part) in enumerate(self._parts(rows, planes)):
-            if not own[1] or not part[1]:
-                continue
-            for row, row_count, down in _segments(self.shape.rows, own, repeats):
-                for column, count, right in _segments(self.shape.columns, columns, repeats):
-                    box = Box((row, row_count), (column, count), part)
-                    yield from moves(
-                        self.source, box, 1 << cu, down * width + right * share,
-                        SnowflakeStream.IN, row_words=width, pixel_words=share,
-                    )  # fmt: skip
+            if own[1] and part[1]:
+                down, _, _ = inside(self.shape.rows, own)
+                box = Box(self.shape.rows.inputs(*own), self.shape.columns.inputs(*columns), part)
+                yield from moves(
+                    self.source, box, 1 << cu, down * width + right * share,
+                    SnowflakeStream.IN, row_words=width, pixel_words=share,
+                )  # fmt: skip
 
     def _results(
         self, rows: Range, columns: Range, planes: Range, base: int
@@ -129,7 +132,8 @@ class PoolLayer:
     ) -> Iterator[Chunk]:
         """First the rows of all windows, then their columns. Each stage reads what the one before
         made, so that a tile's rows go in two halves, one of which runs while the other's results
-        are on their way."""
+        are on their way. What lies in the border is a copy of the rows and columns at the edge:
+        every window that touches the border has them."""
         shape, share = self.shape, self._share(planes)
         room = pool_room(shape, self.tiles, self.cus)
         parts = self._parts(rows, planes)
@@ -139,6 +143,7 @@ class PoolLayer:
         between, out = base + room.maps, base + room.maps + room.between
         row_words, out_row = wide * share, results * share
         specials: Specials = {**self.requantize.specials, Special.CUS: active}
+        yield from self._borders(parts, columns, share, base, specials)
         taps, step = shape.rows.kernel, shape.rows.stride
         stages: list[tuple[int, int, int, int, bool]] = []
         # (first operand, second operand, result, distance of rows, goes along columns)
@@ -166,6 +171,25 @@ class PoolLayer:
                 if along:
                     op = self._along(op, results, share, in_place)
                 yield stream_chunk(op, None, specials, active)
+
+    def _borders(
+        self, parts: Sequence[Part], columns: Range, share: int, base: int, specials: Specials
+    ) -> Iterator[Chunk]:
+        """Columns of the border and then, in the CUs that have some, rows."""
+        wide = self.shape.columns.span(columns[1])
+        row_words = wide * share
+        active = specials[Special.CUS]
+        tall = self.shape.rows.span(max(own[1] for own, _ in parts))
+        for column, edge in border(*inside(self.shape.columns, columns)):
+            yield _copies(base, edge * share, column * share, tall, row_words, share, specials)
+        rows: dict[tuple[int, int], int] = {}
+        for cu, (own, part) in enumerate(parts):
+            if own[1] and part[1]:
+                for one in border(*inside(self.shape.rows, own)):
+                    rows[one] = rows.get(one, 0) | 1 << cu
+        for (row, edge), cus in rows.items():
+            own_specials = {**specials, Special.CUS: cus & active}
+            yield _copies(base, edge * row_words, row * row_words, 1, 0, row_words, own_specials)
 
     def _along(self, op: StreamOp, results: int, share: int, in_place: bool) -> StreamOp:
         stride = self.shape.columns.stride
@@ -223,20 +247,30 @@ def _runs(axis: Axis, parts: list[Range], counted: Range) -> tuple[Run, ...]:
     return runs(axis, parts, cells)
 
 
-def _segments(axis: Axis, results: Range, repeats: bool) -> Iterator[tuple[int, int, int]]:
-    """(first input, how many, where in the tile) of what lies under results; the tile begins at
-    their first window, border included."""
-    begin, span = axis.first(results[0]), axis.span(results[1])
-    first = max(begin, 0)
-    end = min(begin + span, axis.size)
-    if repeats:
-        for at in range(begin, 0):
-            yield 0, 1, at - begin
-    if end > first:
-        yield first, end - first, first - begin
-    if repeats:
-        for at in range(max(axis.size, begin), begin + span):
-            yield axis.size - 1, 1, at - begin
+def inside(axis: Axis, results: Range) -> Range3:
+    """(first, how many, of how many) of the inputs under results that are no border."""
+    first, count = axis.inputs(*results)
+    return first - axis.first(results[0]), count, axis.span(results[1])
+
+
+def border(first: int, count: int, total: int) -> Iterator[tuple[int, int]]:
+    """(which, the nearest inside) of what lies in front of ``first`` and behind the ``count``."""
+    for at in range(first):
+        yield at, first
+    for at in range(first + count, total):
+        yield at, first + count - 1
+
+
+def _copies(
+    base: int, source: int, target: int, count: int, step: int, words: int, specials: Specials
+) -> Chunk:
+    """``count`` copies of ``words`` words from word ``source`` of a tile to ``target``, from one
+    to the next ``step``."""
+    op = StreamOp(
+        rows=1, columns=count, words=words, a=base + source, b=base + source, out=base + target,
+        a_row=0, b_row=0, out_row=0, a_column=step, b_column=step, out_column=step,
+    )  # fmt: skip
+    return stream_chunk(op, None, specials, specials[Special.CUS])
 
 
 def _two(count: int) -> Iterator[Range]:

@@ -231,6 +231,11 @@ def _pad(m: RandomModel) -> None:
     m.node("Pad", [x, m.constant(pads)], shape, mode="reflect" if reflected else "constant")
 
 
+def _softmax(m: RandomModel) -> None:
+    x = m.pick()
+    m.node("Softmax", [x], m.shapes[x], axis=m.number(1, 3))
+
+
 def _head(m: RandomModel) -> None:
     x = m.pick()
     features = int(np.prod(m.shapes[x]))
@@ -241,7 +246,7 @@ def _head(m: RandomModel) -> None:
 
 OPERATORS: tuple[Callable[[RandomModel], None], ...] = (
     _conv, _conv, _conv, _transposed, _pool, _activation, _activation, _swish, _join, _join,
-    _affine, _norm, _excite, _concat, _slice, _shuffle, _resize, _pad, _head,
+    _affine, _norm, _excite, _concat, _slice, _shuffle, _resize, _pad, _softmax, _head,
 )  # fmt: skip
 
 

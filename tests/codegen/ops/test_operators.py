@@ -33,6 +33,7 @@ from tvm_npu.codegen.ops import (
     Reshape,
     ResizeNearest,
     ScaleShift,
+    Softmax,
     StridedSlice,
     TableFunction,
     Transpose,
@@ -115,6 +116,7 @@ SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape | dict[str, Shape], int
         ((2, 2, 3),), (2, 4, 4), 0,
     ),
     "tanh": (TableFunction("l", ("x",), ("y",), "tanh"), ((2, 3, 4),), (2, 3, 4), 0),
+    "softmax": (Softmax("l", ("x",), ("y",), 4), ((2, 3, 4),), (2, 3, 4), 0),
     "lstm": (
         Lstm(
             "l", ("x", "c0"), ("y", "h1", "c1"), some(12, 4), some(12, 3), some(12),
@@ -283,6 +285,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/averages.py": "pools in parts, averages as convolutions",
     "codegen/passes/dilation.py": "dilated convolutions and what they bring",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
+    "codegen/passes/softmax_steps.py": "softmax as layers that machines have",
     "codegen/passes/phases.py": "transposed convolutions as convolutions",
     "tvm_npu/door/partition.py": "what layers over tokens need of a machine",
     "tvm_npu/door/tokens.py": "layers over tokens as convolutions",

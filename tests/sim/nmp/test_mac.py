@@ -211,8 +211,9 @@ def test_activation(size: int, shift: int, low: int, span: int, bits: int, seed:
     }  # fmt: skip
     result = operate("nmp_activation 1", registers, mb2[:0], mb2[:0], mb2, mb2[:0])
     assert result[0] == mb2[0]
+    low, high = (min(max(bound, -top), top - 1) for bound in (low, high))
     for k in range(1, 32):
         value = int(mb2[k])
         rounded = (value + (1 << shift >> 1)) >> shift if shift >= 0 else value << -shift
         saturated = min(max(rounded, -top), top - 1)
-        assert result[k] == min(max(saturated, max(low, -top)), min(high, top - 1))
+        assert result[k] == min(max(saturated, low), high)

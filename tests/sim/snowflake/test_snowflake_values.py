@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 
-from tests.sim.snowflake.interpreter import Interpreter
+from tests.sim.snowflake.differential import compare
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
     END,
@@ -18,9 +16,7 @@ from tests.sim.snowflake.programs import (
     sets,
     simulator,
     store,
-    words,
 )
-from tvm_npu.sim.traps import Trap
 
 ALL = np.arange(1, 33, dtype=np.int16)
 
@@ -108,86 +104,7 @@ def test_masked_cus_do_nothing() -> None:
     assert results(found, 16).tolist() == [*([1, 2, 3, 4] + nothing) * 2]
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> str:
-    """Instructions with operands that are allowed; all complete before the next begins."""
-    text = ""
-    near = st.integers(0, 600)
-    for _ in range(draw(st.integers(3, 12))):
-        kind = draw(st.sampled_from(("sum", "stream", "scalar", "store", "vmov", "load")))
-        a, b, c = (draw(st.integers(0, 15)) for _ in range(3))
-        values = {f"r{a}": draw(near), f"r{b}": 16 * draw(st.integers(0, 40))}
-        values["shift"] = draw(st.integers(-4, 20))
-        values["out"], values["out_step"] = draw(near), draw(st.integers(0, 99))
-        values["low"], values["high"] = draw(st.sampled_from(((-32768, 32767), (0, 99), (-7, 800))))
-        values["cus"], values["target"] = draw(st.integers(1, 15)), draw(st.integers(1, 15))
-        text += sets(**values)
-        if kind in ("sum", "vmov"):
-            coop = draw(st.booleans())
-            text += sets(
-                outputs=draw(st.integers(1, 16 if coop else 64)),
-                sum_shift=draw(st.integers(0, 3)), residual_shift=draw(st.integers(0, 9)),
-                divisor=draw(st.sampled_from((1, 1, 2, 9))), lane_step=draw(st.integers(0, 70)),
-            )  # fmt: skip
-        if kind == "sum":
-            mode = "coop" if coop else draw(st.sampled_from(("indp", "lane")))
-            finish = draw(st.sampled_from(("keep", "result", "result", "sums")))
-            text += f"mac {mode}, {finish}, r{a}, r{b}, {draw(st.integers(1, 40))}\n"
-        elif kind == "vmov":
-            what = draw(st.sampled_from(("bias", "sums", "residual")))
-            text += f"vmov {what}, {'coop' if coop else 'indp'}, r{a}\n"
-        elif kind == "stream":
-            text += sets(
-                shift_a=draw(st.integers(0, 9)), shift_b=draw(st.integers(0, 9)),
-                table_shift=draw(st.integers(-8, 8)), table_bits=draw(st.integers(8, 15)),
-            )  # fmt: skip
-            length = draw(st.integers(1, 300))
-            op = draw(st.sampled_from(("multiply", "add", "scale", "table", "max")))
-            text += f"max r{a}, r{b}, {length}\n" if op == "max" else (
-                f"mac {op}, result, r{a}, r{b}, {length}\n"
-            )  # fmt: skip
-        elif kind == "scalar":
-            shift, value = draw(st.integers(-32, 31)), draw(st.integers(-65536, 65535))
-            text += f"mul r{c}, r{a}, r{b}\nmov r{a}, r{c}, {shift}\naddi r{b}, r{a}, {value}\n"
-            text += f"add r{c}, r{b}, r{b}\n"
-        elif kind == "load":
-            runs, size = draw(st.integers(1, 4)), draw(st.integers(1, 90))
-            text += sets(
-                ld_runs=runs, ld_memory_step=2 * draw(st.integers(0, 100)),
-                ld_buffer_step=draw(st.integers(0, 120)),
-            )  # fmt: skip
-            where, vmac = draw(st.sampled_from(("mbuf", "wbuf"))), draw(
-                st.sampled_from(("all", "v0", "v2", "v3"))
-            )
-            text += load(where, 2 * draw(near), draw(near), size, draw(st.integers(1, 15)), vmac)
-        else:
-            text += sets(
-                st_runs=draw(st.integers(1, 4)), st_memory_step=2 * draw(st.integers(0, 100)),
-                st_buffer_step=draw(st.integers(0, 120)),
-            )  # fmt: skip
-            text += store(ACTIVATIONS + 2 * draw(near), draw(near), 50, draw(st.integers(0, 3)))
-        text += SYNC
-    stores = "".join(
-        store(ACTIVATIONS + 8192 + 2048 * cu, 0, 1024, cu) for cu in range(4)
-    )
-    return text + sets(st_runs=1) + stores + END
-
-
-@settings(deadline=None, max_examples=150, phases=[Phase.explicit, Phase.generate])
-@given(programs(), st.integers(0, 1 << 30))
-def test_random_programs(text: str, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    data = rng.integers(-(1 << rng.integers(1, 16)), 1 << rng.integers(1, 15), 2048)
-    constants = data.clip(-(1 << 15), (1 << 15) - 1).astype(np.int16)
-    filled = load("mbuf", 0, 0, 2048) + load("wbuf", 1024, 0, 1024) + SYNC + text
-    found = simulator(filled, machine(), constants, size_bytes=1 << 15)
-    other = Interpreter(4, found.dram.view(np.int16))
-    other.run(words(filled))
-    if other.overflow:
-        with pytest.raises(Trap, match="a sum of CU . does not fit 48 bits"):
-            found.run()
-        return
-    found.run()
-    assert not found.hazards
-    assert np.array_equal(found.dram.view(np.int16), np.array(other.memory, np.int16))
-    found.run(timing=False)
+def test_random_programs() -> None:
+    found = {seed: compare(seed) for seed in range(60)}
+    assert not {seed: text for seed, text in found.items() if text.startswith("differs")}
+    assert sum(text == "agrees" for text in found.values()) > 40

@@ -16,8 +16,9 @@ from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.plan.registry import planner
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.pools import PoolShape
 from tvm_npu.codegen.snowflake.plan.questions import answer
-from tvm_npu.codegen.snowflake.plan.spread import PadShape, PoolShape
+from tvm_npu.codegen.snowflake.plan.spread import PadShape
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine

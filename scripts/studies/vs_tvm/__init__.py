@@ -1,0 +1,1 @@
+"""bench_vs_tvm: the NPU beside stock TVM and onnxruntime, through both doors."""

@@ -1,0 +1,155 @@
+"""A comparison through the door of the installed TVM: real processes, judged answers, tables."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tvm_npu.cli import main
+from tvm_npu.cli.compare_tables import comparison_csv, print_comparison
+from tvm_npu.comparison import Comparison, compare
+from tvm_npu.comparison.inputs import read_samples, write_samples
+from tvm_npu.comparison.judge import judge
+from tvm_npu.door.find import door_name
+from tvm_npu.door.models import build_onnx
+from tvm_npu.errors import ComparisonError
+from tvm_npu.models.data import load_digits, load_digits_lenet
+
+pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+pytest.importorskip("onnxruntime")
+
+ROOT = Path(__file__).parents[2]
+MODEL = ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx"
+IMAGES = 3
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    images, labels = load_digits()
+    return compare(
+        MODEL, images[:IMAGES], [int(label) for label in labels[:IMAGES]],
+        threads=1, repeats=2,
+    )  # fmt: skip
+
+
+def test_every_runner_has_a_row_and_tuning_says_why_not(found: Comparison) -> None:
+    assert [(row.runner, row.machine) for row in found.rows] == [
+        ("stock", None), ("onnxruntime", None), ("npu", "nmp-4x8"),
+    ]  # fmt: skip
+    assert all(row.error is None for row in found.rows)
+    assert [row.door for row in found.rows] == [door_name(), "", door_name()]
+    assert found.left_out == ("stock-tuned: needs trials",)
+
+
+def test_simulated_times_are_those_of_the_program_and_told_from_measured_ones(
+    found: Comparison,
+) -> None:
+    import tvm_npu.runtime as npu_runtime
+
+    stock, floats, npu = found.rows
+    assert (stock.simulated, floats.simulated) == (False, False)
+    images, _ = load_digits()
+    built = build_onnx(load_digits_lenet(), "nmp-4x8", {"image": images[:IMAGES]})
+    npu_runtime.clear_sessions()
+    built.run({"image": images[:1]})
+    (session,) = npu_runtime.sessions().values()
+    assert npu.simulated and npu.latency_us == pytest.approx(session.statistics.time_us)
+    assert npu.images_per_s == pytest.approx(1e6 / session.statistics.time_us)
+    assert npu.rest_us is not None and npu.rest_us > 0
+    program = hashlib.sha256(session.program.to_bytes()).digest()
+    assert npu.program_sha256 == hashlib.sha256(program).hexdigest()
+
+
+def test_answers_are_judged_by_reference_and_labels(found: Comparison) -> None:
+    stock, floats, npu = found.rows
+    assert found.reference == "onnxruntime" and floats.sqnr_db is None
+    assert stock.sqnr_db is None or stock.sqnr_db > 100
+    assert 40 < npu.sqnr_db < 100
+    assert {row.top1 for row in found.rows} == {1.0}
+
+
+def test_memory_and_compile_time_belong_to_the_process(found: Comparison) -> None:
+    for row in found.rows:
+        assert 0 < row.imports_rss_bytes <= row.compile_rss_bytes <= row.peak_rss_bytes
+        assert sum(row.phases_s.values()) <= row.compile_s + 0.01
+    npu = found.rows[2]
+    assert {"read", "partition", "calibrate", "plan", "emit", "TVM"} <= set(npu.phases_s)
+    assert npu.library_bytes > npu.weight_bytes / 2
+
+
+def test_the_table_fits_80_columns_and_csv_and_json_hold_all(found: Comparison) -> None:
+    console = Console(width=80, file=io.StringIO(), markup=False, highlight=False)
+    print_comparison(found, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    table = text.split("─\n")[1].splitlines()[: len(found.rows)]
+    assert max(map(len, table)) <= 80
+    assert [line.split()[-1] for line in table] and "  sim  " in table[2] and "  cpu  " in table[0]
+    lines = list(csv.DictReader(io.StringIO(comparison_csv(found))))
+    assert [line["output_sha256"] for line in lines] == [row.output_sha256 for row in found.rows]
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][2]["regions"] == 1
+
+
+def test_failures_are_rows(found: Comparison, tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    node = helper.make_node("Foo", ["x"], ["y"], domain="nobody")
+    ends = [value(name, TensorProto.FLOAT, (1, 2)) for name in "xy"]
+    graph = helper.make_graph([node], "foo", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("nobody", 1)]
+    path = tmp_path / "foo.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    rows = tmp_path / "rows.json"
+    assert main(["compare", str(path), "--runner", "onnxruntime", "--json", str(rows)]) == 1
+    (row,) = json.loads(rows.read_text())["rows"]
+    assert "nobody" in row["error"] and row["latency_us"] is None
+    failed = replace(found, rows=(replace(found.rows[0], error="it broke"), *found.rows[1:]))
+    console = Console(width=80, file=io.StringIO())
+    print_comparison(failed, console)
+    assert "failed: stock" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_what_cannot_be_asked_is_told_before_any_work() -> None:
+    with pytest.raises(ComparisonError, match="unknown runner 'gpu'; known: stock"):
+        compare(MODEL, runners=["gpu"])
+    with pytest.raises(ComparisonError, match="at least 1, not 0"):
+        compare(MODEL, runners=["stock-tuned"])
+    with pytest.raises(ComparisonError, match="cannot run '/no/python'"):
+        compare(MODEL, runners=["npu"], pythons=["/no/python"])
+
+
+def test_names_of_any_text_survive_sample_files(tmp_path: Path) -> None:
+    samples = [{"a/b:0": np.arange(3.0), "ü": np.ones((1, 2), np.int64) * n} for n in range(2)]
+    assert write_samples(tmp_path / "s.npz", iter(samples)) == 2
+    for want, got in zip(samples, read_samples(tmp_path / "s.npz"), strict=True):
+        assert want.keys() == got.keys()
+        assert all(np.array_equal(want[name], got[name]) for name in want)
+
+
+def test_judgements_are_of_the_worst_output_and_count_classes() -> None:
+    second = np.array([[10.0]])
+    wanted = [[np.array([[0.0, 1.0]]), second], [np.array([[1.0, 0.0]]), second]]
+    found = [[np.array([[0.0, 1.0]]), second - 1], [np.array([[1.0, 2.0]]), second]]
+    judged = judge(found, wanted, [1, 1])
+    assert judged.sqnr_db == pytest.approx(10 * np.log10(2 / 4))
+    assert (judged.agreement, judged.top1) == (0.5, 1.0)
+    assert judge(wanted, wanted, None).sqnr_db is None
+
+
+def test_the_peak_is_of_this_process_alone() -> None:
+    """`getrusage` would tell the parent's."""
+    ballast = np.ones(300_000_000, np.uint8)
+    code = "from tvm_npu.comparison.memory import peak_resident_bytes as p; print(p())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert int(done.stdout) < ballast.nbytes / 2

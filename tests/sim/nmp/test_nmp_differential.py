@@ -1,0 +1,19 @@
+"""Random programs, a few; scripts/differential runs thousands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim.nmp.differential import CASES
+
+
+@pytest.mark.parametrize(("name", "count"), [("nmp", 100), ("rv32im", 60)])
+def test_the_simulator_agrees_with_the_interpreter(name: str, count: int) -> None:
+    run: Callable[[int], str] = CASES[name]
+    found = {seed: run(seed) for seed in range(count)}
+    assert not {seed: text for seed, text in found.items() if text.startswith("differs")}
+    kinds = Counter(text.split()[0] for text in found.values())
+    assert kinds["agrees"] > count // 3 and kinds["traps"] > count // 10

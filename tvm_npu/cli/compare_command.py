@@ -1,0 +1,161 @@
+"""``tvm-npu compare``: a model on stock TVM, onnxruntime and simulated NPUs, side by side."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.image_arguments import add_image_arguments, images_of
+from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
+from tvm_npu.cli.terminal import Terminal
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tvm_npu.calibration import InputSpec, Sample
+
+DESCRIPTION = """\
+Runs an ONNX model on stock TVM on this CPU (untuned, and with --trials tuned by TVM's own tuner),
+on onnxruntime where it is installed, and on simulated NPUs; each in a process of its own. Latency
+of the NPU is simulated, everything else is measured. Answers are compared with onnxruntime's, or
+else with stock TVM's, and with labels where there are any.
+
+The log of tuning is kept: the same command goes on where it stopped, and a larger --trials adds to
+what is there.
+"""
+EXAMPLES = """\
+examples:
+  tvm-npu compare resnet8.onnx
+  tvm-npu compare resnet8.onnx --machine nmp-4x8 snowflake-1cc --images cifar.npz --json a.json
+  tvm-npu compare lenet.onnx --trials 64 --tuning-log lenet.tuning --threads 1
+  tvm-npu compare lenet.onnx --python .venv/bin/python .venv-relax/bin/python --csv lenet.csv
+"""
+IMAGES = 16
+"""How many of many images are used by default: each is simulated."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument(
+        "--machine", nargs="+", default=["nmp-4x8"], metavar="FILE|NAME", dest="machines",
+        help="built-in machines or machine files (default: nmp-4x8)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--precision", nargs="+", choices=tuple(ELEMENT_BYTES), default=[None],
+        dest="precisions", help="default: the machine's own",
+    )  # fmt: skip
+    parser.add_argument(
+        "--planner", nargs="+", choices=Names(_planner_names), default=["exact"], metavar="NAME",
+        dest="planners", help="see 'tvm-npu planners' (default: exact)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--runner", nargs="+", choices=Names(_runner_names), metavar="NAME", dest="runners",
+        help="of: stock, stock-tuned, onnxruntime, npu (default: all that are installed)",
+    )  # fmt: skip
+    add_image_arguments(parser, required=False, limit=IMAGES)
+    parser.add_argument(
+        "--calibration", type=Path, metavar="DIR|NPZ",
+        help="inputs from which number ranges are taken (default: the images; else random input)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
+        help="shape of an input that the model leaves open; once for each such input",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trials", type=non_negative, default=0, metavar="N",
+        help="measurements of stock TVM's tuner (default: 0, which leaves tuned TVM out)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tuning-log", type=Path, metavar="DIR",
+        help="where the tuner's log is kept (default: MODEL.tuning in this folder)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--threads", type=positive, metavar="N",
+        help="of what runs on this CPU (default: all cores)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--repeats", type=positive, default=10, metavar="N",
+        help="measurements on this CPU, of which the median counts (default: 10)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--python", nargs="+", default=[], metavar="PYTHON", dest="pythons",
+        help="other interpreters, with another TVM, to run what needs TVM, too",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows as CSV")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    for path in (args.json, args.csv):
+        if path is not None:
+            check_writable(path)
+    from tvm_npu.cli.compare_tables import comparison_csv, print_comparison
+    from tvm_npu.comparison import compare
+
+    with terminal.steps() as steps:
+        steps.begin("reading the model")
+        shapes, samples, labels, calibration = _data(args, terminal)
+        found = compare(
+            args.model, samples, labels, runners=args.runners, machines=args.machines,
+            precisions=args.precisions, planners=args.planners, calibration=calibration,
+            shapes=shapes, trials=args.trials, tuning_log=args.tuning_log, threads=args.threads,
+            repeats=args.repeats, pythons=args.pythons, progress=steps.begin,
+        )  # fmt: skip
+    print_comparison(found, terminal.out)
+    if args.json is not None:
+        write_json(args.json, found.to_dict())
+    if args.csv is not None:
+        write_bytes(args.csv, comparison_csv(found).encode())
+    if all(row.error is not None for row in found.rows):
+        raise CliError("no runner has run the model")
+    return 0
+
+
+def _data(
+    args: argparse.Namespace, terminal: Terminal
+) -> tuple[dict[str, tuple[int, ...]], Any, list[int] | None, Any]:
+    """(shapes, samples, labels, calibration) that the options name."""
+    from tvm_npu.comparison.inputs import onnx_inputs
+
+    model = read_onnx(args.model)
+    shapes, notes = input_shapes(model, parse_shapes(args.shape))
+    for note in notes:
+        terminal.note(note)
+    inputs = onnx_inputs(model, shapes)
+    samples, labels = None, None
+    if args.files is not None:
+        labelled = list(islice(images_of(args, inputs), args.limit))
+        samples = [entry.sample for entry in labelled]
+        if labelled and all(entry.labels is not None for entry in labelled):
+            labels = [label for entry in labelled for label in entry.labels or ()]
+    else:
+        terminal.note("no --images: one random input; accuracy on real data is unknown")
+    return shapes, samples, labels, _calibration(args, inputs)
+
+
+def _calibration(
+    args: argparse.Namespace, inputs: tuple[InputSpec, ...]
+) -> Iterator[Sample] | None:
+    if args.calibration is None:
+        return None
+    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+
+    return iter(CalibrationFiles(calibration_files(args.calibration), inputs))
+
+
+def _planner_names() -> tuple[str, ...]:
+    from tvm_npu.codegen.plan import planner_names
+
+    return planner_names()
+
+
+def _runner_names() -> tuple[str, ...]:
+    from tvm_npu.comparison.runners import runner_names
+
+    return runner_names()

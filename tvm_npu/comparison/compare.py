@@ -1,0 +1,181 @@
+"""`tvm_npu.compare`: measures a model with every runner that was asked for, judges the answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.comparison.judge import Outputs, judge, read_outputs
+from tvm_npu.comparison.prepare import prepared
+from tvm_npu.comparison.process import door_of, measured
+from tvm_npu.comparison.protocol import Runner
+from tvm_npu.comparison.row import Row, failed_row, measured_row
+from tvm_npu.comparison.runners import runner_called, runner_names
+from tvm_npu.comparison.task import Task
+from tvm_npu.door.find import door_name
+from tvm_npu.errors import ComparisonError
+from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, make_options
+
+SCHEMA = "tvm-npu compare 1"
+REFERENCES = ("onnxruntime", "stock")
+"""Whose answers others are compared with: the first of these that ran."""
+Progress = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``rows`` in the order of runners; ``reference`` is the runner whose answers the others' are
+    compared with ("" where none ran); ``left_out`` says which runners were left out, and why."""
+
+    model: str
+    images: int
+    threads: int
+    reference: str
+    rows: tuple[Row, ...]
+    left_out: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        values = {key: value for key, value in asdict(self).items() if key != "rows"}
+        return {"schema": SCHEMA, **values, "rows": [row.to_dict() for row in self.rows]}
+
+
+def compare(
+    model: Any,
+    images: Any = None,
+    labels: Sequence[int] | None = None,
+    *,
+    runners: Sequence[str] | None = None,
+    machines: Sequence[Any] = (DEFAULT_MACHINE,),
+    precisions: Sequence[str | None] = (None,),
+    planners: Sequence[str] = (DEFAULT_PLANNER,),
+    calibration: Any = None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    trials: int = 0,
+    tuning_log: str | Path | None = None,
+    threads: int | None = None,
+    repeats: int = 10,
+    pythons: Sequence[str] = (),
+    progress: Progress = lambda _: None,
+) -> Comparison:
+    """Measures an ONNX model (a path or an onnx.ModelProto), each runner in a process of its own.
+
+    ``images`` and ``calibration`` as `partition_for_npu` takes calibration; without ``images`` one
+    random input, without ``calibration`` ranges come from ``images``, if there are any. ``labels``
+    has the right class of every image. ``runners`` are some of "stock", "stock-tuned",
+    "onnxruntime", "npu" (default: all that are installed; tuning only with ``trials``, which keeps
+    its log in the folder ``tuning_log`` and goes on from there). The NPU runs on every one of
+    ``machines`` (names, files or descriptions) with each of ``precisions`` (None: the machine's)
+    and ``planners``. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
+    are other interpreters, in which another TVM is installed: what needs TVM runs there, too.
+
+    Times of the NPU are simulated, all others measured. A runner that fails has a row with its
+    error. Raises ComparisonError for an unknown runner and for one that was asked for and is not
+    installed, TargetError for machines, CalibrationError for images, CliError for shapes.
+    """
+    threads = threads or len(os.sched_getaffinity(0))
+    chosen, left_out = _chosen(runners, trials)
+    doors = {sys.executable: ""}
+    if any(runner.has_door for runner in chosen):
+        doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
+    with tempfile.TemporaryDirectory(prefix="tvm-npu-compare-") as folder:
+        asked = prepared(Path(folder), model, images, calibration, shapes, threads, repeats)
+        log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
+        rows = []
+        for python, door in doors.items():
+            for runner in chosen:
+                if not (python == sys.executable or runner.has_door):
+                    continue
+                for task in _tasks(asked.task, runner, machines, precisions, planners):
+                    if runner.tunes:
+                        kept = log.absolute() / f"{asked.digest}-{door}"
+                        task = replace(task, trials=trials, log=str(kept))
+                    progress(_label(task))
+                    rows.append(row_of(task, door if runner.has_door else "", python))
+        reference, judged = _judged(rows, labels)
+    return Comparison(asked.title, asked.images, threads, reference, judged, left_out)
+
+
+def _chosen(names: Sequence[str] | None, trials: int) -> tuple[list[Runner], tuple[str, ...]]:
+    """(runners to ask, why others are left out)."""
+    if names is not None:
+        return [_asked_for(name, trials) for name in dict.fromkeys(names)], ()
+    chosen, left_out = [], []
+    for runner in map(runner_called, runner_names()):
+        missing = runner.missing() or ("trials" if runner.tunes and trials < 1 else None)
+        if missing is None:
+            chosen.append(runner)
+        else:
+            left_out.append(f"{runner.name}: needs {missing}")
+    return chosen, tuple(left_out)
+
+
+def _asked_for(name: str, trials: int) -> Runner:
+    if name not in runner_names():
+        raise ComparisonError(f"unknown runner {name!r}; known: {', '.join(runner_names())}")
+    runner = runner_called(name)
+    missing = runner.missing()
+    if missing is not None:
+        raise ComparisonError(f"runner {name!r} needs {missing}")
+    if runner.tunes and trials < 1:
+        raise ComparisonError(f"runner {name!r} needs trials: at least 1, not {trials}")
+    return runner
+
+
+def _tasks(
+    task: Task,
+    runner: Runner,
+    machines: Sequence[Any],
+    precisions: Sequence[str | None],
+    planners: Sequence[str],
+) -> Iterator[Task]:
+    """Raises TargetError."""
+    if not runner.has_machines:
+        yield replace(task, runner=runner.name)
+        return
+    for machine, precision, planner in product(machines, precisions, planners):
+        options = make_options(machine, precision=precision, planner=planner)  # type: ignore[arg-type]
+        yield replace(
+            task,
+            runner=runner.name,
+            machine=options.machine.model_dump(),
+            precision=options.precision,
+            planner=options.planner,
+        )
+
+
+def _label(task: Task) -> str:
+    machine = task.machine["name"] if task.machine else None
+    parts = (task.runner, machine, task.precision, task.planner)
+    return ", ".join(part for part in parts if part)
+
+
+def row_of(task: Task, door: str, python: str) -> tuple[Row, Outputs | None]:
+    """The row, not judged yet, and the answers for all samples."""
+    try:
+        found = measured(task, python)
+    except ComparisonError as error:
+        return failed_row(task, door, str(error)), None
+    return measured_row(task, door, found), read_outputs(Path(task.outputs))
+
+
+def _judged(
+    rows: Sequence[tuple[Row, Outputs | None]], labels: Sequence[int] | None
+) -> tuple[str, tuple[Row, ...]]:
+    """(the reference's name, rows with accuracies)."""
+    ran = {row.runner: (row, outputs) for row, outputs in reversed(rows) if outputs is not None}
+    first = next((name for name in REFERENCES if name in ran), "")
+    reference, answers = ran.get(first, (None, None))
+    judged = []
+    for row, outputs in rows:
+        if outputs is not None:
+            wanted = None if row is reference else answers
+            row = replace(row, **asdict(judge(outputs, wanted, labels)))
+        judged.append(row)
+    return "" if reference is None else reference.name, tuple(judged)

@@ -1,0 +1,51 @@
+"""Stock TVM's own tuner under Relax: MetaSchedule with the XGBoost cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_npu.relax.stock import read_stock
+
+SMALLEST_RUN_MS = 50
+"""How long a candidate is repeated for its time."""
+TRIALS_AT_ONCE = 16
+"""Candidates of one task between two fits of the cost model."""
+COUNT = "trials"
+"""File of the log's folder: how many trials have been made, failed ones included."""
+
+
+def tune(
+    model: Any, shapes: Mapping[str, tuple[int, ...]], target: Any, trials: int, log: Path
+) -> None:
+    """Measures schedules of an onnx.ModelProto until the database in the folder ``log`` has seen
+    ``trials`` of them; MetaSchedule says of which task. Raises whatever TVM raises."""
+    count = log / COUNT
+    database = ms.database.JSONDatabase(work_dir=str(log))
+    done = int(count.read_text()) if count.exists() else 0
+    done = max(done, len(database.get_all_tuning_records()))
+    if done >= trials:
+        return
+    with target:
+        mod = relax.get_pipeline("zero")(read_stock(model, shapes))
+    ms.relax_integration.tune_relax(
+        mod,
+        {},
+        target,
+        str(log),
+        max_trials_global=trials - done,
+        num_trials_per_iter=min(TRIALS_AT_ONCE, trials - done),
+        builder=ms.builder.LocalBuilder(max_workers=1),
+        runner=ms.runner.LocalRunner(
+            evaluator_config=ms.runner.EvaluatorConfig(
+                number=1, repeat=3, min_repeat_ms=SMALLEST_RUN_MS
+            )
+        ),
+        database=database,
+        seed=0,
+    )
+    count.write_text(str(trials))
