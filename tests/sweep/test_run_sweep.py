@@ -28,7 +28,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spec(model: Path, **changes: Any) -> SweepSpec:
-    machine = {"base": "nmp-4x8", "keys": {"cores.tles": [1, 2], "memories.mb0_bytes": [512, 64, 8]}}
+    keys = {"cores.tles": [1, 2], "memories.mb0_bytes": [512, 64, 8]}
+    machine = {"base": "nmp-4x8", "keys": keys}
     area = {"formula": "cores.tles * 10", "source": "made up for a test"}
     values = {
         "models": [str(model)],

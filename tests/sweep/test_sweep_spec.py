@@ -36,7 +36,7 @@ def test_ranges() -> None:
         (spec(search={"promote": 1.5}), "no share above 0 up to 1"),
         (spec(outcome={"cycles": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
         (spec(color="red"), "color"),
-        (spec(machine={"base": "nmp-4x8", "keys": {"a.b": {"from": 1, "to": 2}}}), "step or factor"),
+        (spec(machine={"base": "setup-a", "keys": {"a": {"from": 1, "to": 2}}}), "step or factor"),
         (spec(models=["lenet", "lenet"]), "twice"),
     ],
 )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, adjusted_graph, compile_fixed, plan_graph
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import layer_macs
 from tvm_npu.codegen.passes.averages import with_pools_in_parts
@@ -33,6 +33,7 @@ from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
 
+T = TypeVar("T")
 KEPT_MODELS = 8
 
 
@@ -142,23 +143,29 @@ def _predicted(
     return Outcome(cycles, None, int(moved), int(macs))
 
 
+_FUSED: dict[Any, Graph] = {}
 _FIXED: dict[Any, FixedGraph] = {}
-MOST_FIXED = 64
+MOST_KEPT = 64
 
 
 def _fixed(
     key: tuple[str, int], region: SweptRegion, machine: MachineDescription, precision: Precision
 ) -> FixedGraph:
-    """As `codegen.compile.fixed_graph`; machines that differ in nothing that the integers depend on
-    share one."""
+    """As `codegen.compile.fixed_graph`; machines that differ in nothing that a graph depends on
+    share it."""
+    made = (*key, machine.isa, backend_of(machine).made(machine))
     options = CompileOptions(precision)
-    fused = adjusted_graph(region.graph, machine, options)
+    fused = _kept(_FUSED, made, lambda: adjusted_graph(region.graph, machine, options))
     parted, ranges = with_pools_in_parts(fused, region.ranges, least_needs(machine, precision))
     scales = machine.requantization(precision)
     layers = tuple((type(layer), layer.name) for layer in parted.layers)
-    known = (*key, precision, scales, layers)
-    if known not in _FIXED:
-        while len(_FIXED) >= MOST_FIXED:
-            del _FIXED[next(iter(_FIXED))]
-        _FIXED[known] = quantize(parted, ranges, precision, scales)
-    return _FIXED[known]
+    known = (*made, precision, scales, layers)
+    return _kept(_FIXED, known, lambda: quantize(parted, ranges, precision, scales))
+
+
+def _kept(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    if key not in cache:
+        while len(cache) >= MOST_KEPT:
+            del cache[next(iter(cache))]
+        cache[key] = make()
+    return cache[key]

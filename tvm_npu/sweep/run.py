@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +28,8 @@ from tvm_npu.sweep.store import Store, result_key
 Row = dict[str, Any]
 Progress = Callable[[str, int, int], None]
 """Called with the fidelity, designs done, and designs in all as far as known."""
-BATCH = 64
-"""Designs whose results are written together, at most."""
+WRITE_S = 0.5
+"""Between two writes to the store."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ class _Run:
                 known[index] = [one for one in found if one is not None]
         self.progress(fidelity, len(known), len(designs))
         batch: list[tuple[str, Outcome]] = []
+        written = time.monotonic()
         try:
             for done, result in run_tasks(self.engine, evaluate_all, tasks):
                 index = missing[done]
@@ -180,9 +182,9 @@ class _Run:
                     batch += zip(keys[index], result, strict=True)
                 known[index] = result
                 self.evaluated += len(result)
-                if len(batch) >= BATCH:
+                if time.monotonic() - written >= WRITE_S:
                     self.store.put(batch)
-                    batch = []
+                    batch, written = [], time.monotonic()
                 self.progress(fidelity, len(known), len(designs))
         finally:
             self.store.put(batch)
