@@ -119,6 +119,11 @@ class Backend(Protocol[M, P]):
         """How tensors lie in the memory outside of the chip."""
         return "channels first"
 
+    @property
+    def layers_beside(self) -> int:
+        """How many layers behind a layer may run at the same time."""
+        return 0
+
     @abstractmethod
     def least_needs(self, machine: M, precision: Precision) -> LeastNeeds:
         """What layers need of the machine's memories, whatever the planner."""

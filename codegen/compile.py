@@ -154,7 +154,7 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     check_requantization(fixed.layers, machine.requantization(precision), machine.name)
     rewritten = planner.backend.rewrite(fixed, planner, machine)
     stored_bytes, layout = machine.stored_element_bytes(precision), planner.backend.layout
-    storage = plan_storage(rewritten, stored_bytes, layout)
+    storage = plan_storage(rewritten, stored_bytes, layout, planner.backend.layers_beside)
     check_support(storage.layers, planner.backend.layer_types, machine.name)
     layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
     layers = planner.backend.in_sequence(layers, machine)

@@ -58,3 +58,7 @@ class CapacityError(EmitError):
 
 class InputError(CodegenError, ValueError):
     """Arrays that do not match a graph's inputs: name, shape, element type or batch."""
+
+
+class CutTermsWarning(UserWarning):
+    """A layer adds terms that are larger than its fixed-point form can hold; results change."""

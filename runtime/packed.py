@@ -8,7 +8,6 @@ TVM's n-dimensional arrays, which convert with ``numpy()`` and ``copyfrom()``.
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.sim.locks import ForkedLock
 
 RUN = "tvm_npu.run"
 
@@ -26,11 +26,11 @@ class _Open:
     def __init__(self, session: Any) -> None:
         self.session = session
         self.symbols: list[str] = []
-        self.lock = threading.Lock()
+        self.lock = ForkedLock()
 
 
 _open: dict[str, _Open] = {}
-_lock = threading.Lock()
+_lock = ForkedLock()
 _last: list[Any] = []
 
 

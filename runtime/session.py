@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.kinds import Simulator, load_program
 from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.statistics import RunStatistics, add, beside
 
 Array = NDArray[np.generic]
@@ -46,7 +46,7 @@ class Session:
         self.machine = self.program.machine_description()
         base = self.machine.dram.base_address
         self._image = self.program.image(base)
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._total: RunStatistics | None = None
         self._last: RunStatistics | None = None
         self._limits = limits if budget is None else replace(limits, instructions=budget)

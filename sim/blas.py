@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
 from tvm_npu.sim.errors import SimError
+from tvm_npu.sim.locks import ForkedLock
 
 _LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
 """Modules that are linked with a BLAS, the first to try first."""
@@ -48,7 +48,7 @@ class SerialBlas:
 
     def __init__(self) -> None:
         self._controller = ThreadpoolController()
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._running = 0
         self._limit: Any = None
 

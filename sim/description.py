@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from tvm_npu.sim.machine_parts import (
     ELEMENT_BYTES,
     AddressSpace,
+    Energy,
     Frequency,
     MachineName,
     Part,
@@ -47,6 +48,7 @@ class MachineDescription(Part):
     frequency_mhz: Frequency
     default_precision: Precision
     dram: AddressSpace
+    energy: Energy | None = None
 
     lowest_address: ClassVar[int] = 0
     """Where the memory outside of the chip may begin: below, scratchpads are mapped."""
@@ -55,6 +57,28 @@ class MachineDescription(Part):
     def _fits_address_space(self) -> MachineDescription:
         check_address_space(self.dram, self.lowest_address)
         return self
+
+    @model_validator(mode="after")
+    def _energy_of_what_is_there(self) -> MachineDescription:
+        if self.energy is not None:
+            parts = {unit.part for unit in self.units() if unit.role == "memory"}
+            links = {link.name for link in self.links()}
+            for key, given, there in (
+                ("memory_byte_pj", self.energy.memory_byte_pj, parts),
+                ("link_byte_pj", self.energy.link_byte_pj, links),
+            ):
+                unknown = sorted(given.keys() - there)
+                if unknown:
+                    known = ", ".join(sorted(there))
+                    raise ValueError(f"energy.{key}.{unknown[0]}: the machine has only {known}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unknown_energy(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)
+        if values.get("energy", ...) is None:
+            del values["energy"]  # as files have it that are older than the key
+        return values
 
     @property
     def core_count(self) -> int:
@@ -70,6 +94,12 @@ class MachineDescription(Part):
     def macs_per_cycle(self, element_bytes: int) -> float:
         """Peak multiply-accumulates a cycle of one core."""
         raise NotImplementedError
+
+    @property
+    def dram_bytes_per_cycle(self) -> float | None:
+        """The most bytes a cycle between a device and the memory outside of the chip: the slope of
+        its roofline; None where that cannot be said."""
+        return None
 
     def stored_element_bytes(self, precision: Precision) -> Literal[1, 2, 4]:
         """Bytes that an element takes in the machine's memories."""

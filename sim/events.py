@@ -44,6 +44,34 @@ class Access:
     writes: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """What many events read and write, a row each, as `Access` says it of one; ``part`` [K] counts
+    in ``parts``, ``event`` [K] the rows of the table. Units of a part are not told apart."""
+
+    parts: tuple[str, ...]
+    event: NDArray[np.int64]
+    part: NDArray[np.int64]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+    writes: NDArray[np.bool_]
+
+    @staticmethod
+    def joined(parts: tuple[str, ...], columns: Sequence[tuple[Any, ...]]) -> Spans:
+        """Of (events, part, begin, end, writes) [each N or one value]; empty ones are left out."""
+        rows = [np.stack(np.broadcast_arrays(*(np.asarray(c, np.int64) for c in one)), axis=-1)
+                for one in columns]  # fmt: skip
+        table = np.concatenate([np.zeros((0, 5), np.int64), *rows])
+        table = table[table[:, 3] > table[:, 2]]
+        event, part, begin, end, writes = table.T
+        return Spans(parts, event, part, begin, end, writes != 0)
+
+
+def no_spans(table: NDArray[np.int64]) -> Spans:
+    """Of machines that do not say what their events read and write."""
+    return Spans.joined((), ())
+
+
 @dataclass(frozen=True)
 class Event:
     """One unit from ``begin_cycles`` to ``end_cycles``: busy with the instruction number
@@ -69,8 +97,8 @@ class Event:
 @dataclass(frozen=True, eq=False)
 class Names:
     """What the numbers in a table of events mean. ``what`` [I] is by instruction; ``tile_of`` and
-    ``accesses_of`` take a row of the table. ``causes`` begins with "", for events that are no
-    waits."""
+    ``accesses_of`` take a row of the table, ``spans_of`` a whole one. ``causes`` begins with "",
+    for events that are no waits."""
 
     units: tuple[str, ...]
     links: tuple[str, ...]
@@ -79,6 +107,7 @@ class Names:
     tile_of: Callable[[NDArray[np.int64]], Mapping[str, int]]
     accesses_of: Callable[[NDArray[np.int64]], tuple[Access, ...]]
     causes: tuple[str, ...] = ("", "")
+    spans_of: Callable[[NDArray[np.int64]], Spans] = no_spans
 
 
 class Events(Sequence[Event]):
@@ -97,6 +126,10 @@ class Events(Sequence[Event]):
 
     def column(self, column: EventColumn) -> NDArray[np.int64]:
         return self.table[:, column]
+
+    def spans(self) -> Spans:
+        """Bytes of memories that all events read and write."""
+        return self.names.spans_of(self.table)
 
     def busy_cycles(self) -> dict[str, float]:
         """Cycles of each unit's events that are no waits, summed."""

@@ -31,6 +31,20 @@ class AddressSpace(Part):
     capacity_bytes: Annotated[int, Field(ge=1 << 16, le=1 << 32)]
 
 
+Picojoules = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+
+
+class Energy(Part):
+    """What work costs: a multiply-accumulate of each precision, an instruction, a byte that a
+    transfer reads from or writes to a memory (by part: ``mb0``, ``dram``), a byte over a link."""
+
+    int16_mac_pj: Picojoules = 0.0
+    int8_mac_pj: Picojoules = 0.0
+    instruction_pj: Picojoules = 0.0
+    memory_byte_pj: dict[str, Picojoules] = {}
+    link_byte_pj: dict[str, Picojoules] = {}
+
+
 SCRATCHPADS_END = 0x4000_0000
 """Below lie the scratchpads, on machines that map them."""
 

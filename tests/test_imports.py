@@ -204,6 +204,7 @@ def test_third_party_imports_are_declared() -> None:
         ("core", project["dependencies"]),
         ("doors", [*extras["relay"], *extras["relax"]]),
         ("plot", extras["plot"]),
+        ("report", extras["report"]),
         ("learn", extras["learn"]),
         ("sweep", [*extras["sweep"], *extras["dask"]]),
         ("compare", extras["compare"]),
@@ -223,6 +224,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["compare"]
         if path.startswith("codegen/tune/"):
             declared |= modules["learn"]
+        if path.startswith("tvm_npu/report/page/"):
+            declared |= modules["report"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):
             assert name.split(".")[0] in declared, f"{path}:{line}: {name} is not declared"
 

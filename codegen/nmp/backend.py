@@ -73,7 +73,8 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return frozenset(
             {
                 ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
-                ops.FixedElementwise, ops.FixedBroadcast, ops.FixedTable, ops.FixedMaximum,
+                ops.FixedElementwise, ops.FixedBroadcast, ops.FixedDifference, ops.FixedTable,
+                ops.FixedMaximum,
                 ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,
                 ops.FixedTransposedConv, ops.FixedSoftmax,
             }

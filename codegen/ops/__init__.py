@@ -1,7 +1,7 @@
 """Operators: one file each for all that is no machine's. `codegen.ops.operator` says what a file
 answers, `codegen.ops.registry` lists them by layer type."""
 
-from tvm_npu.codegen.ops.broadcast import Broadcast, FixedBroadcast
+from tvm_npu.codegen.ops.broadcast import Broadcast, Difference, FixedBroadcast, FixedDifference
 from tvm_npu.codegen.ops.cascade import FixedCascade
 from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
 from tvm_npu.codegen.ops.concat import Concat, FixedConcat
@@ -30,12 +30,12 @@ from tvm_npu.codegen.ops.transpose import Transpose
 from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedConv
 
 __all__ = [
-    "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Elementwise",
-    "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat", "FixedConv",
-    "FixedConvMaxima", "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap",
-    "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape",
-    "FixedSoftmax", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm", "MaxFeatureMap",
-    "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape", "ResizeNearest",
-    "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose", "TransposedConv",
-    "operator_of",
+    "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Difference",
+    "Elementwise", "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat",
+    "FixedConv", "FixedConvMaxima", "FixedDifference", "FixedElementwise", "FixedGru", "FixedLstm",
+    "FixedMaxFeatureMap", "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad",
+    "FixedReshape", "FixedSoftmax", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm",
+    "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape",
+    "ResizeNearest", "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose",
+    "TransposedConv", "operator_of",
 ]  # fmt: skip

@@ -30,6 +30,13 @@ class Broadcast(Layer):
 
 
 @dataclass(frozen=True, eq=False)
+class Difference(Broadcast):
+    """A `Broadcast` that subtracts: machines that add and multiply may not have it."""
+
+    op: Literal["sub"] = "sub"
+
+
+@dataclass(frozen=True, eq=False)
 class FixedBroadcast(Requantized):
     """add: a + b; sub: a - b; mul: a * b; then requantize. Sums and differences have inputs of one
     scale."""
@@ -37,9 +44,16 @@ class FixedBroadcast(Requantized):
     op: Literal["add", "sub", "mul"]
 
 
+@dataclass(frozen=True, eq=False)
+class FixedDifference(FixedBroadcast):
+    """A `FixedBroadcast` that subtracts."""
+
+    op: Literal["sub"] = "sub"
+
+
 class BroadcastOperator(Operator[Broadcast, FixedBroadcast]):
-    layer = Broadcast
-    fixed = FixedBroadcast
+    layer: type[Broadcast] = Broadcast
+    fixed: type[FixedBroadcast] = FixedBroadcast
 
     def shapes(self, layer: Broadcast | FixedBroadcast, inputs: Shapes, declared: Shapes) -> Shapes:
         take(layer, inputs, 2)
@@ -69,7 +83,7 @@ class BroadcastOperator(Operator[Broadcast, FixedBroadcast]):
         first, second = (numbers.q_point(tensor) for tensor in layer.inputs)
         exact = first + second if layer.op == "mul" else first
         low, high = numbers.bounds(layer, layer.activation)
-        return FixedBroadcast(
+        return self.fixed(
             layer.name, layer.inputs, layer.outputs, layer.op,
             shift=checked_shift(layer, exact - numbers.q_point(layer.output)), low=low, high=high,
             source=layer.source,
@@ -77,3 +91,8 @@ class BroadcastOperator(Operator[Broadcast, FixedBroadcast]):
 
     def word(self, layer: FixedBroadcast) -> str:
         return layer.op
+
+
+class DifferenceOperator(BroadcastOperator):
+    layer = Difference
+    fixed = FixedDifference

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray
-from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes
+from tvm_npu.codegen.ops.operator import Arrays, CutTerms, Numbers, Operator, Shapes
 from tvm_npu.codegen.ops.recurrent import (
+    GATE_LIMIT,
     Arithmetic,
     check_sequence,
     gate_q_point,
@@ -26,6 +28,8 @@ from tvm_npu.codegen.ops.recurrent import (
 from tvm_npu.codegen.ops.table import Table, logistic, make_table
 
 GATES = 3
+VISIBLE = 2.0**-10
+"""What a cut of terms changes at least, to count: tanh of 8 is nearer to 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,12 +100,22 @@ class GruOperator(Operator[Gru, FixedGru]):
         return check_sequence(layer, inputs, weights, GATES, biases)
 
     def run_float(self, layer: Gru, arrays: Arrays, shapes: Shapes) -> Arrays:
-        hidden, _ = _run_float(layer, arrays)
+        hidden = _run_float(layer, arrays).hidden
         return (hidden, hidden[:, -1])
 
     def states_float(self, layer: Gru, arrays: Arrays) -> Mapping[str, Array]:
         """Also what is added at each step: a sum may be smaller than its terms."""
-        return {layer.states[0].tensor: np.concatenate(_run_float(layer, arrays), axis=1)}
+        found = _run_float(layer, arrays)
+        states = np.concatenate((found.hidden, found.new), axis=1)
+        cut = self.cut_terms(layer)
+        terms = {} if cut is None else {cut.name: found.cut_terms}
+        return {layer.states[0].tensor: states, **terms}
+
+    def cut_terms(self, layer: Gru) -> CutTerms | None:
+        """The two terms of n with ``linear_before_reset``."""
+        if not layer.linear_before_reset:
+            return None
+        return CutTerms(f"{layer.name}: terms of n", GATE_LIMIT)
 
     def run_fixed(
         self, layer: FixedGru, arrays: Arrays, shapes: Shapes, element_bytes: int
@@ -167,19 +181,38 @@ def _step(
     return arithmetic.add(kept, arithmetic.multiply(new, n, layer.new_shift))
 
 
-def _run_float(layer: Gru, arrays: Arrays) -> tuple[FloatArray, FloatArray]:
-    """All h, and all (1 - z) * n, [B, T, H]."""
+class _Ran(NamedTuple):
+    """[B, T, H] each: all h, all (1 - z) * n, and the larger of n's two terms where n changes
+    visibly when both are cut at `GATE_LIMIT`, elsewhere 0."""
+
+    hidden: FloatArray
+    new: FloatArray
+    cut_terms: FloatArray
+
+
+def _run_float(layer: Gru, arrays: Arrays) -> _Ran:
     split = 2 * layer.hidden_weight.shape[1]
     h = initial_state(layer, 0, arrays, layer.hidden_weight.shape[1])
     from_input = arrays[0] @ layer.input_weight.T + layer.bias
-    all_h, all_new = [], []
+    steps = []
     for step in range(arrays[0].shape[1]):
         gates = from_input[:, step, :split] + h @ layer.hidden_weight[:split].T
         r, z = np.split(logistic(gates), 2, axis=1)
         reset = h if layer.linear_before_reset else r * h
         own = reset @ layer.hidden_weight[split:].T + layer.hidden_bias
-        n = np.tanh(from_input[:, step, split:] + (r * own if layer.linear_before_reset else own))
-        all_new.append((1 - z) * n)
-        h = z * h + all_new[-1]
-        all_h.append(h)
-    return np.stack(all_h, axis=1), np.stack(all_new, axis=1)
+        mine = from_input[:, step, split:]
+        n = np.tanh(mine + (r * own if layer.linear_before_reset else own))
+        new = (1 - z) * n
+        h = z * h + new
+        steps.append((h, new, _cut(mine, own, r, n)))
+    return _Ran(*(np.stack(each, axis=1) for each in zip(*steps, strict=True)))
+
+
+def _cut(mine: FloatArray, own: FloatArray, r: FloatArray, n: FloatArray) -> FloatArray:
+    """The larger of n's terms where cutting them changes it by more than `VISIBLE`."""
+    limit = np.float32(GATE_LIMIT)
+    cut = np.tanh(np.clip(np.clip(mine, -limit, limit) + r * np.clip(own, -limit, limit),
+                          -limit, limit))  # fmt: skip
+    larger = np.where(np.abs(mine) > np.abs(own), mine, own)
+    return np.where(np.abs(cut - n) > VISIBLE, larger, np.float32(0))
+

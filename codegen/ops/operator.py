@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.fixed_point import round_constant
@@ -75,6 +75,14 @@ class Numbers:
             raise QuantizationError(f"layer {layer.name!r}: {error}") from None
 
 
+class CutTerms(NamedTuple):
+    """Terms that a layer cuts at -``limit`` and ``limit``. ``name`` is that of the range which
+    calibration has of them: `Operator.states_float` gives those whose cut changes a result."""
+
+    name: str
+    limit: float
+
+
 class Operator(Generic[L, F]):
     """One operator: its float layer, its fixed-point layer, and what both mean.
 
@@ -106,6 +114,10 @@ class Operator(Generic[L, F]):
         calibration takes their ranges. Without an entry a state has those of the tensors that it
         is tied to."""
         return {}
+
+    def cut_terms(self, layer: L) -> CutTerms | None:
+        """What the fixed-point layer cuts before it adds, where that may change its results."""
+        return None
 
     def ties(self, layer: L) -> Sequence[tuple[str, ...]]:
         """Groups of the layer's tensors that must share a scale (states are tied to their initial

@@ -31,9 +31,13 @@ def unit_q_point(element_bytes: int) -> int:
     return 8 * element_bytes - 1
 
 
+GATE_LIMIT = 8
+"""Sums that go into sigmoid and tanh, and their terms, are -8 to 8."""
+
+
 def gate_q_point(element_bytes: int) -> int:
-    """Of the sums that go into sigmoid and tanh: -8 to 8."""
-    return 8 * element_bytes - 4
+    """Of the sums that go into sigmoid and tanh: -`GATE_LIMIT` to `GATE_LIMIT`."""
+    return 8 * element_bytes - 1 - (GATE_LIMIT.bit_length() - 1)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,14 @@ from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Shape
-from tvm_npu.codegen.ops.broadcast import Broadcast, BroadcastOperator, FixedBroadcast
+from tvm_npu.codegen.ops.broadcast import (
+    Broadcast,
+    BroadcastOperator,
+    Difference,
+    DifferenceOperator,
+    FixedBroadcast,
+    FixedDifference,
+)
 from tvm_npu.codegen.ops.cascade import CascadeOperator, FixedCascade
 from tvm_npu.codegen.ops.channel_slice import (
     ChannelSlice,
@@ -59,7 +66,7 @@ _ELEMENTWISE, _PAD, _CONCAT = ElementwiseOperator(), PadOperator(), ConcatOperat
 _RESHAPE, _SLICE = ReshapeOperator(), ChannelSliceOperator()
 _TRANSPOSED, _REFLECT, _TABLE = TransposedConvOperator(), ReflectPadOperator(), TableOperator()
 _MAXIMUM, _FEATURE_MAP = MaximumOperator(), MaxFeatureMapOperator()
-_BROADCAST = BroadcastOperator()
+_BROADCAST, _DIFFERENCE = BroadcastOperator(), DifferenceOperator()
 _LSTM, _GRU = LstmOperator(), GruOperator()
 _SOFTMAX = SoftmaxOperator()
 
@@ -70,6 +77,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     ScaleShift: ScaleShiftOperator(),
     Elementwise: _ELEMENTWISE, FixedElementwise: _ELEMENTWISE,
     Broadcast: _BROADCAST, FixedBroadcast: _BROADCAST,
+    Difference: _DIFFERENCE, FixedDifference: _DIFFERENCE,
     Pad: _PAD, FixedPad: _PAD,
     Concat: _CONCAT, FixedConcat: _CONCAT,
     Reshape: _RESHAPE, FixedReshape: _RESHAPE,

@@ -20,6 +20,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, q_point_scales
 from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedConv,
+    FixedDifference,
     FixedElementwise,
     FixedPool,
     FixedReshape,
@@ -74,9 +75,7 @@ class _Steps:
         )
         d = self._tensor("difference", wide, layer.difference_q_point)
         self._add(
-            FixedBroadcast(
-                self._name("difference"), (x, m), (d,), "sub", shift=layer.shift, **bounds
-            )
+            FixedDifference(self._name("difference"), (x, m), (d,), shift=layer.shift, **bounds)
         )
         e = self._tensor("exp", wide, self._top_q_point)
         self._add(

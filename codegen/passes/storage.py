@@ -89,11 +89,13 @@ class _Places:
 
 
 def plan_storage(
-    fixed: FixedGraph, stored_bytes: int | None = None, layout: Layout = "channels first"
-) -> Storage:
+    fixed: FixedGraph, stored_bytes: int | None = None, layout: Layout = "channels first",
+    beside: int = 0,
+) -> Storage:  # fmt: skip
     """Decides views and copies and gives every buffer its place. Deterministic.
 
-    ``stored_bytes`` are those that an element takes in memory (None: as many as its numbers)."""
+    ``stored_bytes`` are those that an element takes in memory (None: as many as its numbers).
+    A layer may run at the same time as ``beside`` layers behind it."""
     settled = settle(fixed) if layout == "channels last" else None
     if settled is not None:
         fixed = replace(fixed, layers=settled.layers, shapes=settled.shapes)
@@ -142,7 +144,7 @@ def plan_storage(
             executed.append(layer)
     executed += copies.get(len(layers), [])
 
-    lifetimes = _lifetimes(executed, places, (*fixed.inputs, *outputs))
+    lifetimes = _lifetimes(executed, places, (*fixed.inputs, *outputs), beside)
     buffers, size_bytes = first_fit(lifetimes)
     placed = {}
     for tensor in shapes:
@@ -263,17 +265,17 @@ def _leaves(fixed: FixedGraph, layer: FixedLayer) -> list[str]:
 
 
 def _lifetimes(
-    layers: Iterable[FixedLayer], places: _Places, permanent: tuple[str, ...]
+    layers: Iterable[FixedLayer], places: _Places, permanent: tuple[str, ...], beside: int
 ) -> list[Lifetime]:
-    """Buffers with the layers between which they hold data."""
+    """Buffers with the layers between which they hold data, and ``beside`` more."""
     spans: dict[str, tuple[int, int]] = {}
     count = 0
     for index, layer in enumerate(layers):
         for tensor in (*layer.inputs, *layer.outputs):
             buffer, _ = places.find(tensor)
             begin, _ = spans.get(buffer, (index, index))
-            spans[buffer] = (begin, index)
-        count = index + 1
+            spans[buffer] = (begin, index + beside)
+        count = index + 1 + beside
     for tensor in permanent:
         spans[places.find(tensor)[0]] = (-1, count)
     return [Lifetime(name, places.sizes[name], *span) for name, span in spans.items()]

@@ -51,6 +51,12 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def layout(self) -> Layout:
         return "channels last"
 
+    @property
+    def layers_beside(self) -> int:
+        from tvm_npu.codegen.snowflake.plan.beside import LAYERS_BESIDE
+
+        return LAYERS_BESIDE
+
     def least_needs(self, machine: SnowflakeMachine, precision: Precision) -> LeastNeeds:
         from tvm_npu.codegen.snowflake.plan.least import SnowflakeNeeds
 
@@ -99,9 +105,11 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         self, fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
     ) -> FixedGraph:
         from tvm_npu.codegen.snowflake.plan.behind import with_maxima
+        from tvm_npu.codegen.snowflake.plan.beside import with_neighbours
         from tvm_npu.codegen.snowflake.plan.borders import with_padded_maps
 
-        return with_maxima(with_padded_maps(fixed), planner, machine)
+        made = with_maxima(with_padded_maps(fixed), planner, machine)
+        return with_neighbours(made, planner, machine)
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
@@ -126,12 +134,15 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def in_sequence(
         self, layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
     ) -> tuple[PlannedLayer, ...]:
-        """The first layer waits for its kernels; those of others come in the layer before."""
+        """Maxima run beside convolutions. The first layer waits for its kernels; those of others
+        come in the layer before."""
         from dataclasses import replace
 
         from tvm_npu.codegen.plan.problem import ConvProblem
+        from tvm_npu.codegen.snowflake.plan.beside import beside
         from tvm_npu.codegen.snowflake.plan.divide import first_cycles
 
+        layers = beside(layers, machine)
         if not layers or not isinstance(layers[0].problem, ConvProblem):
             return layers
         first = layers[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.events import Access, EventColumn, Events, Names
+from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import NmpEvent, State
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
@@ -65,6 +65,11 @@ def collect_events(
             found += [Access(f"{PARTS[memory]} {n}", begin, end, bool(writes)) for n in users]
         return tuple(found)
 
+    def spans_of(table: NDArray[np.int64]) -> Spans:
+        events = np.arange(len(table))
+        firsts = range(own + NmpEvent.FIRST_ACCESS, own + NmpEvent.TILE, 4)
+        return Spans.joined(PARTS, [(events, *table[:, at : at + 4].T) for at in firsts])
+
     count = int(state.event_count[0])
     names = Names(
         units=tuple(unit.name for unit in machine.units() if unit.role != "memory"),
@@ -73,5 +78,6 @@ def collect_events(
         what=[mnemonics[number] if number >= 0 else "" for number in state.decoded[:, 0]],
         tile_of=tile_of,
         accesses_of=accesses_of,
+        spans_of=spans_of,
     )
     return Events(names, state.events[:count], state.event_times[:count])

@@ -159,6 +159,11 @@ class NmpMachine(MachineDescription):
         """Peak multiply-accumulates a cycle of one MAC unit."""
         return self.mac.datapath_bits // (8 * element_bytes)
 
+    @property
+    def dram_bytes_per_cycle(self) -> float:
+        """What the DRAM or, if that is less, the DMA engines of all TLEs move."""
+        return min(self.dram.bytes_per_cycle, self.cores.tles * self.dme.bytes_per_cycle)
+
     def units(self) -> tuple[Unit, ...]:
         """Cores, MAC units, DMA engines of the TLEs, scratchpads of the TLTs, DRAM."""
         memories = self.memories

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
+from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.nmp import engine
 from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.events import collect_events, register_table
@@ -81,7 +81,7 @@ class NmpSimulator:
         self.layer_names = tuple(layer_names)
         self._tile_registers = tuple(tile_registers)
         self._element_bytes = element_bytes
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         words = np.ascontiguousarray(code, np.uint32)
         count = len(words)
         self._dram_bytes = dram_bytes

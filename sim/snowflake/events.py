@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.events import Access, EventColumn, Events, Names
+from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
 from tvm_npu.sim.snowflake.isa import COLUMN, SNOWFLAKE_ISA, VMACS, WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.snowflake.recording import ICACHE_BIT, WBUF_BIT, WRITTEN_BIT
@@ -43,6 +44,36 @@ def collect_events(
                 found.append(_words(f"mbuf {cu}", out, True))
         return tuple(found)
 
+    def spans_of(table: NDArray[np.int64]) -> Spans:
+        masks = table[:, EventColumn.OWN]
+        a, b, w, out, memory = (
+            (column & 0xFFFFFFFF, column >> 32 & 0xFFFFFFFF)
+            for column in table[:, EventColumn.OWN + 1 : EventColumn.OWN + len(SnowflakeEvent)].T
+        )
+        events, chip = np.arange(len(table)), memory[1] == 0
+        loads = table[:, EventColumn.UNIT] // clusters == LOAD_LANE
+        fetches = chip & (masks >> ICACHE_BIT != 0)
+        used = chip & ~fetches
+        cus_read = used & (masks % (1 << WRITTEN_BIT) != 0)
+        cus_written = used & (masks % (1 << WBUF_BIT) >> WRITTEN_BIT != 0)
+        wbufs = used & (masks >> WBUF_BIT != 0)
+
+        def words(where: NDArray[np.bool_], part: int, span: Any, writes: Any) -> tuple[Any, ...]:
+            begin, end = (np.where(where, WORD_BYTES * side, 0) for side in span)
+            return events, part, begin, end, writes
+
+        return Spans.joined(
+            ("mbuf", "wbuf", "icache", "dram"),
+            [
+                words(cus_read, 0, a, False),
+                words(cus_read, 0, b, False),
+                words(cus_written, 0, out, True),
+                words(wbufs, 1, w, loads),
+                (events, 2, *(np.where(fetches, side, 0) for side in w), True),
+                (events, 3, *memory, masks != 0),
+            ],
+        )
+
     count = int(state.event_count[0])
     names = Names(
         units=units,
@@ -51,6 +82,7 @@ def collect_events(
         what=_what(state.decoded),
         tile_of=lambda row: {},
         accesses_of=accesses_of,
+        spans_of=spans_of,
         causes=("", *(name.lower().replace("_", " ") for name in CAUSE._fields)),
     )
     return Events(names, state.events[:count], (1.0 if timing else 0.0) * state.event_times[:count])

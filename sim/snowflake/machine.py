@@ -122,6 +122,10 @@ class SnowflakeMachine(MachineDescription):
         return self.clusters.wbuf_bytes // WORD_BYTES
 
     @property
+    def dram_bytes_per_cycle(self) -> float:
+        return self.memory_bytes_per_cycle
+
+    @property
     def memory_bytes_per_cycle(self) -> float:
         return 1000.0 * self.dram.bandwidth_gb_per_s / self.frequency_mhz
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
+from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.snowflake import engine
 from tvm_npu.sim.snowflake.events import collect_events
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
@@ -119,7 +119,7 @@ class SnowflakeSimulator:
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self._limits = budget, most_work
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._memory_bytes = memory_bytes
         self._words = tuple(np.ascontiguousarray(words, np.uint32) for words in code)
         # Clusters that are given the same array run one code, which lies there once.

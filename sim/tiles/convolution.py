@@ -209,9 +209,12 @@ def tconv(s: State, m: Costs, row: int) -> int:
         return STOP
     if not spend(s, volume(depth, filters, product(out_rows, out_columns))):
         return STOP
-    plain = is_plain(s, m, out_at, out_rows, out_columns, width)
-    sums_at = out_at if plain else m.sums_begin
     positions = out_rows * out_columns
+    # All filters are read before a sum is written.
+    pitch = max(r[Reg.W_FILTER_BYTES], depth * m.element_bytes)
+    apart = out_at + filters * positions * width <= w_at or w_at + filters * pitch <= out_at
+    plain = is_plain(s, m, out_at, out_rows, out_columns, width) and apart
+    sums_at = out_at if plain else m.sums_begin
     if not load_first(s, m, in_at, all_channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS]):
         return STOP
     if keep and not plain:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.events import Access, EventColumn, Events, Names
+from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
 from tvm_npu.sim.tiles.dma_control import DmaEvent
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
@@ -34,6 +34,16 @@ def collect_events(
                 found.append(Access(memory, begin - first, end - first, bool(writes)))
         return tuple(found)
 
+    def spans_of(table: NDArray[np.int64]) -> Spans:
+        firsts = np.array([first for _, first in places])
+        columns = []
+        for at in range(EventColumn.OWN, EventColumn.OWN + TileEvent.COLUMNS, 3):
+            begin, end, writes = table[:, at : at + 3].T
+            part = np.argmax(begin[:, None] >= firsts, axis=1)
+            origin = firsts[part]
+            columns.append((np.arange(len(table)), part, begin - origin, end - origin, writes))
+        return Spans.joined(tuple(name for name, _ in places), columns)
+
     names = Names(
         units=tuple(unit.name for unit in machine.units() if unit.role != "memory"),
         links=tuple(link.name for link in machine.links()),
@@ -41,6 +51,7 @@ def collect_events(
         what=[mnemonics[number] if number >= 0 else "" for number in state.decoded[:, 0]],
         tile_of=lambda row: {},
         accesses_of=accesses_of,
+        spans_of=spans_of,
     )
     count = int(state.event_count[0])
     table, times = _of_dma(state, dma)

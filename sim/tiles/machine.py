@@ -185,6 +185,14 @@ class TileMachine(MachineDescription):
             words.int8_accumulator_bytes if precision == "int8" else words.int16_accumulator_bytes
         )
 
+    @property
+    def dram_bytes_per_cycle(self) -> float | None:
+        """The mover's rate, or the one of DDR that a DMA controller sees; None for a core that
+        moves data itself."""
+        if self.mover is not None:
+            return self.mover.bytes_per_cycle
+        return None if self.dmac is None else self.dmac.ddr_bytes_per_cycle
+
     def units(self) -> tuple[Unit, ...]:
         """What issues words, the array or core that computes, the mover or the channels of the DMA
         controller, memories on chip, DRAM."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
+from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tiles import engine
@@ -71,7 +71,7 @@ class TileSimulator:
         self.layer_names = tuple(layer_names)
         self.precision: Precision = precision
         self._most_work = most_work
-        self._lock = threading.Lock()
+        self._lock = ForkedLock()
         self._dram_bytes = dram_bytes
         words = np.ascontiguousarray(code, np.uint32)
         layers = np.full(len(words), -1) if layer_of is None else np.asarray(layer_of, np.int32)

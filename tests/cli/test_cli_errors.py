@@ -167,7 +167,7 @@ class TestWithTvm:
         from tvm_npu.runtime.errors import RunError
         from tvm_npu.runtime.session import Session
 
-        def broken(self: object, inputs: object) -> None:
+        def broken(self: object, inputs: object, **options: object) -> None:
             raise RunError("core 3 is\non fire")
 
         monkeypatch.setattr(Session, "run", broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable
@@ -136,16 +137,91 @@ def test_open_and_given_shapes(run, tmp_path, make_onnx: Callable[..., Path]) ->
     assert found["images_per_run"] == 1
 
 
-@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("width", [80, 100, 200])
 def test_tables_fit_the_terminal(run, tmp_path, lenet, monkeypatch, width: int) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    out, _, found = profiled(run, tmp_path, lenet)
+    out, _, found = profiled(run, tmp_path, lenet, "--verbose")
     assert max(map(len, out.splitlines())) <= width
     assert "…" not in out.replace(str(lenet), "")
-    assert ("bytes moved" in out) == (width < 160)
+    assert ("bytes moved" in out) == (width < 200)
     for layer in found["layers"]:
         for figure in (layer["macs"], layer["loaded_bytes"]["in"], layer["stored_bytes"]["out"]):
             assert re.search(rf"^{re.escape(layer['name'])} .*(?<= ){figure:,}( |$)", out, re.M)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_columns_without_room_are_named(run, tmp_path, lenet, monkeypatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    out, _, found = profiled(run, tmp_path, lenet)
+    assert max(map(len, out.splitlines())) <= width and "…" not in out.replace(str(lenet), "")
+    flat = " ".join(out.split())
+    left_out = flat.split(f"left out in {width} columns: ")[1].split(";")[0].split(", ")
+    words = out.split("total")[0].split()
+    for heading, key in (("wait cycles", "wait_cycles"), ("DMA cycles", "dma_cycles")):
+        shown = all(f"{layer['breakdown'][key]:,.0f}" in words for layer in found["layers"])
+        assert shown != (heading in left_out)
+    assert "source" in left_out and "cycles" not in left_out
+
+
+def test_what_binds_is_said_in_every_form(run, tmp_path, lenet) -> None:
+    sheet = tmp_path / "layers.csv"
+    out, _, found = profiled(run, tmp_path, lenet, "--csv", sheet)
+    with sheet.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for layer, row in zip(found["layers"], rows, strict=True):
+        parts = layer["breakdown"]
+        busiest = max(parts[f"{role}_cycles"] for role in ("mac", "dma", "control"))
+        assert parts["wait_cycles"] == max(0.0, layer["cycles"] - busiest)
+        assert row["layer"] == layer["name"] and row["bound"] == parts["bound"]
+        assert float(row["roofline_share"]) == parts["roofline_share"] <= 1.0
+        assert int(row["loaded_weight_bytes"]) == layer["loaded_bytes"]["weight"]
+        moved = sum(layer["loaded_bytes"].values()) + sum(layer["stored_bytes"].values())
+        assert int(row["dram_bytes"]) == moved
+        # peaks: 32 cores of 8 MACs, 4 DMA engines of 1.4 bytes a cycle
+        assert parts["roofline_cycles"] == max(layer["macs"] / 256, moved / 5.6)
+        assert 0 < layer["peak_bytes"]["mb1"] <= found["capacity_bytes"]["mb1"] == 8192
+        (line,) = [text for text in out.splitlines() if text.startswith(layer["name"] + " ")]
+        assert f" {parts['bound']} " in line and f"{parts['wait_cycles']:,.0f}" in line.split()
+    totals = found["totals"]
+    assert f"{1e6 / totals['time_us']:,.1f} frames a second" in out
+    assert f"DRAM: {totals['dram_peak_bytes']:,} bytes" in out and totals["energy_uj"] is None
+    assert f"mb1 {totals['peak_bytes']['mb1']:,} of 8,192" in out and " uJ " not in out
+
+
+def test_a_trace_of_some_layers(run, tmp_path, lenet) -> None:
+    path = tmp_path / "trace.json"
+    _, err, found = profiled(
+        run, tmp_path, lenet, "--trace", path, "--trace-layers", "2:fc1", "--machine", "setup-a"
+    )
+    records = json.loads(path.read_text())["traceEvents"]
+    names = [layer["name"] for layer in found["layers"]]
+    wanted = names[1 : names.index("fc1") + 1]
+    assert {item["name"] for item in records if item["ph"] == "b"} == set(wanted)
+    assert "left out" not in err
+    code, _, err = run("profile", lenet, "--trace", path, "--trace-layers", "fc9")
+    assert code == 1 and "no layer 'fc9'" in err and "'logits'" in err
+    code, _, err = run("profile", lenet, "--trace", path, "--no-timing")
+    assert code == 2 and "--no-timing" in err
+
+
+def test_energy_where_the_machine_file_has_it(run, tmp_path, lenet) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'extends = "nmp-4x8"\nname = "own"\n[energy]\nint16_mac_pj = 2.0\n'
+        "instruction_pj = 0.5\n[energy.memory_byte_pj]\ndram = 100.0\n"
+        "[energy.link_byte_pj]\nring = 3.0\n"
+    )
+    out, _, found = profiled(run, tmp_path, lenet, "--machine", path)
+    for part in (found["totals"], *found["layers"]):
+        moved = sum(part["loaded_bytes"].values()) + sum(part["stored_bytes"].values())
+        wanted_pj = 100 * moved + 0.5 * part["instructions"] + 3 * sum(part["ring_bytes"].values())
+        # cascades compute some rows twice
+        assert part["energy_uj"] * 1e6 >= wanted_pj + 2.0 * part["macs"]
+        assert part["energy_uj"] * 1e6 == pytest.approx(wanted_pj + 2.0 * part["macs"], rel=0.05)
+    assert f"{found['totals']['energy_uj']:,.1f} uJ an inference" in out
+    path.write_text(path.read_text().replace("dram =", "attic ="))
+    code, _, err = run("profile", lenet, "--machine", path)
+    assert code == 1 and "energy.memory_byte_pj.attic: the machine has only bias, dram, mb0" in err
 
 
 def test_machine_files_of_the_users_own(run, tmp_path, lenet) -> None:
@@ -185,7 +261,7 @@ def test_sources_are_never_shortened_beside_the_figures(
     run, tmp_path, make_onnx: Callable[..., Path], monkeypatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    out, _, found = profiled(run, tmp_path, make_onnx(["Conv", "Relu"]))
+    out, _, found = profiled(run, tmp_path, make_onnx(["Conv", "Relu"]), "--verbose")
     assert found["layers"][0]["source"] == ["conv0", "relu1"] and "conv0, relu1" in out
     assert "…" not in out.split("\n\n", 1)[1]
 
@@ -222,9 +298,9 @@ def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch)
     assert terminal.COMPILING not in err
     original = Session.run
 
-    def slow(self: Session, inputs):  # type: ignore[no-untyped-def]
+    def slow(self: Session, inputs, **options):  # type: ignore[no-untyped-def]
         time.sleep(0.5)
-        return original(self, inputs)
+        return original(self, inputs, **options)
 
     monkeypatch.setattr(terminal, "PATIENCE_S", 0.05)
     monkeypatch.setattr(Session, "run", slow)

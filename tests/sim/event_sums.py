@@ -21,11 +21,29 @@ def same_cycles(found: dict[str, float], part: Statistics, waits: bool) -> None:
             assert found.get(unit.name, 0.0) == pytest.approx(unit.busy_cycles, abs=1e-6)
 
 
+def check_spans(events: Events) -> None:
+    """All events at once touch what each of them says, units of a part taken together."""
+    spans = events.spans()
+    found: dict[int, set[tuple[str, int, int, bool]]] = defaultdict(set)
+    for number, part, *touched in zip(
+        spans.event, spans.part, spans.begin, spans.end, spans.writes, strict=True
+    ):
+        begin, end, writes = touched
+        found[int(number)].add((spans.parts[part], int(begin), int(end), bool(writes)))
+    for number, event in enumerate(events):
+        wanted = {
+            (access.memory.split()[0], access.begin, access.end, access.writes)
+            for access in event.accesses
+        }
+        assert found.get(number, set()) == wanted, event
+
+
 def check_events(
     events: Events, statistics: RunStatistics, machine: MachineDescription, layers: Sequence[str]
 ) -> None:
     """``layers`` are the program's."""
     capacities = {unit.name: unit.capacity_bytes for unit in machine.units()}
+    check_spans(events)
     by_unit: dict[str, list[Event]] = defaultdict(list)
     cycles: dict[tuple[str, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     moved: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from tvm_npu.cli.entry import main
+from tvm_npu.cli import main
 
 sys.exit(main())

@@ -14,9 +14,10 @@ from types import ModuleType
 
 from tvm_npu import __version__
 from tvm_npu.cli.errors import UsageError
+from tvm_npu.cli.interrupts import Interrupts
 from tvm_npu.cli.terminal import one_line, open_terminal
 
-OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, USAGE = 0, 1, 2
 LONGEST_SURPRISE = 300
 """Characters of an error that nobody meant a user to read."""
 
@@ -64,7 +65,7 @@ COMMANDS = {
 """(module, what it does in a line) by name. A module is imported when its command is asked for."""
 EPILOG = """\
 exit codes: 0 done; 1 the job failed (a file, model, machine or data that does not work);
-2 the command line is wrong
+2 the command line is wrong; 130 interrupted
 
 examples:
   tvm-npu profile lenet.onnx
@@ -81,10 +82,10 @@ examples:
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     """Runs ``argv`` (default: the process's arguments); returns the exit code."""
     with _collecting_seldom():
-        return _main(list(sys.argv[1:] if argv is None else argv))
+        return _run(list(sys.argv[1:] if argv is None else argv), interrupts)
 
 
 @contextmanager
@@ -97,19 +98,20 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def _main(given: Sequence[str]) -> int:
+def _run(given: Sequence[str], interrupts: Interrupts) -> int:
     parser = make_parser(given)
     try:
         args = parser.parse_args(given)
     except SystemExit as stop:  # argparse: after --help, --version or a usage error
         return int(stop.code or OK)
+    interrupts.command = args.command
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
     try:
         with terminal.warnings_as_notes(everybody=debug):
             code: int = command_module(args.command).run(args, terminal)
         sys.stdout.flush()
-        return code
+        return interrupts.say() if interrupts.seen else code
     except UsageError as error:
         print(f"tvm-npu {args.command}: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE
@@ -118,9 +120,10 @@ def _main(given: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except KeyboardInterrupt:
-        print(f"tvm-npu {args.command}: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return interrupts.say()
     except Exception as error:
+        if interrupts.seen:  # a library has made something else of it
+            return interrupts.say()
         if debug:
             traceback.print_exc()
         print(f"tvm-npu {args.command}: error: {explained(error)}", file=sys.stderr)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import positive
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.errors import UsageError
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     ModelJob,
@@ -24,20 +25,25 @@ from tvm_npu.sim.making_code import Stopwatch
 
 if TYPE_CHECKING:
     from tvm_npu.calibration import Sample
-    from tvm_npu.cli.profile import Profile
+    from tvm_npu.report.profile import Profile
+    from tvm_npu.report.runs import RegionRun
 
 DESCRIPTION = """\
 Imports an ONNX model into TVM, compiles its NPU regions and runs inferences on the simulator.
-Shows a row for each layer, totals, and what stays on the CPU and why.
+Shows a row for each layer with what binds it, totals, and what stays on the CPU and why.
 
 Input is the calibration data, in order, or random when there is none. Figures are those of one
 inference (its whole batch), averaged over the runs. MAC use is the share of the peak MAC rate;
-predicted cycles are the planner's.
+predicted cycles are the planner's. Bound says what is busy longest: the units that compute (mac),
+that move data (dma) or that issue instructions (control); waits, when none works half of the time.
+MAC and DMA cycles are those of the busiest unit; in wait cycles no unit does anything. Of roof is
+the least time that the machine's peak rates allow, as a share of the layer's.
 """
 EXAMPLES = """\
 examples:
   tvm-npu profile lenet.onnx
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
+  tvm-npu profile resnet.onnx --trace resnet.json --trace-layers conv2_1:conv2_3
   tvm-npu profile open.onnx --shape image=1,3,224,224 --machine my-npu.toml --no-timing
 """
 
@@ -51,40 +57,121 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-timing", dest="timing", action="store_false",
         help="faster: count values, MACs and bytes, but no cycles",
     )  # fmt: skip
+    parser.add_argument(
+        "--verbose", action="store_true",
+        help="all columns in narrow terminals too, in several tables",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write what every unit did when, as JSON for Perfetto (ui.perfetto.dev) or "
+        "chrome://tracing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trace-layers", metavar="FIRST:LAST",
+        help="layers of the trace, by name or number from 1 on (default: all, as far as the file "
+        "stays small enough to be opened)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write a report that a browser opens without a network",
+    )  # fmt: skip
+    parser.add_argument(
+        "--compare", type=Path, action="append", default=[], metavar="FILE.json",
+        help="for --html: a profile that --json wrote, shown beside this one; once for each",
+    )  # fmt: skip
+    parser.add_argument(
+        "--csv", type=Path, metavar="FILE", help="write a row for each layer, columns with units"
+    )
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    if args.json is not None:
-        check_writable(args.json)
+    if args.trace is not None and not args.timing:
+        raise UsageError("argument --trace: not allowed with --no-timing, which knows no times")
+    for path in (args.json, args.csv, args.trace, args.html):
+        if path is not None:
+            check_writable(path)
     watch = Stopwatch()
     with terminal.steps() as steps:
         with watch.part("import_and_partition"):
             job = load_and_partition(args, terminal, steps)
         regions = len(job.partitioned.report.regions)
         steps.expect(PARTITION_STEPS + regions + args.runs)
-        profile = _profile(job, args, terminal, steps, watch)
+        profile, runs = _profiled(job, args, terminal, steps, watch)
     from tvm_npu.cli.profile_tables import print_profile
 
-    print_profile(profile, terminal.out)
+    print_profile(profile, terminal.out, args.verbose)
     if args.json is not None:
         write_json(args.json, profile.to_dict())
+    if args.csv is not None:
+        from tvm_npu.report.table import csv_text
+
+        write_bytes(args.csv, csv_text(profile).encode())
+    if args.trace is not None:
+        _write_trace(args, runs, profile, terminal)
+    if args.html is not None:
+        _write_page(args, job, runs, profile)
     return 0
 
 
-def _profile(
+def _write_trace(
+    args: argparse.Namespace, runs: list[RegionRun], profile: Profile, terminal: Terminal
+) -> None:
+    from tvm_npu.report.trace import make_trace
+
+    trace = make_trace(runs, profile.report.refusals, args.trace_layers)
+    write_bytes(args.trace, trace.content)
+    if trace.left_out:
+        terminal.note(
+            f"{str(args.trace)!r} has room for {trace.slices:,} slices; layers from "
+            f"{trace.left_out[0]!r} on are left out: --trace-layers "
+            f"{trace.left_out[0]}:{trace.left_out[-1]} traces them"
+        )
+
+
+def _write_page(
+    args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
+) -> None:
+    from tvm_npu.cli.onnx_file import read_onnx
+    from tvm_npu.report.model_graph import graph_of_onnx
+    from tvm_npu.report.page import make_page
+    from tvm_npu.report.page.comparison import read_profile
+
+    graph = graph_of_onnx(read_onnx(job.path), profile.layers)
+    others = [read_profile(path) for path in args.compare]
+    page = make_page(profile, runs, graph, _sqnr_by_layer(job), others)
+    write_bytes(args.html, page.encode())
+
+
+def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]]:
+    """(own, accumulated) in dB, None where nothing differs; empty without calibration data."""
+    if job.calibration is None:
+        return {}
+    from tvm_npu.accuracy import Labelled, measure
+
+    samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
+    found = measure(job.partitioned, samples, layer_samples=SQNR_SAMPLES, simulated=0)
+    return {
+        layer["layer"]: (layer["own_db"], layer["accumulated_db"])
+        for region in found.to_dict()["regions"]
+        for layer in region["layers"]
+    }
+
+
+def _profiled(
     job: ModelJob,
     args: argparse.Namespace,
     terminal: Terminal,
     steps: Steps,
     watch: Stopwatch,
-) -> Profile:
-    from tvm_npu.cli.profile import Profile, RegionRun, layer_rows, totals
+) -> tuple[Profile, list[RegionRun]]:
     from tvm_npu.codegen.program.format import Program
+    from tvm_npu.report.profile import profile_of
+    from tvm_npu.report.runs import RegionRun
 
     with watch.part("compile"):
         runs = [
-            RegionRun(symbol, Program.from_bytes(content), args.timing)
+            RegionRun(symbol, Program.from_bytes(content), args.timing, records=args.timing)
             for symbol, content in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
@@ -92,25 +179,16 @@ def _profile(
         job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
     with watch.part("sqnr"):
         sqnr_db = _output_sqnr_db(job, terminal)
-    rows = [row for run in runs for row in layer_rows(run)]
-    return Profile(
-        model=str(job.path),
-        machine=job.options.machine.name,
-        frequency_mhz=job.options.machine.frequency_mhz,
-        precision=job.options.precision,
-        planner=job.options.planner,
-        timing=args.timing,
-        runs=args.runs,
-        images_per_run=runs[0].runs[0].runs,
+    profile = profile_of(
+        runs,
+        job.partitioned.report,
+        str(job.path),
         calibration=None if args.calibration is None else str(args.calibration),
         seed=job.options.seed,
-        layers=tuple(rows),
-        totals=totals(runs, rows),
-        report=job.partitioned.report,
-        links=job.options.machine.links(),
         output_sqnr_db=sqnr_db,
         host_seconds={**watch.seconds, "machine_code": watch.machine_code_s},
     )
+    return profile, runs
 
 
 SQNR_SAMPLES = 4

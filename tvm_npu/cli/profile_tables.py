@@ -10,9 +10,10 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from tvm_npu.cli.profile import LayerRow, Profile
 from tvm_npu.cli.tables import Column, fitted_widths, make_table, natural_width
-from tvm_npu.report import Refusal
+from tvm_npu.report.breakdown import IN_WORDS, Breakdown
+from tvm_npu.report.placement import Refusal
+from tvm_npu.report.profile import LayerRow, Profile
 from tvm_npu.sim.units import LOADED, STORED
 
 UNKNOWN = "-"
@@ -22,7 +23,7 @@ READABLE_NAME = 20
 """Characters below which a layer's name is not shortened for the sake of another column."""
 
 
-def print_profile(profile: Profile, console: Console) -> None:
+def print_profile(profile: Profile, console: Console, verbose: bool = False) -> None:
     images = f" of {profile.images_per_run} images" if profile.images_per_run > 1 else ""
     console.print(
         f"{profile.model} on {profile.machine} ({profile.precision}, {profile.planner}): "
@@ -30,9 +31,7 @@ def print_profile(profile: Profile, console: Console) -> None:
     )
     random = f"random (standard normal, seed {profile.seed})"
     console.print(f"input and number ranges: {profile.calibration or random}\n")
-    for table in _layer_tables(profile, console.width):
-        console.print(table)
-        console.print()
+    _print_layers(profile, console, verbose)
     for line in _total_lines(profile):
         console.print(line)
     if profile.output_sqnr_db is not None:
@@ -41,25 +40,69 @@ def print_profile(profile: Profile, console: Console) -> None:
     _print_split(profile, console)
 
 
-def _layer_tables(profile: Profile, width: int) -> list[Table]:
-    """One table if it is narrow enough; else one of times and one of bytes, and one of source
-    operators where they would be shortened or squeeze the layers' names."""
-    names, times, transfers, code = _columns(profile)
-    whole = [*names, *times, *transfers, *code]
-    if natural_width(whole) <= width:
-        return [make_table(whole, width)]
+def _print_layers(profile: Profile, console: Console, verbose: bool) -> None:
+    """One table if it is narrow enough; else several if ``verbose``, or one without the columns
+    that have no room, which a line names."""
+    names, times, binding, transfers = _columns(profile)
+    whole = [*names, *times, *binding, *transfers]
+    left_out: list[str] = []
+    if natural_width(whole) <= console.width:
+        tables = [make_table(whole, console.width)]
+    elif verbose:
+        tables = _several_tables(names, times, binding, transfers, console.width)
+    else:
+        *which, kind, source = names
+        *counts, predicted = times
+        by_weight = [*which, *counts, *binding, predicted, kind, *transfers, source]
+        shown, left_out = _with_room(by_weight, console.width)
+        tables = [make_table(shown, console.width)]
+    for table in tables:
+        console.print(table)
+        console.print()
+    if left_out:
+        _print_indented(
+            f"left out in {console.width} columns: {', '.join(left_out)}; --verbose, a wider "
+            "terminal, --csv FILE and --json FILE show all", 0, console,
+        )  # fmt: skip
+        console.print()
+
+
+def _with_room(columns: Sequence[Column], width: int) -> tuple[list[Column], list[str]]:
+    """The first columns that fit beside each other with readable names, and the headings of the
+    others."""
+    shown = list(columns)
+    left_out: list[str] = []
+
+    def readable(column: Column) -> Column:
+        if not column.name or column.width <= READABLE_NAME:
+            return column
+        return replace(column, cells=("x" * READABLE_NAME,))
+
+    while len(shown) > 1 and natural_width([readable(column) for column in shown]) > width:
+        left_out.insert(0, shown.pop().heading.replace("\n", " "))
+    return shown, left_out
+
+
+def _several_tables(
+    names: list[Column], times: list[Column], binding: list[Column], transfers: list[Column],
+    width: int,
+) -> list[Table]:
+    """Times, what binds, and bytes apart, and source operators where they would be shortened or
+    squeeze the layers' names."""
     *which, kind, source = names
-    bytes_moved = make_table([*which, *transfers, *code], width, "bytes moved")
+    behind = [make_table([*which, *transfers], width, "bytes moved")]
+    if binding:
+        behind.insert(0, make_table([*which, *binding], width, "what binds"))
     first = [*which, kind, source, *times]
     layer = len(which) - 1
     widths = fitted_widths(first, width)
     readable = min(READABLE_NAME, which[layer].width)
     if widths[layer] >= readable and widths[layer + 2] == source.width:
-        return [make_table(first, width), bytes_moved]
+        return [make_table(first, width), *behind]
     bare = [replace(column, total="") for column in which]
     return [
         make_table([*which, kind, *times], width),
-        bytes_moved,
+        *behind,
         make_table([*bare, source], width, "source operators"),
     ]
 
@@ -67,7 +110,8 @@ def _layer_tables(profile: Profile, width: int) -> list[Table]:
 def _columns(
     profile: Profile,
 ) -> tuple[list[Column], list[Column], list[Column], list[Column]]:
-    """(layer, kind, source), (MACs, cycles, ...), bytes by stream, code size."""
+    """(layer, kind, source), (MACs, cycles, ..., predicted), (bound, ...), bytes by stream and of
+    code."""
     layers, totals = profile.layers, profile.totals
 
     def column(
@@ -81,6 +125,7 @@ def _columns(
         names.insert(0, column("region", lambda of: str(regions.index(of.region))))
     names.append(column("kind", lambda of: of.kind, name=True))
     names.append(column("source", lambda of: ", ".join(of.source), name=True))
+    binding: list[Column] = []
     times = [column("MACs", lambda of: count(of.macs), count(totals.macs))]
     if profile.timing:
         times += [
@@ -92,6 +137,7 @@ def _columns(
                 percent(totals.mac_utilization),
             ),
         ]
+        binding = _binding_columns(column, totals.breakdown)
     predicted = whole(totals.predicted_cycles)
     times.append(column("predicted\ncycles", lambda of: whole(of.predicted_cycles), predicted))
     transfers = [
@@ -103,8 +149,29 @@ def _columns(
         for link in profile.links
         for stream, total in totals.bytes_by_link[link.name].items()
     ]
-    code = [column("code\nbytes", lambda of: count(of.code_bytes), count(totals.code_bytes))]
-    return names, times, transfers, code
+    code = column("code\nbytes", lambda of: count(of.code_bytes), count(totals.code_bytes))
+    return names, times, binding, [*transfers, code]
+
+
+def _binding_columns(
+    column: Callable[..., Column], whole_run: Breakdown | None
+) -> list[Column]:
+    """What binds each layer, and the busiest units' cycles."""
+
+    def cell(value: Callable[[Breakdown], str]) -> Callable[[LayerRow], str]:
+        return lambda of: UNKNOWN if of.breakdown is None else value(of.breakdown)
+
+    def both(heading: str, value: Callable[[Breakdown], str]) -> Column:
+        total = UNKNOWN if whole_run is None else value(whole_run)
+        return column(heading, cell(value), total)
+
+    return [
+        replace(both("bound", lambda of: of.bound), key=True),
+        both("of\nroof", lambda of: percent(of.roofline_share)),
+        both("MAC\ncycles", lambda of: whole(of.mac_cycles)),
+        both("DMA\ncycles", lambda of: whole(of.dma_cycles)),
+        both("wait\ncycles", lambda of: whole(of.wait_cycles)),
+    ]
 
 
 def _bytes_of(link: str, stream: str) -> Callable[[LayerRow], str]:
@@ -123,6 +190,7 @@ def _total_lines(profile: Profile) -> list[str]:
             f"{microseconds(totals.time_us)} us at {profile.frequency_mhz:g} MHz, "
             f"{percent(totals.mac_utilization)} MAC use"
         )
+        lines += _binding_lines(profile)
     else:
         lines.append("cycles: not modelled (--no-timing)")
     lines.append(
@@ -137,11 +205,41 @@ def _total_lines(profile: Profile) -> list[str]:
             if total or link in always
         )
     )
+    lines += _memory_lines(profile)
     seconds = ", ".join(
         f"{name.replace('_', ' ')} {spent:.2f} s" for name, spent in profile.host_seconds.items()
     )
     lines.append(f"on this computer: {seconds}")
     return lines
+
+
+def _binding_lines(profile: Profile) -> list[str]:
+    """Frames a second, and what binds layers, by the share of time that they take."""
+    totals = profile.totals
+    lines = [f"{totals.frames_per_s or 0.0:,.1f} frames a second (the NPU alone)"]
+    if totals.energy_uj is not None:
+        lines.append(f"{totals.energy_uj:,.1f} uJ an inference by the machine file's [energy]")
+    cycles: dict[str, float] = {}
+    for layer in profile.layers:
+        if layer.breakdown is not None:
+            bound = layer.breakdown.bound
+            cycles[bound] = cycles.get(bound, 0.0) + (layer.cycles or 0.0)
+    total = sum(cycles.values()) or 1.0
+    for bound in sorted(IN_WORDS, key=lambda bound: -cycles.get(bound, 0.0)):
+        if bound in cycles:
+            lines.append(f"{percent(cycles[bound] / total)} of the time bound by {IN_WORDS[bound]}")
+    return lines
+
+
+def _memory_lines(profile: Profile) -> list[str]:
+    """Peak use of the memory outside of the chip and of those on it."""
+    segments = ", ".join(f"{count(size)} {name}" for name, size in profile.dram_bytes.items())
+    lines = [f"DRAM: {count(profile.totals.dram_peak_bytes)} bytes at most ({segments})"]
+    peaks = ", ".join(
+        f"{part} {count(peak)} of {count(profile.capacity_bytes[part])}"
+        for part, peak in profile.totals.peak_bytes.items()
+    )
+    return [*lines, f"memories on the chip, highest byte used: {peaks}"] if peaks else lines
 
 
 def _print_split(profile: Profile, console: Console) -> None:

@@ -43,6 +43,9 @@ _RECURRENT = """\
 LSTMs and GRUs that a frontend has unrolled over time (as TVM's ONNX frontend does) become one layer
 each on a machine that has code for it: one direction, one image, all steps of one sequence, no
 peepholes and no lengths of sequences. Other ones run operator by operator.
+Sums that go into sigmoid and tanh are cut at -8 and 8, where both are flat. A GRU with
+`linear_before_reset` adds two such sums to its new state: where calibration finds that cutting them
+changes it, a `CutTermsWarning` names the layer and their range.
 """
 _CALIBRATION = "What the values say that tensors take in calibration:"
 _PAYING = """\

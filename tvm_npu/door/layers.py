@@ -132,13 +132,14 @@ def _arithmetic(b: GraphBuilder, call: OpCall) -> None:
 def _broadcast(b: GraphBuilder, call: OpCall) -> None:
     """A difference whose first operand is the smaller one is a sum with the other's negative."""
     operands = [b.input(call, index) for index in (0, 1)]
-    op: Literal["add", "sub", "mul"] = "mul" if call.name == "multiply" else "add"
+    op: Literal["add", "mul"] = "mul" if call.name == "multiply" else "add"
     if call.operands[0].shape != call.shape:
         operands.reverse()
         if call.name == "subtract":
             operands[0] = _scaled(b, call, operands[0], -1.0)
     elif call.name == "subtract":
-        op = "sub"
+        b.layers.append(ops.Difference(**b.common(call, *operands)))
+        return
     b.layers.append(ops.Broadcast(**b.common(call, *operands), op=op))
 
 
@@ -348,7 +349,7 @@ HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {
 """operator -> what appends its layers."""
 
 _WINDOW_LAYERS = (ops.Pool, ops.Reshape)
-_ARITHMETIC_LAYERS = (ops.Elementwise, ops.Broadcast, ops.ScaleShift)
+_ARITHMETIC_LAYERS = (ops.Elementwise, ops.Broadcast, ops.Difference, ops.ScaleShift)
 MAKES: dict[str, tuple[type[g.Layer], ...]] = {
     **dict.fromkeys(HANDLERS, ()),
     **dict.fromkeys(("relu", "clip", "minimum"), (ops.Elementwise,)),

@@ -56,12 +56,14 @@ class Region:
         return Dataflow(self.inputs, self.outputs, len(self.outputs) > 1)
 
     def report(self) -> RegionReport:
+        macs = tuple(call_work(call).macs for call in self.calls)
         return RegionReport(
             symbol=self.symbol,
             operators=tuple((call.source, call.spelling) for call in self.calls),
             inputs=tuple(value.shape for value in self.inputs),
             outputs=tuple(value.shape for value in self.outputs),
-            macs=sum(call_work(call).macs for call in self.calls),
+            macs=sum(macs),
+            operator_macs=macs,
         )
 
 

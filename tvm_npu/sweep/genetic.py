@@ -36,7 +36,8 @@ def generations(
         designs: list[Design | None] = []
         for trial in trials:
             changes = {
-                key: trial.suggest_categorical(key, values) for key, values in space.axes.items()
+                key: values[trial.suggest_categorical(f"{key} (place)", range(len(values)))]
+                for key, values in space.axes.items()
             }
             planner, precision = space.uses[
                 trial.suggest_categorical(USE, range(len(space.uses)))

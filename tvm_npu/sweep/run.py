@@ -78,12 +78,6 @@ class SweepResult:
         writer.writerows(flat)
         return text.getvalue()
 
-    def to_dataframe(self) -> Any:
-        """A pandas DataFrame of the rows."""
-        import pandas as pd
-
-        return pd.DataFrame(list(self.rows))
-
 
 def run_sweep(
     spec: SweepSpec,

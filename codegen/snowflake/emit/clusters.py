@@ -67,9 +67,8 @@ def _of_kind(step: PlacedStep, kind: Kind) -> PlacedLoad | None:
 
 
 @dataclass
-class _Touched:
-    """Bytes of memory that a cluster has touched since the last barrier, and where they begin and
-    end."""
+class Touched:
+    """Bytes of memory that are touched, and where they begin and end."""
 
     accesses: list[Access] = field(default_factory=list)
     begin: int = 1 << 62
@@ -80,7 +79,7 @@ class _Touched:
         self.begin = min([self.begin, *(one.begin for one in others)])
         self.end = max([self.end, *(one.end for one in others)])
 
-    def meet(self, other: _Touched) -> bool:
+    def meet(self, other: Touched) -> bool:
         if self.begin >= other.end or other.begin >= self.end:
             return False
         near = [one for one in self.accesses if one.begin < other.end and other.begin < one.end]
@@ -88,20 +87,23 @@ class _Touched:
 
 
 @dataclass
-class _Memory:
-    """Loads and stores of a cluster."""
+class Memory:
+    """Loads and stores, of a cluster since the last barrier or of a step."""
 
-    loads: _Touched = field(default_factory=_Touched)
-    stores: _Touched = field(default_factory=_Touched)
+    loads: Touched = field(default_factory=Touched)
+    stores: Touched = field(default_factory=Touched)
 
-    def add(self, other: _Memory) -> None:
+    def add(self, other: Memory) -> None:
         self.loads.add(other.loads.accesses)
         self.stores.add(other.stores.accesses)
 
-    def conflicts(self, other: _Memory) -> bool:
+    def stores_to(self, other: Memory) -> bool:
+        """It stores to what the other touches."""
+        return self.stores.meet(other.loads) or self.stores.meet(other.stores)
+
+    def conflicts(self, other: Memory) -> bool:
         """What one stores the other touches."""
-        mine, theirs = self.stores, other.stores
-        return mine.meet(other.loads) or theirs.meet(self.loads) or mine.meet(theirs)
+        return self.stores_to(other) or other.stores.meet(self.loads)
 
 
 def barriers(clusters: Lockstep) -> frozenset[int]:
@@ -110,12 +112,12 @@ def barriers(clusters: Lockstep) -> frozenset[int]:
     if len(clusters) == 1:
         return frozenset()
     found = set()
-    since = [_Memory() for _ in clusters]
+    since = [Memory() for _ in clusters]
     for number, steps in enumerate(zip(*clusters, strict=True)):
-        now = [_touches(step) for step in steps]
+        now = [touches(step) for step in steps]
         if _any_conflict(since, now):
             found.add(number)
-            since = [_Memory() for _ in clusters]
+            since = [Memory() for _ in clusters]
         if _any_conflict(now, now):
             raise EmitError(
                 f"layer {steps[0].step.layer}: clusters touch in one step what others store in it"
@@ -125,7 +127,7 @@ def barriers(clusters: Lockstep) -> frozenset[int]:
     return frozenset(found)
 
 
-def _any_conflict(before: Sequence[_Memory], now: Sequence[_Memory]) -> bool:
+def _any_conflict(before: Sequence[Memory], now: Sequence[Memory]) -> bool:
     return any(
         mine.conflicts(other)
         for cluster, mine in enumerate(now)
@@ -134,9 +136,9 @@ def _any_conflict(before: Sequence[_Memory], now: Sequence[_Memory]) -> bool:
     )
 
 
-def _touches(step: PlacedStep) -> _Memory:
+def touches(step: PlacedStep) -> Memory:
     """Constants are never stored."""
-    found = _Memory()
+    found = Memory()
     found.loads.add(list(_accesses(_loads(step))))
     found.stores.add(list(_accesses(step.stores)))
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.ops import (
+    FixedBroadcast,
     FixedElementwise,
     FixedMaxFeatureMap,
     FixedMaximum,
@@ -43,6 +45,18 @@ def elementwise_layer(layer: FixedElementwise, site: Site) -> list[LayerSteps]:
     }
     sources = [site.tensor(name) for name in layer.inputs]
     return _flat(site, sources, layer.output, "move" if moves else STREAMS[layer.op], specials)
+
+
+def broadcast_layer(layer: FixedBroadcast, site: Site) -> list[LayerSteps]:
+    """Loads repeat the second operand's only pixel."""
+    source, pixel = (site.tensor(name) for name in layer.inputs)
+    repeated = replace(pixel, columns=source.rows * source.columns, pitch=0)
+    specials = {
+        **Requantize(layer.shift, layer.low, layer.high).specials,
+        Special.SHIFT_A: 0,
+        Special.SHIFT_B: 0,
+    }
+    return _flat(site, [source, repeated], layer.output, STREAMS[layer.op], specials)
 
 
 def maximum_layer(layer: FixedMaximum, site: Site) -> list[LayerSteps]:

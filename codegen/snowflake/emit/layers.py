@@ -9,6 +9,7 @@ from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
+    FixedBroadcast,
     FixedConv,
     FixedConvMaxima,
     FixedElementwise,
@@ -27,6 +28,7 @@ from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.emit.conv import conv_layer, conv_maxima_layer
 from tvm_npu.codegen.snowflake.emit.elementwise import (
+    broadcast_layer,
     elementwise_layer,
     feature_map_layer,
     maximum_layer,
@@ -52,6 +54,7 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedPool: pool_layer,
     FixedTransposedConv: transposed_layer,
     FixedElementwise: elementwise_layer,
+    FixedBroadcast: broadcast_layer,
     FixedMaximum: maximum_layer,
     FixedMaxFeatureMap: feature_map_layer,
     FixedTable: table_layer,

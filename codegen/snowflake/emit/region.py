@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -23,6 +23,7 @@ from tvm_npu.codegen.program.parts import (
 from tvm_npu.codegen.snowflake.code.banks import Packed, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, CodePasses
 from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
+from tvm_npu.codegen.snowflake.emit.beside import merged
 from tvm_npu.codegen.snowflake.emit.clusters import (
     Lockstep,
     aligned,
@@ -33,6 +34,7 @@ from tvm_npu.codegen.snowflake.emit.clusters import (
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.plan.beside import runs_beside
 from tvm_npu.codegen.snowflake.steps.objects import Kind
 from tvm_npu.codegen.snowflake.steps.passes import (
     Placer,
@@ -90,20 +92,38 @@ class SnowflakeRegion:
         """The steps of each of ``count`` clusters that share an image, in lockstep."""
         placers = [Placer(passes) for _ in range(count)]
         found: Lockstep = tuple([] for _ in range(count))
+        begin = 0
         for index, one in enumerate(self._planned.layers):
-            made = layer_steps(
-                index, one, self._planned, self._machine, self._constants, self._tables, count
-            )
-            parts = zip_longest(*(layer.parts for layer in made))
-            for part in parts:
-                for cluster, mine in enumerate(part):
-                    if mine is None:
-                        continue
-                    steps, rooms, stays = mine
-                    if passes.group:
-                        steps = grouped(steps, Kind(stays))
-                    found[cluster].extend(placers[cluster].layer(steps, rooms))
-                aligned(found, index)
+            mine = self._layer(index, placers, passes)
+            if runs_beside(one.plan):
+                before = tuple(steps[begin:] for steps in found)
+                both = merged(before, mine, begin)
+                if both is not None:
+                    for steps, more in zip(found, both, strict=True):
+                        steps[begin:] = more
+                    continue
+            begin = len(found[0])
+            for steps, more in zip(found, mine, strict=True):
+                steps += more
+        return found
+
+    def _layer(self, index: int, placers: Sequence[Placer], passes: StepPasses) -> Lockstep:
+        found: Lockstep = tuple([] for _ in placers)
+        made = layer_steps(
+            index, self._planned.layers[index], self._planned, self._machine, self._constants,
+            self._tables, len(placers),
+        )  # fmt: skip
+        for part in zip_longest(*(layer.parts for layer in made)):
+            for cluster, mine in enumerate(part):
+                if mine is None:
+                    continue
+                steps, rooms, stays = mine
+                if passes.group:
+                    steps = grouped(steps, Kind(stays))
+                found[cluster].extend(placers[cluster].layer(steps, rooms))
+            aligned(found, index)
+        for placer in placers[1:]:
+            placer.follow(placers[0])
         return found
 
     def text(self, layer: int) -> str:

@@ -4,14 +4,20 @@ what it costs together."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.snowflake.plan import timeline
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.codegen.snowflake.plan.division import parts_of
-from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, predicted
+from tvm_npu.codegen.snowflake.plan.joint import joint, joint_costs
+from tvm_npu.codegen.snowflake.plan.numbers import MODES
+from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, predicted, prediction
+from tvm_npu.codegen.snowflake.plan.room import Choice
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -84,60 +90,6 @@ def _plan_of(
     return answer
 
 
-class Solved(Protocol):
-    """The best plan of one cluster's part, and what was looked at (`exact.Proof`)."""
-
-    @property
-    def plan(self) -> SnowflakePlan: ...
-    @property
-    def seen(self) -> int: ...
-    @property
-    def timed(self) -> int: ...
-
-
-@dataclass(frozen=True)
-class Division:
-    """The plans of the parts of one division that fit every cluster, with the time of all."""
-
-    divides: Divides
-    plans: tuple[SnowflakePlan, ...]
-    seen: int
-    timed: int
-
-
-def divided(
-    problem: ConvProblem,
-    machine: SnowflakeMachine,
-    solve: Callable[[ConvProblem, SnowflakeMachine], Solved | Infeasible],
-) -> list[Division] | Infeasible:
-    """What ``solve`` gives for the parts of every division in which a plan fits; "none" where no
-    other does."""
-    ways: tuple[tuple[Divides, ...], ...] = (("rows", "filters"), ("none",))
-    answer: Infeasible | None = None
-    for together in ways:
-        found = []
-        for divides in together:
-            parts = parts_of(problem, divides, machine.clusters.count)
-            view = _view(problem, divides, machine)
-            solved = [solve(asked, view) for asked in dict.fromkeys(one.problem for one in parts)]
-            refused = [one for one in solved if isinstance(one, Infeasible)]
-            answer = refused[0] if refused else answer
-            proofs = [one for one in solved if not isinstance(one, Infeasible)]
-            plans = [replace(one.plan, divides=divides) for one in proofs]
-            plans = [
-                replace(plan, prediction=divided_prediction(problem, plan, machine))
-                for plan in plans
-                if fits(problem, plan, machine)
-            ]
-            if plans:
-                seen, timed = sum(one.seen for one in proofs), sum(one.timed for one in proofs)
-                found.append(Division(divides, tuple(plans), seen, timed))
-        if found:
-            return found
-    assert answer is not None, "a division without a plan says why"
-    return answer
-
-
 def _view(problem: ConvProblem, divides: Divides, machine: SnowflakeMachine) -> SnowflakeMachine:
     if divides == "none":
         return one_cluster(machine)
@@ -152,35 +104,24 @@ def fits(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -
     )
 
 
+def costs_of(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> Any:
+    """`timeline.COSTS` of all clusters, for a plan that fits them."""
+    layer, costs = joint(problem, plan.divides, machine), np.zeros(timeline.COSTS)
+    assert layer is not None, "a plan that fits divides the layer"
+    tiles = Choice(
+        MODES.index(plan.mode), plan.tile_m, plan.tile_r, plan.tile_c, plan.stays == "maps"
+    )
+    joint_costs(layer, tiles, costs)
+    return costs
+
+
 def divided_prediction(
     problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
 ) -> Prediction:
     """Of all clusters: the time of the slowest, the bytes of all."""
-    clusters = machine.clusters.count
-    if clusters == 1:
+    if machine.clusters.count == 1:
         return predicted(problem, plan, machine)
-    parts = parts_of(problem, plan.divides, clusters)
-    view = _view(problem, plan.divides, machine)
-    shares_maps = plan.divides == "filters" and problem.groups == 1
-    if plan.divides != "none":
-        # Bytes do not hang on the view, but the cluster's part of the memory hangs on them.
-        first = predicted(parts[0].problem, plan, view)
-        shared = first.in_bytes if shares_maps else 0
-        shared += first.weight_bytes if plan.divides == "rows" else 0
-        whole = first.in_bytes + first.weight_bytes + first.out_bytes
-        view = one_cluster(machine, whole / (shared + clusters * (whole - shared)))
-    each = [predicted(part.problem, plan, view) for part in parts]
-    in_bytes = each[0].in_bytes if shares_maps else sum(one.in_bytes for one in each)
-    shares_weights = plan.divides == "rows"
-    weight_bytes = each[0].weight_bytes if shares_weights else sum(one.weight_bytes for one in each)
-    out_bytes = sum(one.out_bytes for one in each)
-    rate = machine.memory_bytes_per_cycle
-    load, store = (in_bytes + weight_bytes) / rate, out_bytes / rate
-    vector = max(one.mac_cycles for one in each)
-    return Prediction(
-        max(load + store, *(one.cycles for one in each)), vector, load, store, in_bytes,
-        weight_bytes, out_bytes, bound="mac" if vector > load + store else "dram",
-    )  # fmt: skip
+    return prediction(costs_of(problem, plan, machine))
 
 
 def first_cycles(problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine) -> float:

@@ -17,8 +17,22 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan import sums_time, timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, touched
-from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, part, results_moved
+from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE
+from tvm_npu.codegen.snowflake.plan.joint import (
+    MOST_PARTS,
+    Bytes,
+    Joint,
+    add_bytes,
+    bytes_of,
+    dealt,
+    inputs_inside,
+    kernel_bytes,
+    moved_by,
+    rate_share,
+    timed_together,
+    with_rate,
+    within,
+)
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
@@ -30,13 +44,15 @@ from tvm_npu.codegen.snowflake.plan.room import (
     tile_rows,
     together,
 )
-from tvm_npu.codegen.snowflake.plan.timeline import resolved, resolved_below
+from tvm_npu.codegen.snowflake.plan.timeline import resolved
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 
 TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
+MOST_PLACES = 2
+"""Of tiles of maps, and of tiles of kernels."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -53,27 +69,13 @@ class Sizes(NamedTuple):
 
 
 @device
-def _inside(axis: Along, size: int, cus: int) -> int:
-    """Inputs that all tiles of ``size`` results load, each CU its own."""
-    total = 0
-    for begin in range(0, axis.out, size):
-        count = min(size, axis.out - begin)
-        for cu in range(cus):
-            at, own = part(axis, begin, count, cus, cu)
-            if own:
-                total += touched(axis, at, own)
-    return total
-
-
-@device
 def _row_sizes(n: Numbers, mode: int, most: int) -> Sizes:
-    dealt = mode != COOP and not spreads_columns(n, mode)
     kinds = np.zeros(2 * n.rows.kernel + 1, np.int64)
     traces, inside = np.zeros(most + 1), np.zeros(most + 1)
     largest = np.zeros(most + 1, np.int64)
     for size in range(1, most + 1):
         traces[size] = sums_time.least_rows(n, mode, size, kinds)
-        inside[size] = _inside(n.rows, size, n.cus if dealt else 1)
+        inside[size] = inputs_inside(n.rows, size, dealt(n, mode)[0])
         largest[size] = tile_rows(n, mode, size)
     return Sizes(traces, inside, largest, traces[1:].min(), inside[1:].min())
 
@@ -85,21 +87,9 @@ def _column_sizes(n: Numbers, mode: int, most: int) -> Sizes:
     largest = np.zeros(most + 1, np.int64)
     for size in range(1, most + 1):
         traces[size] = sums_time.least_columns(n, mode, size, LANES, kinds)
-        inside[size] = _inside(n.columns, size, n.cus if spreads_columns(n, mode) else 1)
+        inside[size] = inputs_inside(n.columns, size, dealt(n, mode)[1])
         largest[size] = tile_columns(n, mode, size)
     return Sizes(traces, inside, largest, traces[1:].min(), inside[1:].min())
-
-
-@device
-def _weight_bytes(n: Numbers, mode: int, m: int) -> int:
-    """Of all kernels, each once."""
-    p = Choice(mode, m, 1, 1, True)
-    tiles, total = ceil_div(n.filters, m), 0
-    for tile in (0, tiles - 1):
-        times = tiles - 1 if tile == 0 else 1
-        for depth in range(depth_parts(n, mode) if times else 0):
-            total += times * kernels_moved(n, p, tile, depth)[0]
-    return total
 
 
 @device
@@ -111,7 +101,7 @@ def _sums(n: Numbers, mode: int, m: int) -> int:
 
 @device
 def _value(costs, by_bytes: bool) -> float:
-    moved = costs[timeline.IN_BYTES] + costs[timeline.WEIGHT_BYTES] + costs[timeline.OUT_BYTES]
+    moved = moved_by(costs)
     if by_bytes:
         return moved + TIE_CYCLES * costs[timeline.CYCLES]
     return costs[timeline.CYCLES] + TIE_BYTES * moved
@@ -120,91 +110,25 @@ def _value(costs, by_bytes: bool) -> float:
 @device
 def _bound(moved: float, cycles: float, by_bytes: bool) -> float:
     """The least `_value` of a plan that moves so many bytes and takes so many cycles, at least."""
-    return moved if by_bytes else resolved(cycles) + TIE_BYTES * moved
-
-
-@device
-def search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
-    """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
-    the first plan that has it, by bounds and then as they are enumerated."""
-    rows, columns = _row_sizes(n, mode, most_r), _column_sizes(n, mode, most_c)
-    room_left = 256
-    queue, bounds = np.zeros((room_left, 4), np.int64), np.zeros((2, room_left))
-    size = 0
-    for m in sizes_m:
-        kernels = kernels_words(n, Choice(mode, m, 1, 1, True))
-        if kernels > n.wbuf:
-            continue
-        fixed = _fixed(n, mode, m)
-        for r in range(most_r, 0, -1):
-            if not by_bytes and resolved(_by_rows(n, fixed, rows, columns, r)) >= best:
-                continue
-            for c in range(most_c, 0, -1):
-                vector = fixed.sums * rows.traces[r] * columns.traces[c]
-                core = _core(n, mode, fixed, m, r, c, rows.traces[r])
-                between = _between(n, mode, fixed, r, c)
-                least = max(vector + between, core) + fixed.ends
-                if not by_bytes and resolved(least) >= best:
-                    continue
-                for maps_stay in range(1 if mode == LANE else 2):
-                    p = Choice(mode, m, r, c, maps_stay == 1)
-                    moved = _moved(n, p, fixed, rows.inside[r] * columns.inside[c])
-                    bound = _bound(moved, max(least, moved / n.rate + fixed.ends), by_bytes)
-                    if bound >= best:
-                        continue
-                    room = places(n, p, rows.largest[r], columns.largest[c], kernels)
-                    if room[0] == 0:
-                        continue
-                    counts[SEEN] += 1
-                    if not by_bytes:
-                        edges = _edges(n, p, room[1] == 1)
-                        least = max(least, vector + between + edges + fixed.ends)
-                        bound = max(bound, _bound(moved, least, by_bytes))
-                        if bound >= best:
-                            continue
-                    if size == len(queue):
-                        queue = np.concatenate((queue, np.zeros_like(queue)))
-                        bounds = np.concatenate((bounds, np.zeros_like(bounds)), axis=1)
-                    queue[size, 0], queue[size, 1], queue[size, 2] = m, r, c
-                    queue[size, 3] = maps_stay
-                    bounds[0, size], bounds[1, size] = bound, moved
-                    size += 1
-    costs = np.zeros(timeline.COSTS)
-    for at in np.argsort(bounds[0, :size], kind="mergesort"):
-        if bounds[0, at] >= best:
-            break
-        m, r, c, stay = queue[at]
-        p = Choice(mode, m, r, c, stay == 1)
-        room = places(
-            n, p, rows.largest[r], columns.largest[c], kernels_words(n, p)
-        )
-        counts[TIMED] += 1
-        latest = np.inf if by_bytes else resolved_below(best - TIE_BYTES * bounds[1, at])
-        if timeline.timed(n, p, room, latest, costs):
-            one = _value(costs, by_bytes)
-            if one < best:
-                best = one
-                found[:] = queue[at]
-    return best
+    return moved if by_bytes else cycles + TIE_BYTES * moved
 
 
 class Fixed(NamedTuple):
-    """What all plans with so many filters a tile share: tiles of them, sums of a result (0 where
-    kernels come in parts), bytes of all weights and of all results and residuals, cycles of the
+    """What all plans of a part with so many filters a tile share: tiles of them, sums of a result
+    (0 where kernels come in parts), bytes of a group's kernels and of all results, cycles of the
     core for the `vmov`s of a sum and of its groups, and cycles before the first and after the last
     trace."""
 
     tiles: int
     sums: float
     groups: int
-    weight_bytes: float
-    out_bytes: float
+    kernels: float
+    results: float
     ends: float
 
 
 @device
 def _fixed(n: Numbers, mode: int, m: int) -> Fixed:
-    out = WORD_BYTES * n.filters * n.groups * n.rows.out * n.columns.out
     split = depth_parts(n, mode) > 1
     unit = together(n, mode)
     groups = n.filters // m * ceil_div(m, unit) + ceil_div(n.filters % m, unit)
@@ -212,8 +136,8 @@ def _fixed(n: Numbers, mode: int, m: int) -> Fixed:
         ceil_div(n.filters, m),
         0.0 if split else float(_sums(n, mode, m) * n.groups),
         0 if split else groups * n.groups,
-        float(n.groups * _weight_bytes(n, mode, m)),
-        float(out + (out if n.has_residual else 0)),
+        float(kernel_bytes(n, mode, m)),
+        float(WORD_BYTES * n.filters * n.groups * n.rows.out * n.columns.out),
         timeline.START + n.vector_latency + n.store_latency,
     )
 
@@ -222,8 +146,19 @@ def _fixed(n: Numbers, mode: int, m: int) -> Fixed:
 def _by_rows(n: Numbers, fixed: Fixed, rows: Sizes, columns: Sizes, r: int) -> float:
     """A bound on all plans with ``r`` rows a tile."""
     vector = fixed.sums * rows.traces[r] * columns.least_traces
-    maps = WORD_BYTES * rows.inside[r] * columns.least_inside * n.planes * n.groups
-    return max(vector, (maps + fixed.weight_bytes + fixed.out_bytes) / n.rate) + fixed.ends
+    moved = WORD_BYTES * rows.inside[r] * columns.least_inside * n.planes * n.groups
+    moved += fixed.kernels * n.groups + fixed.results * (2 if n.has_residual else 1)
+    return max(vector, moved / n.rate) + fixed.ends
+
+
+@device
+def _by_columns(
+    n: Numbers, fixed: Fixed, rows: Sizes, columns: Sizes, mode: int, m: int, r: int, c: int
+) -> float:
+    """A bound on both orders of ``r`` rows and ``c`` columns a tile."""
+    vector = fixed.sums * rows.traces[r] * columns.traces[c]
+    core = _core(n, mode, fixed, m, r, c, rows.traces[r])
+    return max(vector + _between(n, mode, fixed, r, c), core) + fixed.ends
 
 
 @device
@@ -254,33 +189,175 @@ def _core(n: Numbers, mode: int, fixed: Fixed, m: int, r: int, c: int, taps: flo
 
 
 @device
-def _moved(n: Numbers, p: Choice, fixed: Fixed, inside: float) -> float:
-    """The least bytes that a plan moves."""
-    maps = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
-    again = fixed.tiles if maps > 2 and not p.maps_stay and p.mode != LANE else 1
-    come = maps if p.maps_stay and fixed.tiles * depth_parts(n, p.mode) > 2 else 1
-    in_bytes = WORD_BYTES * inside * n.planes * n.groups
-    return in_bytes * again + fixed.weight_bytes * come + fixed.out_bytes
+def _moved(
+    n: Numbers, p: Choice, fixed: Fixed, rows: Sizes, columns: Sizes, map_places: int,
+    kernel_places: int,
+) -> Bytes:  # fmt: skip
+    """`bytes_of`, out of what is known of the sizes."""
+    inside = rows.inside[p.r] * columns.inside[p.c]
+    return bytes_of(n, p, inside, fixed.kernels, map_places, kernel_places)
 
 
 @device
-def _edges(n: Numbers, p: Choice, waits: bool) -> float:
-    """Cycles of the loads of the first step, which may wait for kernels, and of the store of the
-    last."""
-    maps = maps_moved(n, p, 0, 0, 0, p.r, 0, p.c)[1]
-    kernels = kernels_moved(n, p, 0, 0)[1] if waits else 0.0
-    tile = (n.filters - 1) // p.m
-    row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
-    out = results_moved(
-        n, p, n.groups - 1, tile, row, n.rows.out - row, column, n.columns.out - column
-    )[1]
-    return timeline.seconds(n, maps + kernels + out)
+def _total(found: Bytes) -> float:
+    return found.maps + found.kernels + found.results
+
+
+@device
+def _rooms(layer: Joint, p: Choice, sizes: list, rooms) -> bool:
+    """Writes the `places` of each part; False where tiles do not fit all."""
+    for number in range(layer.distinct):
+        n = layer.parts[number]
+        rows, columns = sizes[number]
+        own = within(n, p)
+        room = places(n, own, rows.largest[own.r], columns.largest[own.c], kernels_words(n, own))
+        if room[0] == 0:
+            return False
+        rooms[number, 0], rooms[number, 1], rooms[number, 2] = room
+    return True
+
+
+@device
+def _bytes(layer: Joint, p: Choice, sizes: list, fixed: list, rooms, costs) -> float:
+    """Writes what all clusters move; gives the part of the memory's rate that each has."""
+    costs[:] = 0.0
+    share = 1.0
+    for number in range(layer.distinct):
+        n = layer.parts[number]
+        rows, columns = sizes[number]
+        own = within(n, p)
+        found = _moved(n, own, fixed[number], rows, columns, rooms[number, 0], rooms[number, 1])
+        if number == 0:
+            share = rate_share(layer, found)
+        add_bytes(layer, number, found, costs)
+    return share
+
+
+@device
+def _least(
+    layer: Joint, p: Choice, sizes: list, fixed: list, rooms, share: float, costs
+) -> float:  # fmt: skip
+    """A bound on the time of all clusters, with the bytes in ``costs``."""
+    moved, rate = moved_by(costs), layer.parts[0].rate
+    least = moved / rate
+    for number in range(layer.distinct):
+        n = with_rate(layer.parts[number], share)
+        rows, columns = sizes[number]
+        own, mine = within(n, p), fixed[number]
+        edges = timeline.edges_of(n, own, rooms[number, 1])
+        vector = mine.sums * rows.traces[own.r] * columns.traces[own.c]
+        vector += edges.begin + _between(n, own.mode, mine, own.r, own.c) + edges.end
+        found = _moved(n, own, mine, rows, columns, rooms[number, 0], rooms[number, 1])
+        memory = _total(found) / n.rate + mine.ends
+        least = max(least, resolved(max(vector, memory)))
+    return least
+
+
+@device
+def _known(layer: Joint, mode: int, most_r: int, most_c: int) -> list:
+    """`Sizes` of rows and of columns of each part."""
+    return [
+        (
+            _row_sizes(layer.parts[number], mode, min(most_r, layer.parts[number].rows.out)),
+            _column_sizes(layer.parts[number], mode, min(most_c, layer.parts[number].columns.out)),
+        )
+        for number in range(layer.distinct)
+    ]
+
+
+@device
+def _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts):
+    """(m, r, c, whether maps stay) of all plans whose bound is less than ``best``, and [2]: bounds
+    and bytes."""
+    first = layer.parts[0]
+    rows, columns = sizes[0]
+    queue, bounds = np.zeros((256, 4), np.int64), np.zeros((2, 256))
+    rooms, costs = np.zeros((MOST_PARTS, 3), np.int64), np.zeros(timeline.COSTS)
+    size = 0
+    for m in sizes_m:
+        if kernels_words(first, within(first, Choice(mode, m, 1, 1, True))) > first.wbuf:
+            continue
+        fixed = [
+            _fixed(layer.parts[number], mode, min(m, layer.parts[number].filters))
+            for number in range(layer.distinct)
+        ]
+        own_m = min(m, first.filters)
+        for r in range(most_r, 0, -1):
+            own_r = min(r, first.rows.out)
+            least = _by_rows(first, fixed[0], rows, columns, own_r)
+            if not by_bytes and resolved(least) >= best:
+                continue
+            for c in range(most_c, 0, -1):
+                own_c = min(c, first.columns.out)
+                least = _by_columns(first, fixed[0], rows, columns, mode, own_m, own_r, own_c)
+                if not by_bytes and resolved(least) >= best:
+                    continue
+                for maps_stay in range(1 if mode == LANE else 2):
+                    p = Choice(mode, m, r, c, maps_stay == 1)
+                    alone = _total(
+                        _moved(
+                            first, within(first, p), fixed[0], rows, columns, MOST_PLACES,
+                            MOST_PLACES,
+                        )
+                    )
+                    memory = resolved(max(least, alone / first.rate + fixed[0].ends))
+                    if _bound(alone, memory, by_bytes) >= best:
+                        continue
+                    if not _rooms(layer, p, sizes, rooms):
+                        continue
+                    counts[SEEN] += 1
+                    share = _bytes(layer, p, sizes, fixed, rooms, costs)
+                    moved, cycles = moved_by(costs), memory
+                    if not by_bytes:
+                        cycles = max(
+                            memory, _least(layer, p, sizes, fixed, rooms, share, costs)
+                        )
+                    bound = _bound(moved, cycles, by_bytes)
+                    if bound >= best:
+                        continue
+                    if size == len(queue):
+                        queue = np.concatenate((queue, np.zeros_like(queue)))
+                        bounds = np.concatenate((bounds, np.zeros_like(bounds)), axis=1)
+                    queue[size, 0], queue[size, 1], queue[size, 2] = m, r, c
+                    queue[size, 3] = maps_stay
+                    bounds[0, size], bounds[1, size] = bound, moved
+                    size += 1
+    return queue[:size], bounds[:, :size]
+
+
+@device
+def search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
+    """The least `value` below ``best`` in a mode; ``found`` takes (m, r, c, whether maps stay) of
+    the first plan that has it, by bounds and then as they are enumerated."""
+    sizes = _known(layer, mode, most_r, most_c)
+    queue, bounds = _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts)
+    costs = np.zeros(timeline.COSTS)
+    rooms = np.zeros((MOST_PARTS, 3), np.int64)
+    for at in np.argsort(bounds[0], kind="mergesort"):
+        if bounds[0, at] >= best:
+            break
+        m, r, c, stay = queue[at]
+        p = Choice(mode, m, r, c, stay == 1)
+        fixed = [
+            _fixed(layer.parts[number], mode, min(m, layer.parts[number].filters))
+            for number in range(layer.distinct)
+        ]
+        _rooms(layer, p, sizes, rooms)
+        share = _bytes(layer, p, sizes, fixed, rooms, costs)
+        counts[TIMED] += 1
+        limit = np.inf if by_bytes else best - TIE_BYTES * bounds[1, at]
+        if timed_together(layer, p, share, limit, costs):
+            one = _value(costs, by_bytes)
+            if one < best:
+                best = one
+                found[:] = queue[at]
+    return best
 
 
 @entry
-def search_mode(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
+def search_mode(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts):
     """`search`, for Python."""
-    return search(n, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts)
+    return search(layer, mode, sizes_m, most_r, most_c, by_bytes, best, found, counts)
 
 
 @entry

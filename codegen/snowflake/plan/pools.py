@@ -28,6 +28,8 @@ GROUP = VMACS * LANES
 UNIT_WORDS = MEMORY_UNIT_BYTES // WORD_BYTES
 ISSUED = 3.75
 """Instructions of a maximum."""
+WIDEST = 3
+"""Numbers of columns a tile that are tried."""
 TILE = 250
 """Cycles around a tile: its stages wait for each other, its last words come, its results leave."""
 
@@ -57,6 +59,10 @@ class PoolTiles:
     plane_cus: int
     places: int
     """Tiles that the MBufs hold at a time."""
+    at: int = 0
+    """The first word of the MBufs that they take."""
+    is_beside: bool = False
+    """Its steps run between those of the layer before, which leaves these words free."""
 
 
 def pieces(planes: int, parts: int) -> tuple[Range, ...]:
@@ -138,7 +144,7 @@ def pool_tiles(shape: PoolShape, machine: SnowflakeMachine) -> PoolTiles | Infea
     for places in (2, 1):
         found = list(_fitting(shape, places, machine))
         if found:
-            return min(found, key=lambda tiles: _cycles(shape, tiles, machine))
+            return min(found, key=lambda tiles: pool_cost(shape, tiles, machine).cycles)
     least = PoolTiles(1, 1, 1, 1, 1, 1)
     needed = WORD_BYTES * pool_room(shape, least, machine.clusters.cus).words
     return Infeasible(
@@ -163,18 +169,37 @@ def _fitting(shape: PoolShape, places: int, machine: SnowflakeMachine) -> Iterat
 
 
 def _windows(shape: PoolShape, whole: PoolTiles, cus: int, room: int) -> Iterator[PoolTiles]:
+    """The widest, with the most rows that each leaves room for."""
+    found = 0
     least = min(cus // whole.plane_cus, whole.tile_r)
     for columns in _halves(whole.tile_c):
         for rows in _halves(whole.tile_r):
             tiles = replace(whole, tile_r=max(rows, least), tile_c=columns)
             if pool_room(shape, tiles, cus).words <= room:
                 yield tiles
+                found += 1
                 break
+        if found == WIDEST:
+            return
 
 
-def _cycles(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> float:
-    """About what the pool takes: the memory's time or the vector unit's, and what is around its
-    tiles."""
+@dataclass(frozen=True)
+class PoolCost:
+    """What a pool takes, about: of the memory, of the vector unit of the cluster that has most,
+    and how many tiles that has."""
+
+    memory_cycles: float
+    vector_cycles: float
+    tiles: int
+
+    @property
+    def cycles(self) -> float:
+        """Where nothing runs beside it: nothing hides what is computed from the last tile."""
+        last = self.vector_cycles / self.tiles
+        return max(self.memory_cycles, self.vector_cycles) + last + TILE * self.tiles
+
+
+def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> PoolCost:
     cus, clusters = machine.clusters.cus, machine.clusters.count
     down = sum(
         shape.rows.inputs(tile[0] + begin, count)[1]
@@ -199,9 +224,7 @@ def _cycles(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> fl
         -(-rows // tiles.tile_r) * -(-shape.columns.out // tiles.tile_c)
         * -(-planes // tiles.tile_planes)
     )  # fmt: skip
-    vector = _vector_cycles(shape, tiles, cus)
-    # Nothing hides what is computed from the last tile.
-    return max(memory, count * vector) + vector + TILE * count
+    return PoolCost(memory, count * _vector_cycles(shape, tiles, cus), count)
 
 
 def _vector_cycles(shape: PoolShape, tiles: PoolTiles, cus: int) -> float:

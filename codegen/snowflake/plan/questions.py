@@ -11,6 +11,7 @@ from tvm_npu.codegen.graph import FixedLayer, Shape
 from tvm_npu.codegen.graph.tensors import chw
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.ops import (
+    FixedBroadcast,
     FixedConv,
     FixedConvMaxima,
     FixedElementwise,
@@ -49,6 +50,8 @@ from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
+_FLAT = FixedElementwise | FixedBroadcast | FixedMaximum | FixedMaxFeatureMap | FixedTable
+
 
 def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     """What is asked about ``layer``."""
@@ -72,7 +75,7 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
             Axis(in_columns, columns, kernel_c, stride_c, before=left),
             channels, layer.kind == "max",
         )  # fmt: skip
-    if isinstance(layer, FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable):
+    if isinstance(layer, _FLAT):
         channels, rows, columns = chw(shapes[layer.output])
         operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
         return FlatShape(rows * columns, channels, operands, False)

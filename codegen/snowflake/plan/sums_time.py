@@ -45,6 +45,9 @@ def alike(axis: Along, begin: int, count: int, cus: int, kinds) -> None:
     in all parts the same; kind kernel + t has t taps where the parts differ."""
     kinds[:] = 0
     each = ceil_div(count, cus)
+    if first_tap(axis, begin) == 0 and end_tap(axis, begin + count - 1) == axis.kernel:
+        kinds[axis.kernel] = each
+        return
     for local in range(each):
         low, high = axis.kernel, 0
         inner_low, inner_high = 0, axis.kernel

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tvm_npu.codegen.snowflake.plan.counting import COOP
-from tvm_npu.codegen.snowflake.plan.moved import results_moved
+from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
@@ -230,6 +230,38 @@ def _works(n: Numbers, p: Choice, tiles: Tiles):
     return found
 
 
+class Edges(NamedTuple):
+    """Cycles of a layer beside its sums: from its begin to the first trace, at least, and from
+    where the last ends; what its early kernels cost the layer before counts as the end."""
+
+    begin: float
+    end: float
+
+
+@device
+def edges_of(n: Numbers, p: Choice, kernel_places: int) -> Edges:
+    """Of the loads of the first step, and of the store of the last."""
+    tall, wide = min(p.r, n.rows.out), min(p.c, n.columns.out)
+    _, units, count = maps_moved(n, p, 0, 0, 0, tall, 0, wide)
+    if n.has_residual:
+        _, more, pieces = results_moved(n, p, 0, 0, 0, tall, 0, wide)
+        units, count = units + more, count + pieces
+    _, kernels, pieces = kernels_moved(n, p, 0, 0)
+    early = 0.0
+    if kernel_places > 1:
+        early = EARLY_SHARE * (seconds(n, kernels) + MOVE * pieces)
+    else:
+        units, count = units + kernels, count + pieces
+    row, column = (n.rows.out - 1) // p.r * p.r, (n.columns.out - 1) // p.c * p.c
+    _, out, _ = results_moved(
+        n, p, n.groups - 1, (n.filters - 1) // p.m, row, n.rows.out - row, column,
+        n.columns.out - column,
+    )  # fmt: skip
+    begin = START + MOVE * count + seconds(n, units) + n.load_latency + ISSUE
+    stored = n.vector_latency + RESULTS + MOVE + seconds(n, out) + n.store_latency
+    return Edges(begin, stored + early)
+
+
 @device
 def timed(
     n: Numbers, p: Choice, room: tuple[int, int, int], best: float, costs
@@ -244,8 +276,8 @@ def timed(
     for depth in range(tiles.depths):
         whole = works[:, :, 0, depth, CYCLES_OF].sum() * (tiles.kernels - 1)
         total += n.groups * (whole + works[:, :, 1, depth, CYCLES_OF].sum())
-    ends = START + n.vector_latency + n.store_latency
-    if total + BETWEEN * (steps - 1) + ends > best:
+    edges = edges_of(n, p, room[1])
+    if edges.begin + total + BETWEEN * (steps - 1) + edges.end > best:
         return False
     loads = loads_of(n, p, room, tiles, costs[IN_BYTES : WEIGHT_BYTES + 1])
     costs[LOADS] = seconds(n, loads.early[0])
@@ -277,7 +309,8 @@ def timed(
             begin = at[MEMORY] + n.load_latency
         begin = max(begin, left[turn])
         start = max(at[UNIT] + BETWEEN, begin + ISSUE)
-        if start + total - costs[VECTOR] + BETWEEN * (steps - number - 1) > best:
+        left_over = total - costs[VECTOR] + BETWEEN * (steps - number - 1)
+        if start + left_over + edges.end > best:
             return False
         # --- its sums
         last = 1 if tile.tile == tiles.kernels - 1 else 0

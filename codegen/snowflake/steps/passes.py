@@ -49,7 +49,8 @@ class PlacedLoad:
 
 @dataclass
 class PlacedStep:
-    """A step whose objects have places. ``loads`` come before it can begin."""
+    """A step whose objects have places. ``loads`` come before it can begin, maps from step
+    ``maps_from`` of the region on at the earliest (-1: from the layer's first)."""
 
     step: Step
     bases: Bases
@@ -58,6 +59,7 @@ class PlacedStep:
     stores: tuple[Move, ...]
     during: list[tuple[int, Move]] = field(default_factory=list)
     """(layer, move) of loads of the step behind that come while this one runs."""
+    maps_from: int = -1
 
 
 class _Buffer:
@@ -126,6 +128,12 @@ class Placer:
         return found
 
 
+    def follow(self, other: Placer) -> None:
+        """Goes on as ``other`` does: loads that two clusters share need the same places."""
+        self._last = {kind: list(places) for kind, places in other._last.items()}
+        self._turn = other._turn
+
+
 def prefetched(clusters: Sequence[Sequence[PlacedStep]], passes: StepPasses) -> None:
     """Loads come while earlier steps run: from the step behind the last one that needs their place,
     in even shares. Of another layer only kernels come early, since maps are what that layer makes.
@@ -162,7 +170,7 @@ def _first(one: PlacedLoad, step: PlacedStep, last: LastUses, begin: int, number
     """From which step on a load of step ``number``, whose layer begins at ``begin``, can come."""
     first = _free_from(one, step, last)
     if one.load.kind is not Kind.KERNELS:
-        first = max(first, begin)
+        first = max(first, begin if step.maps_from < 0 else step.maps_from)
     return max(first, number - MOST_AHEAD)
 
 

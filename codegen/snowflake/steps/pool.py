@@ -59,8 +59,8 @@ class PoolLayer:
     @property
     def rooms(self) -> Rooms:
         words = pool_room(self.shape, self.tiles, self.cus).words
-        places = tuple(range(0, self.tiles.places * words, words))
-        return Rooms(places, (0,), ((0, 0),))
+        places = (self.tiles.at + place * words for place in range(self.tiles.places))
+        return Rooms(tuple(places), (0,), ((0, 0),))
 
     def steps(self) -> list[Step]:
         found = []

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.graph import Clip, Graph, Shape, State, output_extent
 from tvm_npu.codegen.ops import (
+    Broadcast,
     ChannelSlice,
     Concat,
     Conv2d,
@@ -195,6 +196,13 @@ def _elementwise(rng: Random) -> Graph:
     return _graph((layer,), dict.fromkeys((*inputs, "y"), shape), *inputs)
 
 
+def _broadcast(rng: Random) -> Graph:
+    shape = _map(rng)
+    kind: Any = "add" if rng.random() < 0.5 else "mul"
+    layer = Broadcast("broadcast", ("x", "r"), ("y",), kind, _clip(rng))
+    return _graph((layer,), {"x": shape, "r": (shape[0], 1, 1), "y": shape}, "x", "r")
+
+
 def _maximum(rng: Random) -> Graph:
     shape = _map(rng)
     layer = Maximum("maximum", ("x", "r"), ("y",), _clip(rng))
@@ -307,6 +315,7 @@ KINDS: dict[str, Callable[[Random], Graph | None]] = {
     "pool": _pool,
     "transposed": _transposed,
     "elementwise": _elementwise,
+    "broadcast": _broadcast,
     "maximum": _maximum,
     "feature map": _feature_map,
     "table": _table,

@@ -17,6 +17,7 @@ from tvm_npu.codegen.ops import (
     Concat,
     Conv2d,
     Dense,
+    Difference,
     Elementwise,
     FixedCascade,
     FixedConv,
@@ -83,7 +84,10 @@ SAMPLES: dict[str, tuple[Layer, tuple[Shape, ...], Shape | dict[str, Shape], int
         Elementwise("l", ("x", "r"), ("y",), "mul"), ((2, 3, 4), (2, 3, 4)), (2, 3, 4), 0
     ),
     "broadcast": (
-        Broadcast("l", ("x", "r"), ("y",), "sub", RELU), ((2, 3, 4), (2, 1, 1)), (2, 3, 4), 0
+        Broadcast("l", ("x", "r"), ("y",), "mul", RELU), ((2, 3, 4), (2, 1, 1)), (2, 3, 4), 0
+    ),
+    "difference": (
+        Difference("l", ("x", "r"), ("y",)), ((2, 3, 4), (2, 1, 1)), (2, 3, 4), 0
     ),
     "pad": (
         Pad("l", ("x",), ("y",), (1, -1, 2), (0, 3, 0), (2, 2), 0.5), ((2, 4, 3),), (3, 3, 3), 0

@@ -1,5 +1,5 @@
-"""Maxima of two tensors, max feature maps, tables, reflection padding on Snowflake machines against
-the reference: every bit, and a race checker that has nothing to say."""
+"""Maxima of two tensors, max feature maps, tables, reflection padding, broadcasts on Snowflake
+machines against the reference: every bit, and a race checker that has nothing to say."""
 
 from __future__ import annotations
 
@@ -32,10 +32,16 @@ def rare_layers(draw: st.DrawFn) -> FixedGraph:
     """One layer on a shape that nobody chose."""
     shape: Shape = draw(SHAPES)
     low, high = draw(st.integers(-900, 0)), draw(st.integers(0, 900))
-    kind = draw(st.sampled_from(("max", "feature map", "table", "reflect")))
+    kind = draw(st.sampled_from(("max", "feature map", "table", "reflect", "broadcast")))
     if kind == "max":
         largest = ops.FixedMaximum("max", ("x", "r"), ("y",), shift=0, low=low, high=high)
         return graph_of(largest, {"x": shape, "r": shape, "y": shape})
+    if kind == "broadcast":
+        op, shift = draw(st.sampled_from(("add", "mul"))), draw(st.integers(-1, 9))
+        wide = ops.FixedBroadcast(
+            "wide", ("x", "r"), ("y",), op, shift=shift, low=low, high=high
+        )
+        return graph_of(wide, {"x": shape, "r": (shape[0], 1, 1), "y": shape})
     if kind == "feature map":
         doubled = (2 * shape[0], *shape[1:])
         halves = ops.FixedMaxFeatureMap("halves", ("x",), ("y",), shift=0, low=low, high=high)

@@ -14,10 +14,10 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
-from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
+from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
-from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof, prove
-from tvm_npu.codegen.snowflake.plan.predict import predicted
+from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
+from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -58,7 +58,7 @@ def test_no_plan_is_better(
     fixed: FixedGraph, on: SnowflakeMachine, goal: Goal, limits: TileLimits
 ) -> None:
     problem = problem_of(fixed, on)
-    found = prove(problem, on, limits, goal)
+    found = plan_with_proof(problem, on, limits, goal)
     wanted = best_of_all(problem, on, goal, limits)
     if isinstance(found, Infeasible):
         assert wanted[0] == float("inf")
@@ -94,32 +94,55 @@ def test_a_proof_says_what_was_looked_at() -> None:
         128, 64, 1, 28, 28, 28, 28, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 2
     )  # fmt: skip
     on = machine("snowflake-1cc")
-    proof = prove(problem, on)
+    proof = plan_with_proof(problem, on)
     assert isinstance(proof, Proof)
     assert 0 < proof.timed < proof.seen < len(list(space(problem, on)))
     assert proof.is_proven
 
 
 @pytest.mark.parametrize("name", ("snowflake-2cc", "snowflake-4cc"))
+@pytest.mark.parametrize("goal", ("cycles", "bytes"))
 @settings(RANDOM, max_examples=6)
 @given(convolutions())
-def test_no_plan_for_clusters_is_below_the_bound(name: str, fixed: FixedGraph) -> None:
+def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph) -> None:
     on = machine(name)
     problem = problem_of(fixed, on)
-    proof = plan_with_proof(problem, on)
+    proof = plan_with_proof(problem, on, goal=goal)
     if isinstance(proof, Infeasible):
         return
     plan = proof.plan
+    assert plan.prediction is not None
     assert plan.prediction == divided_prediction(problem, plan, on)
-    others = [
-        divided_prediction(problem, other, on).cycles
+    assert proof.is_proven == (goal == "cycles")
+    values = [
+        (prediction.cycles, float(moved(prediction)))
         for one in space(problem, on)
         for other in (replace(one, divides="rows"), replace(one, divides="filters"))
-        if plan.divides != "none" and fits_clusters(problem, other, on)
+        if fits_clusters(problem, other, on)
+        for prediction in (divided_prediction(problem, other, on),)
     ]
-    assert proof.bound_cycles <= min(others, default=plan.prediction.cycles)
-    own = planner("snowflake").plan(problem, on)
-    assert planner("exact").plan(problem, on).prediction.cycles <= own.prediction.cycles
-    assert proof.is_proven == (plan.prediction.cycles <= proof.bound_cycles)
-    if proof.is_proven and others:
-        assert plan.prediction.cycles <= min(others)
+    found = (plan.prediction.cycles, float(moved(plan.prediction)))
+    if goal == "bytes":
+        found, values = (found[1], 0.0), [(size, 0.0) for _, size in values]
+    assert found <= min(values, default=found)
+    if plan.divides != "none":
+        assert found == min(values)
+
+
+@RANDOM
+@given(convolutions(), MACHINES, st.data())
+def test_what_moves_is_known_without_the_steps(
+    fixed: FixedGraph, on: SnowflakeMachine, data: st.DataObject
+) -> None:
+    """`joint.bytes_of` is a closed form of what `timeline.timed` adds up."""
+    problem = problem_of(fixed, on)
+    plans = [plan for plan in space(problem, on) if fits(problem, plan, on)]
+    if not plans:
+        return
+    plan = data.draw(st.sampled_from(plans))
+    one = predicted(problem, plan, on)
+    whole = prediction(costs_of(problem, plan, on))
+    assert (whole.in_bytes, whole.weight_bytes, whole.out_bytes) == (
+        one.in_bytes, one.weight_bytes, one.out_bytes
+    )  # fmt: skip
+    assert whole.cycles == one.cycles

@@ -32,13 +32,15 @@ class Refusal:
 
 @dataclass(frozen=True)
 class RegionReport:
-    """One region: its symbol, its operators as (source, operator), its tensors, its MACs."""
+    """One region: its symbol, its operators as (source, operator), its tensors, its MACs, and those
+    of each operator (none in reports that are older than they)."""
 
     symbol: str
     operators: tuple[tuple[str, str], ...]
     inputs: tuple[tuple[int, ...], ...]
     outputs: tuple[tuple[int, ...], ...]
     macs: int
+    operator_macs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

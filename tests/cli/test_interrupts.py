@@ -1,0 +1,58 @@
+"""Ctrl-C ends commands that Python cannot reach, and commands whose libraries misread it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys, tempfile
+from tvm_npu.cli import entry, main
+
+class Module:
+    DESCRIPTION = EXAMPLES = ""
+    def add_arguments(parser): pass
+    def run(args, terminal):
+        folder = tempfile.TemporaryDirectory()
+        print("ready", flush=True)
+        {work}
+        return 0
+
+entry.command_module = lambda name: Module
+sys.argv = ["tvm-npu", "machines"]
+sys.exit(main())
+"""
+DEAF = 'import hashlib; hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 31)'
+MISREADING = """
+        try:
+            while True: pass
+        except KeyboardInterrupt:
+            raise RuntimeError("TVMError: no attributed span") from None"""
+SWALLOWING = """
+        try:
+            while True: pass
+        except BaseException:
+            pass"""
+
+
+@pytest.mark.parametrize("work", [DEAF, MISREADING, SWALLOWING], ids=["deaf", "misread", "lost"])
+def test_an_interrupt_ends_what_does_not_hear_it(work: str, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(work=work)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+        env={"TMPDIR": str(tmp_path), "PATH": ""},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    assert list(tmp_path.iterdir())
+    sent = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "tvm-npu machines: interrupted\n")
+    assert list(tmp_path.iterdir()) == []
+    assert time.monotonic() - sent < 10  # one second, where nothing else runs

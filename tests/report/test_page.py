@@ -1,0 +1,144 @@
+"""The page says what the profile says, holds all it needs, and runs in a browser without errors."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("bokeh")
+pytest.importorskip("jinja2")
+onnx = pytest.importorskip("onnx")
+
+from tests.report.small_runs import MACHINES, profiled, recorded  # noqa: E402
+from tvm_npu.report.model_graph import graph_of_onnx  # noqa: E402
+from tvm_npu.report.page import PageError, make_page  # noqa: E402
+from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
+from tvm_npu.report.page.timelines import MOST_WORK, timelines  # noqa: E402
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+class Visible(HTMLParser):
+    """Text by panel, and every address that the page refers to."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.panel, self.text, self.addresses = "", {"": ""}, []
+        self.inside: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.addresses += [v for k, v in attrs if k in ("src", "href") and v is not None]
+        if found.get("role") == "tabpanel":
+            self.panel = found["id"] or ""
+            self.text[self.panel] = ""
+        if tag in ("script", "style"):
+            self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("script", "style"):
+            self.inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self.inside:
+            self.text[self.panel] += " " + data
+
+
+def page_of(name: str, **options: object) -> str:
+    return make_page(profiled(name), [recorded(name)], **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_page_says_what_was_measured(name: str) -> None:
+    page = page_of(name)
+    assert len(page) < 5e6
+    seen, profile = Visible(page), profiled(name)
+    assert all(address.startswith("#") for address in seen.addresses)
+    assert set(seen.text) >= {"summary", "placement", "layers", "roofline", "plans", "memory"}
+    assert f"{profile.totals.cycles:,.0f}" in seen.text["summary"]
+    assert "nn.softmax" in seen.text["placement"] and "soft" in seen.text["placement"]
+    for row in profile.layers:
+        assert row.breakdown is not None
+        for shown in (row.name, f"{row.cycles:,.0f}", f"{row.breakdown.wait_cycles:,.0f}"):
+            assert shown in seen.text["layers"]
+        assert f"{row.dram_bytes:,}" in seen.text["layers"]
+        for peak in row.peak_bytes.values():
+            assert f"{peak:,}" in seen.text["memory"]
+    assert "accuracy" not in seen.text and "comparison" not in seen.text
+
+
+def test_names_of_a_model_are_text() -> None:
+    evil = "<script>alert(1)</script>"
+    page = page_of("nmp", sqnr_db={evil: (1.0, None)})
+    assert evil not in page and html.escape(evil) in page
+
+
+def test_timelines_are_the_first_events() -> None:
+    run = recorded("nmp")
+    assert run.events is not None
+    for number, found in enumerate(timelines([run])):
+        layer = [event for event in run.events if event.layer == found["name"]]
+        assert found["all"] == len(layer)
+        assert sum(1 for one in found["slices"] if not one[3]) <= MOST_WORK
+        for slice_, event in zip(found["slices"], layer, strict=False):
+            assert found["units"][slice_[0]] == event.unit and bool(slice_[3]) == event.waits
+            assert slice_[1] == pytest.approx(event.begin_cycles - layer[0].begin_cycles, abs=0.06)
+        assert set(found["memory"]) == set(profiled("nmp").layers[number].peak_bytes)
+
+
+def test_operators_become_layers_and_edges() -> None:
+    def node(kind: str, name: str, read: str, made: str) -> object:
+        return onnx.helper.make_node(kind, read.split(), made.split(), name=name)
+
+    nodes = [node("Conv", "c1", "x w", "a"), node("Relu", "r1", "a", "b"),
+             node("Softmax", "s", "b", "d"), node("Add", "add", "d a2", "z")]  # fmt: skip
+    graph = onnx.helper.make_graph(nodes, "g", [], [])
+    rows = [replace(profiled("nmp").layers[0], name="c1+r1", source=("c1", "r1"))]
+    found = graph_of_onnx(onnx.helper.make_model(graph), rows)
+    assert [(n.name, n.layer) for n in found.nodes] == [("c1+r1", 0), ("s", None), ("add", None)]
+    assert found.nodes[0].operators == ("Conv", "Relu")
+    assert found.edges == ((0, 1), (1, 2))
+    page = page_of("nmp", graph=found)
+    assert page.count('class="edge"') == 2 and 'class="box cpu"' in page
+
+
+def test_runs_are_compared_by_layer(tmp_path: Path) -> None:
+    mine, other = profiled("nmp").to_dict(), profiled("setup-a").to_dict()
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps(other))
+    found = comparison(mine, [read_profile(path)])
+    assert found is not None and len(found["runs"]) == 2 and "setup-a" in found["runs"][1]
+    times = dict(found["layers"])
+    for layer in other["layers"]:
+        assert times[layer["name"]][1] == layer["time_us"]
+    assert dict(found["totals"])["cycles"] == [mine["totals"]["cycles"], other["totals"]["cycles"]]
+    text = Visible(page_of("nmp", others=[read_profile(path)])).text["comparison"]
+    assert f"{other['totals']['time_us']:,.1f}" in text
+    path.write_text('{"schema": "tvm-npu accuracy 1"}')
+    with pytest.raises(PageError, match="is no profile"):
+        read_profile(path)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_browser_runs_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page_of("nmp"))
+    result = subprocess.run(
+        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
+         "--virtual-time-budget=20000", "--dump-dom", f"file://{path}#plans"],
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+    body = re.search(r"<body[^>]*>", result.stdout)
+    assert body is not None and 'data-ready="yes"' in body[0] and "data-error" not in body[0]
+    assert re.search(r'aria-controls="plans" aria-selected="true"', result.stdout)
+    text = re.search(r'<p id="timeline-text"[^>]*>([^<]*)', result.stdout)
+    assert text is not None and "events" in text[1]

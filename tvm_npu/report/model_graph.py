@@ -1,0 +1,56 @@
+"""A model's operators as the graph that a report shows: NPU layers and CPU operators, and which
+tensors go from one to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_npu.report.profile import LayerRow
+
+
+@dataclass(frozen=True)
+class Node:
+    """``layer`` counts in the profile's layers; None: the CPU's."""
+
+    name: str
+    operators: tuple[str, ...]
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """``edges`` are pairs of numbers of ``nodes``, which stand in the model's order."""
+
+    nodes: tuple[Node, ...]
+    edges: tuple[tuple[int, int], ...]
+
+
+def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
+    """Of an onnx.ModelProto. Nodes that became part of a layer are one node with it; those that
+    came to nothing (constants, folded shapes) are left out, their readers read what they read."""
+    layer_of = {source: number for number, row in enumerate(layers) for source in row.source}
+    nodes: list[Node] = []
+    number_of: dict[int, int] = {}  # layer -> node
+    makers: dict[str, frozenset[int]] = {}
+    edges: dict[tuple[int, int], None] = {}
+    for operator in model.graph.node:
+        read: frozenset[int] = frozenset().union(*(makers.get(t, frozenset())
+                                                   for t in operator.input))  # fmt: skip
+        if operator.op_type == "Constant":
+            continue
+        layer = layer_of.get(operator.name or "/".join(operator.output))
+        if layer is not None and layer in number_of:
+            mine = number_of[layer]
+        else:
+            mine = len(nodes)
+            name = operator.name or operator.op_type if layer is None else layers[layer].name
+            nodes.append(Node(name, (), layer))
+            if layer is not None:
+                number_of[layer] = mine
+        known = nodes[mine]
+        nodes[mine] = Node(known.name, (*known.operators, operator.op_type), known.layer)
+        edges.update(dict.fromkeys((one, mine) for one in sorted(read) if one != mine))
+        makers.update(dict.fromkeys(operator.output, frozenset({mine})))
+    return ModelGraph(tuple(nodes), tuple(edges))

@@ -1,0 +1,105 @@
+"""The report as one HTML page that opens without a network: everything it needs is inside.
+
+Needs the extra ``report`` (Jinja2 and Bokeh). `make_page` fills ``page.html.jinja``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from tvm_npu.errors import NpuError
+from tvm_npu.report.breakdown import IN_WORDS
+from tvm_npu.report.model_graph import ModelGraph
+from tvm_npu.report.placement import PartitionReport
+from tvm_npu.report.profile import Profile
+from tvm_npu.report.runs import RegionRun
+
+MISSING = "this needs {name}: pip install '.[report]'"
+
+
+class PageError(NpuError):
+    """The page cannot be made: a package is missing, or a file to compare with is no profile."""
+
+
+def make_page(
+    profile: Profile,
+    runs: Sequence[RegionRun],
+    graph: ModelGraph | None = None,
+    sqnr_db: Mapping[str, tuple[float | None, float | None]] | None = None,
+    others: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page of ``profile``; ``runs`` are what it was made of. ``sqnr_db`` has for layers (own,
+    accumulated) signal to noise. ``others`` are profiles to compare with, as `Profile.to_dict`
+    gives them. Raises PageError."""
+    try:
+        import jinja2
+        from bokeh.embed import components
+        from bokeh.resources import Resources
+
+        from tvm_npu.report.page.figures import figures
+    except ImportError as error:
+        raise PageError(MISSING.format(name=error.name or "bokeh")) from error
+    from tvm_npu.report.page.comparison import comparison
+    from tvm_npu.report.page.drawing import draw
+    from tvm_npu.report.page.numbers import FILTERS
+    from tvm_npu.report.page.timelines import timelines
+    from tvm_npu.report.page.words import layer_words
+
+    drawn = timelines(runs)
+    script, parts = components(figures(profile, drawn))
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_source), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    environment.filters.update(FILTERS)
+    bokeh = Resources(mode="inline", components=["bokeh"])
+    return environment.get_template("page.html.jinja").render(
+        profile=profile,
+        bounds=_bounds(profile),
+        words=[layer_words(row, profile) for row in profile.layers],
+        in_words=IN_WORDS,
+        refusals=grouped(profile.report),
+        graph=None if graph is None else draw(graph, profile, sqnr_db or {}),
+        sqnr_db=sqnr_db or {},
+        comparison=comparison(profile.to_dict(), others),
+        timelines=json.dumps(drawn, separators=(",", ":")).replace("</", "<\\/"),
+        bokeh="\n".join(bokeh.js_raw),
+        script=script,
+        parts=parts,
+        style=_source("page.css"),
+        behaviour=_source("page.js"),
+    )
+
+
+def _source(name: str) -> str:
+    return (resources.files(__package__ or __name__) / name).read_text("utf-8")
+
+
+def _bounds(profile: Profile) -> dict[str, float]:
+    """Share of the time by what binds it, the largest first."""
+    found: dict[str, float] = {}
+    for layer in profile.layers:
+        if layer.breakdown is not None:
+            bound = layer.breakdown.bound
+            found[bound] = found.get(bound, 0.0) + (layer.cycles or 0.0)
+    total = sum(found.values()) or 1.0
+    return {
+        name: cycles / total for name, cycles in sorted(found.items(), key=lambda one: -one[1])
+    }
+
+
+def grouped(report: PartitionReport) -> list[dict[str, Any]]:
+    """Refusals of one rule, operator and value as one row with all sources."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for one in report.refusals:
+        key = one.operator, one.rule, one.value, one.limit
+        row = rows.setdefault(
+            key,
+            {"operator": one.operator, "rule": one.rule, "value": one.value, "limit": one.limit,
+             "sources": []},
+        )  # fmt: skip
+        row["sources"].append(one.source)
+    return list(rows.values())

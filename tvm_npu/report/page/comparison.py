@@ -1,0 +1,46 @@
+"""Several profiles of a model side by side: other machines, planners, precisions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.report.page import PageError
+from tvm_npu.report.profile import SCHEMA
+
+TOTALS = (
+    ("time, us", "time_us"), ("frames a second", "frames_per_s"), ("cycles", "cycles"),
+    ("MAC use", "mac_utilization"), ("DRAM peak, bytes", "dram_peak_bytes"),
+    ("energy, uJ", "energy_uj"),
+)  # fmt: skip
+
+
+def read_profile(path: Path) -> dict[str, Any]:
+    """What ``profile --json`` wrote. Raises PageError."""
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise PageError(f"cannot read profile {str(path)!r}: {error}") from error
+    if not isinstance(values, dict) or values.get("schema") != SCHEMA:
+        raise PageError(f"{str(path)!r} is no profile: its schema is not {SCHEMA!r}")
+    return values
+
+
+def comparison(
+    mine: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """``runs`` (titles), ``totals`` and ``layers`` as rows of (name, a value a run); layers are
+    matched by name, and None where a run has none of it. None when there is nothing to compare."""
+    if not others:
+        return None
+    runs = [mine, *others]
+    layers = dict.fromkeys(layer["name"] for run in runs for layer in run["layers"])
+    times = [{layer["name"]: layer["time_us"] for layer in run["layers"]} for run in runs]
+    return {
+        "runs": [f"{run['machine']}, {run['precision']}, {run['planner']}" for run in runs],
+        "models": [run["model"] for run in runs],
+        "totals": [(name, [run["totals"].get(key) for run in runs]) for name, key in TOTALS],
+        "layers": [(name, [time.get(name) for time in times]) for name in layers],
+    }

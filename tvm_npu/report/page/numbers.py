@@ -1,0 +1,31 @@
+"""How numbers stand on the page: whole, with thousands separators, a dash for what is unknown."""
+
+from __future__ import annotations
+
+UNKNOWN = "–"
+
+
+def count(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def decimal(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:,.1f}"
+
+
+def percent(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{100 * value:.1f} %"
+
+
+def data(size_bytes: float | None) -> str:
+    """1,536 bytes -> ``1.5 KB``."""
+    if size_bytes is None:
+        return UNKNOWN
+    for unit in ("bytes", "KB", "MB"):
+        if size_bytes < 1024 or unit == "MB":
+            break
+        size_bytes /= 1024
+    return f"{size_bytes:,.0f} {unit}" if unit == "bytes" else f"{size_bytes:,.1f} {unit}"
+
+
+FILTERS = {"count": count, "decimal": decimal, "percent": percent, "data": data}

@@ -1,0 +1,43 @@
+"""Runs of a region on the simulator, with the events of the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.events import EventLog, Events
+from tvm_npu.sim.statistics import RunStatistics
+
+
+class RegionRun:
+    """A region's session; keeps the statistics of every run, which may hold several images, and,
+    if ``records``, what its units did in the first image of the first run."""
+
+    def __init__(self, symbol: str, program: Program, timing: bool, records: bool = False) -> None:
+        self.symbol = symbol
+        self.session = Session(program, timing=timing)
+        self.runs: list[RunStatistics] = []
+        self.events: Events | None = None
+        self._records = records
+
+    def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+        log = EventLog() if self._records and self.events is None else None
+        outputs = self.session.run(list(arrays), events=log)
+        if log is not None and log.runs:
+            self.events = log.runs[0]
+        last = self.session.statistics
+        if last is not None:
+            self.runs.append(last)
+        return outputs
+
+    @property
+    def devices_used(self) -> int:
+        """Devices that ran beside each other in the first inference."""
+        session = self.session
+        together = session.program.batch * session.machine.device_count
+        rounds = -(-self.runs[0].runs // together)
+        return -(-self.runs[0].runs // (session.program.batch * rounds))

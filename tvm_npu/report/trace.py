@@ -1,0 +1,280 @@
+"""A run's events as a Chrome trace, which Perfetto and chrome://tracing open.
+
+Processes are groups of units (a TLE, a cluster), threads are units; their slices are called by
+layer and tile. Counters say how fast each link moves bytes and how full the memories on the chip
+are. Time stamps are microseconds of simulated time from the first region's first cycle.
+Format: "Trace Event Format" (JSON object form) of the Chromium project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.errors import NpuError
+from tvm_npu.report.memory import occupancy
+from tvm_npu.report.placement import Refusal
+from tvm_npu.report.runs import RegionRun
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.events import EventColumn, Events
+from tvm_npu.sim.streams import Stream
+
+MOST_SLICES = 200_000
+"""A trace holds no more, about 40 MB: what Perfetto opens at once."""
+COUNTER_STEPS = 2_000
+LAYERS, COUNTERS, CPU, FIRST_GROUP = 1, 2, 3, 4
+"""Processes of every trace: the layers, the counters, operators of the CPU."""
+
+
+class TraceError(NpuError):
+    """There is no such layer, or no events."""
+
+
+@dataclass(frozen=True)
+class Trace:
+    """``content`` is the JSON. ``left_out`` names the layers of the asked range for which there was
+    no room."""
+
+    content: bytes
+    slices: int
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Layer number ``layer`` of a region: rows ``chosen`` of its events. ``begin_us`` is when the
+    region began."""
+
+    events: Events
+    machine: MachineDescription
+    layer: int
+    chosen: NDArray[np.int64]
+    begin_us: float
+
+    @property
+    def name(self) -> str:
+        return self.events.names.layers[self.layer]
+
+    def us(self, cycles: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.begin_us + cycles / self.machine.frequency_mhz
+
+
+def layer_range(text: str, names: Sequence[str]) -> range:
+    """``FIRST:LAST`` or one layer, each a name or a number from 1 on. Raises TraceError."""
+    first, colon, last = text.partition(":")
+    ends = [_layer_number(one, names) for one in ((first, last) if colon else (text, text))]
+    if ends[0] > ends[1]:
+        raise TraceError(f"layers {text!r}: {first!r} comes behind {last!r}")
+    return range(ends[0], ends[1] + 1)
+
+
+def _layer_number(text: str, names: Sequence[str]) -> int:
+    if text in names:
+        return names.index(text)
+    if text.isdigit() and 1 <= int(text) <= len(names):
+        return int(text) - 1
+    raise TraceError(
+        f"no layer {text!r}; layers are numbers from 1 to {len(names)} or names, the first "
+        f"{names[0]!r}, the last {names[-1]!r}"
+    )
+
+
+def make_trace(
+    runs: Sequence[RegionRun],
+    refusals: Sequence[Refusal] = (),
+    layers: str | None = None,
+    most_slices: int = MOST_SLICES,
+) -> Trace:
+    """Of the first image of ``runs``, which record events; ``layers`` as `layer_range` takes it
+    (None: all). Layers in front go in while there is room; the first one always."""
+    parts = list(_parts(runs))
+    if layers is not None:
+        chosen = layer_range(layers, [part.name for part in parts])
+        parts = [parts[number] for number in chosen]
+    shown: list[_Part] = []
+    slices = 0
+    for part in parts:
+        if shown and slices + len(part.chosen) > most_slices:
+            break
+        shown.append(part)
+        slices += len(part.chosen)
+    machine = runs[0].session.machine
+    lines = [
+        *_metadata(machine),
+        *(line for part in shown for line in _layer_lines(part)),
+        *(line for part in _regions(shown) for line in _counter_lines(part)),
+        *_cpu_lines(refusals),
+    ]
+    header = {
+        "displayTimeUnit": "ns",
+        "otherData": {
+            "clock": f"simulated time of {machine.name} at {machine.frequency_mhz:g} MHz; time "
+            "stamps are microseconds from the first cycle",
+            "machine": machine.name,
+            "layers left out": ", ".join(part.name for part in parts[len(shown) :]) or "none",
+        },
+    }
+    text = json.dumps(header)[:-1] + ', "traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
+    return Trace(text.encode(), slices, tuple(part.name for part in parts[len(shown) :]))
+
+
+def _parts(runs: Sequence[RegionRun]) -> Iterator[_Part]:
+    begin_us = 0.0
+    for run in runs:
+        events, machine = run.events, run.session.machine
+        if events is None or not len(events):
+            raise TraceError("no events were recorded: a trace needs the cycle model")
+        order = np.argsort(events.column(EventColumn.LAYER), kind="stable")
+        bounds = np.searchsorted(
+            events.column(EventColumn.LAYER)[order], np.arange(len(events.names.layers) + 1)
+        )
+        for layer in range(len(events.names.layers)):
+            chosen = order[bounds[layer] : bounds[layer + 1]]
+            yield _Part(events, machine, layer, chosen, begin_us)
+        begin_us += float(events.end_cycles.max()) / machine.frequency_mhz
+
+
+def _metadata(machine: MachineDescription) -> Iterator[str]:
+    """Names of processes and threads, in the machine's order."""
+    groups = list(dict.fromkeys(unit.group for unit in machine.units() if unit.role != "memory"))
+    processes = {LAYERS: "layers", COUNTERS: "links and memories", CPU: "CPU operators (not timed)"}
+    processes.update({FIRST_GROUP + k: group or machine.name for k, group in enumerate(groups)})
+    for number, name in processes.items():
+        yield _named("process_name", number, 0, name=name)
+        yield _named("process_sort_index", number, 0, sort_index=number)
+    for thread, unit in enumerate(_units(machine)):
+        process = FIRST_GROUP + groups.index(unit.group)
+        yield _named("thread_name", process, thread, name=unit.name)
+        yield _named("thread_sort_index", process, thread, sort_index=thread)
+
+
+def _units(machine: MachineDescription) -> list[Any]:
+    return [unit for unit in machine.units() if unit.role != "memory"]
+
+
+def _named(kind: str, process: int, thread: int, **arguments: Any) -> str:
+    return json.dumps({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": arguments})
+
+
+def _layer_lines(part: _Part) -> Iterator[str]:
+    if not len(part.chosen):
+        return
+    begin = part.us(part.events.begin_cycles[part.chosen])
+    end = part.us(part.events.end_cycles[part.chosen])
+    first, last = float(begin.min()), float(end.max())
+    # Layers overlap where one loads ahead: each is an asynchronous slice of its own.
+    name = json.dumps(part.name)
+    own = f'"cat": "layer", "id": {part.layer}, "pid": {LAYERS}, "tid": 0, "name": {name}'
+    yield f'{{"ph": "b", {own}, "ts": {first:.4f}}}'
+    yield f'{{"ph": "e", {own}, "ts": {last:.4f}}}'
+    yield from _slices(part, begin, end)
+
+
+def _regions(parts: Sequence[_Part]) -> Iterator[_Part]:
+    """The layers of each region as one part: they overlap in time."""
+    for events in dict.fromkeys(part.events for part in parts):
+        ours = [part for part in parts if part.events is events]
+        rows = np.sort(np.concatenate([part.chosen for part in ours]))
+        if len(rows):
+            yield replace(ours[0], chosen=rows)
+
+
+def _slices(
+    part: _Part, begin: NDArray[np.float64], end: NDArray[np.float64]
+) -> Iterator[str]:
+    names, machine = part.events.names, part.machine
+    groups = list(dict.fromkeys(unit.group for unit in _units(machine)))
+    process_of = [FIRST_GROUP + groups.index(unit.group) for unit in _units(machine)]
+    what = {row: json.dumps(names.what[row]) for row in _rows(part)}
+    layer = json.dumps(part.name)[1:-1]
+    links = [
+        json.dumps([link for k, link in enumerate(names.links) if mask >> k & 1])
+        for mask in range(1 << len(names.links))
+    ]
+    streams = {int(stream): stream.name.lower() for stream in Stream}
+    for row, at, until in zip(part.events.table[part.chosen], begin, end, strict=True):
+        unit, waits, instruction, _, stream, over, moved = row[: EventColumn.OWN].tolist()
+        tile = "" if waits else ", ".join(f"{k} {v}" for k, v in names.tile_of(row).items())
+        cause = json.dumps(names.causes[waits])[1:-1]
+        called = (f"waits {cause}".rstrip() if waits else layer) + (f" [{tile}]" if tile else "")
+        extra = f', "layer": "{layer}"' if waits else ""
+        if over:
+            extra += f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
+        yield (
+            f'{{"ph": "X", "name": "{called}", "cat": "{"wait" if waits else "work"}", '
+            f'"pid": {process_of[unit]}, "tid": {unit}, "ts": {at:.4f}, "dur": {until - at:.4f}, '
+            f'"args": {{"instruction": {instruction}, "what": {what[instruction]}{extra}}}}}'
+        )
+
+
+def _rows(part: _Part) -> list[int]:
+    rows: list[int] = np.unique(part.events.table[part.chosen, EventColumn.ROW]).tolist()
+    return rows
+
+
+def _counter_lines(part: _Part) -> Iterator[str]:
+    """Bytes over each link by step of time, a transfer's spread evenly over its time, and how full
+    memories are."""
+    table = part.events.table[part.chosen]
+    begin = part.us(part.events.begin_cycles[part.chosen])
+    end = part.us(part.events.end_cycles[part.chosen])
+    steps = max(1, min(COUNTER_STEPS, len(table)))
+    edges = np.linspace(begin.min(), max(end.max(), begin.min() + 1e-6), steps + 1)
+    for number, link in enumerate(part.events.names.links):
+        over = (table[:, EventColumn.LINKS] >> number & 1) == 1
+        if over.any():
+            rates = spread(begin[over], end[over], table[over, EventColumn.BYTES], edges)
+            yield from _counter(f"{link}, MB/s", edges, rates)
+    for found in occupancy(part.events, part.chosen, part.machine, steps):
+        times = part.us(found.edges_cycles)
+        yield from _counter(f"{found.part} in use, %", times, 100 * found.share)
+
+
+def spread(
+    begin: NDArray[np.float64],
+    end: NDArray[np.float64],
+    amount: NDArray[np.int64],
+    edges: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """``amount`` a unit of time in each step between ``edges``, each spread over begin to end."""
+    length = np.maximum(end - begin, 1e-9)
+    done = np.zeros(len(edges))
+    order = np.sort(np.concatenate([begin, begin + length]))
+    slope = np.zeros(len(order))
+    np.add.at(slope, np.searchsorted(order, begin), amount / length)
+    np.add.at(slope, np.searchsorted(order, begin + length), -amount / length)
+    rate = np.cumsum(slope)
+    total = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(order))])
+    done = np.interp(edges, order, total, left=0.0, right=float(total[-1]))
+    return np.diff(done) / np.diff(edges)
+
+
+def _counter(
+    name: str, edges: NDArray[np.float64], values: NDArray[np.float64]
+) -> Iterator[str]:
+    """Only where the value changes; 0 at the end."""
+    last = -1.0
+    for at, value in zip(edges, [*values, 0.0], strict=True):
+        if value != last:
+            last = value
+            yield (
+                f'{{"ph": "C", "name": {json.dumps(name)}, "pid": {COUNTERS}, "ts": {at:.4f}, '
+                f'"args": {{"value": {value:.3f}}}}}'
+            )
+
+
+def _cpu_lines(refusals: Sequence[Refusal]) -> Iterator[str]:
+    """Operators of the CPU, in the model's order; nobody models how long they take."""
+    for number, refusal in enumerate(refusals):
+        yield json.dumps(
+            {
+                "ph": "i", "s": "t", "name": refusal.source or refusal.operator, "cat": "cpu",
+                "pid": CPU, "tid": number, "ts": 0,
+                "args": {"operator": refusal.operator, "rule": refusal.rule},
+            }
+        )  # fmt: skip
