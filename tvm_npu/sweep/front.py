@@ -60,9 +60,9 @@ def sensitivities(
     found: dict[str, tuple[float, ...]] = {}
     for key in keys:
         groups: dict[Any, list[int]] = {}
-        for index in usable:
+        for index in usable.tolist():
             if key in changes[index]:
-                groups.setdefault(changes[index][key], []).append(int(index))
+                groups.setdefault(changes[index][key], []).append(index)
         if not groups:
             continue
         means = np.array([np.exp(np.log(scores[rows]).mean(axis=0)) for rows in groups.values()])
