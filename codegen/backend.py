@@ -115,6 +115,12 @@ class Backend(Protocol[M, P]):
         return self.layer_types
 
     @property
+    def mixes_precisions(self) -> bool:
+        """Whether a program can have layers of several precisions, and copies and requantize steps
+        whose results have another one than their operands."""
+        return False
+
+    @property
     def layout(self) -> Layout:
         """How tensors lie in the memory outside of the chip."""
         return "channels first"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tvm_npu.codegen.backend import Emitted, Images, PlannedGraph
 from tvm_npu.codegen.backends import backend_of, machine_apart
+from tvm_npu.codegen.errors import BackendError
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import (
@@ -15,16 +16,16 @@ from tvm_npu.codegen.ops.registry import (
     kind_of,
     layer_macs,
 )
-from tvm_npu.codegen.passes.averages import with_pools_in_parts
+from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_parts
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.passes.quantize import Int16Layers, Prepared, prepare, quantize
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
 from tvm_npu.codegen.plan import planner as planner_called
-from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of
+from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.format import LayerEntry, Program
 from tvm_npu.codegen.program.tables import (
@@ -36,14 +37,16 @@ from tvm_npu.codegen.program.tables import (
     tensor_slots,
 )
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 
 @dataclass(frozen=True)
 class CompileOptions:
     """What a user chooses; ``precision`` None takes the machine's default. ``tuning_log`` is for
     the planners that plan by one; ``images`` says what clusters do with a batch. ``adjustments``
-    are what calibration changes in the fused graph, whose ranges are those of the changed one."""
+    are what calibration changes in the fused graph, whose ranges are those of the changed one.
+    ``int16_layers`` names the layers (or operators of the source) that compute in int16 where the
+    others do in int8."""
 
     precision: Precision | None = None
     planner: str = DEFAULT_PLANNER
@@ -51,6 +54,7 @@ class CompileOptions:
     tuning_log: Path | None = None
     images: Images = "together"
     adjustments: Adjustments = NO_ADJUSTMENTS
+    int16_layers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,24 +81,53 @@ class Generated:
         return program
 
 
-@phase("quantize")
 def fixed_graph(
     graph: Graph,
     ranges: Ranges,
     machine: MachineDescription,
     options: CompileOptions = CompileOptions(),
 ) -> FixedGraph:
-    """fuse -> adjust -> quantize: the integers that the program of `compile_graph` computes. Pools
-    that do not fit the machine become two in between (`passes.averages`)."""
+    """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
+    `compile_graph` computes."""
     precision = options.precision or machine.default_precision
-    adjusted = adjusted_graph(graph, machine, options)
-    parted, ranges = with_pools_in_parts(adjusted, ranges, least_needs(machine, precision))
-    return quantize(parted, ranges, precision, machine.requantization(precision))
+    with phase("quantize"):
+        parted, ranges = _parted(graph, ranges, machine, options)
+        del graph  # where nobody else holds it, its weights go before those of the integers come
+        int16 = _int16_layers(machine, options)
+        return quantize(parted, ranges, precision, machine.requantization(precision), int16)
 
 
-def adjusted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
-    """fuse -> adjust: what is quantized."""
-    return options.adjustments.apply(fuse(graph, backend_of(machine).made(machine)))
+def prepared_graph(
+    graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
+) -> Prepared:
+    """The float graph whose layers `fixed_graph` makes integers of, one by one."""
+    precision = options.precision or machine.default_precision
+    parted, ranges = _parted(graph, ranges, machine, options)
+    return prepare(parted, ranges, precision, _int16_layers(machine, options))
+
+
+def _parted(
+    graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
+) -> tuple[Graph, Ranges]:
+    made = calibrated_graph(graph, machine, options.precision or machine.default_precision)
+    return options.adjustments.apply(made), with_ranges_of_parts(made, ranges)
+
+
+def calibrated_graph(graph: Graph, machine: MachineDescription, precision: Precision) -> Graph:
+    """The graph whose tensors calibration should see: fused, global pools in parts."""
+    fused = fuse(graph, backend_of(machine).made(machine))
+    needs = least_needs(machine, precision)
+    return with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
+
+
+def _int16_layers(machine: MachineDescription, options: CompileOptions) -> Int16Layers:
+    """BackendError for a machine whose programs have one precision."""
+    if options.int16_layers and not backend_of(machine).mixes_precisions:
+        raise BackendError(
+            f"machine {machine.name!r} computes all layers of a program with one precision; it "
+            "cannot have some in int16"
+        )
+    return Int16Layers(options.int16_layers, machine.requantization("int16"))
 
 
 def compile_graph(
@@ -104,7 +137,13 @@ def compile_graph(
     options: CompileOptions = CompileOptions(),
 ) -> Program:
     """fuse -> quantize -> plan -> emit. Raises the typed errors of `codegen.errors`."""
-    fixed = fixed_graph(graph, ranges, machine, options)
+    return compile_quantized(fixed_graph(graph, ranges, machine, options), machine, options)
+
+
+def compile_quantized(
+    fixed: FixedGraph, machine: MachineDescription, options: CompileOptions = CompileOptions()
+) -> Program:
+    """plan -> emit, for what `fixed_graph` made with the same options."""
     chosen = planner_called(options.planner, options.limits, options.tuning_log)
     return compile_fixed(fixed, machine, chosen, options.limits, options.images)
 
@@ -137,7 +176,7 @@ def generate(
     """`compile_fixed` up to the command level."""
     chosen = planner_called(planner, limits) if isinstance(planner, str) else planner
     asked = machine if images == "together" else machine_apart(machine)
-    layer_planner = LayerPlanner(precision_of(fixed), asked, chosen, limits)
+    layer_planner = LayerPlanner(fixed.precision, asked, chosen, limits)
     planned = replace(plan_graph(fixed, layer_planner), machine=machine, images=images)
     with phase("emit"):
         return Generated(planned, layer_planner.backend.emit(planned, machine))
@@ -151,24 +190,33 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
     planned."""
     machine, precision = planner.machine, planner.precision
     check_support(fixed.layers, planner.backend.layer_types, machine.name)
-    check_requantization(fixed.layers, machine.requantization(precision), machine.name)
+    for layer in fixed.layers:
+        check_requantization(
+            layer, machine.requantization(fixed.precision_of(layer)), machine.name
+        )
     rewritten = planner.backend.rewrite(fixed, planner, machine)
-    stored_bytes, layout = machine.stored_element_bytes(precision), planner.backend.layout
-    storage = plan_storage(rewritten, stored_bytes, layout, planner.backend.layers_beside)
+    storage = plan_storage(
+        rewritten, machine.stored_element_bytes, planner.backend.layout,
+        planner.backend.layers_beside,
+    )  # fmt: skip
     check_support(storage.layers, planner.backend.layer_types, machine.name)
-    layers = tuple(planner.plan(layer, storage.shapes) for layer in storage.layers)
+    layers = tuple(
+        planner.plan(layer, storage.shapes, storage.precision_of(layer))
+        for layer in storage.layers
+    )
     layers = planner.backend.in_sequence(layers, machine)
     return PlannedGraph(rewritten, machine, precision, storage, layers, planner.chosen.name)
 
 
 def _program(planned: PlannedGraph, code: Code) -> Program:
     fixed, machine = planned.fixed, planned.machine
-    storage, stored_bytes = planned.storage, machine.stored_element_bytes(planned.precision)
-    inputs, outputs, rest = tensor_slots(fixed, storage, stored_bytes)
+    storage = planned.storage
+    inputs, outputs, rest = tensor_slots(fixed, storage, machine.stored_element_bytes)
     entries = tuple(
         LayerEntry(
-            one.layer.name, kind_of(one.layer), one.layer.source, fixed.precision,
-            plain(one.plan), one.predicted_cycles, layer_macs(one.layer, storage.shapes), ranges,
+            one.layer.name, kind_of(one.layer), one.layer.source,
+            storage.precision_of(one.layer), plain(one.plan), one.predicted_cycles,
+            layer_macs(one.layer, storage.shapes), ranges,
         )
         for one, ranges in zip(planned.layers, code.layers, strict=True)
     )  # fmt: skip
@@ -193,7 +241,7 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
         relocations=code.relocations,
         debug=code.debug,
         images=code.images,
-        states=state_slots(fixed, storage, stored_bytes),
+        states=state_slots(fixed, storage, machine.stored_element_bytes),
         tables=code.tables,
         batch=code.batch,
     )

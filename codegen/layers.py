@@ -37,6 +37,7 @@ def conv_problem(
         element_bytes=element_bytes,
         has_residual=len(layer.inputs) > 1,
         is_dense=layer.is_dense or (is_point and layer.groups == 1),
+        out_bytes=layer.out_bytes,
     )
 
 
@@ -46,5 +47,6 @@ def cascade_problem(
     """Its convolution, with the window behind it."""
     conv = cascade.conv
     problem = conv_problem(conv, shapes[conv.inputs[0]], shapes[conv.output], element_bytes)
-    return replace(problem, window=window_of(cascade.window, shapes))
+    window = window_of(cascade.window, shapes)
+    return replace(problem, window=window, out_bytes=cascade.out_bytes)
 

@@ -31,12 +31,13 @@ def run_float(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np
 def run_fixed(fixed: FixedGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Every tensor of ``fixed``, int16 or int8 [B, *shape], exactly as a machine must make it.
 
-    Inputs are integers of the element type at the tensors' scales. Raises as `run_float`.
+    Inputs are integers of the tensors' element types at their scales. Raises as `run_float`.
     """
-    _check_inputs(fixed.inputs, fixed.shapes, inputs, ELEMENT_TYPE[fixed.element_bytes])
+    types = {tensor: ELEMENT_TYPE[fixed.width_of(tensor)] for tensor in fixed.inputs}
+    _check_inputs(types, fixed.shapes, inputs)
 
     def apply(layer: FixedLayer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
-        return operator_of(layer).run_fixed(layer, arrays, shapes, fixed.element_bytes)
+        return operator_of(layer).run_fixed(layer, arrays, shapes, fixed.width_of(layer.inputs[0]))
 
     return dict(_run(fixed.layers, fixed.shapes, fixed.inputs, inputs, apply, keep=True))
 
@@ -47,7 +48,7 @@ def stream_float(
     """(tensor, values) in execution order; without ``keep`` a tensor is freed after its last
     reader, which bounds the memory of calibration. States come with all values that are
     computed in their formats, [B, n, *shape], where their operators say them."""
-    _check_inputs(graph.inputs, graph.shapes, inputs, np.dtype(np.float32))
+    _check_inputs(dict.fromkeys(graph.inputs, np.dtype(np.float32)), graph.shapes, inputs)
     states: dict[str, Array] = {}
 
     def apply(layer: Layer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
@@ -62,17 +63,15 @@ def stream_float(
 
 
 def _check_inputs(
-    names: tuple[str, ...],
-    shapes: Mapping[str, Shape],
-    inputs: Mapping[str, Array],
-    dtype: np.dtype[Any],
+    types: Mapping[str, np.dtype[Any]], shapes: Mapping[str, Shape], inputs: Mapping[str, Array]
 ) -> None:
-    missing = [name for name in names if name not in inputs]
-    unknown = [name for name in inputs if name not in names]
+    """``types`` by name are those that the inputs must have."""
+    missing = [name for name in types if name not in inputs]
+    unknown = [name for name in inputs if name not in types]
     if missing or unknown:
-        raise InputError(f"inputs missing: {missing}, unknown: {unknown}; expected {list(names)}")
+        raise InputError(f"inputs missing: {missing}, unknown: {unknown}; expected {list(types)}")
     batches: dict[int, str] = {}
-    for name in names:
+    for name, dtype in types.items():
         value = inputs[name]
         if not isinstance(value, np.ndarray) or value.dtype != dtype:
             kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
 from tvm_npu.codegen.program.parts import STORED_TYPE, as_batch
 from tvm_npu.runtime.errors import RunError
@@ -20,6 +21,9 @@ from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.statistics import RunStatistics, add, beside
 
 Array = NDArray[np.generic]
+
+_REAL = "fiub"
+"""Kinds of NumPy types that are real numbers."""
 
 
 class Session:
@@ -89,10 +93,7 @@ class Session:
         `run_fixed`."""
         slots = self.program.inputs
         self._check_count(inputs)
-        fixed = [
-            slot.scale.quantize(as_batch(np.asarray(array), slot.shape), slot.element_bytes)
-            for array, slot in zip(inputs, slots, strict=True)
-        ]
+        fixed = [self._quantized(array, slot) for array, slot in zip(inputs, slots, strict=True)]
         return [
             slot.scale.dequantize(array)
             for array, slot in zip(
@@ -185,6 +186,30 @@ class Session:
                 f"program {self.program.name!r} takes {len(self.program.inputs)} inputs, "
                 f"got {len(inputs)}"
             )
+
+    def _quantized(self, array: Array, slot: TensorSlot) -> Array:
+        """An input as integers; RunError for what are no real numbers, QuantizationError that names
+        input and image for NaN."""
+        where = f"input {slot.name!r} of program {self.program.name!r}"
+        try:
+            values = as_batch(np.asarray(array), slot.shape)
+        except ValueError as error:
+            raise RunError(f"{where}: rows of different lengths are no array: {error}") from error
+        if values.dtype.kind not in _REAL:
+            raise RunError(
+                f"{where} has type {values.dtype}; it takes real numbers, such as float32 "
+                "(of complex ones give the real part or the magnitude)"
+            )
+        try:
+            return slot.scale.quantize(values, slot.element_bytes)
+        except QuantizationError as error:
+            wrong = np.isnan(values).reshape(len(values), -1).any(axis=1) if values.ndim else []
+            images = np.flatnonzero(wrong)
+            if not len(images):
+                raise
+            raise QuantizationError(
+                f"{where}: {error} in image {images[0]}; what computes {slot.name!r} gives NaN"
+            ) from error
 
     def _checked(self, array: Array, slot: TensorSlot) -> Array:
         array = np.asarray(array)

@@ -132,14 +132,23 @@ class MachineKind(Protocol):
         has checked memory. Runs trap that take more work or instructions than ``limits`` say."""
 
 
+@dataclass(frozen=True)
+class ElfRun:
+    """What a bare-metal executable came to: registers by name, and `memory`, which gives bytes at
+    an address or raises SimError where the program has none."""
+
+    exit_code: int
+    statistics: RunStatistics
+    registers: Mapping[str, int]
+    memory: Callable[[int, int], bytes]
+
+
 @runtime_checkable
 class RunsElf(Protocol):
     """A capability of some kinds: machines that run bare-metal executables."""
 
-    def run_elf(
-        self, path: Path, machine: MachineDescription, *, budget: int
-    ) -> tuple[int, RunStatistics]:
-        """(exit code, statistics) of an ELF file on one core; ElfError for a file that is none."""
+    def run_elf(self, path: Path, machine: MachineDescription, limits: Limits) -> ElfRun:
+        """Runs an ELF file on one core; ElfError for a file that is none."""
 
     def elf_summary(self, path: Path) -> str:
         """What an ELF file holds, in words; ElfError for a file that is none."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
-from tvm_npu.sim.texts import TextError, cut, parse_toml, shown
+from tvm_npu.sim.texts import TextError, cut, did_you_mean, parse_toml, shown
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -82,7 +83,7 @@ def _extended(values: dict[str, object], origin: str) -> dict[str, object]:
         known = ", ".join(machine_names())
         raise MachineError(
             f"machine file {origin}: extends: no machine that comes with the package (value: "
-            f"{shown(base)}); there are {known}"
+            f"{shown(base)}); there are {known}{did_you_mean(base, machine_names())}"
         )
     machine = _built_in(base)
     result = machine.model_dump(exclude={"name", "description"})
@@ -109,7 +110,10 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
     if path.suffix != ".toml" and foreign is None and not path.exists():
         known = ", ".join(machine_names())
         problems = "".join(f"; {problem}" for problem in kinds.outside_problems())
-        raise MachineError(f"unknown machine {text!r}: neither a file nor one of {known}{problems}")
+        near = did_you_mean(text, machine_names())
+        raise MachineError(
+            f"unknown machine {text!r}: neither a file nor one of {known}{problems}{near}"
+        )
     try:
         content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -140,6 +144,16 @@ def machine_from_toml(text: str, origin: str) -> MachineDescription:
     return machine_from_dict(_extended(values, origin), origin)
 
 
+def _keys_at(annotation: Any, path: Sequence[str]) -> list[str]:
+    """Keys of the table at ``path`` of a description, whichever of its alternatives is meant."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields
+        if not path:
+            return list(fields)
+        return _keys_at(fields[path[0]].annotation, path[1:]) if path[0] in fields else []
+    return [key for one in get_args(annotation) for key in _keys_at(one, path)]
+
+
 def machine_from_dict(values: dict[str, object], origin: str = "machine") -> MachineDescription:
     """Validates plain values (from TOML, or from a program file)."""
     isa = values.get("isa", DEFAULT_ISA)
@@ -147,7 +161,7 @@ def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Mac
         known = ", ".join(repr(name) for name in kinds.isa_names())
         raise KindError(
             f"machine file {origin}: isa: no such kind of machine (value: {shown(isa)}); "
-            f"there are {known}"
+            f"there are {known}{did_you_mean(isa, kinds.isa_names())}"
         )
     try:
         kind = kinds.machine_kind(isa)
@@ -164,7 +178,10 @@ def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Mac
                 problems.append(f"{key}: {item['ctx']['error']}")
                 continue
             given = "" if item["type"] == "missing" else f" (value: {shown(item['input'])})"
-            problems.append(f"{key}: {item['msg']}{given}")
+            near = ""
+            if item["type"] == "extra_forbidden":
+                near = did_you_mean(parts[-1], _keys_at(kind.description, parts[:-1]))
+            problems.append(f"{key}: {item['msg']}{given}{near}")
         if len(problems) > MOST_PROBLEMS:
             problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error

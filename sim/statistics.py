@@ -128,10 +128,19 @@ class Counts:
 
 
 def collect(
-    counts: Counts, machine: MachineDescription, layer_names: Sequence[str], element_bytes: int
+    counts: Counts,
+    machine: MachineDescription,
+    layer_names: Sequence[str],
+    element_bytes: int,
+    layer_bytes: Sequence[int] | None = None,
 ) -> RunStatistics:
-    """Statistics of the run that ``counts`` are of. MACs use elements of ``element_bytes``."""
-    peak = machine.macs_per_cycle(element_bytes) * machine.core_count
+    """Statistics of the run that ``counts`` are of. MACs use elements of ``element_bytes``, those
+    of each layer of ``layer_bytes`` where layers differ; utilization is of what such MACs can
+    be."""
+    rate = machine.macs_per_cycle(element_bytes)
+    peak = rate * machine.core_count
+    worth = np.array([rate / machine.macs_per_cycle(one) for one in layer_bytes or ()])
+    used = counts.macs * (np.append(worth, 1.0) if layer_bytes else 1.0)
     units = machine.units()  # once a run: a machine has many, a model many layers
 
     def shared(rows: slice | list[int], cycles: float) -> dict[str, Any]:
@@ -141,7 +150,7 @@ def collect(
         return {
             "cycles": cycles,
             "macs": macs,
-            "mac_utilization": macs / (cycles * peak) if cycles > 0 else 0.0,
+            "mac_utilization": float(used[rows].sum()) / (cycles * peak) if cycles > 0 else 0.0,
             "bytes_by_link": links,
             "bytes_by_memory": _memories(units, counts.memory_bytes[rows].sum(axis=0), links),
             "bursts": int(counts.bursts[rows].sum()),

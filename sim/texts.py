@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from tvm_npu.sim.errors import SimError
@@ -32,6 +34,12 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} of {len(value)} items"
     text = repr(value[: 2 * LONGEST_SHOWN] if isinstance(value, str) else value)
     return cut(text)
+
+
+def did_you_mean(given: object, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?``, or nothing where the given name is known or like no known one."""
+    near = difflib.get_close_matches(str(given), list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near and near[0] != given else ""
 
 
 def cut(text: str) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.program.format import Program
     from tvm_npu.comparison import compare
     from tvm_npu.errors import NpuError
+    from tvm_npu.report.measure import profile
     from tvm_npu.runtime.session import Session
     from tvm_npu.sim.machine_file import load_machine, machine_names
 
@@ -39,6 +40,7 @@ __all__ = [
     "machine_names",
     "models",
     "planner_names",
+    "profile",
     "relay",
     "runtime",
     "target",
@@ -56,6 +58,7 @@ _MODULE_OF = {
     "load_machine": "sim.machine_file",
     "machine_names": "sim.machine_file",
     "planner_names": "codegen.plan",
+    "profile": "report.measure",
 }
 _PACKAGES = ("models", "relay", "runtime")
 

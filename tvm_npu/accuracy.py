@@ -7,7 +7,7 @@ take seconds; the simulator runs the first ones and must agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -32,10 +32,12 @@ Runners = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Labelled:
-    """One sample of the model's inputs, and the right class of each of its images, if known."""
+    """One sample of the model's inputs, the right class of each of its images, if known, and the
+    outputs that the model has for it in float, if known."""
 
     sample: Sample
     labels: tuple[int, ...] | None = None
+    wanted: tuple[NDArray[Any], ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class _Fixed:
         fixed = self.fixed
         feed = _feed(arrays, fixed.inputs, fixed.shapes)
         integers = {
-            name: fixed.scales[name].quantize(values, fixed.element_bytes)
+            name: fixed.scales[name].quantize(values, fixed.width_of(name))
             for name, values in feed.items()
         }
         tensors = run_fixed(fixed, integers)
@@ -167,6 +169,20 @@ class _Counts:
             self.top5[which] += int((classes == right).sum())
 
 
+class _Given:
+    """The samples, one by one; ``last`` is the one that was handed out last."""
+
+    def __init__(self, samples: Iterable[Labelled]) -> None:
+        self._rest = iter(samples)
+        self.last = next(self._rest, Labelled({}))
+        self.has_outputs = self.last.wanted is not None
+
+    def samples(self) -> Iterator[Sample]:
+        while self.last.sample:
+            yield self.last.sample
+            self.last = next(self._rest, Labelled({}))
+
+
 def measure(
     model: PartitionedModel,
     samples: Iterable[Labelled],
@@ -175,7 +191,8 @@ def measure(
     simulated: int = 1,
     progress: Callable[[int], None] = lambda images: None,
 ) -> Accuracy:
-    """Runs ``model`` on all samples, in float and as the NPU computes it.
+    """Runs ``model`` on all samples, in float (unless the first sample says its outputs; then each
+    must) and as the NPU computes it.
 
     The errors of layers are those over the first ``layer_samples`` samples; the simulator runs the
     first ``simulated`` ones. ``progress`` is called with the number of images so far.
@@ -190,16 +207,15 @@ def measure(
     if simulated:
         for symbol, runner in fixed.items():
             runner.session = Session(Program.from_bytes(model.program(symbol)))
-    counts, labels = _Counts(), []
+    counts, given = _Counts(), _Given(samples)
+    runners: list[Mapping[str, Any]] = [fixed] if given.has_outputs else [floats, fixed]
     number = 0
-
-    def unlabelled() -> Iterable[Sample]:
-        for entry in samples:
-            labels.append(entry.labels)
-            yield entry.sample
-
-    for number, results in enumerate(model.run([floats, fixed], unlabelled()), 1):
-        counts.add(results, labels[number - 1])
+    for number, results in enumerate(model.run(runners, given.samples()), 1):
+        if given.has_outputs:
+            if given.last.wanted is None:
+                raise AccuracyError(f"sample {number} says no outputs; the first one does")
+            results = [list(given.last.wanted), *results]
+        counts.add(results, given.last.labels)
         for runner in fixed.values():
             if number >= simulated:
                 runner.session = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from tvm_npu.codegen.backend import Images
-from tvm_npu.codegen.backends import machine_apart
+from tvm_npu.codegen.backends import backend_of, machine_apart
 from tvm_npu.codegen.errors import BackendError, PlanningError
 from tvm_npu.codegen.plan import (
     DEFAULT_PLANNER,
@@ -25,6 +26,8 @@ from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 DEFAULT_MACHINE = "nmp-4x8"
+DEFAULT_MAX_LOSS = 0.01
+"""Noise of the outputs as a share of their signal's power: 20 dB."""
 Quantization = Literal["plain", "equalised", "bias-corrected"]
 """What calibration may change for int8: nothing; factors of channels and tensors; these, and
 biases."""
@@ -45,7 +48,10 @@ class NpuOptions:
     without weights: "paying" or "all". ``quantization`` is what calibration changes in the layers
     of int8 regions, whose meaning stays the same: with "equalised" every tensor's range ends where
     that of its integers does, with "bias-corrected" also what rounding shifts means by goes into
-    biases.
+    biases. ``int16_layers`` are layers, by their names or those of operators that they came from,
+    that compute in int16 in int8 regions; with ``max_loss`` others join them until the noise of
+    each region's outputs, over calibration data, is at most this share of their signal's power
+    (0.01: a signal-to-noise ratio of 20 dB), at the least predicted time.
     """
 
     machine: MachineDescription
@@ -59,6 +65,8 @@ class NpuOptions:
     images: Images = "together"
     offload: Offload = "paying"
     quantization: Quantization = "plain"
+    int16_layers: tuple[str, ...] = ()
+    max_loss: float | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in ELEMENT_BYTES:
@@ -84,6 +92,7 @@ class NpuOptions:
         if self.quantization not in get_args(Quantization):
             known = ", ".join(get_args(Quantization))
             raise TargetError(f"quantization {self.quantization!r}: must be one of {known}")
+        self._check_int16_layers()
         if self.percentile is not None and not 0.0 < self.percentile <= 100.0:
             raise TargetError(f"percentile {self.percentile}: must be above 0 and at most 100")
         if not isinstance(self.seed, int) or self.seed < 0:
@@ -93,9 +102,29 @@ class NpuOptions:
         except (TypeError, PlanningError) as error:
             raise TargetError(f"tile limits {self.tile_limits}: {error}") from error
 
+    def _check_int16_layers(self) -> None:
+        if self.max_loss is not None and not 0.0 < self.max_loss < 1.0:
+            raise TargetError(f"max_loss {self.max_loss}: must be above 0 and below 1")
+        if not self.int16_layers and self.max_loss is None:
+            return
+        if self.precision != "int8":
+            raise TargetError(
+                f"layers in int16 among those of precision {self.precision!r}: they are chosen for "
+                "precision 'int8' (int16_layers) or 'auto' (max_loss)"
+            )
+        if not backend_of(self.machine).mixes_precisions:
+            raise TargetError(
+                f"machine {self.machine.name!r} computes all layers of a program with one "
+                "precision; take precision 'int8' or 'int16'"
+            )
+
     @property
     def limits(self) -> TileLimits:
         return TileLimits(**self.tile_limits) if self.tile_limits else NO_LIMITS
+
+    @property
+    def tuning_log_path(self) -> Path | None:
+        return None if self.tuning_log is None else Path(self.tuning_log)
 
     @property
     def element_bytes(self) -> int:
@@ -108,6 +137,7 @@ class NpuOptions:
     @staticmethod
     def from_json(text: str) -> NpuOptions:
         values = json.loads(text)
+        values["int16_layers"] = tuple(values["int16_layers"])
         machine = machine_from_dict(values.pop("machine"), origin="region options")
         return NpuOptions(machine=machine, **values)
 
@@ -115,7 +145,7 @@ class NpuOptions:
 def make_options(
     machine: MachineDescription | str | Path = DEFAULT_MACHINE,
     *,
-    precision: Precision | None = None,
+    precision: Precision | Literal["auto"] | None = None,
     planner: str | None = None,
     percentile: float | None = None,
     seed: int | None = None,
@@ -125,8 +155,11 @@ def make_options(
     images: Images | None = None,
     offload: Offload | None = None,
     quantization: Quantization | None = None,
+    int16_layers: Sequence[str] | None = None,
+    max_loss: float | None = None,
 ) -> NpuOptions:
-    """Options with the machine's defaults filled in.
+    """Options with the machine's defaults filled in. ``precision`` "auto" is int8 with layers in
+    int16, up to ``max_loss`` (left out: DEFAULT_MAX_LOSS).
 
     Raises TargetError for an unknown machine, a value out of its range, or a tuning log that is
     missing or none.
@@ -145,6 +178,10 @@ def make_options(
             history(Path(tuning_log))
         except TuningLogError as error:
             raise TargetError(str(error)) from error
+    if precision == "auto":
+        precision, max_loss = "int8", DEFAULT_MAX_LOSS if max_loss is None else max_loss
+    elif max_loss is not None:
+        raise TargetError(f"max_loss {max_loss} with precision {precision!r}: it is for 'auto'")
     return NpuOptions(
         machine=machine,
         precision=machine.default_precision if precision is None else precision,
@@ -157,4 +194,6 @@ def make_options(
         images="together" if images is None else images,
         offload="paying" if offload is None else offload,
         quantization="plain" if quantization is None else quantization,
+        int16_layers=tuple(int16_layers or ()),
+        max_loss=max_loss,
     )

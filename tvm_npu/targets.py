@@ -22,6 +22,7 @@ from tvm_npu.sim.machine_file import machine_names
 TAG_PREFIX = "npu/"
 OPTION_NAMES = (
     "precision", "planner", "percentile", "seed", "tuning_log", "images", "offload", "quantization",
+    "int16_layers", "max_loss",
 )  # fmt: skip
 
 
@@ -39,7 +40,8 @@ def make_target(machine: str | Path, **options: Any) -> Any:
     """A `tvm.target.Target` for a built-in machine or a machine file.
 
     Options: ``precision``, ``planner``, ``percentile``, ``seed``, ``tuning_log`` (its path is made
-    absolute), ``images``, ``offload``, ``quantization``; further keyword arguments (for example
+    absolute), ``images``, ``offload``, ``quantization``, ``int16_layers`` (names), ``max_loss``;
+    further keyword arguments (for example
     ``mcpu``, ``mtriple``) go to TVM's CPU target.
     Raises TargetError for an unknown machine or an option out of its range.
     """
@@ -64,7 +66,7 @@ def _config(machine: str, options: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {key: value for key, value in options.items() if value is not None}
     model = quote(machine, safe="/.-_")
     if chosen:
-        model += "?" + urlencode(chosen)
+        model += "?" + urlencode(chosen, doseq=True)
     return {"kind": "llvm", "keys": ["npu", "cpu"], "device": "npu", "model": model}
 
 
@@ -107,7 +109,10 @@ def _read_target(target: Any) -> tuple[str, dict[str, Any]]:
     machine, _, query = str(config["model"]).partition("?")
     chosen: dict[str, Any] = {}
     for key, value in parse_qsl(query):
-        chosen[key] = {"percentile": float, "seed": int}.get(key, str)(value)
+        if key == "int16_layers":
+            chosen[key] = (*chosen.get(key, ()), value)
+        else:
+            chosen[key] = {"percentile": float, "seed": int, "max_loss": float}.get(key, str)(value)
     cpu = {
         key: _plain(value)
         for key, value in config.items()

@@ -6,7 +6,8 @@
 Options of the npu part: ``-machine`` (name or file), ``-precision``, ``-planner``,
 ``-calibration`` (an .npz file), ``-percentile``, ``-seed``, ``-tuning_log`` (a file of
 ``tvm-npu tune``), ``-images`` (together or apart), ``-offload`` (paying or all),
-``-quantization`` (plain, equalised or bias-corrected).
+``-quantization`` (plain, equalised or bias-corrected), ``-int16_layers`` (names with commas between
+them), ``-max_loss`` (for ``-precision=auto``).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ OPTIONS: dict[str, Callable[[str], Any]] = {
     "images": str,
     "offload": str,
     "quantization": str,
+    "int16_layers": lambda text: tuple(text.split(",")),
+    "max_loss": float,
 }
 
 

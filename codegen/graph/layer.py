@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -75,13 +76,15 @@ def renamed(layer: Layer, old: str, new: str) -> Layer:
 
 @dataclass(frozen=True, eq=False)
 class FixedLayer(_Output):
-    """A layer on integers; its fields say what a machine computes."""
+    """A layer on integers; its fields say what a machine computes. ``out_bytes`` are those of an
+    element of its results, where it is not as wide as one of its operands."""
 
     name: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     source: tuple[str, ...] = field(default=(), kw_only=True)
     states: tuple[State, ...] = field(default=(), kw_only=True)
+    out_bytes: Literal[1, 2] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +93,7 @@ class Requantized(FixedLayer):
     it has one, in a table.
 
     With ``slopes``, one or one a channel, negative accumulators are multiplied by the slope, and
-    SLOPE_BITS are added to their shift.
+    SLOPE_BITS are added to their shift. A layer with ``out_bytes`` has no table.
     """
 
     shift: int = field(kw_only=True)
@@ -102,7 +105,9 @@ class Requantized(FixedLayer):
     def requantized(
         self, acc: Array, element_bytes: int, more: int | IntArray = 0
     ) -> IntArray:
-        """The layer's results for accumulators, whose shifts are ``more`` than `shift`."""
+        """The layer's results for accumulators of operands of ``element_bytes``, whose shifts are
+        ``more`` than `shift`."""
+        element_bytes = self.out_bytes or element_bytes
         found = requantize(acc, self.shift + more, self.low, self.high, element_bytes)
         if self.slopes is not None:
             scaled = acc * self.slopes.astype(np.int64).reshape(-1, *[1] * (acc.ndim - 2))

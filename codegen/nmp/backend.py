@@ -98,6 +98,10 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
                 made |= {ChannelSlopes}
         return frozenset(made)
 
+    @property
+    def mixes_precisions(self) -> bool:
+        return True
+
     def least_needs(self, machine: NmpMachine, precision: Precision) -> LeastNeeds:
         from tvm_npu.codegen.nmp.plan.least import NmpNeeds
 
@@ -134,9 +138,9 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
     def check(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
         from tvm_npu.codegen.nmp.plan.check import check_plan
-        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+        from tvm_npu.codegen.nmp.plan.tables import room_for
 
-        return check_plan(problem, plan, room_beside_table(problem, machine))
+        return check_plan(problem, plan, room_for(problem, machine))
 
     def predict(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
         from tvm_npu.codegen.nmp.plan.cost import predict
@@ -181,27 +185,27 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
         return core_steps(problem, plan, machine)
 
     def space(self, problem: ConvProblem, machine: NmpMachine) -> Space[ConvPlan]:
-        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+        from tvm_npu.codegen.nmp.plan.tables import room_for
         from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 
-        return ConvSpace(problem, room_beside_table(problem, machine))
+        return ConvSpace(problem, room_for(problem, machine))
 
     def shortlist(
         self, problem: ConvProblem, machine: NmpMachine, count: int, limits: TileLimits = NO_LIMITS
     ) -> tuple[ConvPlan, ...] | Infeasible:
         from tvm_npu.codegen.nmp.plan.shortlist import shortlist
-        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+        from tvm_npu.codegen.nmp.plan.tables import room_for
 
-        return shortlist(problem, room_beside_table(problem, machine), count, limits)
+        return shortlist(problem, room_for(problem, machine), count, limits)
 
     def warm_plans(self, problem: ConvProblem, machine: NmpMachine) -> Iterable[ConvPlan]:
-        from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+        from tvm_npu.codegen.nmp.plan.tables import room_for
         from tvm_npu.codegen.plan.problem import Infeasible
 
         listed = self.shortlist(problem, machine, WARM_PLANS)
         if isinstance(listed, Infeasible):
             return ()
-        room = room_beside_table(problem, machine)
+        room = room_for(problem, machine)
         tso = _tso("tso", NO_LIMITS).plan(problem, room) if problem.window is None else None
         return listed if tso is None or isinstance(tso, Infeasible) else (*listed, tso)
 

@@ -75,6 +75,7 @@ class FixedConv(Requantized):
 class Conv2dOperator(Operator[Conv2d, FixedConv]):
     layer = Conv2d
     fixed = FixedConv
+    may_widen = True
 
     def shapes(self, layer: Conv2d | FixedConv, inputs: Shapes, declared: Shapes) -> Shapes:
         take(layer, inputs, 1, 2)

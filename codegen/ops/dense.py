@@ -29,6 +29,7 @@ class DenseOperator(Operator[Dense, FixedConv]):
 
     layer = Dense
     fixed = FixedConv
+    may_widen = True
 
     def shapes(self, layer: Dense | FixedConv, inputs: Shapes, declared: Shapes) -> Shapes:
         take(layer, inputs, 1, 2)

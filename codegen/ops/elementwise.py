@@ -42,6 +42,7 @@ class FixedElementwise(Requantized):
 class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
     layer = Elementwise
     fixed = FixedElementwise
+    may_widen = True
 
     def shapes(
         self, layer: Elementwise | FixedElementwise, inputs: Shapes, declared: Shapes
@@ -99,6 +100,12 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
 
     def word(self, layer: FixedElementwise) -> str:
         return layer.op
+
+
+def float_copy(name: str, source: str, target: str) -> Elementwise:
+    """A layer that copies tensor ``source`` to ``target``, whatever the scales and widths of the
+    two will be."""
+    return Elementwise(name, (source,), (target,), "copy")
 
 
 def fixed_copy(

@@ -49,12 +49,14 @@ class Order(Enum):
 
 @dataclass(frozen=True)
 class Numbers:
-    """The formats that a graph is quantized to: every tensor's scale, every element's bytes."""
+    """The formats that a layer is quantized to: every tensor's scale, the bytes of an element of
+    its operands and weights, and those of its results where these are others."""
 
     scales: Mapping[str, Scale]
     element_bytes: int
     requantization: Requantization = Q_POINTS_ONLY
     """What the machine's requantize step can do; weights of some layers use it."""
+    out_bytes: int | None = None
 
     def q_point(self, tensor: str) -> int:
         """Of a tensor that has one; QuantizationError for another scale."""
@@ -70,7 +72,9 @@ class Numbers:
     def bounds(self, layer: Layer, activation: Activation) -> tuple[int, int]:
         """An activation as integers of the layer's output; low <= high."""
         try:
-            return activation.bounds(self.q_point(layer.output), self.element_bytes)
+            return activation.bounds(
+                self.q_point(layer.output), self.out_bytes or self.element_bytes
+            )
         except QuantizationError as error:
             raise QuantizationError(f"layer {layer.name!r}: {error}") from None
 
@@ -94,6 +98,8 @@ class Operator(Generic[L, F]):
     layer: type[L] | None = None
     fixed: type[F] | None = None
     placement = Placement.COMPUTED
+    may_widen = False
+    """Whether results may have another width than operands (`FixedLayer.out_bytes`)."""
 
     def shapes(self, layer: L | F, inputs: Shapes, declared: Shapes) -> Shapes:
         """The shapes of the outputs. ``declared`` are those that the graph gives; where the
@@ -106,7 +112,7 @@ class Operator(Generic[L, F]):
         raise GraphError(f"{type(layer).__name__} is no layer of a float graph")
 
     def run_fixed(self, layer: F, arrays: Arrays, shapes: Shapes, element_bytes: int) -> Arrays:
-        """The outputs, integers of the element type, exactly as a machine must make them."""
+        """The outputs, exactly as a machine must make them, for operands of ``element_bytes``."""
         raise GraphError(f"{type(layer).__name__} is no layer of a fixed-point graph")
 
     def states_float(self, layer: L, arrays: Arrays) -> Mapping[str, Array]:

@@ -159,18 +159,17 @@ def check_support(
 
 
 def check_requantization(
-    layers: Iterable[FixedLayer], requantization: Requantization, machine: str
+    layer: FixedLayer, requantization: Requantization, machine: str
 ) -> None:
-    """UnsupportedLayerError for the first layer with a Q-point a filter, if the machine called
-    ``machine`` shifts all filters alike."""
-    for layer in layers:
-        has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
-        if has_shifts and not requantization.is_per_channel:
-            raise UnsupportedLayerError(
-                f"layer {layer.name!r} has a Q-point a filter; machine {machine!r} has one a layer "
-                "at this precision. Quantize the graph for this machine",
-                layer.name,
-            )
+    """UnsupportedLayerError for a layer with a Q-point a filter, if the machine called ``machine``
+    shifts all filters alike."""
+    has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
+    if has_shifts and not requantization.is_per_channel:
+        raise UnsupportedLayerError(
+            f"layer {layer.name!r} has a Q-point a filter; machine {machine!r} has one a layer "
+            "at this precision. Quantize the graph for this machine",
+            layer.name,
+        )
 
 
 def check_shapes(graph: Graph | FixedGraph) -> None:

@@ -37,11 +37,19 @@ class Octave:
 
 @dataclass(frozen=True)
 class TensorRange:
-    """Smallest and largest value of one tensor and, when it was observed, its octaves."""
+    """Smallest and largest value of one tensor and, when it was observed, its octaves. Where
+    ``int8_end`` is given, int8 clips magnitudes beyond it."""
 
     low: float
     high: float
     octaves: tuple[Octave, ...] = ()
+    int8_end: float | None = None
+
+    def magnitude(self, element_bytes: int) -> float:
+        """The largest that integers of so many bytes should hold."""
+        if element_bytes == 1 and self.int8_end is not None:
+            return self.int8_end
+        return max(abs(self.low), abs(self.high))
 
     def merge(self, other: TensorRange) -> TensorRange:
         sums: dict[int, tuple[int, float, float]] = {}
@@ -107,6 +115,7 @@ class Ranges:
                     [o.exponent, o.count, o.magnitude_sum, o.square_sum] for o in entry.octaves
                 ],
             }
+            | ({} if entry.int8_end is None else {"int8_end": entry.int8_end})
             for name, entry in self.tensors.items()
         }
         return json.dumps({"version": FORMAT_VERSION, "tensors": tensors}, allow_nan=False)
@@ -131,7 +140,10 @@ class Ranges:
 
 def _entry(values: dict[str, Any]) -> TensorRange:
     octaves = tuple(Octave(int(e), int(n), float(m), float(s)) for e, n, m, s in values["octaves"])
-    return TensorRange(float(values["low"]), float(values["high"]), octaves)
+    end = values.get("int8_end")
+    return TensorRange(
+        float(values["low"]), float(values["high"]), octaves, None if end is None else float(end)
+    )
 
 
 def observe(values: NDArray[np.float32], name: str, percentile: float | None = None) -> TensorRange:

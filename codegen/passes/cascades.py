@@ -69,7 +69,8 @@ def candidates(fixed: FixedGraph) -> list[FixedCascade]:
         found.append(
             FixedCascade(
                 f"{conv.name}+{layer.name}", conv.inputs, layer.outputs,
-                source=(*conv.source, *layer.source), conv=conv, window=layer,
+                source=(*conv.source, *layer.source), out_bytes=layer.out_bytes, conv=conv,
+                window=layer,
             )
         )  # fmt: skip
     return found

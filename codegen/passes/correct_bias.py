@@ -14,12 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.graph import NO_CLIP, FixedGraph, FloatArray, Graph, Layer
+from tvm_npu.codegen.graph import NO_CLIP, FloatArray, Graph, Layer
 from tvm_npu.codegen.ops import Conv2d, Dense, FixedConv
-from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.calibrate import Ranges
-from tvm_npu.codegen.passes.quantize import Precision, quantize
+from tvm_npu.codegen.passes.quantize import (
+    NO_INT16,
+    Formats,
+    Int16Layers,
+    Precision,
+    formats,
+    prepare,
+)
 from tvm_npu.sim.description import Requantization
 
 
@@ -29,8 +35,7 @@ class _Walk:
     writes."""
 
     graph: Graph
-    fixed: FixedGraph
-    numbers: Numbers
+    formats: Formats
     floats: dict[str, Any]
     integers: dict[str, Any]
     corrections: dict[str, NDArray[np.float64]]
@@ -45,9 +50,10 @@ class _Walk:
             corrected = replace(layer, bias=(layer.bias + shift).astype(np.float32))
         operator = operator_of(layer)
         made = operator.run_float(layer, arrays, shapes)
-        fixed = operator.quantize(corrected, self.numbers)
+        fixed = self.formats.fixed(corrected)
         inputs = [self.integers[tensor] for tensor in layer.inputs]
-        results = operator_of(fixed).run_fixed(fixed, inputs, shapes, self.fixed.element_bytes)
+        width = self.formats.widths[layer.inputs[0]]
+        results = operator_of(fixed).run_fixed(fixed, inputs, shapes, width)
         self.floats.update(zip(layer.outputs, made, strict=True))
         self.integers.update(zip(layer.outputs, results, strict=True))
 
@@ -56,12 +62,11 @@ class _Walk:
     ) -> NDArray[np.float64]:
         """By how much the means of the channels are too low, in front of the activation."""
         plain = replace(layer, activation=NO_CLIP)
-        fixed = operator_of(layer).quantize(layer, self.numbers)
+        fixed = self.formats.fixed(layer)
         assert isinstance(fixed, FixedConv)
         rounded = replace(plain, weight=_restored(fixed).reshape(layer.weight.shape))
-        inputs = [
-            self.fixed.scales[tensor].dequantize(self.integers[tensor]) for tensor in layer.inputs
-        ]
+        scales = self.formats.scales
+        inputs = [scales[tensor].dequantize(self.integers[tensor]) for tensor in layer.inputs]
         operator = operator_of(layer)
         (wanted,) = operator.run_float(plain, arrays, shapes)
         (found,) = operator.run_float(rounded, inputs, shapes)
@@ -83,18 +88,19 @@ def bias_corrections(
     precision: Precision,
     requantization: Requantization,
     batch: Mapping[str, FloatArray],
+    int16: Int16Layers = NO_INT16,
 ) -> dict[str, tuple[float, ...]]:
     """What to add to the biases of every convolution and fully connected layer of a fused graph, by
     the tensor that it writes. ``batch`` holds float32 [B, *shape] by input name; all of it is in
     memory at a time. Raises as `quantize`."""
-    fixed = quantize(graph, ranges, precision, requantization)
-    numbers = Numbers(fixed.scales, fixed.element_bytes, requantization)
+    prepared = prepare(graph, ranges, precision, int16)
+    graph, found = prepared.graph, formats(prepared, requantization, int16.requantization)
     integers = {
-        name: fixed.scales[name].quantize(batch[name], fixed.element_bytes)
+        name: found.scales[name].quantize(batch[name], found.widths[name])
         for name in graph.inputs
     }
     floats = {name: batch[name] for name in graph.inputs}
-    walk = _Walk(graph, fixed, numbers, floats, integers, {})
+    walk = _Walk(graph, found, floats, integers, {})
     last = {tensor: index for index, layer in enumerate(graph.layers) for tensor in layer.inputs}
     for index, layer in enumerate(graph.layers):
         walk.step(layer)

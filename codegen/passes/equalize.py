@@ -37,7 +37,7 @@ def equalize(
     ``magnitudes`` are the largest absolute values of tensors' channels, [C]. A group of tensors
     that depthwise convolutions alone read, without an upper bound, gets like ranges of all
     channels, up to `MOST_FACTOR`; all other free groups get one factor. Without a bound the range
-    ends where clipping and rounding to int8 together cost the least squared error.
+    ends for int8 where clipping and rounding together cost the least squared error.
     """
     factors: dict[str, tuple[float, ...]] = {}
     limits: dict[str, float] = {}
@@ -50,19 +50,24 @@ def equalize(
         top = max(abs(entry.low), abs(entry.high))
         if top == 0.0:
             continue
+        beyond = 1.0
         if not values.min() == values.max():
             top = max(float((values * magnitudes[tensor]).max()) for tensor in group.tensors)
         elif group.limit < math.inf:
             top = group.limit
         else:
-            top = best_end(entry)
+            largest, top = top, best_end(entry)
+            beyond = largest / top
         whole = FULL * 2.0 ** math.ceil(math.log2(top / FULL))
         scaled = tuple((values * (whole / top)).tolist())
         for tensor in group.tensors:
             factors[tensor] = scaled
             if group.limit < math.inf:
                 limits[tensor] = whole
-            found[tensor] = TensorRange(-whole if entry.low < 0.0 else 0.0, whole)
+            high = whole * max(1.0, beyond)
+            found[tensor] = TensorRange(
+                -high if entry.low < 0.0 else 0.0, high, int8_end=whole if beyond > 1.0 else None
+            )
     return Adjustments(factors, limits), Ranges(found)
 
 

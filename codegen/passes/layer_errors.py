@@ -74,12 +74,13 @@ class LayerErrors:
         real numbers."""
         fixed, scales = self.fixed, self.fixed.scales
         floats = run_float(self.graph, sample)
-        entry = {t: scales[t].quantize(sample[t], fixed.element_bytes) for t in fixed.inputs}
+        entry = {t: scales[t].quantize(sample[t], fixed.width_of(t)) for t in fixed.inputs}
         integers = run_fixed(fixed, entry)
         for layer in fixed.layers:
-            arrays = [scales[t].quantize(floats[t], fixed.element_bytes) for t in layer.inputs]
+            width = fixed.width_of(layer.inputs[0])
+            arrays = [scales[t].quantize(floats[t], width) for t in layer.inputs]
             shapes = [self.graph.shapes[t] for t in layer.outputs]
-            alone = operator_of(layer).run_fixed(layer, arrays, shapes, fixed.element_bytes)
+            alone = operator_of(layer).run_fixed(layer, arrays, shapes, width)
             for tensor, values in zip(layer.outputs, alone, strict=True):
                 self._add(tensor, floats[tensor], values, integers[tensor])
         return {t: scales[t].dequantize(integers[t]) for t in fixed.outputs}
@@ -87,7 +88,7 @@ class LayerErrors:
     def _add(self, tensor: str, wanted: Any, alone: Any, together: Any) -> None:
         sums = self._sums.setdefault(tensor, _Sums())
         scale = self.fixed.scales[tensor]
-        smallest, largest = element_limits(self.fixed.element_bytes)
+        smallest, largest = element_limits(self.fixed.width_of(tensor))
         real = wanted.astype(np.float64)
         own = scale.dequantize(alone) - real
         both = scale.dequantize(together) - real

@@ -9,6 +9,7 @@ tensors (a union-find); a class takes the smallest Q-point, the widest range, of
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import MAX_Q_POINT, MIN_Q_POINT, largest_q_point
@@ -48,7 +49,7 @@ def range_q_point(entry: TensorRange, element_bytes: int, may_clip: bool) -> int
     were observed and ``may_clip``, the next finer Q-point is taken if its expected squared error
     is smaller.
     """
-    magnitude = max(abs(entry.low), abs(entry.high))
+    magnitude = entry.magnitude(element_bytes)
     if magnitude == 0.0:
         return None
     f = largest_q_point(magnitude, element_bytes)
@@ -76,9 +77,11 @@ class _Classes:
         self._parent[second] = first
 
 
-def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[str, int]:
-    """The Q-point of every tensor of a fused graph. A state has that of the tensors it is
-    tied to.
+def assign_q_points(
+    graph: Graph, ranges: Ranges, widths: Mapping[str, int]
+) -> dict[str, int]:
+    """The Q-point of every tensor of a fused graph, whose elements have ``widths`` bytes. A state
+    has that of the tensors it is tied to.
 
     Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT, and
     for scales of the model that are no Q-points or contradict each other.
@@ -96,7 +99,7 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
     for tensor in (*graph.tensors, *observed):
         if classes.find(tensor) in fixed:
             continue
-        f = range_q_point(ranges[tensor], element_bytes, tensor not in graph.outputs)
+        f = range_q_point(ranges[tensor], widths[tensor], tensor not in graph.outputs)
         if f is None:
             continue
         if f < MIN_Q_POINT:
@@ -115,7 +118,7 @@ def assign_q_points(graph: Graph, ranges: Ranges, element_bytes: int) -> dict[st
                 "it an initial or final value, or let its operator tie it to an output"
             )
     for tensor in tensors:
-        chosen.setdefault(classes.find(tensor), 8 * element_bytes - 1)
+        chosen.setdefault(classes.find(tensor), 8 * widths[tensor] - 1)
     _limit_residuals(graph, classes, chosen, frozenset(fixed))
     return {tensor: chosen[classes.find(tensor)] for tensor in tensors}
 

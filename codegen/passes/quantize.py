@@ -7,10 +7,12 @@ operator (`codegen.ops`) turns its layers into integers.
 from __future__ import annotations
 
 import warnings
-from typing import Literal
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
-from tvm_npu.codegen.graph import FixedGraph, Graph, q_point_scales
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale, q_point_scales
+from tvm_npu.codegen.graph.fixed import Width
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.averages import with_weighed_averages
@@ -21,34 +23,87 @@ from tvm_npu.codegen.passes.calibrate import (
     calibrate,
     synthetic_samples,
 )
+from tvm_npu.codegen.passes.precisions import with_int16_layers
 from tvm_npu.codegen.passes.qpoints import assign_q_points
 from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 __all__ = [
-    "Octave", "Ranges", "TensorRange", "calibrate", "quantize", "synthetic_samples",
+    "Formats", "Int16Layers", "NO_INT16", "Octave", "Precision", "Prepared", "Ranges",
+    "TensorRange", "calibrate", "prepare", "quantize", "synthetic_samples",
 ]  # fmt: skip
 
-Precision = Literal["int16", "int8"]
-ELEMENT_BYTES: dict[str, Literal[1, 2]] = {"int16": 2, "int8": 1}
+@dataclass(frozen=True)
+class Int16Layers:
+    """Layers of an int8 graph that compute in int16, by their names or those of operators that they
+    came from, and what the machine's requantize step can do with them."""
+
+    names: Collection[str] = ()
+    requantization: Requantization = Q_POINTS_ONLY
 
 
-def quantize(
-    graph: Graph,
-    ranges: Ranges,
-    precision: Precision,
-    requantization: Requantization = Q_POINTS_ONLY,
-) -> FixedGraph:
-    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step.
+NO_INT16 = Int16Layers()
 
-    ``ranges`` must cover every tensor whose scale the graph does not give. Deterministic. Raises
-    QuantizationError for a missing or unusable range, a given scale that the machine has no
-    requantize step for, weights that are not finite, an unknown precision and layers that `fuse`
-    should have removed. A CutTermsWarning names a layer with terms that its integers cannot hold.
-    """
+
+@dataclass(frozen=True)
+class Prepared:
+    """A float graph whose layers are quantized one by one: averages that keep their digits, copies
+    between widths. ``widths`` has the bytes of an element of each tensor."""
+
+    graph: Graph
+    ranges: Ranges
+    widths: Mapping[str, Width]
+    element_bytes: Width
+
+
+def prepare(
+    graph: Graph, ranges: Ranges, precision: Precision, int16: Int16Layers = NO_INT16
+) -> Prepared:
+    """What `quantize` makes integers of. QuantizationError for an unknown precision."""
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
     graph = with_weighed_averages(graph, ranges, element_bytes)
+    if precision == "int16" or not int16.names:
+        states = (state.tensor for layer in graph.layers for state in layer.states)
+        same = dict.fromkeys((*graph.tensors, *states), element_bytes)
+        return Prepared(graph, ranges, same, element_bytes)
+    made = with_int16_layers(graph, ranges, int16.names)
+    return Prepared(made.graph, made.ranges, made.widths, element_bytes)
+
+
+@dataclass(frozen=True)
+class Formats:
+    """The formats of a graph's tensors; ``requantization`` is that of the machine for layers of
+    ``element_bytes``, ``int16`` the one for layers in int16 among them."""
+
+    scales: Mapping[str, Scale]
+    widths: Mapping[str, Width]
+    element_bytes: Width
+    requantization: Requantization
+    int16: Requantization
+
+    def fixed(self, layer: Layer) -> FixedLayer:
+        """``layer`` as integers of these formats."""
+        width, made = self.widths[layer.inputs[0]], self.widths[layer.outputs[0]]
+        step = self.requantization if width == self.element_bytes else self.int16
+        changed = None if made == width else made
+        fixed = operator_of(layer).quantize(layer, Numbers(self.scales, width, step, changed))
+        if changed is None:
+            return fixed
+        if not operator_of(layer).may_widen:
+            raise QuantizationError(
+                f"layer {layer.name!r} keeps the width of its operands ({width} bytes); "
+                f"{layer.outputs[0]!r} has {made}"
+            )
+        return replace(fixed, out_bytes=changed)
+
+
+def formats(
+    prepared: Prepared, requantization: Requantization, int16: Requantization = Q_POINTS_ONLY
+) -> Formats:
+    """Scales by ranges and ties. Raises as `quantize`."""
+    graph = prepared.graph
     for tensor, scale in graph.scales.items():
         lack = scale.lacks(requantization)
         if lack is not None:
@@ -56,13 +111,44 @@ def quantize(
                 f"tensor {tensor!r} has a {scale}; the machine's requantize step has no {lack}. "
                 "Take the tensor's range from calibration instead, or a machine that has one"
             )
-    scales = q_point_scales(assign_q_points(graph, ranges, element_bytes))
-    numbers = Numbers(scales, element_bytes, requantization)
-    layers = tuple(operator_of(layer).quantize(layer, numbers) for layer in graph.layers)
-    _warn_of_cuts(graph, ranges)
+    scales = q_point_scales(assign_q_points(graph, prepared.ranges, prepared.widths))
+    return Formats(scales, prepared.widths, prepared.element_bytes, requantization, int16)
+
+
+def quantize(
+    graph: Graph,
+    ranges: Ranges,
+    precision: Precision,
+    requantization: Requantization = Q_POINTS_ONLY,
+    int16: Int16Layers = NO_INT16,
+) -> FixedGraph:
+    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step; with
+    int8, ``int16`` are layers that compute in int16.
+
+    ``ranges`` must cover every tensor whose scale the graph does not give. Deterministic. Raises
+    QuantizationError for a missing or unusable range, a given scale that the machine has no
+    requantize step for, weights that are not finite, an unknown precision and layers that `fuse`
+    should have removed. A CutTermsWarning names a layer with terms that its integers cannot hold.
+    """
+    prepared = prepare(graph, ranges, precision, int16)
+    found = formats(prepared, requantization, int16.requantization)
+    layers = tuple(found.fixed(layer) for layer in prepared.graph.layers)
+    _warn_of_cuts(prepared.graph, prepared.ranges)
+    return fixed_graph_of(prepared, found.scales, layers)
+
+
+def fixed_graph_of(
+    prepared: Prepared, scales: Mapping[str, Scale], layers: tuple[FixedLayer, ...]
+) -> FixedGraph:
+    """The fixed-point graph of these layers; one whose layers are all int16 is an int16 graph."""
+    graph, widths = prepared.graph, prepared.widths
+    only = {widths[layer.inputs[0]] for layer in graph.layers}
+    base = only.pop() if len(only) == 1 else prepared.element_bytes
+    others = {tensor: widths[tensor] for tensor in graph.inputs if widths[tensor] != base}
     return FixedGraph(
-        layers, dict(graph.shapes), graph.inputs, graph.outputs, scales, element_bytes, graph.name
-    )
+        layers, dict(graph.shapes), graph.inputs, graph.outputs, dict(scales), base, graph.name,
+        others,
+    )  # fmt: skip
 
 
 def _warn_of_cuts(graph: Graph, ranges: Ranges) -> None:

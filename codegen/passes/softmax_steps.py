@@ -60,9 +60,10 @@ class _Steps:
         self._rows = prod(fixed.shapes[layer.output]) // layer.count
         self._in_q_point = fixed.scales[layer.inputs[0]].q_point
         self._out_q_point = fixed.scales[layer.output].q_point
-        self._element_type = ELEMENT_TYPE[fixed.element_bytes]
-        self._limits = element_limits(fixed.element_bytes)
-        self._top_q_point = 8 * fixed.element_bytes - 1
+        width = fixed.width_of(layer.inputs[0])
+        self._element_type = ELEMENT_TYPE[width]
+        self._limits = element_limits(width)
+        self._top_q_point = 8 * width - 1
 
     def run(self) -> None:
         layer, wide, narrow = self.layer, (self._rows, 1, self.layer.count), (self._rows, 1, 1)

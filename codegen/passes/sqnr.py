@@ -69,7 +69,7 @@ def layer_sqnr(
         integers = run_fixed(
             fixed,
             {
-                name: fixed.scales[name].quantize(sample[name], fixed.element_bytes)
+                name: fixed.scales[name].quantize(sample[name], fixed.width_of(name))
                 for name in fixed.inputs
             },
         )

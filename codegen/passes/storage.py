@@ -19,11 +19,13 @@ from math import prod
 from typing import Literal
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
+from tvm_npu.codegen.graph.fixed import Width, precision_of_width
 from tvm_npu.codegen.ops.elementwise import fixed_copy
 from tvm_npu.codegen.ops.operator import Placement
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.channels_last import Settled, is_view, settle
 from tvm_npu.sim.arithmetic import aligned
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 ALIGNMENT_BYTES = 128
 
@@ -55,7 +57,8 @@ class Storage:
     """``layers`` are what must be executed, in order; ``offsets`` the byte offset of every
     tensor in ACTIVATIONS; ``outputs`` the tensor that holds each graph output; ``state_offsets``
     the byte offset of every state in STATES; ``forms`` how each tensor lies where channels are
-    inside (empty: as its shape says)."""
+    inside (empty: as its shape says); ``widths`` the bytes of an element's number in every
+    tensor."""
 
     layers: tuple[FixedLayer, ...]
     shapes: dict[str, tuple[int, ...]]
@@ -65,20 +68,30 @@ class Storage:
     state_offsets: dict[str, int] = field(default_factory=dict)
     state_bytes: int = 0
     forms: dict[str, PixelForm] = field(default_factory=dict)
+    widths: dict[str, Width] = field(default_factory=dict)
+
+    def precision_of(self, layer: FixedLayer) -> Precision:
+        """What an executed layer computes with: that of its operands."""
+        return precision_of_width(self.widths[layer.inputs[0]])
 
 
 class _Places:
-    """Tensors as (buffer, byte offset), found through chains of parents. ``behind`` is how many
-    bytes further the next tensor of a gathered one begins."""
+    """Tensors as (buffer, byte offset), found through chains of parents. ``stored`` are the bytes
+    that an element takes in memory, ``behind`` is how many bytes further the next tensor of a
+    gathered one begins."""
 
     def __init__(
-        self, shapes: Mapping[str, tuple[int, ...]], element_bytes: int, settled: Settled | None
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        stored: Mapping[str, int],
+        settled: Settled | None,
     ) -> None:
-        self.sizes = {t: prod(s) * element_bytes for t, s in shapes.items()}
+        self.stored = dict(stored)
+        self.sizes = {t: prod(s) * stored[t] for t, s in shapes.items()}
         self.parents: dict[str, tuple[str, int]] = {}
         self.behind = dict(self.sizes)
         if settled is not None:
-            self.behind = {t: n * element_bytes for t, n in settled.planes.items()}
+            self.behind = {t: n * stored[t] for t, n in settled.planes.items()}
 
     def find(self, tensor: str) -> tuple[str, int]:
         offset = 0
@@ -89,19 +102,21 @@ class _Places:
 
 
 def plan_storage(
-    fixed: FixedGraph, stored_bytes: int | None = None, layout: Layout = "channels first",
+    fixed: FixedGraph,
+    stored_bytes: Callable[[Precision], int] = ELEMENT_BYTES.__getitem__,
+    layout: Layout = "channels first",
     beside: int = 0,
-) -> Storage:  # fmt: skip
+) -> Storage:
     """Decides views and copies and gives every buffer its place. Deterministic.
 
-    ``stored_bytes`` are those that an element takes in memory (None: as many as its numbers).
-    A layer may run at the same time as ``beside`` layers behind it."""
+    ``stored_bytes`` are those that an element of a precision takes in memory (left out: as many as
+    its number). A layer may run at the same time as ``beside`` layers behind it."""
     settled = settle(fixed) if layout == "channels last" else None
     if settled is not None:
         fixed = replace(fixed, layers=settled.layers, shapes=settled.shapes)
     shapes = dict(fixed.shapes)
-    element_bytes = fixed.element_bytes if stored_bytes is None else stored_bytes
-    places = _Places(shapes, element_bytes, settled)
+    stored = {t: stored_bytes(precision_of_width(fixed.width_of(t))) for t in shapes}
+    places = _Places(shapes, stored, settled)
 
     def lies(layer: FixedLayer) -> Placement:
         placement = operator_of(layer).placement
@@ -115,19 +130,21 @@ def plan_storage(
             pixels = 1 if settled is None else prod(shapes[source]) // settled.planes[source]
             offsets = operator_of(layer).view_offsets(layer, shapes)
             for tensor, elements in zip(layer.outputs, offsets, strict=True):
-                places.parents[tensor] = (source, elements // pixels * element_bytes)
+                places.parents[tensor] = (source, elements // pixels * stored[source])
 
     copies: dict[int, list[FixedLayer]] = {}
     layers = list(fixed.layers)
+    widths = {tensor: fixed.width_of(tensor) for tensor in shapes}
 
     def copy(tensor: str, name: str, position: int) -> str:
         """A copy of ``tensor`` under a new name, made before layer ``position``."""
         while name in shapes:
             name += "'"
-        made = fixed_copy(name, tensor, name, fixed.element_bytes, _source(fixed, tensor))
+        made = fixed_copy(name, tensor, name, widths[tensor], _source(fixed, tensor))
         copies.setdefault(position, []).append(made)
-        shapes[name], places.sizes[name] = shapes[tensor], places.sizes[tensor]
-        places.behind[name] = places.behind[tensor]
+        shapes[name], widths[name] = shapes[tensor], widths[tensor]
+        for known in (places.sizes, places.behind, places.stored):
+            known[name] = known[tensor]
         return name
 
     outputs, owned = _place_outputs(fixed, places, copy)
@@ -154,12 +171,12 @@ def plan_storage(
     states, state_bytes = _place_states(executed, places)
     forms = {}
     if settled is not None:
-        planes = {tensor: size // element_bytes for tensor, size in places.behind.items()}
+        planes = {tensor: size // places.stored[tensor] for tensor, size in places.behind.items()}
         forms = {
             tensor: PixelForm(planes[tensor], planes[places.find(tensor)[0]]) for tensor in shapes
         }
     return Storage(
-        tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes, forms
+        tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes, forms, widths
     )
 
 

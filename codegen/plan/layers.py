@@ -27,17 +27,15 @@ class PlannedLayer:
     predicted_cycles: float | None = None
 
 
-def precision_of(fixed: FixedGraph) -> Precision:
-    return "int8" if fixed.element_bytes == 1 else "int16"
-
-
 def question_of(layer: FixedLayer, fixed: FixedGraph, machine: MachineDescription) -> Any:
     """What is asked about a layer of ``fixed``: see `Backend.problem`."""
-    return backend_of(machine).problem(layer, fixed.shapes, precision_of(fixed), machine)
+    return backend_of(machine).problem(layer, fixed.shapes, fixed.precision_of(layer), machine)
 
 
 class LayerPlanner:
-    """Answers for the layers of a region on a machine; equal questions are answered once."""
+    """Answers for the layers of a region on a machine; equal questions are answered once.
+
+    Layers that compute with another precision than that of the region come with theirs."""
 
     def __init__(
         self,
@@ -51,27 +49,33 @@ class LayerPlanner:
         self.chosen = planner_on(chosen, machine)
         self._answers: dict[Any, Any] = {}
 
-    def plan(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> PlannedLayer:
+    def plan(
+        self, layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision | None = None
+    ) -> PlannedLayer:
         """Raises PlanningError, with the layer and the Infeasible, when no plan fits; EmitError for
         a layer without code."""
-        problem, answer = self.answer(layer, shapes)
+        problem, answer = self.answer(layer, shapes, precision)
         if isinstance(answer, Infeasible):
             raise PlanningError(f"layer {layer.name!r}: {answer}", layer.name, answer)
         cycles = self.backend.predicted_cycles(layer, problem, answer, self.machine)
         return PlannedLayer(layer, problem, answer, cycles)
 
-    def answer(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> tuple[Any, Any]:
+    def answer(
+        self, layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision | None = None
+    ) -> tuple[Any, Any]:
         """The question of ``layer``, and the plan or Infeasible."""
-        problem = self.backend.problem(layer, shapes, self.precision, self.machine)
+        problem = self.backend.problem(layer, shapes, precision or self.precision, self.machine)
         if problem not in self._answers:
             self._answers[problem] = self.backend.plan(
                 problem, self.machine, self.chosen, self.limits
             )
         return problem, self._answers[problem]
 
-    def cycles(self, layer: FixedLayer, shapes: Mapping[str, Shape]) -> float:
+    def cycles(
+        self, layer: FixedLayer, shapes: Mapping[str, Shape], precision: Precision | None = None
+    ) -> float:
         """Predicted time; infinite where no plan fits or nothing is predicted."""
-        problem, answer = self.answer(layer, shapes)
+        problem, answer = self.answer(layer, shapes, precision)
         if isinstance(answer, Infeasible):
             return float("inf")
         cycles = self.backend.predicted_cycles(layer, problem, answer, self.machine)

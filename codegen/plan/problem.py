@@ -52,6 +52,8 @@ class ConvProblem:
     """Of a partial sum, on machines where these take more room than elements."""
     table_bytes: int | None = None
     """Of the table or slopes that lie beside the layer's biases, where there are some."""
+    out_bytes: int | None = None
+    """Of an element of what is stored, where it is another than those of the operands."""
 
     @property
     def out_rows(self) -> int:

@@ -18,6 +18,7 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.texts import did_you_mean
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.plan.loops.questions import LoopPlanner, LoopPlannerFactory
@@ -160,5 +161,6 @@ def planner(
         return _BY_LOG[name](limits, Path(tuning_log))
     if name not in planner_names():
         known = ", ".join((*planner_names(), *tuned_planner_names()))
-        raise PlanningError(f"unknown planner {name!r}; known planners: {known}")
+        near = did_you_mean(name, (*planner_names(), *tuned_planner_names()))
+        raise PlanningError(f"unknown planner {name!r}; known planners: {known}{near}")
     return RegisteredPlanner(name, limits)

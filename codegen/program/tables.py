@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph.fixed import precision_of_width
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.program.format import Program, Segment, SegmentSize, TensorSlot
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
 
 Slots = tuple[TensorSlot, ...]
+StoredBytes = Callable[[Precision], Literal[1, 2, 4]]
+"""Of a machine: what an element of a precision takes in its memories."""
 
 
 def tensor_slots(
-    fixed: FixedGraph, storage: Storage, stored_bytes: int
+    fixed: FixedGraph, storage: Storage, stored_bytes: StoredBytes
 ) -> tuple[Slots, Slots, Slots]:
     """Inputs, outputs, and the tensors between them (states: `state_slots`)."""
 
     def slot(name: str, tensor: str) -> TensorSlot:
+        precision = precision_of_width(storage.widths[tensor])
         return TensorSlot(
             name, tuple(fixed.shapes.get(name, storage.shapes[tensor])),
-            fixed.scales[_original(fixed, storage, tensor)], fixed.precision,
-            Segment.ACTIVATIONS, storage.offsets[tensor], stored_bytes,  # type: ignore[arg-type]
+            fixed.scales[_original(fixed, storage, tensor)], precision,
+            Segment.ACTIVATIONS, storage.offsets[tensor], stored_bytes(precision),
             *_form(storage, tensor),
         )  # fmt: skip
 
@@ -38,12 +44,12 @@ def tensor_slots(
     )
 
 
-def state_slots(fixed: FixedGraph, storage: Storage, stored_bytes: int) -> Slots:
+def state_slots(fixed: FixedGraph, storage: Storage, stored_bytes: StoredBytes) -> Slots:
     """What layers keep from step to step."""
     return tuple(
         TensorSlot(
             state, tuple(fixed.shapes[state]), fixed.scales[state], fixed.precision,
-            Segment.STATES, offset, stored_bytes,  # type: ignore[arg-type]
+            Segment.STATES, offset, stored_bytes(fixed.precision),
             *_form(storage, state),
         )
         for state, offset in storage.state_offsets.items()

@@ -160,6 +160,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=25, help="of each command (default: 25)")
     parser.add_argument("--json", type=Path, help="write the rows to a file")
     args = parser.parse_args(argv)
+    # A job in the background may ignore SIGINT, and its children would, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     rows: list[Row] = []
     for command in args.commands or COMMANDS:
         if command not in COMMANDS:

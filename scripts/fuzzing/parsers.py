@@ -23,6 +23,7 @@ from tvm_npu.calibration import InputSpec
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import FORMAT_VERSION, MAGIC, PROLOGUE
 from tvm_npu.sim.kinds import machine_kind
+from tvm_npu.sim.limits import Limits
 
 Seeds = tuple[bytes, ...]
 ROOT = Path(__file__).resolve().parents[2]
@@ -111,11 +112,11 @@ def elf(data: bytes) -> None:
 
 def elf_run(data: bytes) -> None:
     from tvm_npu.sim.machine_file import load_machine
+    from tvm_npu.sim.nmp.bare_metal import run_elf
     from tvm_npu.sim.nmp.elf import read_elf
-    from tvm_npu.sim.nmp.simulator import run_elf
 
     machine: Any = load_machine("nmp-4x8")
-    run_elf(read_elf(data, machine), machine, budget=100_000)
+    run_elf(read_elf(data, machine), machine, Limits(instructions=100_000))
 
 
 def program(data: bytes) -> None:

@@ -21,6 +21,7 @@ from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction, Isa
 
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
 _OPERAND = r"([^\s,()]+)"
+_NO_DISTANCE = re.compile(r"(^|,)\s*\(")
 
 
 def assemble(text: str, base_address: int = 0, *, isa: Isa) -> NDArray[np.uint32]:
@@ -82,7 +83,7 @@ class _Assembly:
         elif mnemonic == "li":
             rd, value = split_operands(mnemonic, "rd, value", operands)
             self.builder.li(rd, parse_number(mnemonic, "value", value))
-        elif mnemonic in _PSEUDO:
+        elif mnemonic in _PSEUDO and not (operands and mnemonic in self.builder.isa.by_mnemonic):
             syntax, expand = _PSEUDO[mnemonic]
             self.statement(number, *expand(*split_operands(mnemonic, syntax, operands)))
         else:
@@ -99,6 +100,8 @@ class _Assembly:
         instruction = self.builder.isa.by_mnemonic.get(mnemonic)
         if instruction is None:
             raise IsaError(f"{self.builder.isa.title} has no instruction {mnemonic!r}")
+        if "imm(" in instruction.syntax:  # no distance is one of 0
+            operands = _NO_DISTANCE.sub(r"\g<1>0(", operands)
         texts = split_operands(mnemonic, instruction.syntax, operands)
         values: dict[str, int | str] = {}
         for name, text in zip(instruction.syntax_names, texts, strict=True):
@@ -130,6 +133,9 @@ _PSEUDO: dict[str, tuple[str, Callable[..., tuple[str, str]]]] = {
     "mv": ("rd, rs", lambda rd, rs: ("addi", f"{rd}, {rs}, 0")),
     "j": ("target", lambda target: ("jal", f"zero, {target}")),
     "call": ("target", lambda target: ("jal", f"ra, {target}")),
+    "jr": ("rs", lambda rs: ("jalr", f"zero, 0({rs})")),
+    "not": ("rd, rs", lambda rd, rs: ("xori", f"{rd}, {rs}, -1")),
+    "fence": ("", lambda: ("fence", "zero, zero, 255")),
     "ret": ("", lambda: ("jalr", "zero, 0(ra)")),
     "beqz": ("rs, target", lambda rs, target: ("beq", f"{rs}, zero, {target}")),
     "bnez": ("rs, target", lambda rs, target: ("bne", f"{rs}, zero, {target}")),

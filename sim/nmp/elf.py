@@ -38,10 +38,11 @@ class Segment(NamedTuple):
 @dataclass(frozen=True)
 class ElfImage:
     """An executable: where it starts and what must be in memory then. Segments do not overlap and
-    are sorted by address."""
+    are sorted by address; ``executable`` are those that hold instructions."""
 
     entry: int
     segments: tuple[Segment, ...]
+    executable: tuple[Segment, ...]
 
     def check_fits(self, machine: NmpMachine) -> None:
         """ElfError unless every segment lies inside the machine's DRAM."""
@@ -122,7 +123,7 @@ def _read(content: bytes) -> ElfImage:
     start = header["e_entry"]
     if start % 4 or not any(s.address <= start and start + 4 <= s.end for s in executable):
         raise ElfError(f"entry {start:#x} is no instruction address of an executable segment")
-    return ElfImage(start, tuple(segments))
+    return ElfImage(start, tuple(segments), tuple(executable))
 
 
 def _load(content: bytes, address: int, offset: int, file_size: int, memory_size: int) -> Segment:

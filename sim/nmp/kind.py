@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, MachineKind, Simulator
+from tvm_npu.sim.kinds import CodeFault, ElfRun, MachineKind, Simulator
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tvm_npu.sim.image import ProgramImage
     from tvm_npu.sim.isa.table import Isa
     from tvm_npu.sim.limits import Limits
-    from tvm_npu.sim.statistics import RunStatistics
 
 _OVER_RINGS = ("nmp_forward", "nmp_forward3d")
 
@@ -70,14 +69,12 @@ class NmpKind(MachineKind):
         assert isinstance(machine, NmpMachine)
         return LoadedProgram(image, machine, limits)
 
-    def run_elf(
-        self, path: Path, machine: MachineDescription, *, budget: int
-    ) -> tuple[int, RunStatistics]:
+    def run_elf(self, path: Path, machine: MachineDescription, limits: Limits) -> ElfRun:
+        from tvm_npu.sim.nmp.bare_metal import run_elf
         from tvm_npu.sim.nmp.elf import read_elf
-        from tvm_npu.sim.nmp.simulator import run_elf
 
         assert isinstance(machine, NmpMachine)
-        return run_elf(read_elf(path, machine), machine, budget=budget)
+        return run_elf(read_elf(path, machine), machine, limits)
 
     def elf_summary(self, path: Path) -> str:
         from tvm_npu.sim.nmp.elf import read_elf

@@ -36,7 +36,8 @@ class LoadedProgram:
             layer_of=self._code.layer_of,
             stream_of=self._code.stream_of,
             tile_registers=self._code.tile_registers,
-            element_bytes=ELEMENT_BYTES[image.of_one_precision()],
+            element_bytes=ELEMENT_BYTES[image.precision],
+            layer_bytes=tuple(ELEMENT_BYTES[one] for one in image.layer_precisions),
         )
 
     @property

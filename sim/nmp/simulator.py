@@ -15,11 +15,11 @@ from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
+from tvm_npu.sim.isa.builder import ABI_NAMES
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.nmp import engine
-from tvm_npu.sim.nmp.elf import ElfImage
 from tvm_npu.sim.nmp.events import collect_events, register_table
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import (
@@ -68,6 +68,7 @@ class NmpSimulator:
         stream_of: NDArray[np.int8] | None = None,
         tile_registers: Sequence[Mapping[str, int]] = (),
         element_bytes: int = 2,
+        layer_bytes: tuple[int, ...] | None = None,
     ) -> None:
         check_room(machine, dram_bytes)
         base = machine.dram.base_address
@@ -80,7 +81,7 @@ class NmpSimulator:
         self.machine = machine
         self.layer_names = tuple(layer_names)
         self._tile_registers = tuple(tile_registers)
-        self._element_bytes = element_bytes
+        self._element_bytes, self._layer_bytes = element_bytes, layer_bytes
         self._lock = ForkedLock()
         words = np.ascontiguousarray(code, np.uint32)
         count = len(words)
@@ -110,6 +111,11 @@ class NmpSimulator:
     def dram(self) -> NDArray[np.uint8]:
         """The image's DRAM, from the machine's base address on; a view, writable."""
         return self._state.dram[: self._dram_bytes]
+
+    def registers(self, core: int) -> dict[str, int]:
+        """A core's registers by their ABI names, as they are after a run, unsigned."""
+        values = self._state.regs[core].astype(np.uint32).tolist()
+        return dict(zip(ABI_NAMES, values, strict=True))
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
@@ -160,7 +166,8 @@ class NmpSimulator:
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
             statistics = collect(
-                state, costs, self.machine, self.layer_names, self._element_bytes
+                state, costs, self.machine, self.layer_names, self._element_bytes,
+                self._layer_bytes,
             )
             if events is not None:
                 events.record(
@@ -241,28 +248,3 @@ def _register(instruction: str, number: int) -> str:
         "MAC", MacRegister)  # fmt: skip
     name = names(number).name if number < len(names) else str(number)
     return f"{unit} register {name}"
-
-
-def run_elf(
-    image: ElfImage, machine: NmpMachine, *, budget: int = 100_000_000, memory_bytes: int = 1 << 20
-) -> tuple[int, RunStatistics]:
-    """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
-
-    The stack starts at the top of ``memory_bytes`` beyond the image. Returns (exit code,
-    statistics); raises Trap as `NmpSimulator.run` does.
-    """
-    base = machine.dram.base_address
-    end = max(address + memory for address, _, memory in image.segments) - base
-    code_begin = min(address for address, _, _ in image.segments)
-    code_end = max(address + len(data) for address, data, _ in image.segments)
-    code = np.zeros(-(-(code_end - code_begin) // 4), np.uint32)
-    flat = code.view(np.uint8)
-    for address, data, _ in image.segments:
-        at = address - code_begin
-        flat[at : at + len(data)] = np.frombuffer(data, np.uint8)
-    dram_bytes = -(-(end + memory_bytes) // 16) * 16
-    simulator = NmpSimulator(machine, code, code_begin, dram_bytes)
-    statistics, codes = simulator.run(
-        image.entry, {2: base + dram_bytes - 16}, cores=1, budget=budget
-    )
-    return codes[0], statistics

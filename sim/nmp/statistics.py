@@ -16,6 +16,7 @@ def collect(
     machine: NmpMachine,
     layer_names: tuple[str, ...],
     element_bytes: int,
+    layer_bytes: tuple[int, ...] | None,
 ) -> RunStatistics:
     """Statistics of the run that just ended in ``state``. A core is busy while it issues, and waits
     while a semaphore or a full DMA queue blocks it."""
@@ -41,4 +42,4 @@ def collect(
         cycles=max(float(state.time[: machine.core_count].max()), float(state.layer_end.max())),
         instruction_cache_misses=int(state.counters[1]),
     )
-    return statistics.collect(counts, machine, layer_names, element_bytes)
+    return statistics.collect(counts, machine, layer_names, element_bytes, layer_bytes)

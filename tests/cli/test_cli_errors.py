@@ -80,9 +80,30 @@ def test_truncated_onnx_file(run, tmp_path: Path, lenet: Path) -> None:
 
 def test_unknown_machine(run, lenet: Path) -> None:
     message = failing(run, 1, "profile", lenet, "--machine", "nmp-9x9")
-    assert message == "unknown machine 'nmp-9x9': neither a file nor one of " + ", ".join(
-        line.split()[0] for line in run("machines")[1].splitlines()[3:] if line[0] != " "
-    )
+    known = [line.split()[0] for line in run("machines")[1].splitlines()[3:] if line[0] != " "]
+    listed = ", ".join(known)
+    wanted = f"unknown machine 'nmp-9x9': neither a file nor one of {listed}"
+    assert message == f"{wanted}; did you mean 'nmp-4x8'?"
+
+
+def test_what_the_user_may_have_meant(run, lenet: Path, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('extends = "setup-a"\nname = "own"\n[mover]\nsetup_cycle = 1.0\n')
+    message = failing(run, 1, "machines", path)
+    assert message.endswith("(value: 1.0); did you mean 'setup_cycles'?")
+    path.write_text('extends = "setup-a"\nname = "own"\n[memories]\nweigth_bytes = 128\n')
+    assert "did you mean 'weight_bytes'?" in failing(run, 1, "machines", path)
+    path.write_text('extends = "nmp-4x8"\nname = "own"\n[energie]\n')
+    assert "did you mean 'energy'?" in failing(run, 1, "machines", path)
+    path.write_text('extends = "nmp-4x8"\nname = "own"\nzebra = 1\n')
+    assert "did you mean" not in failing(run, 1, "machines", path)
+    for words, meant in (
+        (("profile", lenet, "--planner", "exat"), "exact"),
+        (("profile", lenet, "--precison", "int8"), "--precision"),
+        (("profil", lenet), "profile"),
+    ):
+        code, _, err = run(*words)
+        assert code == 2 and err.rstrip().endswith(f"; did you mean '{meant}'?"), err
 
 
 def test_absurd_machine_file(run, lenet: Path, tmp_path: Path) -> None:

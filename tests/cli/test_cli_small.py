@@ -16,23 +16,41 @@ from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
 from tvm_npu.cli.tables import Column, make_table, natural_width, print_tables, shortened
 from tvm_npu.codegen.plan import planner_names, tuned_planner_names
-from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_names
+from tvm_npu.sim.nmp.bare_metal import run_elf
 from tvm_npu.sim.nmp.elf import read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine
-from tvm_npu.sim.nmp.simulator import run_elf
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "checksum.elf"
 
 
-def test_run_elf(run) -> None:  # type: ignore[no-untyped-def]
+def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     machine = load_nmp_machine("nmp-4x8")
-    wanted, statistics = run_elf(read_elf(ELF, machine), machine)
+    done = run_elf(read_elf(ELF, machine), machine)
+    wanted, statistics = done.exit_code, done.statistics
     code, out, _ = run("run-elf", ELF)
     assert code == 0
     assert out.startswith(f"exit code {wanted}, {statistics.cycles:,.0f} cycles (")
     assert f"{statistics.instructions:,} instructions" in out
     code, _, err = run("run-elf", ELF, "--budget", 1000)
     assert code == 1 and "still running after" in err
+    code, _, err = run("run-elf", ELF, "--limits", "dram_bytes=1k")
+    assert code == 1 and "limit dram_bytes allows 1024" in err
+    assert run("run-elf", ELF, "--limits", "speed=1")[0] == 2
+    target = tmp_path / "elf.json"
+    code, out, _ = run(
+        "run-elf", ELF, ELF, "--registers", "--dump", "0x80000000:20", "--json", target,
+        "--exit-code",
+    )  # fmt: skip
+    assert code == wanted & 0xFF
+    rows = json.loads(target.read_text())["programs"]
+    assert len(rows) == 2 and rows[0] == rows[1]
+    assert rows[0]["registers"]["a0"] == wanted and rows[0]["cycles"] == statistics.cycles
+    assert rows[0]["memory"]["0x80000000"] == done.memory(0x8000_0000, 20).hex()
+    assert f"a0   {wanted:#010x}" in out
+    assert f"0x80000010  {done.memory(0x8000_0010, 4).hex(' ')}" in out
+    code, _, err = run("run-elf", ELF, "--dump", "0x10:4")
+    assert code == 1 and "do not lie in the program's memory" in err
     code, _, err = run("run-elf", ELF, "--machine", "setup-a")
     assert code == 1 and "'setup-a' is of isa 'tiles'; executables run on machines of 'nmp'" in err
 
@@ -48,9 +66,7 @@ def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         code, out_one, _ = run("machines", name, "--json", target)
         values = load_machine(name).model_dump()
         assert code == 0 and json.loads(target.read_text()) == values
-        for group, inner in values.items():
-            keys = [f"{group}.{key}" for key in inner] if isinstance(inner, dict) else [group]
-            assert all(any(line.split()[0] == key for line in out_one.splitlines()) for key in keys)
+        assert machine_from_toml(out_one, name) == load_machine(name)
 
 
 def test_planners(run) -> None:  # type: ignore[no-untyped-def]

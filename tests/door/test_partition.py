@@ -133,12 +133,12 @@ def test_ranges_come_from_what_the_door_runs() -> None:
         for sample in samples:
             runners[region.symbol].run([sample])
 
-    ranges = region_ranges({region.symbol: graph}, run, None)[region.symbol].tensors
+    ranges = region_ranges({region.symbol: fuse(graph)}, run, None)[region.symbol].tensors
     assert ranges["in0"].low == min(float(s.min()) for s in samples)
     assert ranges["in0"].high == max(float(s.max()) for s in samples)
     assert min(one.low for name, one in ranges.items() if name != "in0") == 0.0
     with pytest.raises(CalibrationError, match="no samples; at least 1 is needed"):
-        region_ranges({region.symbol: graph}, lambda runners: None, None)
+        region_ranges({region.symbol: fuse(graph)}, lambda runners: None, None)
 
 
 def test_what_is_no_region_is_named() -> None:

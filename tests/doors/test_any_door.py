@@ -17,12 +17,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tvm_npu.accuracy import Labelled, measure
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.door.find import door
-from tvm_npu.door.models import BuiltModel, build_onnx
+from tvm_npu.door.models import BuiltModel, build_onnx, import_onnx
 from tvm_npu.door.offload import programs
+from tvm_npu.errors import TargetError
 from tvm_npu.models import build
 from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
+from tvm_npu.options import make_options
 from tvm_npu.runtime.session import Session
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
@@ -231,3 +234,28 @@ def test_a_softmax_between_layers_runs_on_the_npu(axis: int, shape: tuple[int, .
     (found,) = built.run(inputs)
     (want,) = from_onnxruntime(model, inputs)
     assert sqnr_db(want, found) > 60
+
+
+def test_a_layer_in_int16() -> None:
+    """Of a trained network: chosen by name, then by the loss that outputs may have; the simulator
+    agrees with the reference to the bit."""
+    model, images = load_digits_lenet(), load_digits_calibration()[:4]
+    entry = model.graph.input[0].name
+    first = next(node.name for node in model.graph.node if node.op_type == "Conv")
+    imported = import_onnx(model, {})
+
+    def run(**options: Any) -> tuple[list[str], float]:
+        """Precisions of the layers, and the output's SQNR."""
+        chosen = make_options("nmp-4x8-int8", **options)
+        found = imported.partition(chosen, ({entry: one[None]} for one in images))
+        (symbol,) = found.symbols
+        program = Program.from_bytes(found.program(symbol))
+        samples = (Labelled({entry: one[None]}) for one in images[:1])
+        return [one.precision for one in program.layers], measure(found, samples).sqnr_db
+
+    named, sqnr = run(int16_layers=(first,))
+    assert named.count("int16") == 1 and sqnr > 20
+    chosen, sqnr = run(precision="auto", max_loss=1e-4)
+    assert chosen.count("int16") > 1 and sqnr > 37
+    with pytest.raises(TargetError, match=f"is called {first + '_'!r}; near are"):
+        run(int16_layers=(first + "_",))

@@ -227,3 +227,17 @@ def test_sums_that_cancel_what_the_cpu_hands_over_stay_on_the_cpu() -> None:
         (found,) = stock(mine, [x], "npu/nmp-4x8")
         answers[offload] = sqnr_db(found, expected)
     assert answers["paying"] > 60 > answers["all"]
+
+
+def test_a_sum_of_a_tensor_with_itself_behind_a_region() -> None:
+    """TVM simplifies it by a copy of what lies in front, the region's call included."""
+    region = relay.nn.relu(relay.nn.conv2d(var("x", IMAGE.shape), const(POINTWISE[1])))
+    wave = relay.sin(region)
+    mod = module(relay.Tuple([relay.add(wave, wave), region]))
+    marked = partition_for_npu(mod, calibration={"x": IMAGE})
+    library = relay.build(marked, target="npu/nmp-4x8")
+    executor = tvm.contrib.graph_executor.GraphModule(library["default"](tvm.cpu()))
+    executor.set_input("x", IMAGE)
+    executor.run()
+    twice, once = (executor.get_output(number).numpy() for number in range(2))
+    np.testing.assert_allclose(twice, 2 * np.sin(once), rtol=1e-5, atol=1e-6)

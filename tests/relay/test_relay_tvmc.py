@@ -147,6 +147,22 @@ def test_target_for_a_machine_file_with_options(tmp_path: Path) -> None:
     assert options_from_target(again).machine == options.machine
 
 
+def test_layers_in_int16_travel_with_targets() -> None:
+    names = ("block/1/conv", "odd, &name?")
+    target = tvm_npu.target("nmp-4x8-int8", precision="auto", int16_layers=names, max_loss=0.25)
+    options = options_from_target(target)
+    assert (options.precision, options.int16_layers, options.max_loss) == ("int8", names, 0.25)
+    assert NpuOptions.from_json(options.to_json()) == options
+    for machine, wrong, message in (
+        ("nmp-4x8", {"int16_layers": names}, "precision 'int16': they are chosen for"),
+        ("nmp-4x8-int8", {"max_loss": 0.1}, "max_loss 0.1 with precision None: it is for 'auto'"),
+        ("nmp-4x8", {"precision": "auto", "max_loss": 1.0}, "max_loss 1.0: must be above 0 and"),
+        ("setup-a", {"precision": "auto"}, "'setup-a' computes all layers of a program with one"),
+    ):
+        with pytest.raises(TargetError, match=message):
+            tvm_npu.target(machine, **wrong)
+
+
 def test_targets_that_are_none() -> None:
     with pytest.raises(TargetError, match="names no NPU"):
         options_from_target(tvm.target.Target("llvm"))

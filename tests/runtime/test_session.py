@@ -83,8 +83,20 @@ def test_float_inputs_and_outputs() -> None:
         assert np.array_equal(output, dequantize_tensor(values, points[name]))
     as_double = session.run([samples.astype(np.float64), samples[::-1].astype(np.float64)])
     assert same(outputs, as_double)
-    with pytest.raises(QuantizationError, match="NaN"):
+    with pytest.raises(QuantizationError, match=r"input 'x' of program .* NaN values in image 0"):
         session.run([np.full_like(samples, np.nan), samples])
+    one = samples.copy()
+    one[-1].flat[3] = np.nan
+    with pytest.raises(QuantizationError, match=rf"'y' .* 1 NaN values in image {len(one) - 1};"):
+        session.run([samples, one])
+    with pytest.raises(RunError, match="'x' .* has type complex64; it takes real numbers"):
+        session.run([samples + np.complex64(1j), samples])
+    with pytest.raises(RunError, match="'y' .* has type object"):
+        session.run([samples, None])  # type: ignore[list-item]
+    with pytest.raises(RunError, match="'y' .* has type <U"):
+        session.run([samples, "image.png"])  # type: ignore[list-item]
+    with pytest.raises(RunError, match="'x' .* rows of different lengths are no array"):
+        session.run([[[1.0], [1.0, 2.0]], samples])  # type: ignore[list-item]
 
 
 def test_wrong_inputs_by_message() -> None:

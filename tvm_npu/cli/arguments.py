@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
+
 
 class Names:
     """``choices`` of an option that are known only when somebody asks for them."""
@@ -18,6 +20,22 @@ class Names:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._load())
+
+
+def add_limits_argument(parser: argparse.ArgumentParser) -> None:
+    """``--limits``: what a program may take of the host, as `Limits`."""
+    parser.add_argument(
+        "--limits", type=_limits, default=DEFAULT, metavar="NAME=N,...",
+        help="what a program may take: work, instructions, dram_bytes, host_bytes; k, m, g, t for "
+        "powers of 1024",
+    )  # fmt: skip
+
+
+def _limits(text: str) -> Limits:
+    try:
+        return Limits.parse(text)
+    except LimitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def positive(text: str) -> int:

@@ -7,7 +7,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from tvm_npu.cli.errors import CliError, UsageError
+from tvm_npu.cli.arguments import add_limits_argument
+from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.terminal import Terminal, one_line
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
@@ -36,22 +37,15 @@ _ERRORS = (CodegenError, NpuError, SimError, CliError)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
-    parser.add_argument(
-        "--limits", metavar="NAME=N,...",
-        help="work, instructions, dram_bytes, host_bytes; k, m, g, t for powers of 1024",
-    )  # fmt: skip
+    add_limits_argument(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write a row a file to FILE")
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    try:
-        limits = Limits() if args.limits is None else Limits.parse(args.limits)
-    except SimError as error:
-        raise UsageError(f"--limits: {error}") from error
     rows = []
     for path in args.files:
         try:
-            good, text = True, checked(path, limits)
+            good, text = True, checked(path, args.limits)
         except _ERRORS as error:
             good, text = False, one_line(str(error))
         rows.append({"file": str(path), "good": good, "what": text})

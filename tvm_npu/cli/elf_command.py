@@ -1,32 +1,41 @@
-"""``tvm-npu run-elf``: a bare-metal RV32IM program on one simulated core."""
+"""``tvm-npu run-elf``: bare-metal RV32IM programs on one simulated core."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
-from tvm_npu.sim.kinds import RunsElf, machine_kind, usable_kinds
+from tvm_npu.sim.kinds import ElfRun, RunsElf, machine_kind, usable_kinds
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_file import load_machine
 
 DESCRIPTION = """\
-Runs a statically linked RV32IM executable on core 0 until it exits by ecall with a7 = 93, and
-prints its exit code, cycles and instructions. Link it to the machine's DRAM base address
-('tvm-npu machines NAME' shows it). The program's exit code is a result, not an error.
+Runs statically linked RV32IM executables, each on a core 0 of its own, until it exits by ecall with
+a7 = 93, and prints exit code, cycles and instructions. Link to the machine's DRAM base address
+('tvm-npu machines NAME' shows it). The exit code is a result, not an error, unless --exit-code.
+
+Only executable segments hold instructions. A program begins at its entry with sp at the top of 1 MB
+behind its image and all other registers 0. Accesses that are not aligned trap.
 """
 EXAMPLES = """\
 examples:
   riscv64-unknown-elf-gcc -march=rv32im -mabi=ilp32 -nostdlib -T program.ld main.c -o main.elf
   tvm-npu run-elf main.elf
   tvm-npu run-elf main.elf --machine my-npu.toml --budget 1000000
+  tvm-npu run-elf one.elf two.elf --registers --dump 0x80000000:64 --json runs.json
 """
+LINE_BYTES = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, metavar="FILE.elf")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE.elf")
     parser.add_argument(
         "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
@@ -35,9 +44,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--budget", type=positive, default=100_000_000, metavar="N",
         help="stop a program that runs more instructions than this (default: 100,000,000)",
     )  # fmt: skip
+    add_limits_argument(parser)
+    parser.add_argument("--registers", action="store_true", help="show the registers at the end")
+    parser.add_argument(
+        "--dump", type=_range, action="append", default=[], metavar="ADDR:LEN",
+        help="show LEN bytes of memory from ADDR on at the end; may be given again",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
+    parser.add_argument(
+        "--exit-code", action="store_true",
+        help="end with the exit code of the last program, its low 8 bits, as shells take it",
+    )  # fmt: skip
+
+
+def _range(text: str) -> tuple[int, int]:
+    try:
+        address, size = (int(part, 0) for part in text.split(":"))
+    except ValueError:
+        address, size = -1, 0
+    if not 0 <= address < 1 << 32 or not 1 <= size <= 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:LENGTH, as 0x80000000:64")
+    return address, size
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.json is not None:
+        check_writable(args.json)
     machine = load_machine(args.machine)
     kind = machine_kind(machine.isa)
     if not isinstance(kind, RunsElf):
@@ -46,12 +78,48 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             f"machine {machine.name!r} is of isa {machine.isa!r}; executables run on machines of "
             f"{', '.join(map(repr, able))}"
         )
-    with terminal.steps() as steps, terminal.simulating():
-        steps.begin("simulating: the first run ever compiles the simulator")
-        code, statistics = kind.run_elf(args.file, machine, budget=args.budget)
-    terminal.out.print(
-        f"exit code {code}, {statistics.cycles:,.0f} cycles ({statistics.time_us:,.1f} us at "
-        f"{machine.frequency_mhz:g} MHz), {statistics.instructions:,} instructions",
-        soft_wrap=True,
-    )
-    return 0
+    limits: Limits = args.limits
+    if limits.instructions is None:
+        limits = replace(limits, instructions=args.budget)
+    rows = []
+    for path in args.files:
+        with terminal.steps() as steps, terminal.simulating():
+            steps.begin("simulating: the first run ever compiles the simulator")
+            done = kind.run_elf(path, machine, limits)
+        rows.append(_row(path, done, args.dump))
+        name = f"{path}: " if len(args.files) > 1 else ""
+        terminal.out.print(
+            f"{name}exit code {done.exit_code}, {done.statistics.cycles:,.0f} cycles "
+            f"({done.statistics.time_us:,.1f} us at {machine.frequency_mhz:g} MHz), "
+            f"{done.statistics.instructions:,} instructions",
+            soft_wrap=True, markup=False,
+        )  # fmt: skip
+        for line in _lines(done, args.registers, args.dump):
+            terminal.out.print(line, soft_wrap=True, markup=False, highlight=False)
+    if args.json is not None:
+        write_json(args.json, {"machine": machine.name, "programs": rows})
+    return rows[-1]["exit_code"] & 0xFF if args.exit_code else 0
+
+
+def _row(path: Path, done: ElfRun, dumps: list[tuple[int, int]]) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "exit_code": done.exit_code,
+        "cycles": done.statistics.cycles,
+        "instructions": done.statistics.instructions,
+        "registers": dict(done.registers),
+        "memory": {f"{at:#010x}": done.memory(at, size).hex() for at, size in dumps},
+    }
+
+
+def _lines(done: ElfRun, registers: bool, dumps: list[tuple[int, int]]) -> list[str]:
+    """Registers four a line, memory as `LINE_BYTES` a line."""
+    lines = []
+    if registers:
+        cells = [f"{name:4} {value:#010x}" for name, value in done.registers.items()]
+        lines += ["  ".join(cells[k : k + 4]) for k in range(0, len(cells), 4)]
+    for address, size in dumps:
+        data = done.memory(address, size)
+        lines += [f"{address + k:#010x}  {data[k : k + LINE_BYTES].hex(' ')}"
+                  for k in range(0, size, LINE_BYTES)]  # fmt: skip
+    return lines

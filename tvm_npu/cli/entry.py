@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
+import logging
 import os
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
+from typing import NoReturn
 
 from tvm_npu import __version__
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.interrupts import Interrupts
 from tvm_npu.cli.terminal import one_line, open_terminal
+from tvm_npu.sim.texts import did_you_mean
 
 OK, FAILED, USAGE = 0, 1, 2
 LONGEST_SURPRISE = 300
@@ -107,6 +111,8 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
     interrupts.command = args.command
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
+    if not debug:  # "operators have not been tuned": nobody who runs a command can act on it
+        logging.getLogger("autotvm").setLevel(logging.ERROR)
     try:
         with terminal.warnings_as_notes(everybody=debug):
             code: int = command_module(args.command).run(args, terminal)
@@ -149,16 +155,40 @@ def command_module(name: str) -> ModuleType:
     return importlib.import_module(f"tvm_npu.cli.{COMMANDS[name][0]}")
 
 
+class Parser(argparse.ArgumentParser):
+    """Its messages name the option or choice that the user may have meant."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        unknown = re.search(r"unrecognized arguments: (--[\w-]+)", message)
+        near = ""
+        if choice is not None:
+            near = did_you_mean(choice[1], re.findall(r"[\w.-]+", choice[2]))
+        elif unknown is not None:
+            near = did_you_mean(unknown[1], self.options())
+        super().error(f"{message}{near}")
+
+    def options(self) -> list[str]:
+        """Names of its options and of those of its commands."""
+        found: list[str] = []
+        for action in self._actions:
+            found += action.option_strings
+            if isinstance(action.choices, dict):
+                for command in action.choices.values():
+                    found += command.options()
+        return found
+
+
 def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     """For the command line ``argv``: only commands that it names have arguments."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="tvm-npu",
         description="CNNs on a simulated NPU, by way of TVM.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tvm-npu {__version__}")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     for place in (parser, common):
         place.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS,

@@ -136,6 +136,19 @@ class LabelledImages:
         )
 
 
+@dataclass(frozen=True)
+class PreparedSamples:
+    """Images without labels, for calibration; read every time that they are iterated."""
+
+    path: Path
+    inputs: tuple[InputSpec, ...]
+    arithmetic: Arithmetic
+
+    def __iter__(self) -> Iterator[Sample]:
+        """Raises what iterating `LabelledImages` raises."""
+        return LabelledImages(self.path, self.inputs, self.arithmetic).samples()
+
+
 def _channel_axis(shape: tuple[int, ...]) -> int:
     if len(shape) < 2:
         return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 DESCRIPTION = """\
 Without NAME: a table of the machines that come with the package. With NAME, or a machine file:
-all its keys, checked, as they stand in a machine file.
+all its keys, checked, as TOML that is a machine file.
 """
 EXAMPLES = """\
 examples:
   tvm-npu machines
   tvm-npu machines nmp-4x8
+  tvm-npu machines nmp-4x8 > my-npu.toml
   tvm-npu machines my-npu.toml --json my-npu.json
 """
 
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(problem)
     else:
         content = load_machine(args.name).model_dump()
-        _print_keys(content, terminal)
+        terminal.out.print(_toml(content), soft_wrap=True, end="")
     if args.json is not None:
         write_json(args.json, content)
     return 0
@@ -68,17 +69,20 @@ def _print_table(machines: list[MachineDescription], terminal: Terminal) -> None
     print_tables(columns, terminal.out)
 
 
-def _print_keys(values: Mapping[str, Any], terminal: Terminal) -> None:
-    pairs = list(_flat(values))
-    width = max(len(key) for key, _ in pairs)
-    for key, value in pairs:
-        terminal.out.print(f"{key:<{width}}  {value}", soft_wrap=True)
+def _toml(values: Mapping[str, Any]) -> str:
+    """A machine file that says the same; keys without a value are left out."""
+    import tomlkit
+
+    given = {key: value for key, value in values.items() if value is not None}
+    tables = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in given.items() if key not in tables}
+    inner = {key: _without_none(value) for key, value in tables.items()}
+    return tomlkit.dumps({**plain, **inner})
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """``{"mac": {"bits": 8}}`` -> ``("mac.bits", 8)``; addresses as hexadecimal numbers."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", hex(value) if key.endswith("_address") else value
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 from tvm_npu.cli.arguments import non_negative, percentile
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.image_arguments import add_arithmetic_arguments, arithmetic_of
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.backend import Images
@@ -18,6 +19,7 @@ from tvm_npu.codegen.plan import planner_names, tuned_planner_names
 from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
 from tvm_npu.options import (
     DEFAULT_MACHINE,
+    DEFAULT_MAX_LOSS,
     DEFAULT_PLANNER,
     NpuOptions,
     Offload,
@@ -47,7 +49,17 @@ class ModelJob:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = True) -> None:
-    add_question_arguments(parser)
+    add_question_arguments(parser, (*ELEMENT_BYTES, "auto"))
+    parser.add_argument(
+        "--int16-layers", nargs="+", metavar="NAME",
+        help="layers, or nodes of the model, that compute in int16 where the others do in int8",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-loss", type=float, metavar="X",
+        help="with --precision auto: the noise that outputs of regions may have, as a share of "
+        f"their signal's power over the calibration data (default: {DEFAULT_MAX_LOSS:g}, which is "
+        "20 dB); layers compute in int16 until it is reached",
+    )  # fmt: skip
     parser.add_argument(
         "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
         metavar="NAME", help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
@@ -57,6 +69,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
         help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
     )  # fmt: skip
     if shares_images:
+        add_arithmetic_arguments(parser)
+        parser.set_defaults(prepares_calibration=True)
         parser.add_argument(
             "--images", choices=get_args(Images), default="together",
             help="what the clusters of a device do with a batch: share each image, or compute one "
@@ -66,7 +80,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
         "--calibration", type=Path, metavar="DIR|NPZ",
         help="inputs from which number ranges are taken: a folder of .npy, .npz and .png files, "
         "or one such file; .npz files hold arrays by input name, PNG images must have the "
-        "input's rows and columns and are fed as 0..255 float. Without it: random input",
+        "input's rows and columns and come as 0..255 float. Without it: random input",
     )  # fmt: skip
     parser.add_argument(
         "--percentile", type=percentile, metavar="P",
@@ -82,7 +96,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
     )  # fmt: skip
 
 
-def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+def add_question_arguments(
+    parser: argparse.ArgumentParser, precisions: Sequence[str] = tuple(ELEMENT_BYTES)
+) -> None:
     """What decides which layers planners are asked about."""
     parser.add_argument("model", type=Path, metavar="MODEL.onnx")
     parser.add_argument(
@@ -90,7 +106,7 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
     )  # fmt: skip
     parser.add_argument(
-        "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
+        "--precision", choices=precisions, help="default: the machine's own"
     )
     parser.add_argument(
         "--offload", choices=get_args(Offload), default="paying",
@@ -124,6 +140,8 @@ def load_and_partition(
         images=args.images,
         offload=args.offload,
         quantization=args.quantization,
+        int16_layers=args.int16_layers,
+        max_loss=args.max_loss,
     )
     machine = options.machine
     if machine.name in machine_names() and machine != load_machine(machine.name):
@@ -132,12 +150,17 @@ def load_and_partition(
             "but differs from it"
         )
     from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+    from tvm_npu.cli.labelled_images import PreparedSamples
 
     files = None if args.calibration is None else calibration_files(args.calibration)
     imported = import_file(args.model, shapes, terminal, steps)
     steps.done()
-    calibration = None if files is None else CalibrationFiles(files, imported.inputs)
-    samples: Iterable[Sample] | None = calibration
+    calibration: Iterable[Sample] | None = None
+    if files is not None:
+        calibration = CalibrationFiles(files, imported.inputs)
+        if _prepares(args):
+            calibration = PreparedSamples(args.calibration, imported.inputs, arithmetic_of(args))
+    samples = calibration
     if calibration is None and calibrate_on is not None:
         samples = calibrate_on(imported.inputs)
     elif calibration is None and needs_values:
@@ -145,10 +168,10 @@ def load_and_partition(
             f"no --calibration: number ranges come from random input (standard normal, seed "
             f"{options.seed}); accuracy on real data is unknown"
         )
-    elif any(path.suffix.lower() == ".png" for path in files or ()):
+    elif any(path.suffix.lower() == ".png" for path in files or ()) and not _prepares(args):
         terminal.note(
             "PNG images are fed as 0..255; for a model that takes other values, ranges and "
-            "accuracy are wrong: give it .npy or .npz"
+            "accuracy are wrong: give --scale, --mean and --std, or .npy or .npz files"
         )
     steps.begin("partitioning and calibrating")
     with warnings.catch_warnings():
@@ -167,6 +190,22 @@ def load_and_partition(
             f"{len(report.refusals)})"
         )
     return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
+
+
+def _prepares(args: argparse.Namespace) -> bool:
+    """Whether the user said how calibration data become what the model takes."""
+    if not getattr(args, "prepares_calibration", False):
+        return False
+    return bool(args.scale != 1 or args.mean != [0.0] or args.std != [1.0] or args.bgr)
+
+
+def calibration_text(args: argparse.Namespace) -> str | None:
+    """Where ranges come from, for reports; None: random input."""
+    if args.calibration is None or not _prepares(args):
+        return None if args.calibration is None else str(args.calibration)
+    mean, std = (" ".join(f"{one:g}" for one in of) for of in (args.mean, args.std))
+    order = ", channels turned round" if args.bgr else ""
+    return f"{args.calibration} as (x * {args.scale:g} - {mean}) / {std}{order}"
 
 
 def compiled(job: ModelJob, steps: Steps) -> Iterator[tuple[str, bytes]]:

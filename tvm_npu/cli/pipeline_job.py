@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import tempfile
 import time
 from collections.abc import Sequence
@@ -50,8 +49,6 @@ class _Job:
 
 def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
     """Exit code of ``tvm-npu pipeline``."""
-    if not getattr(args, "debug", False):  # TVM says of every model that it was not tuned
-        logging.getLogger("autotvm").setLevel(logging.ERROR)
     platform = load_platform(args.platform)
     for path in (args.json, args.trace):
         if path is not None:

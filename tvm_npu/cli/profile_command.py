@@ -10,13 +10,14 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     ModelJob,
     add_model_arguments,
+    calibration_text,
     compiled,
     load_and_partition,
 )
@@ -50,6 +51,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
+    add_limits_argument(parser)
     parser.add_argument(
         "--runs", type=positive, default=1, metavar="N", help="number of inferences (default: 1)"
     )
@@ -171,7 +173,10 @@ def _profiled(
 
     with watch.part("compile"):
         runs = [
-            RegionRun(symbol, Program.from_bytes(content), args.timing, records=args.timing)
+            RegionRun(
+                symbol, Program.from_bytes(content), args.timing, records=args.timing,
+                limits=args.limits,
+            )
             for symbol, content in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
@@ -183,7 +188,7 @@ def _profiled(
         runs,
         job.partitioned.report,
         str(job.path),
-        calibration=None if args.calibration is None else str(args.calibration),
+        calibration=calibration_text(args),
         seed=job.options.seed,
         output_sqnr_db=sqnr_db,
         host_seconds={**watch.seconds, "machine_code": watch.machine_code_s},

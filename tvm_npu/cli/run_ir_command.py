@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, read_bytes, write_bytes
 from tvm_npu.cli.ir_command import TEXT_MACHINE, texts_of
@@ -29,6 +29,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE")
+    add_limits_argument(parser)
     parser.add_argument(
         "--machine", default=TEXT_MACHINE, metavar="FILE|NAME",
         help=f"tile machine, or a file that describes one (default: {TEXT_MACHINE})",
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             for name in fixed.inputs
         }
         steps.begin("simulating: the first run ever compiles the simulator")
-        session = Session(program)
+        session = Session(program, limits=args.limits)
         with terminal.simulating():
             (found,) = session.run_fixed([inputs[name] for name in fixed.inputs])
         steps.begin("computing the reference")

@@ -25,7 +25,7 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
             check_writable(path)
     asked = argparse.Namespace(
         **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, images=None, calibration=None,
-        percentile=None, quantization=None,
+        percentile=None, quantization=None, int16_layers=None, max_loss=None,
     )  # fmt: skip
     tuned: list[TunedLayer] = []
     with LogWriter(args.log) as log, terminal.steps() as steps:

@@ -51,6 +51,6 @@ class Runner(Protocol):
         """Imports what it needs, so that memory and times can be told from those of imports."""
         ...
 
-    def build(self, model: Any, task: Task) -> Built:
-        """From an onnx.ModelProto, in phases (`codegen.phases`). May raise anything."""
+    def build(self, task: Task) -> Built:
+        """From the model's file, in phases (`codegen.phases`). May raise anything."""
         ...

@@ -53,7 +53,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Measured:
-    """The answer. ``compile_s`` is from the model in memory to an executable, by phase in
+    """The answer. ``compile_s`` is from the model's file to an executable, by phase in
     ``phases_s``; ``machine_code_s`` is what numba took meanwhile, which neither contains. Memory is
     resident: after all imports, at most while compiling, at most in all."""
 

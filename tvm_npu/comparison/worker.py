@@ -33,14 +33,10 @@ def measure(task: Task) -> Measured:
     runner.prepare(task)
     forget_peak()
     imports_rss = resident_bytes()
-    model = onnx.load(task.model)
-    weight_bytes = _weight_bytes(model)
     made = machine_code_seconds()
     begin = time.perf_counter()
-    holder = [model]
-    del model
     with timed() as phases:
-        built = runner.build(holder.pop(), task)
+        built = runner.build(task)
     made = machine_code_seconds() - made
     compile_s = time.perf_counter() - begin - made
     compile_rss = peak_resident_bytes()
@@ -61,7 +57,7 @@ def measure(task: Task) -> Measured:
         imports_rss_bytes=imports_rss,
         compile_rss_bytes=compile_rss,
         peak_rss_bytes=peak_rss,
-        weight_bytes=weight_bytes,
+        weight_bytes=_weight_bytes(onnx.load(task.model)),
         output_sha256=digest(first),
         versions=_versions(),
         **built.about(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,7 +11,6 @@ import numpy as np
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
-from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
@@ -104,18 +103,17 @@ def region_ranges(
     run: Callable[[Mapping[str, RegionRunner]], None],
     percentile: float | None,
     names: Mapping[str, Sequence[str]] | None = None,
-    made: Collection[type] | None = None,
 ) -> dict[str, Ranges]:
-    """Ranges by region symbol. ``run`` runs the model on all samples, its regions by the runners
-    it gets; ``names`` are what users know each region's inputs by, if they know them by others
-    than those of the graph; ``made`` is what `fuse` may make for the machine (None: all).
+    """Ranges by region symbol, of the tensors of ``graphs``. ``run`` runs the model on all samples,
+    its regions by the runners it gets; ``names`` are what users know each region's inputs by, if
+    they know them by others than those of the graph.
 
     Raises CalibrationError, codegen's QuantizationError for a region's input that is no number,
     and UnfitTensorError for such a tensor inside of a region.
     """
     known = names or {}
     observers = {
-        symbol: _Observer(symbol, fuse(graph, made), percentile, known.get(symbol, graph.inputs))
+        symbol: _Observer(symbol, graph, percentile, known.get(symbol, graph.inputs))
         for symbol, graph in graphs.items()
     }
     run(observers)

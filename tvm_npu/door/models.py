@@ -65,6 +65,12 @@ class PartitionedModel:
         """For each sample the model's outputs, once with each set of ``runners``."""
         return self.door.run_model(self.mod, runners, samples)
 
+    def int16_layers(self, symbol: str) -> int:
+        """How many layers of an int8 region compute in int16."""
+        fixed = self.compared(symbol).fixed
+        others = [one for one in fixed.layers if fixed.precision_of(one) != "int8"]
+        return len(others) if self.door.region(self.mod, symbol).options.int16_layers else 0
+
     def compared(self, symbol: str) -> ComparedRegion:
         """One region, float and fixed."""
         return self.door.region(self.mod, symbol).compared()
@@ -156,7 +162,8 @@ def build_onnx(
     opt_level: int = 3,
     **options: Any,
 ) -> BuiltModel:
-    """Imports, partitions and builds an onnx.ModelProto.
+    """Imports, partitions and builds an onnx.ModelProto, or the one in a file (a path), which then
+    is not kept in memory beside what TVM makes of it.
 
     ``target``, ``calibration`` and ``options`` as `partition_for_npu` takes them; without a target
     the model stays as it is, float32 on the CPU. ``shapes`` sets inputs' shapes that the model

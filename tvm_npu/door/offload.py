@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic, watched
+from tvm_npu.codegen.compile import calibrated_graph
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
 from tvm_npu.codegen.phases import phase
 from tvm_npu.door.adjust import Calibrated, adjusted
-from tvm_npu.door.backend import machine_makes
 from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
@@ -56,7 +57,8 @@ def offload_regions(
         total_macs=split.total_macs,
     )
     for symbol, found in ranges.items():
-        marks = {OPTIONS: options.to_json(), RANGES: found.ranges.to_json()}
+        own = replace(options, int16_layers=found.int16_layers)
+        marks = {OPTIONS: own.to_json(), RANGES: found.ranges.to_json()}
         if found.adjustments != NO_ADJUSTMENTS:
             marks[ADJUSTMENTS] = found.adjustments.to_json()
         result = door.with_marks(result, marks, symbol)
@@ -95,13 +97,16 @@ def _calibrated(
         graphs = {
             region.symbol: door.region(result, region.symbol).graph() for region in split.regions
         }
+        calibrated = {
+            symbol: calibrated_graph(graph, options.machine, options.precision)
+            for symbol, graph in graphs.items()
+        }
         try:
             ranges = region_ranges(
-                graphs,
+                calibrated,
                 partial(door.run_regions, result, samples=samples),
                 options.percentile,
                 {region.symbol: input_names(region) for region in split.regions},
-                machine_makes(options.machine),
             )
             kept_out.update(unfit_calls(split.regions, ranges, options))
         except UnfitTensorError as error:
@@ -111,7 +116,7 @@ def _calibrated(
         if len(kept_out) == known:
             samples = _samples(calibration, door.inputs(result), options.seed, warned=True)
             run = partial(door.run_regions, result, samples=samples)
-            return split, result, adjusted(graphs, ranges, run, options)
+            return split, result, adjusted(graphs, calibrated, ranges, run, options)
 
 
 def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int, warned: bool) -> Iterator[Sample]:

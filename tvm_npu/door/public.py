@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class PublicFunctions:
         images: str | None = None,
         offload: str | None = None,
         quantization: str | None = None,
+        int16_layers: Sequence[str] | None = None,
+        max_loss: float | None = None,
         mod_name: str = "default",
     ) -> Module:
         """``mod`` with its NPU regions as functions that TVM's build compiles for the NPU:
@@ -53,7 +55,10 @@ class PublicFunctions:
         of `tvm-npu tune`, read when the module is built). ``images`` "apart": a run computes an
         image in each cluster of a device (default: "together", they share each image).
         ``quantization`` "equalised" or "bias-corrected" lets calibration change the layers of int8
-        regions for accuracy (default: "plain").
+        regions for accuracy (default: "plain"). ``int16_layers`` names layers, or operators of the
+        model, that compute in int16 in int8 regions; ``precision`` "auto" chooses them so that the
+        noise of each region's outputs is at most ``max_loss`` of their signal's power (default:
+        0.01, which is 20 dB).
         ``offload`` "all" takes regions without weights whatever they cost (default: "paying").
         ``mod_name`` names the regions' symbols.
 
@@ -72,6 +77,8 @@ class PublicFunctions:
             images=images,
             offload=offload,
             quantization=quantization,
+            int16_layers=int16_layers,
+            max_loss=max_loss,
         )
         return offload_regions(self.door, mod, params, options, calibration, mod_name)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from tvm_npu.codegen.compile import (
     CompileOptions,
-    adjusted_graph,
-    compile_graph,
+    compile_quantized,
     fixed_graph,
+    prepared_graph,
 )
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
@@ -35,8 +34,8 @@ REPORT = "npu.report"
 
 @dataclass(frozen=True)
 class ComparedRegion:
-    """A region's float graph, fused, with tensors in the units of the fixed-point graph that its
-    program computes; the ranges of those tensors."""
+    """A region's float graph as it is quantized, its tensors in the units of the fixed-point graph
+    that its program computes; the ranges of those tensors."""
 
     graph: Graph
     fixed: FixedGraph
@@ -66,8 +65,8 @@ class MarkedRegion:
 
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
-        options, ranges, chosen = self._compilation()
-        return compile_graph(self.graph(), ranges, options.machine, chosen).to_bytes()
+        options, _, chosen = self._compilation()
+        return compile_quantized(self.fixed_graph(), options.machine, chosen).to_bytes()
 
     def fixed_graph(self) -> FixedGraph:
         """The fixed-point graph that `program` compiles; raises as that does."""
@@ -80,7 +79,7 @@ class MarkedRegion:
         graph = self.graph()
         unshifted = replace(chosen, adjustments=replace(chosen.adjustments, biases={}))
         return ComparedRegion(
-            adjusted_graph(graph, options.machine, unshifted),
+            prepared_graph(graph, ranges, options.machine, unshifted).graph,
             fixed_graph(graph, ranges, options.machine, chosen),
             ranges,
         )
@@ -88,12 +87,12 @@ class MarkedRegion:
     def _compilation(self) -> tuple[NpuOptions, Ranges, CompileOptions]:
         options = self.options
         ranges = self.ranges
-        log = None if options.tuning_log is None else Path(options.tuning_log)
         adjustments = NO_ADJUSTMENTS
         if ADJUSTMENTS in self.marks:
             adjustments = Adjustments.from_json(self.marks[ADJUSTMENTS])
         chosen = CompileOptions(
-            options.precision, options.planner, options.limits, log, options.images, adjustments
+            options.precision, options.planner, options.limits, options.tuning_log_path,
+            options.images, adjustments, options.int16_layers,
         )
         return options, ranges, chosen
 

@@ -51,7 +51,7 @@ def rewrite_calls(
 
 
 def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:
-    """``expr`` with variables replaced; conditionals are left as they are, but for free ones."""
+    """``expr`` with variables replaced, also inside of conditionals."""
     if isinstance(expr, relax.Var):
         return worth.get(expr, expr)
     if isinstance(expr, of.Tuple):
@@ -66,8 +66,25 @@ def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:
         args = [replaced(arg, worth) for arg in expr.args]
         return expr if _same(args, expr.args) else with_arguments(expr, args)
     if isinstance(expr, of.Conditional):
-        return relax.utils.bind_vars(expr, worth) if hasattr(relax.utils, "bind_vars") else expr
+        branches = (_branch(branch, worth) for branch in (expr.true_branch, expr.false_branch))
+        return of.Conditional(replaced(expr.cond, worth), *branches, expr.span)
     return expr
+
+
+def _branch(sequence: relax.SeqExpr, worth: dict[Any, Expr]) -> relax.SeqExpr:
+    """A branch of a conditional. What it binds itself nobody outside can name."""
+    blocks = []
+    for block in sequence.blocks:
+        bindings = []
+        for one in block.bindings:
+            value = replaced(one.value, worth)
+            cast = isinstance(one, relax.MatchCast)
+            bindings.append(
+                relax.MatchCast(one.var, value, one.ty) if cast
+                else relax.VarBinding(one.var, value, one.span)
+            )  # fmt: skip
+        blocks.append(type(block)(bindings, block.span))
+    return relax.SeqExpr(blocks, replaced(sequence.body, worth), sequence.span)
 
 
 def with_arguments(call: Any, args: list[Expr]) -> Any:

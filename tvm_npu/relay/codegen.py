@@ -12,6 +12,7 @@ from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import relay_dataflow
 from tvm_npu.relay.embed import packed_caller
+from tvm_npu.relay.prepared import program_of
 from tvm_npu.runtime.packed import RUN
 
 CALIBRATION_ATTR = "npu.calibration"
@@ -40,7 +41,7 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
         strings = [symbol, str(function.attrs[CALIBRATION_ATTR])]
         return packed_caller(symbol, CALIBRATE, strings, b"", inputs, outputs, "llvm")
     region = region_of(function)
-    program, cpu_target = region.program(), region.options.cpu_target
+    program, cpu_target = program_of(function) or region.program(), region.options.cpu_target
     digest = hashlib.sha256(program).hexdigest()
     return packed_caller(symbol, RUN, [symbol, digest], program, inputs, outputs, cpu_target)
 

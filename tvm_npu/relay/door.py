@@ -24,6 +24,7 @@ from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
 from tvm_npu.relay.frontend import from_onnx
 from tvm_npu.relay.normalize import normalize
+from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
 
 if TYPE_CHECKING:
@@ -115,8 +116,9 @@ class RelayDoor:
     def build(
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
     ) -> GraphExecutable:
-        with build_context(opt_level):
-            return GraphExecutable(relay.build(mod, target=target, params=dict(params)))
+        regions = {symbol: self.region(mod, symbol) for symbol in self.regions(mod)}
+        with prepared(mod, regions) as light, build_context(opt_level):
+            return GraphExecutable(relay.build(light, target=target, params=dict(params)))
 
     def stock(
         self,

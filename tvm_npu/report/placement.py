@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tvm_npu.report.frames import dataframe, html_table
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -72,6 +74,27 @@ class PartitionReport:
     @staticmethod
     def from_json(text: str) -> PartitionReport:
         return TypeAdapter(PartitionReport).validate_json(text)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each operator: where it runs, and the rule that keeps it off the NPU."""
+        found: list[dict[str, Any]] = [
+            {"operator": name, "source": source, "place": region.symbol, "rule": None,
+             "found": None, "allowed": None}
+            for region in self.regions
+            for source, name in region.operators
+        ]  # fmt: skip
+        return found + [
+            {"operator": one.operator, "source": one.source, "place": "CPU", "rule": one.rule,
+             "found": one.value, "allowed": one.limit}
+            for one in self.refusals
+        ]  # fmt: skip
+
+    def to_dataframe(self) -> Any:
+        """`rows` as a pandas.DataFrame. ReportError without pandas."""
+        return dataframe(self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows())
 
     def split_table(self) -> Table:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""

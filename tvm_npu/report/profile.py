@@ -10,6 +10,7 @@ from typing import Any
 from tvm_npu.codegen.program.format import LayerEntry, Segment
 from tvm_npu.report.breakdown import Breakdown, Roofs, break_down
 from tvm_npu.report.energy import energy_uj
+from tvm_npu.report.frames import dataframe, html_table
 from tvm_npu.report.memory import capacities, fullest, peaks_by_layer
 from tvm_npu.report.model_macs import macs_by_layer
 from tvm_npu.report.placement import PartitionReport
@@ -104,6 +105,18 @@ class Profile:
     output_sqnr_db: float | None = None
     """Of the worst output against float, on calibration data; None without, or if none differs."""
     host_seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame with a row for each layer. ReportError without pandas."""
+        from tvm_npu.report.table import rows
+
+        return dataframe(rows(self))
+
+    def _repr_html_(self) -> str:
+        from tvm_npu.report.table import rows
+
+        keys = ("layer", "kind", "macs", "cycles", "time_us", "bound", "roofline_share")
+        return html_table([{key: row[key] for key in keys} for row in rows(self)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; keys carry units, what is not known is None."""

@@ -10,6 +10,7 @@ import numpy as np
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog, Events
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.statistics import RunStatistics
 
 
@@ -17,9 +18,16 @@ class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run."""
 
-    def __init__(self, symbol: str, program: Program, timing: bool, records: bool = False) -> None:
+    def __init__(
+        self,
+        symbol: str,
+        program: Program,
+        timing: bool,
+        records: bool = False,
+        limits: Limits = DEFAULT,
+    ) -> None:
         self.symbol = symbol
-        self.session = Session(program, timing=timing)
+        self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
         self.events: Events | None = None
         self._records = records

@@ -39,7 +39,8 @@ class ChipLayout:
 
 
 def halves_of(tiles: ConvTiles) -> Halves:
-    """By how often each kind of tile is loaded or stored."""
+    """By how often each kind of tile is loaded or stored. Places in MB2 are counted in elements, so
+    that those of accumulators and of results of another width would not lie side by side."""
     plan, most = tiles.plan, tiles.most
     filters, channels, rows, columns = tiles.largest
     turns = [
@@ -53,7 +54,8 @@ def halves_of(tiles: ConvTiles) -> Halves:
     in_loads = places * turns[1] * (1 if plan.keeps_in else turns[0])
     w_loads = turns[0] * (1 if plan.schedule == "WS" else places * turns[1])
     uses = (in_loads, w_loads, places * turns[0])
-    return Halves(*(min(plan.buffers, count) for count in uses))
+    in_tiles, w_tiles, out_tiles = (min(plan.buffers, count) for count in uses)
+    return Halves(in_tiles, w_tiles, out_tiles if tiles.out_size == tiles.size else 1)
 
 
 def chip_layout(name: str, tiles: ConvTiles, machine: NmpMachine) -> ChipLayout:

@@ -71,6 +71,10 @@ MOST_LINE_WORDS = 511
 """Words of a core's line that one layer can reach with the 12-bit offset of lw."""
 
 
+_STORED: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2")}
+"""Elements as they lie in memory, by their bytes."""
+
+
 @dataclass(frozen=True)
 class NmpRegion:
     """A region at the command level (`backend.Emitted`)."""
@@ -104,7 +108,7 @@ class NmpRegion:
 
 def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
     """The region's layers as their plans say. EmitError for plans that the machine cannot run."""
-    constants = _Constants(planned.fixed.element_bytes)
+    constants = _Constants()
     codes = []
     for one in planned.layers:
         if isinstance(one.problem, ConvProblem) and not isinstance(one.plan, ConvPlan):
@@ -142,9 +146,8 @@ def _code(
 class _Constants:
     """Weights and biases, one after another, aligned."""
 
-    def __init__(self, element_bytes: int) -> None:
+    def __init__(self) -> None:
         self.constants = Constants()
-        self.element_type = np.dtype("<i1" if element_bytes == 1 else "<i2")
         self._tables: dict[bytes, Location] = {}
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> Location:
@@ -154,33 +157,35 @@ class _Constants:
         def at(tensor: str) -> Location:
             return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
 
-        layer = one.layer
+        layer, size = one.layer, one.problem.element_bytes
         weight = bias = None
         window_weight = window_bias = None
         conv = layer.conv if isinstance(layer, FixedCascade) else layer
         if isinstance(conv, FixedConv):
             assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
             values = arranged(conv.weight, one.plan, one.problem, machine)
-            weight, bias = self._weights(conv, values)
+            weight, bias = self._weights(conv, values, size)
         if isinstance(layer, FixedCascade) and isinstance(layer.window, FixedConv):
-            window_weight, window_bias = self._weights(layer.window, layer.window.weight)
+            window_weight, window_bias = self._weights(
+                layer.window, layer.window.weight, size
+            )
         inputs = tuple(at(tensor) for tensor in layer.inputs)
         return Operands(
-            inputs, at(layer.output), weight, bias, window_weight, window_bias, self._table(layer)
-        )
+            inputs, at(layer.output), weight, bias, window_weight, window_bias,
+            self._table(layer, size),
+        )  # fmt: skip
 
-    def _table(self, layer: FixedLayer) -> ConstantsPlace | None:
+    def _table(self, layer: FixedLayer, size: int) -> ConstantsPlace | None:
         """Where the values of a table or the slopes of channels lie; equal ones lie there once."""
-        size = self.element_type.itemsize
         if isinstance(layer, FixedTable):
-            return self._once(layer.table.values, self.element_type, table_bytes(size))
+            return self._once(layer.table.values, _STORED[size], table_bytes(size))
         if not isinstance(layer, Requantized):
             return None
         needed = constant_bytes(layer, size)
         if needed is None:
             return None
         if layer.table is not None:
-            return self._once(layer.table.values, self.element_type, needed)
+            return self._once(layer.table.values, _STORED[size], needed)
         return self._once(layer.slopes, np.dtype("<i4"), needed)
 
     def _once(self, values: Any, dtype: np.dtype[Any], size_bytes: int) -> ConstantsPlace:
@@ -191,9 +196,9 @@ class _Constants:
             self._tables[key] = self.add(padded, dtype, "a table or slopes")
         return ConstantsPlace(self._tables[key], size_bytes)
 
-    def _weights(self, conv: FixedConv, values: Any) -> tuple[Location, Location]:
+    def _weights(self, conv: FixedConv, values: Any, size: int) -> tuple[Location, Location]:
         name = f"layer {conv.name!r}"
-        weight = self.add(values, self.element_type, f"{name}, weights")
+        weight = self.add(values, _STORED[size], f"{name}, weights")
         return weight, self.add(bias_words(conv), np.dtype("<i4"), f"{name}, biases")
 
 

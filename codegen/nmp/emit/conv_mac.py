@@ -92,5 +92,5 @@ class ConvMac:
     def requantize(self, out: OutTile, bias: Expression, first_filter: Expression) -> Nodes:
         """From accumulators to elements, in place; ``bias`` as of `WTile`, ``first_filter`` of the
         tile among those of the layer."""
-        size = self.tiles.size
+        size = self.layer.out_bytes or self.tiles.size
         return requantize_conv(self.layer, out, bias, size, self.place, first_filter)

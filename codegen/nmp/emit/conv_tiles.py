@@ -36,8 +36,13 @@ class ConvTiles:
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element of operands."""
         return self.problem.element_bytes
+
+    @property
+    def out_size(self) -> int:
+        """Bytes of an element of what is stored."""
+        return self.problem.out_bytes or self.problem.element_bytes
 
     @property
     def filters(self) -> int:

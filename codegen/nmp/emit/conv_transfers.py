@@ -63,7 +63,8 @@ class ConvTransfers:
         if tiles.linear_in:
             return self._rows_transfer(
                 mnemonic, Stream.IN, Memory.MB0, address, IN_ARRIVED,
-                (problem.in_rows, problem.in_columns), (channel, channels), (row, rows), on_chip,
+                (problem.in_rows, problem.in_columns), (channel, channels), (row, rows),
+                tiles.size, on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", Stream.IN, Memory.MB0, address, IN_ARRIVED,
@@ -79,7 +80,7 @@ class ConvTransfers:
         """The OUT tile, from MB2."""
         return self._out_transfer(
             "nmp_store", Stream.OUT, Memory.MB2, self.words.out_address, STORE_DONE, filter_,
-            filters, box, None, on_chip,
+            filters, box, self.tiles.out_size, None, on_chip,
         )  # fmt: skip
 
     def load_residual(
@@ -90,7 +91,7 @@ class ConvTransfers:
         assert address is not None
         return self._out_transfer(
             "nmp_load", Stream.RESIDUAL, Memory.MB0, address, SECOND_ARRIVED, filter_, filters,
-            box, 0, on_chip,
+            box, self.tiles.size, 0, on_chip,
         )  # fmt: skip
 
     def _out_transfer(
@@ -103,25 +104,27 @@ class ConvTransfers:
         filter_: Expression,
         filters: Expression,
         box: OfmBox,
+        size: int,
         fill: int | None,
         on_chip: OnChip,
     ) -> Transfer:
+        """``size`` are the bytes of an element."""
         tiles, problem = self.tiles, self.tiles.problem
         if tiles.flat_out:
             return run_transfer(
-                mnemonic, stream, memory, address + filter_ * tiles.size, semaphore,
-                filters * tiles.size, tiles.size, on_chip,
+                mnemonic, stream, memory, address + filter_ * size, semaphore,
+                filters * size, size, on_chip,
             )  # fmt: skip
         if tiles.linear_out:
             return self._rows_transfer(
                 mnemonic, stream, memory, address, semaphore,
                 (problem.out_rows, problem.out_columns), (filter_, filters),
-                (box.row, box.rows), on_chip,
+                (box.row, box.rows), size, on_chip,
             )  # fmt: skip
         return box_transfer(
             f"{mnemonic}3d", stream, memory, address, semaphore,
             (problem.filters, problem.out_rows, problem.out_columns),
-            (filter_, box.row, box.column), (filters, box.rows, box.columns), tiles.size,
+            (filter_, box.row, box.column), (filters, box.rows, box.columns), size,
             fill=fill, on_chip=on_chip,
         )  # fmt: skip
 
@@ -135,11 +138,12 @@ class ConvTransfers:
         tensor: tuple[int, int],
         channels: tuple[Expression, Expression],
         rows: tuple[Expression, Expression],
+        size: int,
         on_chip: OnChip,
     ) -> Transfer:
         """Whole rows of some channels, (begin, count) of each, of planes of ``tensor`` rows and
         columns: a segment a channel, or one in all for whole planes."""
-        row_bytes = tensor[1] * self.tiles.size
+        row_bytes = tensor[1] * size
         plane_bytes = tensor[0] * row_bytes
         begin = address + channels[0] * plane_bytes + rows[0] * row_bytes
         segments: tuple[Operand, Operand, Operand]
@@ -148,7 +152,7 @@ class ConvTransfers:
         else:
             segments = (channels[1], rows[1] * row_bytes, plane_bytes)
         return segments_transfer(
-            mnemonic, stream, memory, begin, semaphore, segments, self.tiles.size, on_chip
+            mnemonic, stream, memory, begin, semaphore, segments, size, on_chip
         )
 
     def load_biases(

@@ -17,7 +17,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import out_tile, requantize
-from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.parameters import LayerParameters, Location
 from tvm_npu.codegen.nmp.emit.table import load_table, table_place
 from tvm_npu.codegen.nmp.emit.transfers import run_transfer
 from tvm_npu.codegen.nmp.plan.window import FlatLayer, FlatPlan, FlatProblem
@@ -36,8 +36,8 @@ def elementwise(
 ) -> LayerCode:
     """Flat runs: A to MB0, B to MB1, the operation, the store. A max feature map's operands are the
     halves of its input."""
-    size = problem.element_bytes
-    tile_bytes = min(plan.tile_elements, problem.elements) * size
+    size, out_size = problem.element_bytes, problem.out_bytes or problem.element_bytes
+    tile_bytes = min(plan.tile_elements, problem.elements) * problem.most_bytes
     for memory in ("mb0", "mb1", "mb2") if problem.operands > 1 else ("mb0", "mb2"):
         require_fit(layer.name, "the tile", tile_bytes, machine, memory)
     begins, counts = _shares(layer.name, problem, plan, machine.core_count)
@@ -48,14 +48,15 @@ def elementwise(
     if isinstance(layer, FixedMaxFeatureMap):
         sources.append(sources[0].plus(problem.elements * size))
 
-    def at(name: str, index: int | None) -> Expression:
-        base = operands.output if index is None else sources[index]
-        return parameters.address(name, [base.plus(begin * size) for begin in begins])
+    def at(name: str, base: Location, each: int) -> Expression:
+        return parameters.address(name, [base.plus(begin * each) for begin in begins])
 
-    addresses = [at(f"operand_{index}", index) for index in range(problem.operands)]
-    out_address = at("out_address", None)
+    addresses = [
+        at(f"operand_{index}", sources[index], size) for index in range(problem.operands)
+    ]
+    out_address = at("out_address", operands.output, out_size)
     op, (shift_a, shift_b) = _operation(layer)
-    shift, low, high = _requantization(layer, size)
+    shift, low, high = _requantization(layer, out_size)
     place = table_place(layer.table, machine, size)
 
     def step(begin: Expression, count: Expression) -> Nodes:
@@ -80,10 +81,10 @@ def elementwise(
             *wait_store(),
             Compute("nmp_veop", int(op), MAC_DONE, registers(values)),
             wait(MAC_DONE),
-            *requantize(out, shift, low, high, size, place=place),
+            *requantize(out, shift, low, high, out_size, place=place),
             run_transfer(
-                "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * size, STORE_DONE,
-                count * size, size,
+                "nmp_store", Stream.OUT, Memory.MB2, out_address + begin * out_size, STORE_DONE,
+                count * out_size, out_size,
             ),
             *stored(),
         )  # fmt: skip

@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_
 from tvm_npu.codegen.nmp.emit.mac import first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+from tvm_npu.codegen.nmp.plan.tables import room_for
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -49,7 +49,7 @@ def grouped(
             f"tile_n = {tiles.channels} and schedule OS or WS; it has {plan.tile_m}, "
             f"{plan.tile_n} and {plan.schedule}"
         )
-    _require_fit(layer.name, tiles, room_beside_table(problem, machine))
+    _require_fit(layer.name, tiles, room_for(problem, machine))
     mac = ConvMac(layer, tiles, finish_place(layer, machine, tiles.size))
     emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), mac)
     table = load_table(operands.table, parameters, machine, tiles.size)

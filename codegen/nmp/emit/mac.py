@@ -68,10 +68,11 @@ def requantize(
 ) -> Nodes:
     """Requantizes the OUT tile in place and waits for it; ``filter_words`` is the index of the
     first word in the bias buffer, if shifts are those of filters. ``place`` is a table behind that,
-    or slopes of negative accumulators."""
+    or slopes of negative accumulators. ``element_bytes`` are those of the results."""
     smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
+        MacRegister.ELEMENT_BYTES: element_bytes,
         MacRegister.SHIFT: min(max(shift, LEAST_SHIFT), MOST_SHIFT),
         MacRegister.LOW: min(max(low, smallest), largest),
         MacRegister.HIGH: min(max(high, smallest), largest),

@@ -26,7 +26,7 @@ from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow, require_ring, through_window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.tables import room_beside_table
+from tvm_npu.codegen.nmp.plan.tables import room_for
 from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -50,7 +50,7 @@ def multicast(
     words = conv_words(conv.name, tiles, parameters, operands)
     transfers = ConvTransfers(tiles, words)
     steps = Steps(tiles, words, turns_of(tiles, words, parameters))
-    layout = chip_layout(conv.name, tiles, room_beside_table(problem, machine))
+    layout = chip_layout(conv.name, tiles, room_for(problem, machine))
     require_abilities(conv.name, tiles, machine)
     shared_in = share_in(tiles, parameters, layout.halves.in_tiles)
     shared_w = share_weights(tiles, parameters, layout.halves.w_tiles)

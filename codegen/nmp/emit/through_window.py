@@ -156,7 +156,7 @@ class ThroughWindow:
             MacRegister.GROUPS: step.own,
         }
         multiply = Compute("nmp_conv2d", int(first_bias(layer)), MAC_DONE, registers(values))
-        end = requantize_conv(layer, out, bias, tiles.size)
+        end = requantize_conv(layer, out, bias, tiles.out_size)
         return (multiply, wait(MAC_DONE), *end)
 
 

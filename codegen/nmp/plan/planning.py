@@ -10,7 +10,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
-from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_beside_table, with_tables
+from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_for, with_tables
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -74,8 +74,10 @@ def answer(
 ) -> Plan | Infeasible:
     """Of ``chosen`` for convolutions, else of the planner that there is."""
     if isinstance(asked, ConvProblem):
-        room = room_beside_table(asked, machine)
-        found: Plan | Infeasible = chosen.plan(replace(asked, table_bytes=None), room)
+        room = room_for(asked, machine)
+        found: Plan | Infeasible = chosen.plan(
+            replace(asked, table_bytes=None, out_bytes=None), room
+        )
         return found
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
@@ -97,11 +99,11 @@ def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCasca
     if machine.ring is None:
         return []
     found = candidates(fixed)
-    size = fixed.element_bytes
     return [
         one
         for one in found
-        if constant_bytes(one.conv, size) is None
+        if constant_bytes(one.conv, fixed.width_of(one.inputs[0])) is None
+        and one.conv.out_bytes is None
         and one.window.table is None
         and one.window.slopes is None
     ]
@@ -128,9 +130,11 @@ def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
             found = rows_together(layer, chw(source), chw(target))
         if isinstance(layer, FixedConv) and found is not None:
             moved = {**shapes, **found.shapes}
-            direct = planner.cycles(layer, shapes)
+            precision = fixed.precision_of(layer)
+            direct = planner.cycles(layer, shapes, precision)
             may_choose = plans_windows(planner.chosen) or direct == float("inf")
-            if may_choose and sum(planner.cycles(one, moved) for one in found.layers) < direct:
+            together = sum(planner.cycles(one, moved, precision) for one in found.layers)
+            if may_choose and layer.out_bytes is None and together < direct:
                 shapes = moved
                 scales |= {one: scales[found.like(layer, one)] for one in found.shapes}
                 layers += found.layers
@@ -149,8 +153,12 @@ def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine)
     for cascade in possible_cascades(fixed, machine):
         if used & {cascade.conv.output, cascade.output}:
             continue
-        apart = sum(planner.cycles(layer, fixed.shapes) for layer in (cascade.conv, cascade.window))
-        if planner.cycles(cascade, fixed.shapes) < apart:
+        precision = fixed.precision_of(cascade)
+        apart = sum(
+            planner.cycles(layer, fixed.shapes, precision)
+            for layer in (cascade.conv, cascade.window)
+        )
+        if planner.cycles(cascade, fixed.shapes, precision) < apart:
             taken.append(cascade)
             used |= {cascade.conv.output, cascade.output}
     return with_cascades(fixed, taken)

@@ -34,18 +34,27 @@ def constant_bytes(layer: Requantized, element_bytes: int) -> int | None:
     return None
 
 
-def room_beside_table(problem: object, machine: NmpMachine) -> NmpMachine:
-    """``machine`` with the bias buffer that the table or slopes of a convolution leave."""
-    if not isinstance(problem, ConvProblem) or not problem.table_bytes:
+def room_for(problem: object, machine: NmpMachine) -> NmpMachine:
+    """``machine`` as planners see it for a convolution: with the bias buffer that its table or
+    slopes leave, and with as much of MB2 as results that are wider than operands leave."""
+    if not isinstance(problem, ConvProblem):
         return machine
-    left = machine.memories.bias_bytes - problem.table_bytes
-    memories = machine.memories.model_copy(update={"bias_bytes": left})
+    widening = (problem.out_bytes or 0) > problem.element_bytes
+    if not problem.table_bytes and not widening:
+        return machine
+    room = machine.memories
+    memories = room.model_copy(
+        update={
+            "bias_bytes": room.bias_bytes - (problem.table_bytes or 0),
+            "mb2_bytes": room.mb2_bytes // (2 if widening else 1),
+        }
+    )
     return machine.model_copy(update={"memories": memories})
 
 
 def has_room(layer: FixedLayer, fixed: FixedGraph, machine: NmpMachine) -> bool:
     """Whether a table lies beside the biases of ``layer``, however few TLTs share them."""
-    left = machine.memories.bias_bytes - table_bytes(fixed.element_bytes)
+    left = machine.memories.bias_bytes - table_bytes(fixed.width_of(layer.inputs[0]))
     if not isinstance(layer, FixedConv):
         return left >= 0
     filters = len(layer.weight) if layer.is_dense else chw(fixed.shapes[layer.output])[0]
@@ -67,7 +76,7 @@ def with_tables(fixed: FixedGraph, machine: NmpMachine) -> FixedGraph:
         tensor = layer.inputs[0]
         maker = makers.get(tensor)
         alone = uses[tensor] == 1 and tensor not in fixed.outputs
-        if not isinstance(maker, WITH_TABLE) or maker.slopes is not None:
+        if not isinstance(maker, WITH_TABLE) or maker.slopes is not None or maker.out_bytes:
             continue
         if alone and has_room(maker, fixed, machine):
             changes[layer.name] = None

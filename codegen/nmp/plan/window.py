@@ -74,6 +74,13 @@ class FlatProblem:
     operands: int
     element_bytes: int
     has_table: bool = False
+    out_bytes: int | None = None
+    """Of an element of the result, where it is another than those of the operands."""
+
+    @property
+    def most_bytes(self) -> int:
+        """Of an element, operand or result."""
+        return max(self.element_bytes, self.out_bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ FlatLayer = FixedElementwise | FixedMaximum | FixedMaxFeatureMap | FixedTable
 def flat_problem(layer: FlatLayer, shape: Shape, element_bytes: int) -> FlatProblem:
     """A max feature map has the halves of its one input as operands."""
     operands = 2 if isinstance(layer, FixedMaxFeatureMap) else len(layer.inputs)
-    return FlatProblem(prod(shape), operands, element_bytes, layer.table is not None)
+    has_table = layer.table is not None
+    return FlatProblem(prod(shape), operands, element_bytes, has_table, layer.out_bytes)
 
 
 def plan_window(
@@ -172,17 +180,18 @@ def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan | Infeasibl
     buffers = [memories.mb0_bytes, memories.mb2_bytes]
     if problem.operands > 1:
         buffers.append(memories.mb1_bytes)
+    size = problem.most_bytes
     burst = max(1, machine.dram.burst_bytes // problem.element_bytes)
     core = aligned(-(-problem.elements // machine.core_count), burst)
-    most = min(buffers) // problem.element_bytes
+    most = min(buffers) // size
     if most > burst:
         most -= most % burst
     tile = min(most, aligned(-(-core // -(-core // most)), burst))
 
-    one = flat_transfer(tile, problem.element_bytes, machine.dram.burst_bytes)
+    one = flat_transfer(tile, size, machine.dram.burst_bytes)
     steps = -(-core // tile)
     active = min(-(-problem.elements // core), machine.cores.tlts_per_tle)
-    rate = machine.macs_per_cycle(problem.element_bytes)
+    rate = machine.macs_per_cycle(size)
     compute = -(-tile // rate) / machine.mac.efficiency + machine.mac.setup_cycles
     moved = one * (active * steps * (problem.operands + 1))
     everything = one * (-(-problem.elements // tile) * (problem.operands + 1))

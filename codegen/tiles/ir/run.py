@@ -15,7 +15,7 @@ from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.passes.storage import plan_storage
-from tvm_npu.codegen.plan.layers import PlannedLayer, precision_of, question_of
+from tvm_npu.codegen.plan.layers import PlannedLayer, question_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.tiles.emit.actions import Store
@@ -57,12 +57,11 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
         return ConvCommands(layer, problem, operands).commands(actions)
 
     made = LayerCommands(commands, partial_area_bytes(problem) if partial else 0)
-    precision = precision_of(fixed)
-    storage = plan_storage(fixed, machine.element_bytes(precision))
+    storage = plan_storage(fixed, machine.stored_element_bytes)
     layers = tuple(
         PlannedLayer(one, problem, TextPlan(len(actions))) for one in storage.layers
     )
-    planned = PlannedGraph(fixed, machine, precision, storage, layers, PLANNER)
+    planned = PlannedGraph(fixed, machine, fixed.precision, storage, layers, PLANNER)
     return Generated(planned, with_commands(planned, machine, lambda _: made)).program()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from studies.conformance.rows import NOT_ASKED, RIGHT, SQNR_DB, Row
 
@@ -20,16 +20,17 @@ and small inputs of whole numbers (axes, shapes) are given as constants to both.
 """
 
 
-def page(rows: Sequence[Row], asked: str) -> str:
-    """Markdown; ``asked`` says which cases were run."""
-    lines = [_HEAD.format(sqnr=SQNR_DB["int16"]), f"{asked}\n"]
+def page(rows: Sequence[Row], available: Mapping[str, int]) -> str:
+    """Markdown; ``available`` says how many cases there are, of groups that have an end."""
+    lines = [_HEAD.format(sqnr=SQNR_DB["int16"])]
     headings = (
-        "cases", "run", "right on the NPU", "with regions", "right in stock TVM", "faults",
-        "bits off",
+        "cases", "there are", "run", "right on the NPU", "with regions", "right in stock TVM",
+        "faults", "bits off",
     )  # fmt: skip
     lines += [f"| {' | '.join(headings)} |", "| --- " * len(headings) + "|"]
     for group in dict.fromkeys(row.group for row in rows):
-        lines.append(_counts(group, [row for row in rows if row.group == group]))
+        members = [row for row in rows if row.group == group]
+        lines.append(_counts(group, available.get(group), members))
     faults = [row for row in rows if row.fault]
     lines += ["", "## Faults", "", "Stock TVM is right and the NPU is not, or a bit is off.", ""]
     lines += _table(faults) if faults else ["None."]
@@ -44,7 +45,7 @@ def page(rows: Sequence[Row], asked: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counts(group: str, rows: Sequence[Row]) -> str:
+def _counts(group: str, available: int | None, rows: Sequence[Row]) -> str:
     numbers = (
         len(rows), sum(row.npu == RIGHT for row in rows), sum(row.regions > 0 for row in rows),
         sum(row.stock == RIGHT for row in rows), sum(row.fault for row in rows),
@@ -54,7 +55,8 @@ def _counts(group: str, rows: Sequence[Row]) -> str:
     asked = sum(row.stock != NOT_ASKED for row in rows)
     if asked < len(rows):
         shown[3] += f" of {asked:,} asked"
-    return f"| {group} | {' | '.join(shown)} |"
+    count = "any number" if available is None else f"{available:,}"
+    return f"| {group} | {count} | {' | '.join(shown)} |"
 
 
 def _table(rows: Sequence[Row]) -> list[str]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from studies.harness.errors import StudyError
 
 RIGHT, WRONG, REFUSED, CRASHED, LATE = "right", "wrong", "refused", "crashed", "too late"
 NOT_ASKED = "not asked"
@@ -36,6 +40,14 @@ class Row:
     def fault(self) -> bool:
         """Stock TVM is right and the NPU is not, or a bit is off."""
         return (self.stock == RIGHT and self.npu != RIGHT) or self.bits_off > 0
+
+
+def read_rows(path: Path) -> list[Row]:
+    """What a run wrote with --json. StudyError for another file."""
+    try:
+        return [Row(**one) for one in json.loads(path.read_text("utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise StudyError(f"{str(path)!r} holds no rows of this study: {error}") from error
 
 
 def sqnr_db(wanted: NDArray[Any], found: NDArray[Any]) -> float:

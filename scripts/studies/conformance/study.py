@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ from rich.console import Console
 
 from studies.conformance.page import page
 from studies.conformance.process import Worker
-from studies.conformance.rows import Row
+from studies.conformance.rows import Row, read_rows
 from studies.harness.errors import StudyError
 from studies.harness.study import Bench, Key, Part, Study, Texts
 from tvm_npu.cli.arguments import non_negative, positive
@@ -26,11 +27,10 @@ BATCH = 20
 
 @dataclass(frozen=True)
 class Result:
-    """``page`` is where the page goes; ``asked`` says which cases were run."""
+    """``page`` is where the page goes."""
 
     rows: list[Row]
     page: Path | None
-    asked: str
 
 
 class ConformanceStudy(Study[Result]):
@@ -45,6 +45,10 @@ class ConformanceStudy(Study[Result]):
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--page", type=Path, metavar="FILE", help="write the page of the docs")
+        parser.add_argument(
+            "--earlier", nargs="+", type=Path, default=[], metavar="FILE",
+            help="what earlier slices wrote with --json, to join these cases or give way to them",
+        )  # fmt: skip
         parser.add_argument("--groups", nargs="*", choices=GROUPS, default=list(GROUPS))
         parser.add_argument(
             "--random", type=non_negative, default=2000, metavar="N",
@@ -73,20 +77,16 @@ class ConformanceStudy(Study[Result]):
         ]  # fmt: skip
 
     def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> Result:
-        rows = [row for part in found.values() for row in part]
-        part = (
-            "All backend cases" if options.every == 1 else f"Every {options.every}th backend case"
-        )
-        groups = ", ".join(options.groups) or "none"
-        seeds = f"{options.first} to {options.first + options.random - 1}"
-        random = f", and random graphs of seeds {seeds}" if options.random else ""
-        return Result(rows, options.page, f"{part} of the groups {groups}{random}.")
+        rows = [row for path in options.earlier for row in read_rows(path)]
+        rows += [row for part in found.values() for row in part]
+        newest = {row.name: row for row in rows}
+        return Result(list(newest.values()), options.page)
 
     def rows(self, result: Result) -> Mapping[str, Sequence[Any]]:
         return {"json": result.rows}
 
     def show(self, console: Console, result: Result) -> None:
-        text = page(result.rows, result.asked)
+        text = page(result.rows, available())
         if result.page is not None:
             result.page.write_text(text, "utf-8")
         console.print(text.partition("## Other")[0], soft_wrap=True, markup=False)
@@ -98,6 +98,13 @@ class ConformanceStudy(Study[Result]):
 
 
 STUDY = ConformanceStudy()
+
+
+def available() -> Counter[str]:
+    """How many backend cases there are, by group."""
+    from studies.conformance.backend_cases import backend_cases
+
+    return Counter(group for group, _ in backend_cases().values())
 
 
 def _backend(options: argparse.Namespace) -> list[tuple[str, str]]:

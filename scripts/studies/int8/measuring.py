@@ -17,15 +17,19 @@ TECHNIQUES: Mapping[str, NpuOptions] = {
     "per-channel": make_options("nmp-4x8-int8"),
     "equalised": make_options("nmp-4x8-int8", quantization="equalised"),
     "bias-corrected": make_options("nmp-4x8-int8", quantization="bias-corrected"),
+    "auto": make_options("nmp-4x8-int8", precision="auto", quantization="bias-corrected"),
     "int16": make_options("nmp-4x8"),
 }
-"""Each has what stands above it, but for int16, which is here to compare with."""
+"""Each has what stands above it, but for int16, which is here to compare with; auto adds layers in
+int16 up to the default loss."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Shares and counts of right answers; ``sqnr_db`` of the output (None: nothing differs);
-    ``cycles`` of one inference, whose bits the simulator shares with the reference."""
+    """Shares and counts of right answers over ``images``, in float (by onnxruntime) and on the NPU
+    (by the reference, whose bits the simulator shares); ``sqnr_db`` of the output (None: nothing
+    differs). ``cycles`` of one inference: the simulator runs the first image and must agree with
+    the reference. ``int16_layers`` counts layers of an int8 program that compute in int16."""
 
     model: str
     technique: str
@@ -37,6 +41,7 @@ class Row:
     right_npu: int
     sqnr_db: float | None
     cycles: float | None
+    int16_layers: int
 
 
 def measured(model: str, technique: str, count: int | None) -> Row:
@@ -50,4 +55,5 @@ def measured(model: str, technique: str, count: int | None) -> Row:
         model, technique, options.machine.name, found.images,
         found.top1_float / found.images, found.top1_npu / found.images, found.top1_float,
         found.top1_npu, found.sqnr_db if np.isfinite(found.sqnr_db) else None, found.cycles,
+        sum(partitioned.int16_layers(symbol) for symbol in partitioned.symbols),
     )  # fmt: skip

@@ -25,8 +25,8 @@ class Int8Study(Study[list[Row]]):
     texts = Texts(
         "Right answers of networks on labelled images, in float and as the NPU computes them,\n"
         "under each technique of int8 quantization; the output's signal-to-noise ratio, and the\n"
-        "simulated cycles of one inference. Regions run by the reference; the simulator runs the\n"
-        "first image and must agree to the bit.",
+        "simulated cycles of one inference. Regions run by the reference, float by onnxruntime;\n"
+        "the simulator runs the first image and must agree to the bit.",
         "The digits come with the package; the other networks lie in a folder of pretrained\n"
         "models (see docs/measuring.md).",
         {"json": "write one object for each network and technique"},
@@ -68,6 +68,7 @@ class Int8Study(Study[list[Row]]):
                 Column("right", tuple(f"{row.right_float:,}" for row in own)),
                 Column("SQNR\ndB", tuple(_number(row.sqnr_db, ".1f") for row in own)),
                 Column("cycles", tuple(_number(row.cycles, ",.0f") for row in own)),
+                Column("int16\nlayers", tuple(str(row.int16_layers) for row in own)),
             ]
             print_sheets(console, [Sheet(f"{model}, {own[0].images:,} images", columns)])
 

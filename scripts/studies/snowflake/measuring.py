@@ -12,10 +12,13 @@ from studies.shared.networks import Region
 from studies.snowflake.counting import layers_in, least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.compile import Generated, generate
-from tvm_npu.codegen.plan import Planner
+from tvm_npu.codegen.compile import Generated, plan_graph
+from tvm_npu.codegen.plan import NO_LIMITS, Planner
+from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.codegen.snowflake.emit.region import Passes, SnowflakeRegion
+from tvm_npu.codegen.snowflake.plan.exact import Proof, plan_with_proof
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
@@ -50,9 +53,18 @@ class LayerCost:
 
 
 @dataclass(frozen=True)
+class Proven:
+    """Of ``convolutions`` (fully connected layers are some) those whose plan is ``proven`` to have
+    the least predicted time; layers that were joined with maxima are none."""
+
+    proven: int
+    convolutions: int
+
+
+@dataclass(frozen=True)
 class Measured:
     """Regions that run one after another, each once. ``rest_cycles`` and ``rest_bytes`` belong to
-    no layer."""
+    no layer; ``proven`` is known of plans that are to be."""
 
     bits_off: int
     hazards: int
@@ -61,6 +73,7 @@ class Measured:
     layers: tuple[LayerCost, ...]
     rest_cycles: float
     rest_bytes: int
+    proven: Proven | None = None
 
     def milliseconds(self, cycles: float) -> float:
         return cycles / self.frequency_mhz / 1000
@@ -126,9 +139,29 @@ class Missing:
 def planned(
     regions: Sequence[Region], machine: SnowflakeMachine, planner: Planner
 ) -> tuple[PlannedGraph, ...]:
-    """The plans of all regions, from which code can be made with any passes. Raises what `generate`
-    raises."""
-    return tuple(generate(region.fixed, machine, planner).planned for region in regions)
+    """The plans of all regions, from which code can be made with any passes. Raises what
+    `plan_graph` raises."""
+    return tuple(
+        plan_graph(
+            region.fixed, LayerPlanner(region.fixed.precision, machine, planner, NO_LIMITS)
+        )
+        for region in regions
+    )
+
+
+def proven(plans: Sequence[PlannedGraph], machine: SnowflakeMachine) -> Proven:
+    """How many plans meet the bound of `exact`'s proof."""
+    asked = [
+        (one.problem, one.plan) for plan in plans for one in plan.layers
+        if isinstance(one.problem, ConvProblem)
+    ]  # fmt: skip
+    bounds = {
+        problem: found.bound_cycles
+        for problem in dict.fromkeys(problem for problem, _ in asked)
+        if isinstance(found := plan_with_proof(problem, machine), Proof)
+    }
+    met = sum(plan.prediction.cycles <= bounds[problem] for problem, plan in asked)
+    return Proven(met, len(asked))
 
 
 def measure(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ from studies.harness.errors import StudyError
 from studies.harness.study import Bench
 from studies.shared.networks import Network, Region, prepare, prepare_model
 from studies.snowflake import layers
-from studies.snowflake.measuring import Measured, Missing, measure, planned
+from studies.snowflake.measuring import Measured, Missing, measure, planned, proven
 from studies.snowflake.published import (
     FIGURE_7,
     INPUT_SIZES,
@@ -106,10 +106,12 @@ def computed(case: Case, bench: Bench) -> Measured | Missing:
     machine = snowflake(case.machine)
     try:
         planner: Any = case.variant.planner  # hashable, as all planners of variants are
-        return measure(
-            _regions(case.subject), _planned(case.subject, machine, planner), machine,
-            case.variant.passes, with_idle=case.variant is DEFAULT,
+        plans = _planned(case.subject, machine, planner)
+        found = measure(
+            _regions(case.subject), plans, machine, case.variant.passes,
+            with_idle=case.variant is DEFAULT,
         )  # fmt: skip
+        return replace(found, proven=proven(plans, machine)) if case.variant is EXACT else found
     except (CodegenError, StudyError) as error:
         return Missing(str(error))
 

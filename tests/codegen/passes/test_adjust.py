@@ -81,7 +81,13 @@ def test_factors_of_groups() -> None:
     a = adjustments.factors["a"]
     assert max(a) / min(a) == pytest.approx(2.0)
     for tensor in "abcd":
-        assert np.log2(ranges[tensor].high / FULL) % 1.0 == 0.0
+        assert np.log2(ranges[tensor].magnitude(1) / FULL) % 1.0 == 0.0
+    made = run_float(adjustments.apply(graph), sample)
+    for tensor in "bcd":  # what int8 clips is in the range that int16 has
+        largest = float(max(np.abs(made[one]).max() for one in "bcd"))
+        assert ranges[tensor].magnitude(2) == pytest.approx(largest, rel=1e-5)
+        assert ranges[tensor].magnitude(1) < largest
+    assert Ranges.from_json(ranges.to_json()) == ranges
     assert (ranges["a"].low, ranges["b"].low) == (0.0, -ranges["b"].high)
 
 

@@ -25,7 +25,7 @@ from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
-from tvm_npu.codegen.plan.layers import LayerPlanner, precision_of, question_of
+from tvm_npu.codegen.plan.layers import LayerPlanner, question_of
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.program.format import Program
@@ -97,7 +97,7 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
     """Bytes, transfers and contiguous runs, stream by stream."""
     fixed = data.draw(convolutions(2))
     (layer,) = fixed.layers
-    planner = LayerPlanner(precision_of(fixed), machine, AnyPlan(seed))
+    planner = LayerPlanner(fixed.precision, machine, AnyPlan(seed))
     try:
         planned = planner.plan(layer, fixed.shapes)
     except PlanningError:

@@ -119,6 +119,12 @@ def test_values_without_a_name_are_numbers() -> None:
         ("nop", "addi zero, zero, 0"),
         ("mv a0, s1", "addi a0, s1, 0"),
         ("ret", "jalr zero, 0(ra)"),
+        ("jr a5", "jalr zero, 0(a5)"),
+        ("not a0, a1", "xori a0, a1, -1"),
+        ("fence", "fence zero, zero, 0xff"),
+        ("fence zero, zero, 3", ".word 0x0030000f"),
+        ("lw a0,(a1)", "lw a0, 0(a1)"),
+        ("sw a0 , ( sp )", "sw a0, 0(sp)"),
         ("j 8", "jal zero, 8"),
         ("call -8", "jal ra, -8"),
         ("beqz a0, 4", "beq a0, zero, 4"),
@@ -139,7 +145,9 @@ def test_pseudo_instructions_and_spelling(text: str, same: str) -> None:
 
 def test_pseudo_instructions_are_all_listed() -> None:
     written = {text.split()[0] for text, _ in pseudo_instructions()}
-    assert written == {"li", "mv", "j", "nop", "ret", "beqz", "bnez", "call"}
+    assert written == {
+        "li", "mv", "j", "jr", "nop", "not", "ret", "beqz", "bnez", "call", "fence",
+    }  # fmt: skip
 
 
 def test_data_words_hold_absolute_addresses() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tvm_npu.sim.errors import ElfError
-from tvm_npu.sim.nmp.elf import ElfImage, read_elf
+from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.nmp.bare_metal import run_elf
+from tvm_npu.sim.nmp.elf import ElfImage, Segment, read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine, nmp_machine_from_dict
-from tvm_npu.sim.nmp.simulator import run_elf
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 from tvm_npu.sim.traps import Trap
 
@@ -133,8 +136,7 @@ def fibonacci_checksum() -> int:
 )
 def test_programs_run(name: str, exit_code: int) -> None:
     machine = load_nmp_machine("nmp-4x8")
-    code, _ = run_elf(read_elf(DATA / f"{name}.elf", machine), machine)
-    assert code == exit_code
+    assert run_elf(read_elf(DATA / f"{name}.elf", machine), machine).exit_code == exit_code
 
 
 def test_a_program_that_meets_an_illegal_word_traps() -> None:
@@ -159,5 +161,28 @@ def test_a_wrong_multiplier_would_be_noticed() -> None:
             content[offset : offset + 4] = word.to_bytes(4, "little")
             changed += 1
     assert changed
-    code, _ = run_elf(read_elf(bytes(content), machine), machine)
-    assert code == 4
+    assert run_elf(read_elf(bytes(content), machine), machine).exit_code == 4
+
+
+def test_segments_far_apart_take_little() -> None:
+    """The data segment 1,000 MB away: nothing between is decoded or touched."""
+    machine = load_nmp_machine("nmp-4x8")
+    image = read_elf(DATA / "memory.elf", machine)
+    far = Segment(machine.dram.base_address + 1000 * (1 << 20), b"\x07\0\0\0", 4096)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run = run_elf(replace(image, segments=(*image.segments, far)), machine)
+    grown_mib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+    assert run.exit_code == 0 and run.memory(far.address, 4) == far.data
+    assert grown_mib < 400
+    with pytest.raises(ElfError, match="code may take 16777216 bytes"):
+        run_elf(replace(image, executable=(*image.executable, far)), machine)
+    with pytest.raises(LimitError, match="limit dram_bytes allows 65536"):
+        run_elf(image, machine, Limits(dram_bytes=1 << 16))
+
+
+def test_only_executable_segments_hold_instructions() -> None:
+    machine = load_nmp_machine("nmp-4x8")
+    image = read_elf(DATA / "checksum.elf", machine)
+    data = Segment(image.segments[-1].end + 64, image.executable[0].data, 4096)
+    with pytest.raises(Trap, match="no instruction of the code"):
+        run_elf(replace(image, entry=data.address, segments=(*image.segments, data)), machine)

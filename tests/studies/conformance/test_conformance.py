@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -17,7 +19,18 @@ from studies.conformance.backend_cases import backend_cases, run_backend_case  #
 from studies.conformance.page import page  # noqa: E402
 from studies.conformance.random_cases import run_random_case  # noqa: E402
 from studies.conformance.random_models import random_model  # noqa: E402
-from studies.conformance.rows import CRASHED, LATE, RIGHT, WRONG, Row, close, sqnr_db  # noqa: E402
+from studies.conformance.rows import (
+    CRASHED,
+    LATE,
+    NOT_ASKED,
+    RIGHT,
+    WRONG,
+    Row,
+    close,
+    read_rows,
+    sqnr_db,
+)  # noqa: E402
+from studies.harness.errors import StudyError  # noqa: E402
 
 pytestmark = pytest.mark.relay
 
@@ -91,7 +104,20 @@ def test_the_page_names_what_is_not_right() -> None:
     right = Row("a", "node", RIGHT, RIGHT, regions=1)
     rows = [right, dataclasses.replace(right, name="b", npu=WRONG, reason="9 dB | <x>")]
     rows += [dataclasses.replace(rows[1], name="c", stock=WRONG)]
-    text = page(rows, "Three cases.")
-    assert "| node | 3 | 1 | 3 | 2 | 1 | 0 |" in text
+    text = page(rows, {"node": 1440})
+    assert "| node | 1,440 | 3 | 1 | 3 | 2 | 1 | 0 |" in text
+    unasked = dataclasses.replace(right, group="random", stock=NOT_ASKED)
+    assert "| random | any number | 2 | 2 | 2 | 0 of 0 asked | 0 | 0 |" in page([unasked] * 2, {})
     assert "| `b` | wrong | 9 dB / (x) | right |" in text.partition("## Other")[0]
     assert "| `c` |" in text.partition("## By name")[2] and not rows[2].fault
+
+
+def test_rows_of_earlier_slices_are_read(tmp_path: Path) -> None:
+    row = Row("a", "random", NOT_ASKED, RIGHT, regions=2, sqnr_db=61.5, settings="nmp-4x8, exact")
+    file = tmp_path / "slice.json"
+    file.write_text(json.dumps([dataclasses.asdict(row)] * 2))
+    assert read_rows(file) == [row, row]
+    for text in ("", "[1]", '[{"nam": 1}]'):
+        file.write_text(text)
+        with pytest.raises(StudyError, match="holds no rows"):
+            read_rows(file)

@@ -108,11 +108,11 @@ class NpuRunner:
 
         door()
 
-    def build(self, model: Any, task: Task) -> OnNpu:
+    def build(self, task: Task) -> OnNpu:
         assert task.machine is not None
         calibration = None if task.calibration is None else read_samples(Path(task.calibration))
         built = build_onnx(
-            model, machine_from_dict(task.machine), calibration,
+            task.model, machine_from_dict(task.machine), calibration,
             shapes=task.shapes, precision=task.precision, planner=task.planner,
         )  # fmt: skip
         return OnNpu(built)

@@ -49,7 +49,7 @@ class OnnxRuntime:
     def prepare(self, task: Task) -> None:
         import onnxruntime  # noqa: F401
 
-    def build(self, model: Any, task: Task) -> InSession:
+    def build(self, task: Task) -> InSession:
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
@@ -57,7 +57,7 @@ class OnnxRuntime:
         options.inter_op_num_threads = 1
         with phase("onnxruntime"):
             session = onnxruntime.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+                task.model, options, providers=["CPUExecutionProvider"]
             )
         return InSession(session)
 

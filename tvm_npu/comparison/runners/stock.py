@@ -15,6 +15,7 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.comparison.task import Cost, Task
 from tvm_npu.comparison.timing import measured_cost
 from tvm_npu.door.find import door
+from tvm_npu.door.onnx_model import read_model
 from tvm_npu.door.protocol import Executable
 
 
@@ -58,9 +59,9 @@ class StockRunner:
     def prepare(self, task: Task) -> None:
         door()
 
-    def build(self, model: Any, task: Task) -> OnCpu:
+    def build(self, task: Task) -> OnCpu:
         with phase("stock TVM"):
-            return OnCpu(door().stock(model, task.shapes, task.threads))
+            return OnCpu(door().stock(read_model(task.model), task.shapes, task.threads))
 
 
 RUNNER = StockRunner()

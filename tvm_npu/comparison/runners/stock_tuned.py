@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from tvm_npu.codegen.phases import phase
 from tvm_npu.comparison.runners.stock import OnCpu, StockRunner
 from tvm_npu.comparison.task import Task
 from tvm_npu.door.find import door
+from tvm_npu.door.onnx_model import read_model
 
 NEEDED = ("xgboost", "psutil", "cloudpickle", "tornado")
 """What TVM's tuners import."""
@@ -33,13 +33,14 @@ class TunedRunner(StockRunner):
 
         super().prepare(task)
 
-    def build(self, model: Any, task: Task) -> OnCpu:
+    def build(self, task: Task) -> OnCpu:
         assert task.log is not None
         folder = Path(task.log)
         folder.mkdir(parents=True, exist_ok=True)
         with phase("stock TVM's tuner"):
-            door().tune(model, task.shapes, task.threads, task.trials, folder)
+            door().tune(read_model(task.model), task.shapes, task.threads, task.trials, folder)
         with phase("stock TVM"):
+            model = read_model(task.model)
             return OnCpu(door().stock(model, task.shapes, task.threads, folder))
 
 

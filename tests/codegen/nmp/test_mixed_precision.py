@@ -1,0 +1,162 @@
+"""int8 programs with layers in int16: simulator against reference, for layers that nobody chose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.simulated import simulate
+from tests.codegen.random_graphs import graphs, random_inputs
+from tvm_npu.codegen.choose_int16 import choose_int16_layers
+from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph, fixed_graph
+from tvm_npu.codegen.errors import BackendError, PlanningError, QuantizationError
+from tvm_npu.codegen.graph import RELU, FixedGraph, Graph, Layer
+from tvm_npu.codegen.ops import Concat, Conv2d, Pool
+from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import Int16Layers, quantize
+from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.nmp.machine import load_nmp_machine
+
+NMP = load_nmp_machine("nmp-4x8-int8")
+INT8 = CompileOptions(precision="int8")
+
+
+def conv(
+    name: str, inputs: tuple[str, ...], weight: np.ndarray, groups: int = 1
+) -> Conv2d:
+    pad = weight.shape[2] // 2
+    bias = np.linspace(-1, 1, len(weight), dtype=np.float32)
+    return Conv2d(
+        name, inputs, (f"{name}_out",), weight, bias, padding=(pad,) * 4, groups=groups,
+        activation=RELU, source=(f"node_{name}",),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def network() -> tuple[Graph, Ranges, dict[str, np.ndarray]]:
+    """A residual, a max pool, a depthwise layer (which may be a window), a concatenation."""
+    random = np.random.default_rng(1)
+
+    def weight(filters: int, channels: int, kernel: int) -> np.ndarray:
+        values = random.standard_normal((filters, channels, kernel, kernel))
+        return (values / np.sqrt(channels * kernel**2)).astype(np.float32)
+
+    layers: tuple[Layer, ...] = (
+        conv("a", ("x",), weight(8, 3, 3)),
+        conv("b", ("a_out",), weight(8, 8, 3)),
+        conv("c", ("b_out", "a_out"), weight(8, 8, 3)),
+        Pool("p", ("c_out",), ("p_out",), "max", (2, 2), (2, 2)),
+        conv("d", ("p_out",), weight(16, 8, 1)),
+        conv("dw", ("d_out",), weight(16, 1, 3), groups=16),
+        Concat("cat", ("dw_out", "p_out"), ("cat_out",)),
+        conv("e", ("cat_out",), weight(6, 24, 1)),
+    )
+    shapes = {
+        "x": (3, 12, 12), "a_out": (8, 12, 12), "b_out": (8, 12, 12), "c_out": (8, 12, 12),
+        "p_out": (8, 6, 6), "d_out": (16, 6, 6), "dw_out": (16, 6, 6), "cat_out": (24, 6, 6),
+        "e_out": (6, 6, 6),
+    }  # fmt: skip
+    graph = Graph(layers, shapes, ("x",), ("e_out", "b_out"))
+    sample = {"x": random.standard_normal((2, 3, 12, 12)).astype(np.float32)}
+    return graph, calibrate(graph, [sample]), sample
+
+
+def integers(fixed: FixedGraph, sample: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {n: fixed.scales[n].quantize(sample[n][:1], fixed.width_of(n)) for n in fixed.inputs}
+
+
+def assert_same(fixed: FixedGraph, sample: dict[str, np.ndarray]) -> None:
+    """The program's outputs are the reference's, of the same types."""
+    entry = integers(fixed, sample)
+    program = compile_fixed(fixed, NMP)
+    outputs, _ = simulate(program, {name: values[0] for name, values in entry.items()})
+    made = run_fixed(fixed, entry)
+    for name in fixed.outputs:
+        assert outputs[name].dtype == made[name].dtype
+        np.testing.assert_array_equal(outputs[name].reshape(made[name].shape), made[name])
+
+
+def sqnr_db(graph: Graph, fixed: FixedGraph, sample: dict[str, np.ndarray], name: str) -> float:
+    wanted = run_float(graph, {n: values[:1] for n, values in sample.items()})[name]
+    found = fixed.scales[name].dequantize(run_fixed(fixed, integers(fixed, sample))[name])
+    return float(10 * np.log10(np.square(wanted).sum() / np.square(found - wanted).sum()))
+
+
+@pytest.mark.parametrize(
+    "chosen, wide, copies",
+    [
+        (("a",), {"x"}, ()),
+        (("node_b",), {"a_out", "b_out"}, ("a_out@int8", "b_out@int8")),
+        (("c",), {"a_out", "b_out"}, ("a_out@int8",)),
+        (("dw",), {"d_out"}, ()),
+        (("e",), {"dw_out", "p_out@int16", "cat_out", "e_out"}, ("p_out@int16",)),
+        (("d", "e"), {"c_out", "p_out", "d_out@none", "dw_out", "cat_out", "e_out"}, ()),
+    ],
+)
+def test_a_layer_in_int16_reads_int16(
+    network: tuple[Graph, Ranges, dict[str, np.ndarray]],
+    chosen: tuple[str, ...],
+    wide: set[str],
+    copies: tuple[str, ...],
+) -> None:
+    graph, ranges, sample = network
+    fixed = fixed_graph(graph, ranges, NMP, CompileOptions(int16_layers=chosen))
+    found = {tensor for tensor, width in fixed.widths.items() if width == 2}
+    assert found == {tensor for tensor in wide if not tensor.endswith("@none")}
+    assert sorted(t for t in fixed.widths if "@" in t) == sorted(copies)
+    assert_same(fixed, sample)
+
+
+def test_digits_are_gained(network: tuple[Graph, Ranges, dict[str, np.ndarray]]) -> None:
+    graph, ranges, sample = network
+    int8, one, two, all_ = (
+        fixed_graph(graph, ranges, NMP, CompileOptions(int16_layers=layers))
+        for layers in ((), ("b",), ("a", "b"), tuple(layer.name for layer in graph.layers))
+    )
+    decibels = [sqnr_db(graph, fixed, sample, "b_out") for fixed in (int8, one, two, all_)]
+    assert decibels[0] + 2 < decibels[1] and decibels[1] + 20 < decibels[2] == decibels[3]
+    assert all_.precision == "int16" and one.precision == "int8"
+    program = compile_graph(graph, ranges, NMP, CompileOptions(int16_layers=("b",)))
+    precisions = {layer.name: layer.precision for layer in program.layers}
+    assert precisions["b"] == "int16" and precisions["a"] == "int8" == precisions["e"]
+
+
+@given(graphs(), st.integers(0, 99), st.data())
+@settings(max_examples=12, deadline=None)
+def test_random_graphs(graph: Graph, seed: int, data: st.DataObject) -> None:
+    sample = random_inputs(graph, seed, batch=1)
+    fused = fuse(graph)
+    chosen = data.draw(st.sets(st.sampled_from([layer.name for layer in fused.layers])))
+    try:
+        ranges = calibrate(fused, [sample])
+        step = NMP.requantization("int8")
+        fixed = quantize(fused, ranges, "int8", step, Int16Layers(frozenset(chosen)))
+        assert_same(fixed, sample)
+    except (QuantizationError, PlanningError):
+        reject()
+
+
+def test_the_choice_keeps_the_loss(
+    network: tuple[Graph, Ranges, dict[str, np.ndarray]]
+) -> None:
+    graph, ranges, sample = network
+    none = choose_int16_layers(graph, ranges, NMP, INT8, sample, 0.5)
+    assert none.layers == () and none.cycles == none.int8_cycles
+    some = choose_int16_layers(graph, ranges, NMP, INT8, sample, none.loss * 0.9)
+    assert 0 < len(some.layers) < 6 and some.loss <= none.loss * 0.9 and some.int8_loss == none.loss
+    assert some.cycles > some.int8_cycles
+    best = choose_int16_layers(graph, ranges, NMP, INT8, sample, 1e-12)
+    assert len(best.layers) == 6 and best.loss < some.loss
+
+
+def test_machines_of_one_precision_refuse(
+    network: tuple[Graph, Ranges, dict[str, np.ndarray]]
+) -> None:
+    graph, ranges, _ = network
+    machine = load_machine("setup-a")
+    with pytest.raises(BackendError, match="'setup-a' computes all layers of a program with one"):
+        compile_graph(graph, ranges, machine, CompileOptions("int8", int16_layers=("a",)))

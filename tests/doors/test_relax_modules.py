@@ -1,0 +1,57 @@
+"""Relax modules that do not come from an ONNX file: built by hand, with conditionals in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tvm_npu.door.find import door_name
+
+pytest.importorskip("tvm", reason="the relax extra is not installed")
+if door_name() != "relax":
+    pytest.skip("needs TVM 0.26 or later", allow_module_level=True)
+
+import tvm  # noqa: E402
+from tvm import relax  # noqa: E402
+from tvm.script import ir as I  # noqa: E402
+from tvm.script import relax as R  # noqa: E402
+
+from tvm_npu.relax import explain, partition_for_npu  # noqa: E402
+
+
+@I.ir_module
+class Branching:
+    """Branches read a convolution, a parameter and a constant that normalising replaces."""
+
+    @R.function
+    def main(
+        x: R.Tensor((1, 3, 8, 8), "float32"),
+        w: R.Tensor((4, 3, 3, 3), "float32"),
+        b: R.Tensor((1, 4, 1, 1), "float32"),
+        c: R.Tensor((), "bool"),
+    ):
+        y = R.nn.conv2d(x, w, padding=[1, 1, 1, 1])
+        z = R.add(y, b)
+        if c:
+            t = R.add(z, b)
+            r = R.multiply(t, y)
+        else:
+            r = R.subtract(z, b)
+        return r
+
+
+def test_branches_read_what_stands_for_the_variables_outside() -> None:
+    random = np.random.default_rng(4)
+    x, w = (random.standard_normal(s).astype(np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    b = random.standard_normal((1, 4, 1, 1)).astype(np.float32)
+    samples = [{"x": x, "c": np.array(True)}]
+    mod = partition_for_npu(Branching, {"w": w / 5, "b": b}, calibration=samples)
+    assert [len(one.operators) for one in explain(mod).regions] == [2]
+    mod = relax.transform.RunCodegen()(mod)
+    machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    for chosen in (True, False):
+        float_mod = relax.transform.BindParams("main", {"w": w / 5, "b": b})(Branching)
+        plain = relax.VirtualMachine(tvm.compile(float_mod, target="llvm"), tvm.cpu())
+        arguments = [tvm.runtime.tensor(one) for one in (x, np.array(chosen))]
+        got, want = (vm["main"](*arguments).numpy() for vm in (machine, plain))
+        assert np.abs(got - want).max() < 0.01 * np.abs(want).max()

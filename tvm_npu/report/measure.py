@@ -1,0 +1,91 @@
+"""`tvm_npu.profile`: from a model to what it costs, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tvm_npu.calibration import samples_from, synthetic
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.door.models import import_onnx
+from tvm_npu.errors import PartitionError
+from tvm_npu.options import DEFAULT_MACHINE, make_options
+from tvm_npu.report.model_graph import graph_of_onnx
+from tvm_npu.report.profile import Profile, profile_of
+from tvm_npu.report.runs import RegionRun
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class ProfiledModel:
+    """A profile with what it was made of: ``model`` is the onnx.ModelProto."""
+
+    model: Any
+    profile: Profile
+    runs: tuple[RegionRun, ...]
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """A row for each layer, as `Profile.to_dataframe`."""
+        return self.profile.to_dataframe()
+
+    def write_html(self, path: str | Path) -> None:
+        """The report as one page that opens offline. PageError without Bokeh and Jinja2."""
+        from tvm_npu.report.page import make_page
+
+        graph = graph_of_onnx(self.model, self.profile.layers)
+        Path(path).write_text(make_page(self.profile, self.runs, graph), "utf-8")
+
+    def write_trace(self, path: str | Path, layers: str | None = None) -> None:
+        """What every unit did when, for Perfetto; ``layers`` is ``FIRST:LAST``. TraceError for a
+        layer that the model does not have."""
+        from tvm_npu.report.trace import make_trace
+
+        trace = make_trace(self.runs, self.profile.report.refusals, layers)
+        Path(path).write_bytes(trace.content)
+
+    def _repr_html_(self) -> str:
+        return self.profile._repr_html_()
+
+
+def profile(
+    model: Any,
+    machine: str | Path = DEFAULT_MACHINE,
+    calibration: Any = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    runs: int = 1,
+    **options: Any,
+) -> ProfiledModel:
+    """Compiles an ONNX model (an onnx.ModelProto, or the path of a file) for ``machine`` and runs
+    its NPU regions ``runs`` times on the simulator.
+
+    ``calibration`` and ``options`` (``precision``, ``planner``, ``percentile``, ``seed`` ...) as
+    `partition_for_npu` takes them; ``shapes`` fills open shapes of inputs. Raises what
+    `partition_for_npu` raises, and PartitionError when no operator runs on the NPU.
+    """
+    import onnx
+
+    proto = onnx.load(str(model)) if isinstance(model, str | Path) else model
+    given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
+    imported = import_onnx(proto, given)
+    chosen = make_options(machine, **options)
+    data = None if calibration is None else list(samples_from(calibration, imported.inputs))
+    partitioned = imported.partition(chosen, data)
+    report = partitioned.report
+    if not report.regions:
+        raise PartitionError(f"no operator runs on the NPU ({len(report.refusals)} on the CPU)")
+    made = tuple(
+        RegionRun(symbol, Program.from_bytes(partitioned.program(symbol)), True, records=True)
+        for symbol in partitioned.symbols
+    )
+    samples: Iterable[Any] = synthetic(imported.inputs, chosen.seed) if data is None else data
+    partitioned.run_regions({run.symbol: run for run in made}, islice(cycle(samples), runs))
+    name = str(model) if isinstance(model, str | Path) else proto.graph.name
+    source = None if data is None else "given data"
+    found = profile_of(made, report, name, calibration=source, seed=chosen.seed)
+    return ProfiledModel(proto, found, made)
