@@ -14,12 +14,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tvm_npu.codegen.backends import backend_of
-from tvm_npu.codegen.compile import CompileOptions, adjusted_graph, compile_fixed, plan_graph
+from tvm_npu.codegen.compile import compile_fixed, plan_graph
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import layer_macs
-from tvm_npu.codegen.passes.averages import with_pools_in_parts
+from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_parts
+from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
@@ -28,7 +29,7 @@ from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import BoundedError
-from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
@@ -153,14 +154,20 @@ def _fixed(
 ) -> FixedGraph:
     """As `codegen.compile.fixed_graph`; machines that differ in nothing that a graph depends on
     share it."""
-    made = (*key, machine.isa, backend_of(machine).made(machine))
-    options = CompileOptions(precision)
-    fused = _kept(_FUSED, made, lambda: adjusted_graph(region.graph, machine, options))
-    parted, ranges = with_pools_in_parts(fused, region.ranges, least_needs(machine, precision))
+    makes = backend_of(machine).made(machine)
+    made = (*key, machine.isa, makes)
+    fused = _kept(_FUSED, made, lambda: fuse(region.graph, makes))
+    needs = least_needs(machine, precision)
+    parted = with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
     scales = machine.requantization(precision)
     layers = tuple((type(layer), layer.name) for layer in parted.layers)
     known = (*made, precision, scales, layers)
-    return _kept(_FIXED, known, lambda: quantize(parted, ranges, precision, scales))
+
+    def quantized() -> FixedGraph:
+        ranges = with_ranges_of_parts(parted, region.ranges)
+        return quantize(parted, ranges, precision, scales)
+
+    return _kept(_FIXED, known, quantized)
 
 
 def _kept(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
