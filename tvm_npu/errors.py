@@ -49,6 +49,10 @@ class SyntheticCalibrationWarning(UserWarning):
     """Ranges were taken from random input; accuracy on real data is unknown."""
 
 
+class ScalesApproximatedWarning(UserWarning):
+    """A quantized model runs on a machine that cannot use its scales."""
+
+
 class DroppedBoundWarning(UserWarning):
     """TVM's own ONNX frontend has dropped a bound of a Clip."""
 

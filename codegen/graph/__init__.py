@@ -13,6 +13,7 @@ from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer, Requantized, State
 from tvm_npu.codegen.graph.lookup import Table
+from tvm_npu.codegen.graph.rescaling import Rescaling
 from tvm_npu.codegen.graph.scale import Scale, q_point_scales
 from tvm_npu.codegen.graph.tensors import (
     Array,
@@ -26,6 +27,6 @@ from tvm_npu.codegen.graph.tensors import (
 
 __all__ = [
     "NO_CLIP", "RELU", "Activation", "Array", "Clip", "FixedGraph", "FixedLayer", "FloatArray",
-    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Scale", "Shape", "Slopes", "State",
-    "Table", "chw", "output_extent", "q_point_scales",
+    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Rescaling", "Scale", "Shape",
+    "Slopes", "State", "Table", "chw", "output_extent", "q_point_scales",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.fixed_point import requantize
 from tvm_npu.codegen.graph.activation import SLOPE_BITS
 from tvm_npu.codegen.graph.lookup import Table
+from tvm_npu.codegen.graph.rescaling import Rescaling
 from tvm_npu.codegen.graph.tensors import Array, IntArray
 
 
@@ -93,7 +94,8 @@ class Requantized(FixedLayer):
     it has one, in a table.
 
     With ``slopes``, one or one a channel, negative accumulators are multiplied by the slope, and
-    SLOPE_BITS are added to their shift. A layer with ``out_bytes`` has no table.
+    SLOPE_BITS are added to their shift. With ``rescaling`` the accumulators are multiplied, and the
+    shift is not used. A layer with ``out_bytes`` has no table.
     """
 
     shift: int = field(kw_only=True)
@@ -101,6 +103,7 @@ class Requantized(FixedLayer):
     high: int = field(kw_only=True)
     table: Table | None = field(default=None, kw_only=True)
     slopes: IntArray | None = field(default=None, kw_only=True)
+    rescaling: Rescaling | None = field(default=None, kw_only=True)
 
     def requantized(
         self, acc: Array, element_bytes: int, more: int | IntArray = 0
@@ -108,6 +111,8 @@ class Requantized(FixedLayer):
         """The layer's results for accumulators of operands of ``element_bytes``, whose shifts are
         ``more`` than `shift`."""
         element_bytes = self.out_bytes or element_bytes
+        if self.rescaling is not None:
+            return self.rescaling.apply(acc, self.low, self.high, element_bytes)
         found = requantize(acc, self.shift + more, self.low, self.high, element_bytes)
         if self.slopes is not None:
             scaled = acc * self.slopes.astype(np.int64).reshape(-1, *[1] * (acc.ndim - 2))

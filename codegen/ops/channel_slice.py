@@ -53,6 +53,9 @@ class ChannelSliceOperator(Operator[ChannelSlice, FixedChannelSlice]):
     def ties(self, layer: ChannelSlice) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: ChannelSlice) -> bool:
+        return True
+
     def quantize(self, layer: ChannelSlice, numbers: Numbers) -> FixedChannelSlice:
         return FixedChannelSlice(
             layer.name, layer.inputs, layer.outputs, layer.begin, source=layer.source

@@ -46,6 +46,9 @@ class ConcatOperator(Operator[Concat, FixedConcat]):
     def ties(self, layer: Concat) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Concat) -> bool:
+        return True
+
     def quantize(self, layer: Concat, numbers: Numbers) -> FixedConcat:
         return FixedConcat(layer.name, layer.inputs, layer.outputs, source=layer.source)
 

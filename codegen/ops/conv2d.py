@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tvm_npu.codegen.errors import GraphError
-from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, slope_integers
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, Clip, slope_integers
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
-from tvm_npu.codegen.ops.arithmetic import convolve, images
+from tvm_npu.codegen.ops.arithmetic import convolve, images, pad_spatial
 from tvm_npu.codegen.ops.filter_weights import layer_weights
 from tvm_npu.codegen.ops.operator import (
     Arrays,
@@ -22,7 +23,11 @@ from tvm_npu.codegen.ops.operator import (
     checked_shift,
     take,
 )
+from tvm_npu.codegen.ops.scaled_weights import scaled_weights
 from tvm_npu.codegen.ops.weights import product_type
+
+if TYPE_CHECKING:
+    from tvm_npu.codegen.ops.dense import Dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +62,9 @@ class FixedConv(Requantized):
     With ``filter_shifts`` [M], none of them negative, each filter has a Q-point of its own:
     filter_shifts[m] more than ``weight_q_point``, and so much more are its ``shift`` and its
     ``residual_shift``.
+
+    With a `rescaling` acc = sum(x * (weight - weight_zero_point)) + bias, and ``fill`` lies around
+    the input in place of zeros.
     """
 
     weight: IntArray
@@ -70,6 +78,8 @@ class FixedConv(Requantized):
     is_dense: bool = False
     weight_q_point: int = 0
     filter_shifts: IntArray | None = None
+    weight_zero_point: int = 0
+    fill: int = 0
 
 
 class Conv2dOperator(Operator[Conv2d, FixedConv]):
@@ -111,9 +121,12 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
     def run_fixed(
         self, layer: FixedConv, arrays: Arrays, shapes: Shapes, element_bytes: int
     ) -> Arrays:
+        weight = layer.weight
+        if layer.weight_zero_point:
+            weight = weight.astype(np.int16) - np.int16(layer.weight_zero_point)
         acc = convolve(
-            images(arrays[0]), layer.weight, layer.stride, layer.padding, layer.dilation,
-            layer.groups, product_type(layer.weight, element_bytes),
+            pad_spatial(images(arrays[0]), layer.padding, layer.fill), weight, layer.stride,
+            (0, 0, 0, 0), layer.dilation, layer.groups, product_type(weight, element_bytes),
         ).astype(np.int64)  # fmt: skip
         acc += layer.bias.astype(np.int64)[:, None, None]
         acc = acc.reshape(len(acc), *shapes[0])
@@ -128,7 +141,15 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
     def residuals(self, layer: Conv2d) -> tuple[tuple[str, str], ...]:
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
 
+    def takes_scales(self, layer: Conv2d) -> bool:
+        return len(layer.inputs) == 1 and isinstance(layer.activation, Clip)
+
     def quantize(self, layer: Conv2d, numbers: Numbers) -> FixedConv:
+        if not numbers.are_q_points(layer):
+            return scaled_conv(
+                layer, layer.weight, numbers, stride=layer.stride, padding=layer.padding,
+                dilation=layer.dilation, groups=layer.groups,
+            )
         made = layer_weights(layer, layer.weight, layer.bias, numbers)
         low, high = numbers.bounds(layer, layer.activation)
         return FixedConv(
@@ -148,6 +169,20 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
 
     def word(self, layer: FixedConv) -> str:
         return "dense" if layer.is_dense else "conv"
+
+
+def scaled_conv(
+    layer: Conv2d | Dense, weight: FloatArray, numbers: Numbers, **geometry: Any
+) -> FixedConv:
+    """``layer``, whose weights are ``weight`` [M, N, kernel_h, kernel_w], between tensors with
+    scales (`takes_scales`)."""
+    made = scaled_weights(layer, weight, layer.bias, numbers)
+    low, high = numbers.bounds(layer, layer.activation)
+    return FixedConv(
+        layer.name, layer.inputs, layer.outputs, made.weight, made.bias,
+        weight_zero_point=made.zero_point, fill=made.fill, rescaling=made.rescaling,
+        source=layer.source, shift=0, low=low, high=high, **geometry,
+    )  # fmt: skip
 
 
 def _declared(shape: Shape, declared: Shapes) -> Shape:

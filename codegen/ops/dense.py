@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, slope_integers
+from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, Clip, slope_integers
 from tvm_npu.codegen.graph.layer import Layer
 from tvm_npu.codegen.graph.tensors import FloatArray
-from tvm_npu.codegen.ops.conv2d import FixedConv, dense_shape, with_residual
+from tvm_npu.codegen.ops.conv2d import FixedConv, dense_shape, scaled_conv, with_residual
 from tvm_npu.codegen.ops.filter_weights import layer_weights
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
 
@@ -42,7 +42,12 @@ class DenseOperator(Operator[Dense, FixedConv]):
     def residuals(self, layer: Dense) -> tuple[tuple[str, str], ...]:
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
 
+    def takes_scales(self, layer: Dense) -> bool:
+        return len(layer.inputs) == 1 and isinstance(layer.activation, Clip)
+
     def quantize(self, layer: Dense, numbers: Numbers) -> FixedConv:
+        if not numbers.are_q_points(layer):
+            return scaled_conv(layer, layer.weight[:, :, None, None], numbers, is_dense=True)
         made = layer_weights(layer, layer.weight, layer.bias, numbers)
         low, high = numbers.bounds(layer, layer.activation)
         return FixedConv(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from tvm_npu.codegen.errors import GraphError
+from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
@@ -32,11 +33,22 @@ class Elementwise(Layer):
 
 @dataclass(frozen=True, eq=False)
 class FixedElementwise(Requantized):
-    """add: (a << shift_a) + (b << shift_b); mul: a * b; copy: a; then requantize."""
+    """add: (a << shift_a) + (b << shift_b); mul: a * b; copy: a; then requantize. With ``weights``
+    add: a * factor_a + b * factor_b + constant; copy: a * factor_a + constant."""
 
     op: Literal["add", "mul", "copy"]
     shift_a: int = 0
     shift_b: int = 0
+    weights: SumWeights | None = None
+
+
+@dataclass(frozen=True)
+class SumWeights:
+    """Factors and the constant of a sum of tensors with scales."""
+
+    factor_a: int
+    factor_b: int
+    constant: int
 
 
 class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
@@ -68,6 +80,11 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
         self, layer: FixedElementwise, arrays: Arrays, shapes: Shapes, element_bytes: int
     ) -> Arrays:
         wide = [array.astype(np.int64) for array in arrays]
+        if layer.weights is not None:
+            acc = wide[0] * layer.weights.factor_a + layer.weights.constant
+            if layer.op == "add":
+                acc = acc + wide[1] * layer.weights.factor_b
+            return (layer.requantized(acc, element_bytes),)
         if layer.op == "add":
             acc = (wide[0] << layer.shift_a) + (wide[1] << layer.shift_b)
         elif layer.op == "mul":
@@ -80,7 +97,12 @@ class ElementwiseOperator(Operator[Elementwise, FixedElementwise]):
         """The two inputs of an addition."""
         return (layer.inputs,) if layer.op == "add" else ()
 
+    def takes_scales(self, layer: Elementwise) -> bool:
+        return layer.op != "mul"
+
     def quantize(self, layer: Elementwise, numbers: Numbers) -> FixedElementwise:
+        if not numbers.are_q_points(layer):
+            return _weighed(layer, numbers)
         out = numbers.q_point(layer.output)
         shift_a = shift_b = 0
         points = [numbers.q_point(tensor) for tensor in layer.inputs]
@@ -106,6 +128,35 @@ def float_copy(name: str, source: str, target: str) -> Elementwise:
     """A layer that copies tensor ``source`` to ``target``, whatever the scales and widths of the
     two will be."""
     return Elementwise(name, (source,), (target,), "copy")
+
+
+FACTOR_BITS, MOST_SHIFT = 21, 23
+"""Of the larger factor of a sum, as in XNNPACK; its products and the constant, a zero point shifted
+so far, fit 32 bits."""
+
+
+def _weighed(layer: Elementwise, numbers: Numbers) -> FixedElementwise:
+    """A sum or a copy between tensors with scales, rounded once. The result's zero point is part of
+    the constant."""
+    target = numbers.whole_scale(layer)
+    sources = [numbers.whole_scale(layer, tensor) for tensor in layer.inputs]
+    factors = [float(one.steps[0] / target.steps[0]) for one in sources]
+    shift = FACTOR_BITS - math.frexp(max(factors))[1]
+    if shift < 0:
+        raise QuantizationError(
+            f"layer {layer.name!r}: a step of {layer.inputs} is {max(factors):g} times one of "
+            f"{layer.output!r}; at most 2**{FACTOR_BITS}"
+        )
+    shift = min(shift, MOST_SHIFT)
+    integers = [round(math.ldexp(factor, shift)) for factor in factors]
+    constant = target.zero_points[0] << shift
+    constant -= sum(k * one.zero_points[0] for k, one in zip(integers, sources, strict=True))
+    weights = SumWeights(integers[0], integers[-1], constant)
+    low, high = numbers.bounds(layer, layer.activation)
+    return FixedElementwise(
+        layer.name, layer.inputs, layer.outputs, layer.op, weights=weights, shift=shift, low=low,
+        high=high, source=layer.source,
+    )  # fmt: skip
 
 
 def fixed_copy(

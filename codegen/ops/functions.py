@@ -114,13 +114,15 @@ FUNCTIONS: dict[str, Function] = {
         Function("abs", np.abs, 0.0),
         Function("exp", np.exp, None, None),
         Function("log", lambda x: np.log(_positive(x)), None, None),
+        Function("round", np.rint, None, None),
         Function("sqrt", lambda x: np.sqrt(np.maximum(x, 0.0)), None, None),
     )
 }  # fmt: skip
 """By name. "complement" is 1 - sigmoid."""
 
-ONLY_PARTS = frozenset({"log", "sqrt"})
-"""Too steep for a table of their own; parts of other functions."""
+ONLY_PARTS = frozenset({"log", "sqrt", "round"})
+"""Too steep for a table of their own; parts of other functions, or of a quantized model's
+roundings."""
 
 
 def function_called(name: str | Function) -> Function:

@@ -57,6 +57,9 @@ class MaxFeatureMapOperator(Operator[MaxFeatureMap, FixedMaxFeatureMap]):
     def ties(self, layer: MaxFeatureMap) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: MaxFeatureMap) -> bool:
+        return True
+
     def quantize(self, layer: MaxFeatureMap, numbers: Numbers) -> FixedMaxFeatureMap:
         low, high = numbers.bounds(layer, layer.activation)
         return FixedMaxFeatureMap(

@@ -49,6 +49,9 @@ class MaximumOperator(Operator[Maximum, FixedMaximum]):
     def ties(self, layer: Maximum) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Maximum) -> bool:
+        return True
+
     def quantize(self, layer: Maximum, numbers: Numbers) -> FixedMaximum:
         low, high = numbers.bounds(layer, layer.activation)
         return FixedMaximum(

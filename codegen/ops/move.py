@@ -97,6 +97,9 @@ class MovingOperator(Operator[Moving, FixedMove]):
     def ties(self, layer: Moving) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Moving) -> bool:
+        return True
+
     def quantize(self, layer: Moving, numbers: Numbers) -> FixedMove:
         wanted, shape, pieces = self.moved(layer)
         return FixedMove(

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+
 from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.fixed_point import round_constant
-from tvm_npu.codegen.graph.activation import Activation
+from tvm_npu.codegen.graph.activation import Activation, Clip
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.graph.tensors import Array, Shape
@@ -62,16 +64,37 @@ class Numbers:
         """Of a tensor that has one; QuantizationError for another scale."""
         return self.scales[tensor].q_point
 
+    def are_q_points(self, layer: Layer) -> bool:
+        """Whether every tensor of ``layer`` has a Q-point."""
+        return all(self.scales[tensor].is_q_point for tensor in (*layer.inputs, *layer.outputs))
+
+    def whole_scale(self, layer: Layer, tensor: str | None = None) -> Scale:
+        """The scale of a tensor of ``layer`` (its output), one for all channels;
+        QuantizationError for scales of channels."""
+        scale = self.scales[layer.output if tensor is None else tensor]
+        if scale.channels is not None:
+            raise QuantizationError(
+                f"layer {layer.name!r}: {tensor or layer.output!r} has a scale for each channel; "
+                "machines take one a tensor"
+            )
+        return scale
+
     def constant(self, layer: Layer, value: float, tensor: str) -> int:
         """A constant of ``layer`` as an integer of ``tensor``."""
         try:
-            return round_constant(value, self.q_point(tensor), self.element_bytes)
+            scale = self.scales[tensor]
+            if not scale.is_q_point:
+                return int(scale.quantize(np.array([value]), self.element_bytes)[0])
+            return round_constant(value, scale.q_point, self.element_bytes)
         except QuantizationError as error:
             raise QuantizationError(f"layer {layer.name!r}: {error}") from None
 
     def bounds(self, layer: Layer, activation: Activation) -> tuple[int, int]:
         """An activation as integers of the layer's output; low <= high."""
         try:
+            if isinstance(activation, Clip) and not self.scales[layer.output].is_q_point:
+                high = self.constant(layer, activation.high, layer.output)
+                return min(self.constant(layer, activation.low, layer.output), high), high
             return activation.bounds(
                 self.q_point(layer.output), self.out_bytes or self.element_bytes
             )
@@ -129,6 +152,11 @@ class Operator(Generic[L, F]):
         """Groups of the layer's tensors that must share a scale (states are tied to their initial
         and final values without being named here)."""
         return ()
+
+    def takes_scales(self, layer: L) -> bool:
+        """Whether the layer's tensors can have other scales than Q-points, one a tensor; those of
+        a machine with multipliers. Tensors that it ties share one; a sum's need not, then."""
+        return False
 
     def residuals(self, layer: L) -> Sequence[tuple[str, str]]:
         """Pairs (tensor, sum that it is added to at the accumulator's width): digits of the first

@@ -56,6 +56,9 @@ class PadOperator(Operator[Pad, FixedPad]):
     def ties(self, layer: Pad) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Pad) -> bool:
+        return True
+
     def quantize(self, layer: Pad, numbers: Numbers) -> FixedPad:
         fill = numbers.constant(layer, layer.value, layer.output)
         return FixedPad(

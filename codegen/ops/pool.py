@@ -37,7 +37,9 @@ class Pool(Layer):
 
 @dataclass(frozen=True, eq=False)
 class FixedPool(Requantized):
-    """Pooling at the input's Q-point (shift is 0). Average: floor((2*sum + n) / (2*n))."""
+    """Pooling at the input's scale (shift is 0). Average: floor((2*sum + n) / (2*n)), or with
+    ``halves_away`` the same of the sum's magnitude, with its sign: so rounds TensorFlow Lite, whose
+    averages of 8 bits lie between two integers often."""
 
     kind: Literal["max", "avg"]
     kernel: tuple[int, int]
@@ -45,6 +47,7 @@ class FixedPool(Requantized):
     padding: Padding = (0, 0, 0, 0)
     count_include_pad: bool = False
     counted_padding: Padding = (0, 0, 0, 0)
+    halves_away: bool = False
 
 
 class PoolOperator(Operator[Pool, FixedPool]):
@@ -81,18 +84,24 @@ class PoolOperator(Operator[Pool, FixedPool]):
             acc = view.max(axis=(2, 3))
         else:
             view, counts = _windows(layer, x, 0)
-            acc = (2 * view.sum(axis=(2, 3), dtype=np.int64) + counts) // (2 * counts)
+            total = view.sum(axis=(2, 3), dtype=np.int64)
+            sign = np.where(total < 0, -1, 1) if layer.halves_away else 1
+            acc = sign * ((2 * sign * total + counts) // (2 * counts))
         return (layer.requantized(acc, element_bytes),)
 
     def ties(self, layer: Pool) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Pool) -> bool:
+        return True
+
     def quantize(self, layer: Pool, numbers: Numbers) -> FixedPool:
         low, high = numbers.bounds(layer, layer.activation)
         return FixedPool(
             layer.name, layer.inputs, layer.outputs, layer.kind, layer.kernel, layer.stride,
-            layer.padding, layer.count_include_pad, layer.counted_padding, shift=0, low=low,
-            high=high, source=layer.source,
+            layer.padding, layer.count_include_pad, layer.counted_padding,
+            layer.kind == "avg" and not numbers.are_q_points(layer), shift=0, low=low, high=high,
+            source=layer.source,
         )  # fmt: skip
 
     def word(self, layer: FixedPool) -> str:

@@ -57,6 +57,9 @@ class ReflectPadOperator(Operator[ReflectPad, FixedReflectPad]):
     def ties(self, layer: ReflectPad) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: ReflectPad) -> bool:
+        return True
+
     def quantize(self, layer: ReflectPad, numbers: Numbers) -> FixedReflectPad:
         return FixedReflectPad(
             layer.name, layer.inputs, layer.outputs, layer.padding, source=layer.source

@@ -9,7 +9,7 @@ from typing import Any, cast
 from tvm_npu.codegen.errors import GraphError, UnsupportedLayerError
 from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
-from tvm_npu.codegen.graph.layer import FixedLayer, Layer
+from tvm_npu.codegen.graph.layer import FixedLayer, Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Shape
 from tvm_npu.codegen.ops.broadcast import (
     Broadcast,
@@ -162,7 +162,13 @@ def check_requantization(
     layer: FixedLayer, requantization: Requantization, machine: str
 ) -> None:
     """UnsupportedLayerError for a layer with a Q-point a filter, if the machine called ``machine``
-    shifts all filters alike."""
+    shifts all filters alike, or with multipliers, if it has none."""
+    if _needs_multipliers(layer) and not requantization.multiplier_bits:
+        raise UnsupportedLayerError(
+            f"layer {layer.name!r} is for multipliers; the requantize step of machine {machine!r} "
+            "has none at this precision. Quantize the graph for this machine",
+            layer.name,
+        )
     has_shifts = isinstance(layer, FixedConv) and layer.filter_shifts is not None
     if has_shifts and not requantization.is_per_channel:
         raise UnsupportedLayerError(
@@ -170,6 +176,14 @@ def check_requantization(
             "at this precision. Quantize the graph for this machine",
             layer.name,
         )
+
+
+def _needs_multipliers(layer: FixedLayer) -> bool:
+    if isinstance(layer, FixedPool):
+        return layer.halves_away
+    if isinstance(layer, FixedElementwise) and layer.weights is not None:
+        return True
+    return isinstance(layer, Requantized) and layer.rescaling is not None
 
 
 def check_shapes(graph: Graph | FixedGraph) -> None:

@@ -47,6 +47,9 @@ class ReshapeOperator(Operator[Reshape, FixedReshape]):
     def ties(self, layer: Reshape) -> tuple[tuple[str, ...], ...]:
         return ((*layer.inputs, *layer.outputs),)
 
+    def takes_scales(self, layer: Reshape) -> bool:
+        return True
+
     def quantize(self, layer: Reshape, numbers: Numbers) -> FixedReshape:
         return FixedReshape(layer.name, layer.inputs, layer.outputs, source=layer.source)
 

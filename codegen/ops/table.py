@@ -10,6 +10,7 @@ import numpy as np
 from tvm_npu.codegen.fixed_point import element_limits, quantize_tensor
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.lookup import Table
+from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.codegen.ops.functions import Function, function_called, logistic
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, take
 
@@ -36,6 +37,12 @@ def make_table(function: str | Function, q_in: int, q_out: int, element_bytes: i
     bits = SEGMENT_BITS[element_bytes]
     values = known(np.ldexp(_places(element_bytes), -(q_in + zoom)))
     return Table(quantize_tensor(values, q_out, element_bytes), -zoom, bits)
+
+
+def table_between(function: str | Function, source: Scale, target: Scale) -> Table:
+    """The table of int8 for arguments and results at scales: a value for each argument."""
+    arguments = (_places(1) - source.zero_points[0]) * source.steps[0]
+    return Table(target.quantize(function_called(function)(arguments), 1), 0, SEGMENT_BITS[1])
 
 
 def _places(element_bytes: int, finer: int = 1) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -116,9 +123,16 @@ class TableOperator(Operator[TableFunction, FixedTable]):
     ) -> Arrays:
         return (layer.table.look_up(arrays[0], element_bytes),)
 
+    def takes_scales(self, layer: TableFunction) -> bool:
+        return True
+
     def quantize(self, layer: TableFunction, numbers: Numbers) -> FixedTable:
-        q_in, q_out = numbers.q_point(layer.inputs[0]), numbers.q_point(layer.output)
-        table = make_table(layer.function, q_in, q_out, numbers.element_bytes)
+        if numbers.are_q_points(layer):
+            q_in, q_out = numbers.q_point(layer.inputs[0]), numbers.q_point(layer.output)
+            table = make_table(layer.function, q_in, q_out, numbers.element_bytes)
+        else:
+            source = numbers.whole_scale(layer, layer.inputs[0])
+            table = table_between(layer.function, source, numbers.whole_scale(layer))
         return FixedTable(
             layer.name, layer.inputs, layer.outputs, function_called(layer.function).name, table,
             source=layer.source,

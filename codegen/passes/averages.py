@@ -14,20 +14,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from tvm_npu.codegen.graph import Graph, Layer, chw
 from tvm_npu.codegen.least import LeastNeeds
-from tvm_npu.codegen.ops import Conv2d, Pool
+from tvm_npu.codegen.ops import Pool
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.qpoints import range_q_point
 from tvm_npu.codegen.passes.rewriting import swap
+from tvm_npu.codegen.passes.weighed import MOST_TAPS, can_be_weighed, weighed
 
 PARTS = "@parts"
 """Behind the name of a pool's result: that of its parts."""
 MIN_GAIN_BITS = 2
-MOST_TAPS = 256
-"""Weights of a depthwise convolution that an average is worth."""
 
 
 def with_pools_in_parts(graph: Graph, needs: LeastNeeds, element_bytes: int) -> Graph:
@@ -104,17 +101,13 @@ def with_weighed_averages(graph: Graph, ranges: Ranges, element_bytes: int) -> G
         return graph
     changes: dict[Layer, Layer | None] = {}
     for layer in graph.layers:
-        if not isinstance(layer, Pool) or layer.kind != "avg" or any(layer.padding):
+        if not isinstance(layer, Pool) or not can_be_weighed(layer):
+            continue
+        if layer.output in graph.scales:
             continue
         source, made = layer.inputs[0], layer.output
         points = [range_q_point(ranges[tensor], 1, True) for tensor in (source, made)]
-        taps = layer.kernel[0] * layer.kernel[1]
-        if None in points or taps > MOST_TAPS or points[1] - points[0] < MIN_GAIN_BITS:  # type: ignore[operator]
+        if None in points or points[1] - points[0] < MIN_GAIN_BITS:  # type: ignore[operator]
             continue
-        channels = graph.shapes[source][0]
-        weight = np.full((channels, 1, *layer.kernel), 1.0 / taps, np.float32)
-        changes[layer] = Conv2d(
-            layer.name, layer.inputs, layer.outputs, weight, np.zeros(channels, np.float32),
-            layer.stride, groups=channels, activation=layer.activation, source=layer.source,
-        )  # fmt: skip
+        changes[layer] = weighed(layer, graph.shapes[source][0])
     return swap(graph, changes) if changes else graph

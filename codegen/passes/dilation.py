@@ -58,7 +58,11 @@ def _live(layer: FixedConv, source: Shape, target: Shape) -> FixedConv:
     if weight.shape == layer.weight.shape:
         return layer
     top, left, bottom, right = padding
-    return replace(layer, weight=weight, padding=(top, left, bottom, right))
+    totals = [one.sum(axis=(1, 2, 3), dtype=np.int64) for one in (layer.weight, weight)]
+    gone = totals[0] - totals[1]
+    gone -= layer.weight_zero_point * (layer.weight[0].size - weight[0].size)
+    bias = (layer.bias + layer.fill * gone).astype(np.int32)
+    return replace(layer, weight=weight, bias=bias, padding=(top, left, bottom, right))
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ def rows_together(
         made: (target[0], blocks * rows - taps + 1, target[2]),
     }
     pad = FixedPad(
-        f"{layer.name}@zero", layer.inputs[:1], (padded,), (0, 0, 0), (0, 1, 0), (1, 1), 0
+        f"{layer.name}@zero", layer.inputs[:1], (padded,), (0, 0, 0), (0, 1, 0), (1, 1),
+        layer.fill,
     )
     residuals: tuple[FixedMove, ...] = ()
     for residual in layer.inputs[1:]:

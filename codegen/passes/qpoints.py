@@ -13,9 +13,10 @@ from collections.abc import Mapping
 
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import MAX_Q_POINT, MIN_Q_POINT, largest_q_point
-from tvm_npu.codegen.graph import Graph
-from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
+from tvm_npu.codegen.graph import Graph, Scale, q_point_scales
+from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.calibrate import Octave, Ranges, TensorRange
+from tvm_npu.codegen.passes.scales import ties_of
 
 RESIDUAL_HEADROOM_BITS = 12
 """A residual's Q-point may exceed its sum's by this much; finer digits could not show there."""
@@ -77,24 +78,24 @@ class _Classes:
         self._parent[second] = first
 
 
-def assign_q_points(
+def assign_scales(
     graph: Graph, ranges: Ranges, widths: Mapping[str, int]
-) -> dict[str, int]:
-    """The Q-point of every tensor of a fused graph, whose elements have ``widths`` bytes. A state
-    has that of the tensors it is tied to.
+) -> dict[str, Scale]:
+    """The scale of every tensor of a fused graph, whose elements have ``widths`` bytes: the
+    model's, else a Q-point. A state has that of the tensors it is tied to.
 
     Raises QuantizationError for a tensor without a range or with one too wide for MIN_Q_POINT, and
-    for scales of the model that are no Q-points or contradict each other.
+    for scales of the model that contradict each other.
     """
     states = [state.tensor for layer in graph.layers for state in layer.states]
     tensors = (*graph.tensors, *states)
     classes = _Classes(tensors)
     for layer in graph.layers:
-        for tied in tied_tensors(layer):
+        for tied in ties_of(layer, graph.scales):
             for tensor in tied[1:]:
                 classes.union(tied[0], tensor)
     fixed = _given(graph, classes)
-    chosen = dict(fixed)
+    chosen: dict[str, int] = {}
     observed = [tensor for tensor in states if tensor in ranges]
     for tensor in (*graph.tensors, *observed):
         if classes.find(tensor) in fixed:
@@ -118,23 +119,23 @@ def assign_q_points(
                 "it an initial or final value, or let its operator tie it to an output"
             )
     for tensor in tensors:
-        chosen.setdefault(classes.find(tensor), 8 * widths[tensor] - 1)
+        root = classes.find(tensor)
+        if root not in fixed:
+            chosen.setdefault(root, 8 * widths[tensor] - 1)
+        elif fixed[root].is_q_point:
+            chosen[root] = fixed[root].q_point
     _limit_residuals(graph, classes, chosen, frozenset(fixed))
-    return {tensor: chosen[classes.find(tensor)] for tensor in tensors}
+    scales = {**fixed, **q_point_scales(chosen)}
+    return {tensor: scales[classes.find(tensor)] for tensor in tensors}
 
 
-def _given(graph: Graph, classes: _Classes) -> dict[str, int]:
-    """The Q-points that the model fixes, by class."""
-    found: dict[str, int] = {}
+def _given(graph: Graph, classes: _Classes) -> dict[str, Scale]:
+    """The scales that the model fixes, by class."""
+    found: dict[str, Scale] = {}
     named: dict[str, str] = {}
     for tensor, scale in graph.scales.items():
-        if not scale.is_q_point:
-            raise QuantizationError(
-                f"tensor {tensor!r} has a {scale}; the operators compute with Q-points only, on "
-                "every machine"
-            )
         root = classes.find(tensor)
-        if found.setdefault(root, scale.q_point) != scale.q_point:
+        if found.setdefault(root, scale) != scale:
             raise QuantizationError(
                 f"tensors {named[root]!r} and {tensor!r} must share a scale; the model gives them "
                 f"{graph.scales[named[root]]} and {scale}"
@@ -153,6 +154,7 @@ def _limit_residuals(
         for layer in graph.layers
         for residual, total in operator_of(layer).residuals(layer)
     ]
+    pairs = [(one, other) for one, other in pairs if one in chosen and other in chosen]
     changed = True
     while changed:
         changed = False

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale, q_point_scales
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale
 from tvm_npu.codegen.graph.fixed import Width
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
@@ -24,7 +24,8 @@ from tvm_npu.codegen.passes.calibrate import (
     synthetic_samples,
 )
 from tvm_npu.codegen.passes.precisions import with_int16_layers
-from tvm_npu.codegen.passes.qpoints import assign_q_points
+from tvm_npu.codegen.passes.qpoints import assign_scales
+from tvm_npu.codegen.passes.scales import scales_for_machine
 from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
@@ -57,12 +58,18 @@ class Prepared:
 
 
 def prepare(
-    graph: Graph, ranges: Ranges, precision: Precision, int16: Int16Layers = NO_INT16
+    graph: Graph,
+    ranges: Ranges,
+    precision: Precision,
+    int16: Int16Layers = NO_INT16,
+    requantization: Requantization = Q_POINTS_ONLY,
 ) -> Prepared:
     """What `quantize` makes integers of. QuantizationError for an unknown precision."""
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
+    step = Q_POINTS_ONLY if int16.names else requantization
+    graph, ranges = scales_for_machine(graph, ranges, step)
     graph = with_weighed_averages(graph, ranges, element_bytes)
     if precision == "int16" or not int16.names:
         states = (state.tensor for layer in graph.layers for state in layer.states)
@@ -104,14 +111,7 @@ def formats(
 ) -> Formats:
     """Scales by ranges and ties. Raises as `quantize`."""
     graph = prepared.graph
-    for tensor, scale in graph.scales.items():
-        lack = scale.lacks(requantization)
-        if lack is not None:
-            raise QuantizationError(
-                f"tensor {tensor!r} has a {scale}; the machine's requantize step has no {lack}. "
-                "Take the tensor's range from calibration instead, or a machine that has one"
-            )
-    scales = q_point_scales(assign_q_points(graph, prepared.ranges, prepared.widths))
+    scales = assign_scales(graph, prepared.ranges, prepared.widths)
     return Formats(scales, prepared.widths, prepared.element_bytes, requantization, int16)
 
 
@@ -125,12 +125,13 @@ def quantize(
     """The fixed-point graph of a fused ``graph``, for machines with such a requantize step; with
     int8, ``int16`` are layers that compute in int16.
 
-    ``ranges`` must cover every tensor whose scale the graph does not give. Deterministic. Raises
-    QuantizationError for a missing or unusable range, a given scale that the machine has no
-    requantize step for, weights that are not finite, an unknown precision and layers that `fuse`
-    should have removed. A CutTermsWarning names a layer with terms that its integers cannot hold.
+    ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
+    lacks what a given scale needs, and with ``int16``, Q-points for the ranges of all given scales
+    take their places. Deterministic. Raises QuantizationError for a missing or unusable range,
+    weights that are not finite, an unknown precision and layers that `fuse` should have removed. A
+    CutTermsWarning names a layer with terms that its integers cannot hold.
     """
-    prepared = prepare(graph, ranges, precision, int16)
+    prepared = prepare(graph, ranges, precision, int16, requantization)
     found = formats(prepared, requantization, int16.requantization)
     layers = tuple(found.fixed(layer) for layer in prepared.graph.layers)
     _warn_of_cuts(prepared.graph, prepared.ranges)

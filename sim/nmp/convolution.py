@@ -26,6 +26,7 @@ from tvm_npu.sim.nmp.mac import (
     in_ok,
     out_ok,
     tile_ok,
+    zero_point_ok,
 )
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs, State
@@ -35,8 +36,8 @@ from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 
 @device
-def load_weights(s: State, core: int, filters: int, depth: int) -> None:
-    """MB1's filters as float64 [filters, depth] in the scratch."""
+def load_weights(s: State, core: int, filters: int, depth: int, zero: int) -> None:
+    """MB1's filters less ``zero`` as float64 [filters, depth] in the scratch."""
     pitch = s.mac[core, Reg.W_PITCH]
     wide = s.mac[core, Reg.ELEMENT_BYTES] == 2
     begin = s.mac[core, Reg.W_ADDRESS] // 2 if wide else s.mac[core, Reg.W_ADDRESS]
@@ -48,7 +49,7 @@ def load_weights(s: State, core: int, filters: int, depth: int) -> None:
                 s.weights[target + k] = s.mb1_half[core, base + k]
         else:
             for k in range(depth):
-                s.weights[target + k] = s.mb1[core, base + k]
+                s.weights[target + k] = s.mb1[core, base + k] - zero
 
 
 @device
@@ -193,6 +194,19 @@ def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -
 
 @device
 def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
+    return convolution(s, m, core, row, np.int64(0))
+
+
+@device
+def nmp_conv2dz(s: State, m: Costs, core: int, row: int) -> int:
+    if not zero_point_ok(s, m, core, row):
+        return STOP
+    return convolution(s, m, core, row, s.mac[core, Reg.SHIFT_B])
+
+
+@device
+def convolution(s: State, m: Costs, core: int, row: int, zero: int) -> int:
+    """``zero`` is the zero point of the filters."""
     if not begin_operation(s, m, core, row) or not tile_ok(s, m, core):
         return STOP
     if not check_registers(s, core, Reg.GROUPS, Reg.GROUPS, 1, LARGEST_EXTENT):
@@ -214,7 +228,7 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
     positions = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
     if not spend(s, core, volume(depth, filters, positions)):
         return STOP
-    load_weights(s, core, filters, depth)
+    load_weights(s, core, filters, depth, zero)
     per_group = filters // groups
     tle = core // m.tlts
     for group in range(groups):
@@ -245,6 +259,19 @@ def nmp_conv2d(s: State, m: Costs, core: int, row: int) -> int:
 
 @device
 def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
+    return perceptron(s, m, core, row, np.int64(0))
+
+
+@device
+def nmp_perceptz(s: State, m: Costs, core: int, row: int) -> int:
+    if not zero_point_ok(s, m, core, row):
+        return STOP
+    return perceptron(s, m, core, row, s.mac[core, Reg.SHIFT_B])
+
+
+@device
+def perceptron(s: State, m: Costs, core: int, row: int, zero: int) -> int:
+    """``zero`` is the zero point of the filters."""
     if not begin_operation(s, m, core, row):
         return STOP
     if not check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 2):
@@ -272,7 +299,7 @@ def nmp_percept(s: State, m: Costs, core: int, row: int) -> int:
                 total += np.int64(s.mb0_half[core, at_x + k]) * s.mb1_half[core, base + k]
         else:
             for k in range(depth):
-                total += np.int64(s.mb0[core, at_x + k]) * s.mb1[core, base + k]
+                total += np.int64(s.mb0[core, at_x + k]) * (s.mb1[core, base + k] - zero)
         s.products[f] = np.float64(total)
     if not accumulate(s, m, core, initialise, 0, filters, 1, 0, 1):
         return STOP

@@ -19,6 +19,7 @@ from tvm_npu.sim.nmp import (
     core,
     dma_issue,
     mac,
+    rescale,
     scalar,
     semaphores,
     vector,
@@ -37,7 +38,9 @@ SHARED = np.array([instruction.shared for instruction in NMP_ISA.instructions])
 
 SEMANTICS = {
     name: function
-    for module in (scalar, core, semaphores, mac, convolution, vector, activation, dma_issue)
+    for module in (
+        scalar, core, semaphores, mac, convolution, vector, activation, rescale, dma_issue
+    )
     for name, function in vars(module).items()
     if name.startswith(("rv_", "nmp_"))
 }

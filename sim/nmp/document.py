@@ -29,6 +29,7 @@ from tvm_npu.sim.nmp.xnmp import (
     MacRegister,
     Memory,
     PoolKind,
+    Rescale,
     VectorOp,
 )
 
@@ -93,12 +94,15 @@ be used, which is what is not said here to be usable:
 ## What is not in the paper
 
 The paper names nmp_activation and says nothing of functions other than ReLU. These are extensions
-of this project: nmp_activationx, with its two configuration registers; nmp_veopc; and nmp_veop's
-differences and maxima. nmp_activationx is slower than nmp_activation, which uses the datapath once
-for as many elements as it has lanes: a table takes {table_int8} uses (int8: requantize, look up) or
-{table_int16} (int16: then interpolate; both neighbours are looked up at once), a slope
-{slope} (multiply, requantize). A machine file has no numbers for them: tables and slopes lie in the
-bias buffer, whose reads an operation of the MAC unit counts like those of biases.
+of this project: nmp_activationx, with its two configuration registers; nmp_veopc; nmp_veop's
+differences and maxima; and, for quantized models as they come, nmp_rescale, nmp_conv2dz,
+nmp_perceptz, the sums with factors of nmp_veop and sub 2 of nmp_pool, which machines have whose
+mac.requantization is "scale". nmp_activationx is slower than nmp_activation, which uses the
+datapath once for as many elements as it has lanes: a table takes {table_int8} uses (int8:
+requantize, look up) or {table_int16} (int16: then interpolate; both neighbours are looked up at
+once), a slope or a scale word {slope} (multiply, requantize). A machine file has no numbers for
+them: tables, slopes and scale words lie in the bias buffer, whose reads an operation of the MAC
+unit counts like those of biases.
 """
 
 
@@ -125,6 +129,7 @@ def nmp_document() -> str:
         names_section("`sub` of nmp_pool", PoolKind),
         names_section("`sub` of nmp_veop and nmp_veopc", VectorOp),
         names_section("`sub` of nmp_activationx", Activation),
+        names_section("`sub` of nmp_rescale", Rescale),
         "## Registers\n",
         markdown_table(
             ("register", "ABI name"),

@@ -166,6 +166,23 @@ def filter_words_ok(s: State, m: Costs, core: int, row: int, filters: int) -> bo
 
 
 @device
+def scales_ok(s: State, m: Costs, core: int, row: int) -> bool:
+    """The machine multiplies and subtracts zero points, and elements are of int8."""
+    if not m.has_scales:
+        trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
+        return False
+    return check_registers(s, core, Reg.ELEMENT_BYTES, Reg.ELEMENT_BYTES, 1, 1)
+
+
+@device
+def zero_point_ok(s: State, m: Costs, core: int, row: int) -> bool:
+    """`scales_ok`, and the zero point of filters is one of their elements' values."""
+    if not scales_ok(s, m, core, row):
+        return False
+    return check_registers(s, core, Reg.SHIFT_B, Reg.SHIFT_B, -128, 127)
+
+
+@device
 def filter_bias(s: State, core: int, index: int) -> int:
     """The bias in a filter word of the bias buffer."""
     word = np.int64(s.bias_word[core, index])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from tvm_npu.sim.machine_parts import (
     Rate,
 )
 from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
+from tvm_npu.sim.nmp.scale_words import MULTIPLIER_BITS
 from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 RING = Link("ring", "ring", "over the Global Ringbus")
@@ -34,6 +36,8 @@ FILTER_SHIFTS = Requantization(
     is_per_channel=True, bias_bits=FILTER_BIAS_BITS, most_channel_shift=MOST_FILTER_SHIFT
 )
 """What filter words say."""
+SCALES = replace(FILTER_SHIFTS, multiplier_bits=MULTIPLIER_BITS, has_zero_point=True)
+"""What scale words and the registers of zero points say."""
 
 LARGEST_SCRATCHPADS = 1 << 30
 """Bytes of all scratchpads of a machine together."""
@@ -68,8 +72,9 @@ class Mac(Part):
     efficiency: Annotated[float, Field(ge=0.001, le=1)]
     setup_cycles: Cycles
     accumulator_bits: Annotated[int, Field(ge=32, le=63)]
-    requantization: Literal["tensor", "filter"] = "tensor"
-    """What the requantize step shifts by: one number for a layer, or for int8 one a filter."""
+    requantization: Literal["tensor", "filter", "scale"] = "tensor"
+    """What the requantize step shifts by: one number for a layer, or for int8 one a filter. With
+    "scale" it also multiplies, for int8, and numbers have zero points."""
 
 
 class Memories(Part):
@@ -149,11 +154,10 @@ class NmpMachine(MachineDescription):
         return self.cores.tles * self.cores.tlts_per_tle
 
     def requantization(self, precision: Precision) -> Requantization:
-        """A shift for each filter where the MAC unit has it, for int8 only: weights of 16 bits lose
-        nothing that shows."""
-        if precision == "int8" and self.mac.requantization == "filter":
-            return FILTER_SHIFTS
-        return Q_POINTS_ONLY
+        """A shift for each filter, or a multiplier and a shift, where the MAC unit has them, for
+        int8 only: weights of 16 bits lose nothing that shows."""
+        steps = {"tensor": Q_POINTS_ONLY, "filter": FILTER_SHIFTS, "scale": SCALES}
+        return steps[self.mac.requantization] if precision == "int8" else Q_POINTS_ONLY
 
     def macs_per_cycle(self, element_bytes: int) -> int:
         """Peak multiply-accumulates a cycle of one MAC unit."""

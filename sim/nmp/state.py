@@ -177,6 +177,7 @@ class Costs(NamedTuple):
     mac_setup: float
     accumulator_bits: int
     has_filter_words: bool
+    has_scales: bool
     mb0_bytes: int
     mb1_bytes: int
     mb2_bytes: int
@@ -223,7 +224,8 @@ def make_costs(
         efficiency=machine.mac.efficiency if timing else np.inf,
         mac_setup=machine.mac.setup_cycles * scale,
         accumulator_bits=machine.mac.accumulator_bits,
-        has_filter_words=machine.mac.requantization == "filter",
+        has_filter_words=machine.mac.requantization in ("filter", "scale"),
+        has_scales=machine.mac.requantization == "scale",
         mb0_bytes=machine.memories.mb0_bytes,
         mb1_bytes=machine.memories.mb1_bytes,
         mb2_bytes=machine.memories.mb2_bytes,

@@ -20,12 +20,13 @@ from tvm_npu.sim.nmp.mac import (
     filter_words_ok,
     in_ok,
     out_ok,
+    scales_ok,
     tile_ok,
 )
 from tvm_npu.sim.nmp.semaphores import SUB
 from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
-from tvm_npu.sim.nmp.xnmp import LARGEST_SHIFT, PoolKind, VectorOp
+from tvm_npu.sim.nmp.xnmp import LARGEST_SHIFT, LARGEST_WEIGH_FACTOR, PoolKind, VectorOp
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg
 
 
@@ -48,12 +49,15 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
     channels = r[Reg.OUT_CHANNELS]
     if not in_ok(s, m, core, MB0, volume(channels, r[Reg.IN_ROWS], r[Reg.IN_COLUMNS])):
         return STOP
-    if s.decoded[row, SUB] > PoolKind.AVERAGE:
+    away = s.decoded[row, SUB] == PoolKind.AVERAGE_AWAY
+    if away and not scales_ok(s, m, core, row):
+        return STOP
+    if s.decoded[row, SUB] > PoolKind.AVERAGE_AWAY:
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     window = product(r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
     if not spend(s, core, volume(channels, r[Reg.OUT_ROWS], product(r[Reg.OUT_COLUMNS], window))):
         return STOP
-    average = s.decoded[row, SUB] == PoolKind.AVERAGE
+    average = s.decoded[row, SUB] >= PoolKind.AVERAGE
     wide = r[Reg.ELEMENT_BYTES] == 2
     base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     at = r[Reg.OUT_ADDRESS]
@@ -87,7 +91,10 @@ def nmp_pool(s: State, m: Costs, core: int, row: int) -> int:
                         return trap(
                             s, core, Code.BAD_CONFIGURATION, last, 0, Reg.COUNT_ROW_END, 0
                         )
-                    best = (2 * total + count) // (2 * count)
+                    if away and total < 0:
+                        best = -((count - 2 * total) // (2 * count))
+                    else:
+                        best = (2 * total + count) // (2 * count)
                 s.mb2[core, at] = best
                 at += 1
     window *= r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
@@ -145,7 +152,10 @@ def vector_operation(
     if by_filter:
         op = np.int64(VectorOp.ACCUMULATE)
     two = op != VectorOp.COPY and op != VectorOp.ACCUMULATE
-    if op > VectorOp.MAXIMUM or (by_channel and not two):
+    weighs = op == VectorOp.WEIGH or op == VectorOp.WEIGH_ONE
+    if weighs and not by_channel:
+        return weigh(s, m, core, row, op == VectorOp.WEIGH)
+    if weighs or (by_channel and not two):
         return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     count = begin_elements(s, m, core, row)
     if count == 0:
@@ -187,6 +197,35 @@ def vector_operation(
             return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
         s.mb2[core, out + k] = value
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
+
+
+@device
+def weigh(s: State, m: Costs, core: int, row: int, two: bool) -> int:
+    """Sums of elements by factors, and a constant."""
+    if not scales_ok(s, m, core, row):
+        return STOP
+    count = begin_elements(s, m, core, row)
+    if count == 0:
+        return STOP
+    last = Reg.SHIFT_B if two else Reg.SHIFT_A
+    most = LARGEST_WEIGH_FACTOR
+    if not check_registers(s, core, Reg.SHIFT_A, last, -most, most):
+        return STOP
+    r = s.mac[core]
+    if not in_ok(s, m, core, MB0, count) or not out_ok(s, m, core, count):
+        return STOP
+    if two and not in_ok(s, m, core, MB1, count):
+        return STOP
+    bound = np.int64(1) << (m.accumulator_bits - 1)
+    a, b, out = r[Reg.IN_ADDRESS], r[Reg.W_ADDRESS], r[Reg.OUT_ADDRESS]
+    for k in range(count):
+        value = s.mb0[core, a + k] * r[Reg.SHIFT_A] + r[Reg.FACTOR]
+        if two:
+            value += s.mb1[core, b + k] * r[Reg.SHIFT_B]
+        if value >= bound or value < -bound:
+            return trap(s, core, Code.ACCUMULATOR_OVERFLOW, value, m.accumulator_bits, k, 0)
+        s.mb2[core, out + k] = value
+    return end_operation(s, m, core, row, beats_of(count, m, np.int64(1)), 0)
 
 
 @device

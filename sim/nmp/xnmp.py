@@ -11,6 +11,10 @@ them.
 Of nmp_activation the paper gives the name alone. Its form nmp_activationx (functions by tables,
 slopes of negative values), the sums, differences, products and maxima of nmp_veopc with one number
 a channel, and nmp_veop's differences and maxima are extensions of this project.
+
+So are multipliers and zero points, for quantized models as they come: nmp_rescale (which multiplies
+accumulators by scale words), nmp_conv2dz and nmp_perceptz (whose filters have a zero point), subs 6
+and 7 of nmp_veop (whose operands have factors), and sub 2 of nmp_pool.
 """
 
 from __future__ import annotations
@@ -41,11 +45,14 @@ class MacRegister(Named):
     DILATION_COLUMNS = 15, "columns from one kernel column to the next"
     GROUPS = 16, "groups in the tile"
     BIAS_ADDRESS = 17, "index of the first filter's int32 or filter word in the bias buffer"
-    SHIFT = 18, "requantize: right shift, negative = left"
+    SHIFT = 18, "requantize: right shift, negative = left; nmp_rescale: the zero point of results"
     LOW = 19, "requantize: lower bound after saturation"
     HIGH = 20, "requantize: upper bound after saturation"
-    SHIFT_A = 21, "nmp_veop: left shift of its first operand"
-    SHIFT_B = 22, "nmp_veop: left shift of its second operand"
+    SHIFT_A = 21, "nmp_veop: left shift of its first operand, or the factor (sub 6 and 7)"
+    SHIFT_B = 22, (
+        "nmp_veop: left shift of its second operand, or the factor (sub 6); nmp_conv2dz and "
+        "nmp_perceptz: the zero point of the filters"
+    )
     ORIGIN_ROW = 23, "average pool: tensor row of the tile's first row"
     ORIGIN_COLUMN = 24, "average pool: tensor column of the tile's first column"
     COUNT_ROW_BEGIN = 25, "average pool: first row whose elements count in the divisor"
@@ -53,8 +60,14 @@ class MacRegister(Named):
     COUNT_COLUMN_BEGIN = 27, "average pool: first column whose elements count in the divisor"
     COUNT_COLUMN_END = 28, "average pool: column after the last that counts"
     ELEMENT_BYTES = 29, "1 (int8) or 2 (int16)"
-    TABLE_ADDRESS = 30, "nmp_activationx: byte offset of the table or the slopes in the bias buffer"
-    FACTOR = 31, "nmp_activationx: left shift of a table's arguments, or the slope * 2**14"
+    TABLE_ADDRESS = 30, (
+        "nmp_activationx, nmp_rescale: byte offset of the table, the slopes or the scale words in "
+        "the bias buffer"
+    )
+    FACTOR = 31, (
+        "nmp_activationx: left shift of a table's arguments, or the slope * 2**14; nmp_rescale: a "
+        "scale word; nmp_veop: what is added (sub 6 and 7)"
+    )
 
 
 class DmaRegister(Named):
@@ -108,6 +121,7 @@ class PoolKind(Named):
 
     MAX = 0, "the maximum of the window"
     AVERAGE = 1, "the rounded average of the counted elements"
+    AVERAGE_AWAY = 2, "the same, with halves away from zero"
 
 
 class VectorOp(Named):
@@ -119,6 +133,8 @@ class VectorOp(Named):
     ACCUMULATE = 3, "ACC = (ACC << SHIFT_A) + (A << SHIFT_B)"
     SUBTRACT = 4, "ACC = (A << SHIFT_A) - (B << SHIFT_B)"
     MAXIMUM = 5, "ACC = max(A << SHIFT_A, B << SHIFT_B)"
+    WEIGH = 6, "ACC = A * SHIFT_A + B * SHIFT_B + FACTOR"
+    WEIGH_ONE = 7, "ACC = A * SHIFT_A + FACTOR"
 
 
 class Activation(Named):
@@ -128,6 +144,13 @@ class Activation(Named):
     TABLE = 0, "the value at its place in a table, between two of its entries where it has few"
     LEAKY = 1, "negative accumulators times FACTOR / 2**14"
     PRELU = 2, "negative accumulators times their channel's slope / 2**14"
+
+
+class Rescale(Named):
+    """nmp_rescale: where the scale words are."""
+
+    ONE = 0, "FACTOR is the word of all channels"
+    CHANNEL = 1, "each channel has an int32 from TABLE_ADDRESS on"
 
 
 LARGEST_SHIFT = 47
@@ -147,7 +170,9 @@ TABLE_BEATS = {1: 2, 2: 3}
 """Uses of the datapath for as many elements as it has lanes, by bytes of an element: requantize,
 look up (int16: two neighbours at once), interpolate (int16)."""
 SLOPE_BEATS = 2
-"""The same for slopes: multiply, requantize."""
+"""The same for slopes and scale words: multiply, requantize."""
+LARGEST_WEIGH_FACTOR = (1 << 24) - 1
+"""Of a factor's absolute value in subs 6 and 7 of nmp_veop."""
 
 
 class Level(Named):
@@ -161,6 +186,8 @@ class Level(Named):
 CUSTOM_0, CUSTOM_1, CUSTOM_2 = 0x0B, 0x2B, 0x5B
 BY_FILTER = 1 << 24
 """Tells nmp_veopf from nmp_veop, and nmp_activationf from nmp_activation."""
+ZERO_POINT = BY_FILTER
+"""Tells nmp_conv2dz from nmp_conv2d, and nmp_perceptz from nmp_percept."""
 
 SEM = Field("sem", ((28, 25, 0),), "sem")
 MEM = Field("mem", ((30, 29, 0),), "sub", names=Memory)
@@ -178,6 +205,8 @@ def _sub(names: type[Named], high: int = 21) -> Field:
 VECTOR_SUB = _sub(VectorOp, 22)
 CHANNEL_OPERAND, EXTENDED = 1 << 23, 1 << 22
 """Bits that tell nmp_veopc from nmp_veop, and nmp_activationx from nmp_activation."""
+SCALED = CHANNEL_OPERAND
+"""Tells nmp_rescale from nmp_activation."""
 
 
 def _configure(
@@ -256,17 +285,29 @@ XNMP: tuple[Instruction, ...] = (
         "OUT_CHANNELS filters. sub as in nmp_conv2d.",
     ),
     _mac(
+        "nmp_conv2dz", 2, Initialise,
+        "nmp_conv2d with SHIFT_B subtracted from every element of the filters; int8 only.",
+        ZERO_POINT,
+    ),
+    _mac(
+        "nmp_perceptz", 3, Initialise,
+        "nmp_percept with SHIFT_B subtracted from every element of the filters; int8 only.",
+        ZERO_POINT,
+    ),
+    _mac(
         "nmp_pool", 4, PoolKind,
         "MB2[c][r][q] = maximum (sub 0) or average (sub 1) over the window of "
         "MB0[OUT_CHANNELS][IN_ROWS][IN_COLUMNS]; the average is floor((2 * sum + n) / (2 * n)), n "
-        "the window's elements inside the counted rectangle.",
+        "the window's elements inside the counted rectangle; sub 2: -floor((n - 2 * sum) / (2 * "
+        "n)) for a negative sum.",
     ),
     _mac(
         "nmp_veop", 5, VECTOR_SUB,
         "Element by element over OUT_CHANNELS * OUT_ROWS * OUT_COLUMNS elements: sub 0: MB2 = "
         "MB0 << SHIFT_A; 1: (MB0 << SHIFT_A) + (MB1 << SHIFT_B); 2: MB0 * MB1; 3: "
         "(MB2 << SHIFT_A) + (MB0 << SHIFT_B); 4: (MB0 << SHIFT_A) - (MB1 << SHIFT_B); 5: the "
-        "larger of MB0 << SHIFT_A and MB1 << SHIFT_B.",
+        "larger of MB0 << SHIFT_A and MB1 << SHIFT_B; 6: MB0 * SHIFT_A + MB1 * SHIFT_B + FACTOR; "
+        "7: MB0 * SHIFT_A + FACTOR.",
     ),
     _mac(
         "nmp_veopc", 5, VECTOR_SUB,
@@ -305,6 +346,14 @@ XNMP: tuple[Instruction, ...] = (
         "nmp_activationx with SHIFT plus the shift in the word of each filter, as of "
         "nmp_activationf.",
         EXTENDED | BY_FILTER,
+    ),
+    _mac(
+        "nmp_rescale", 6, Rescale,
+        "Requantizes MB2 in place by scale words w, FACTOR for all channels (sub 0) or the int32 "
+        "of each channel of OUT_ROWS * OUT_COLUMNS elements from TABLE_ADDRESS on (sub 1): with s "
+        "= w[7:0] and m = w[31:8], unsigned, clip(saturate(((acc * m + half) >> s) + SHIFT), LOW, "
+        "HIGH), half = 2**(s - 1): halves round up. int8 only; accumulators have 38 bits.",
+        SCALED,
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),
     _dma("nmp_load", 2, "SEGMENTS segments of SEGMENT_BYTES, SEGMENT_STRIDE apart in DRAM, to "

@@ -24,7 +24,7 @@ def different(one: NmpMachine, other: NmpMachine) -> dict[str, Any]:
 
 
 def test_machines_of_the_package() -> None:
-    nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8", "nmp-4x8-paper")
+    nmps = ("nmp-4x8", "nmp-4x8-dual", "nmp-4x8-int8", "nmp-4x8-paper", "nmp-4x8-scale")
     assert set(nmps) <= set(machine_names())
     for name in machine_names():
         assert load_machine(name).name == name
@@ -35,6 +35,12 @@ def test_machines_of_the_package() -> None:
     assert different(base, load_nmp_machine("nmp-4x8-int8")) == {"default_precision": "int8"}
     paper = different(base, load_nmp_machine("nmp-4x8-paper"))
     assert paper == {"mac": {**base.mac.model_dump(), "requantization": "tensor"}}
+    scale = different(base, load_nmp_machine("nmp-4x8-scale"))
+    assert scale == {
+        "default_precision": "int8",
+        "mac": {**base.mac.model_dump(), "requantization": "scale"},
+        "memories": {**base.memories.model_dump(), "bias_bytes": 16384},
+    }
     dual = different(base, load_nmp_machine("nmp-4x8-dual"))
     assert dual == {"memories": {**base.memories.model_dump(), "ports": 2}}
 

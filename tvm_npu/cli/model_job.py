@@ -100,7 +100,7 @@ def add_question_arguments(
     parser: argparse.ArgumentParser, precisions: Sequence[str] = tuple(ELEMENT_BYTES)
 ) -> None:
     """What decides which layers planners are asked about."""
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="ONNX or .tflite file")
     parser.add_argument(
         "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
         help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",

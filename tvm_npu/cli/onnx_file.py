@@ -1,4 +1,4 @@
-"""ONNX files, the shapes of their inputs, and their import."""
+"""Model files (ONNX, TensorFlow Lite), the shapes of their inputs, and their import."""
 
 from __future__ import annotations
 
@@ -62,9 +62,11 @@ def read_onnx(path: Path) -> Any:
 def import_file(
     path: Path, given: Mapping[str, Shape], terminal: Terminal, steps: Steps
 ) -> ImportedModel:
-    """Reads and imports the model in ``path``; begins two steps. Raises CliError, and the typed
-    errors of the door."""
+    """Reads and imports the model in ``path`` (.tflite, or else ONNX); begins two steps. Raises
+    CliError, and the typed errors of the door."""
     steps.begin("reading the model")
+    if path.suffix.lower() == ".tflite":
+        return _import_tflite(path, given, steps)
     model = read_onnx(path)
     known, notes = input_shapes(model, given)
     for note in notes:
@@ -73,6 +75,17 @@ def import_file(
     from tvm_npu.door.models import import_onnx
 
     return import_onnx(model, known)
+
+
+def _import_tflite(path: Path, given: Mapping[str, Shape], steps: Steps) -> ImportedModel:
+    """A TensorFlow Lite file; its shapes are its own."""
+    if given:
+        raise CliError(f"--shape: {str(path)!r} is a TensorFlow Lite model, which says its shapes")
+    content = read_bytes(path, "model")
+    steps.begin("importing the model into TVM")
+    from tvm_npu.door.models import import_tflite
+
+    return import_tflite(content)
 
 
 def input_shapes(model: Any, given: Mapping[str, Shape]) -> tuple[dict[str, Shape], list[str]]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         PartitionedModel,
         build_onnx,
         import_onnx,
+        import_tflite,
     )
     from tvm_npu.door.protocol import Door
 
@@ -28,6 +29,7 @@ __all__ = [
     "build_onnx",
     "door",
     "import_onnx",
+    "import_tflite",
 ]
 
 _MODULE_OF = {**dict.fromkeys(__all__, "models"), "Door": "protocol", "door": "find"}

@@ -11,6 +11,7 @@ import numpy as np
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
+from tvm_npu.codegen.passes.scales import with_scale_ranges
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.program.parts import as_batch
 from tvm_npu.codegen.reference import stream_float
@@ -95,6 +96,18 @@ class _Observer:
             )
         message = f"tensor {tensor!r} of region {self.symbol!r}: {found}"
         raise UnfitTensorError(message, Unfit(self.symbol, tensor, found))
+
+
+def given_ranges(graphs: Mapping[str, Graph]) -> dict[str, Ranges] | None:
+    """Ranges by region symbol where the model itself gives the scales of all tensors; None where
+    calibration has to find some. ``graphs`` as of `region_ranges`."""
+    found = {}
+    for symbol, fused in graphs.items():
+        states = any(layer.states for layer in fused.layers)
+        if states or not all(tensor in fused.scales for tensor in fused.tensors):
+            return None
+        found[symbol] = with_scale_ranges(fused, Ranges())
+    return found
 
 
 @phase("calibrate")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.passes.given_scales import with_given_scales
 from tvm_npu.door.dataflow import Dataflow, OpCall
 from tvm_npu.door.graph_builder import GraphBuilder
 from tvm_npu.door.layers import HANDLERS
@@ -50,7 +51,7 @@ def build_graph(flow: Dataflow, name: str) -> tuple[Graph, GraphBuilder]:
         outputs=tuple(builder.tensors[value] for value in flow.outputs),
         name=name,
     )
-    return graph, builder
+    return with_given_scales(graph), builder
 
 
 def _numbered(

@@ -306,7 +306,7 @@ def _strided_slice(b: GraphBuilder, call: OpCall) -> None:
     )
 
 
-FUNCTIONS = ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "abs")
+FUNCTIONS = ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "abs", "round")
 """Operators that are called as their functions in `codegen.ops.functions`."""
 
 HANDLERS: dict[str, Callable[[GraphBuilder, OpCall], None]] = {

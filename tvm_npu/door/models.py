@@ -126,6 +126,16 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     return ImportedModel(found, mod, params, found.inputs(mod))
 
 
+def import_tflite(content: bytes) -> ImportedModel:
+    """The content of a TensorFlow Lite file as the installed door reads it.
+
+    Raises PartitionError for what the door cannot read.
+    """
+    found = door()
+    mod, params = found.read_tflite(content)
+    return ImportedModel(found, mod, params, found.inputs(mod))
+
+
 def _reason(error: Exception) -> str:
     """The one line of an error of TVM's that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic, watched
 from tvm_npu.codegen.compile import calibrated_graph
-from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
+from tvm_npu.codegen.passes.scales import growth_of_step
 from tvm_npu.codegen.phases import phase
 from tvm_npu.door.adjust import Calibrated, adjusted
-from tvm_npu.door.calibrate import UnfitTensorError, region_ranges
+from tvm_npu.door.calibrate import UnfitTensorError, given_ranges, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
 from tvm_npu.door.partition import Partition, partition
 from tvm_npu.door.protocol import Door, Module
 from tvm_npu.door.region import ADJUSTMENTS, OPTIONS, RANGES, REPORT
 from tvm_npu.door.rules import Context
-from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
+from tvm_npu.errors import (
+    NothingOffloadedWarning,
+    ScalesApproximatedWarning,
+    SyntheticCalibrationWarning,
+)
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport, Refusal
 
@@ -93,7 +98,6 @@ def _calibrated(
         if not split.regions:
             return split, result, {}
         known = len(kept_out)
-        samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
         graphs = {
             region.symbol: door.region(result, region.symbol).graph() for region in split.regions
         }
@@ -101,6 +105,12 @@ def _calibrated(
             symbol: calibrated_graph(graph, options.machine, options.precision)
             for symbol, graph in graphs.items()
         }
+        if not known:
+            _tell_lost_scales(graphs.values(), options)
+        given = given_ranges(calibrated)
+        if given is not None:
+            return split, result, {symbol: Calibrated(one) for symbol, one in given.items()}
+        samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
         try:
             ranges = region_ranges(
                 calibrated,
@@ -117,6 +127,26 @@ def _calibrated(
             samples = _samples(calibration, door.inputs(result), options.seed, warned=True)
             run = partial(door.run_regions, result, samples=samples)
             return split, result, adjusted(graphs, calibrated, ranges, run, options)
+
+
+def _tell_lost_scales(graphs: Iterable[Graph], options: NpuOptions) -> None:
+    """A ScalesApproximatedWarning where Q-points take the places of a model's scales, coarser."""
+    machine, size = options.machine, options.element_bytes
+    scales = [scale for graph in graphs for scale in graph.scales.values()]
+    requantization = machine.requantization(options.precision)
+    lacks = [lack for scale in scales if (lack := scale.lacks(requantization))]
+    growth = [growth_of_step(scale, size) for scale in scales]
+    if not lacks or max(growth) <= 1.0:
+        return
+    coarser = [one for one in growth if one > 1.0]
+    warnings.warn(
+        f"the model is quantized; the requantize step of {machine.name} at {options.precision} has "
+        f"no {lacks[0]}: of {len(scales)} tensors {len(coarser)} take Q-points with steps up to "
+        f"{max(growth):.3g} times the model's, on average {sum(growth) / len(growth):.3g}. A "
+        "machine with mac.requantization = \"scale\" (nmp-4x8-scale) computes with the model's own",
+        ScalesApproximatedWarning,
+        stacklevel=CALLERS + 2,
+    )
 
 
 def _samples(data: Any, inputs: tuple[InputSpec, ...], seed: int, warned: bool) -> Iterator[Sample]:

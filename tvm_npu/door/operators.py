@@ -112,6 +112,7 @@ ATTRIBUTES: Mapping[str, Schema] = {
     "log": {},
     "sqrt": {},
     "abs": {},
+    "round": {},
     "softmax": {"axis": (int, -1)},
     # data, one slope a channel
     "prelu": {"axis": (int, 1)},

@@ -126,6 +126,11 @@ class Door(Protocol[F]):
         Raises PartitionError for a model that this TVM would misread, else what TVM raises."""
         ...
 
+    def read_tflite(self, content: bytes) -> tuple[Module, Mapping[str, Any]]:
+        """(module with checked types, parameters) of a TensorFlow Lite file. Raises PartitionError
+        for what it or its TVM cannot read."""
+        ...
+
     def inputs(self, mod: Module) -> tuple[InputSpec, ...]:
         """The model's inputs. Raises CalibrationError for one without a static shape."""
         ...

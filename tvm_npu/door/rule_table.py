@@ -146,7 +146,10 @@ TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-poi
 CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
 MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
-ONLY_A_PART = "Logarithms and roots are parts of functions that have a table, such as softplus."
+ONLY_A_PART = (
+    "Logarithms, roots and roundings are parts: of functions that have a table, such as softplus, "
+    "or of the roundings of a model of 8 bits."
+)
 STEPS_ARE_NO_BATCH = "Only a recurrent layer takes a sequence of another, its steps first."
 TUPLE_IS_PICKED = "The result of an operator with several results is taken apart at once."
 

@@ -16,7 +16,7 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
-from tvm_npu.errors import DoorError
+from tvm_npu.errors import DoorError, PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.codegen import region_of
 from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
@@ -55,6 +55,12 @@ class RelaxDoor:
         self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None
     ) -> tuple[tvm.IRModule, Mapping[str, Any]]:
         return from_onnx(model, shapes), {}
+
+    def read_tflite(self, content: bytes) -> tuple[tvm.IRModule, Mapping[str, Any]]:
+        raise PartitionError(
+            "TensorFlow Lite models are read through Relay (TVM 0.19: pip install '.[relay]'); "
+            f"this is TVM {tvm.__version__}"
+        )
 
     def inputs(self, mod: tvm.IRModule) -> tuple[InputSpec, ...]:
         return input_specs(mod["main"])

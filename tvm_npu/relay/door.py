@@ -22,7 +22,7 @@ from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import region_of
 from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
 from tvm_npu.relay.extract import extract
-from tvm_npu.relay.frontend import from_onnx
+from tvm_npu.relay.frontend import from_onnx, from_tflite
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
@@ -61,6 +61,10 @@ class RelayDoor:
         self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None
     ) -> tuple[tvm.IRModule, Mapping[str, Any]]:
         mod, params = from_onnx(model, None if shapes is None else dict(shapes))
+        return relay.transform.InferType()(mod), params
+
+    def read_tflite(self, content: bytes) -> tuple[tvm.IRModule, Mapping[str, Any]]:
+        mod, params = from_tflite(content)
         return relay.transform.InferType()(mod), params
 
     def inputs(self, mod: tvm.IRModule) -> tuple[InputSpec, ...]:

@@ -1,13 +1,15 @@
-"""Reading ONNX models where TVM's own frontend needs help."""
+"""Reading ONNX and TensorFlow Lite models where TVM's own frontends need help."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relay
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
+from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
@@ -32,3 +34,41 @@ def from_onnx(
     model = with_folded_views(with_explicit_padding(model, shape))
     with quick_reading():
         return relay.frontend.from_onnx(model, shape=shape, **options)
+
+
+TFLITE_MARK = b"TFL3"
+"""Bytes 4 to 8 of a TensorFlow Lite file."""
+
+
+def from_tflite(
+    model: bytes | str | Path, **options: Any
+) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """`tvm.relay.frontend.from_tflite` for the content of a TensorFlow Lite file or its path;
+    float, int8 and uint8 models. ``options`` are TVM's.
+
+    Raises PartitionError for a file that is no such model, for operators that TVM 0.19 does not
+    know, and without the package `tflite`.
+    """
+    try:
+        import tflite
+    except ImportError as error:
+        raise PartitionError(
+            "reading TensorFlow Lite models needs the package tflite: in the checkout, "
+            "pip install '.[relay]'"
+        ) from error
+    content, name = model, "the model"
+    if not isinstance(content, bytes):
+        name = repr(str(model))
+        try:
+            content = Path(content).read_bytes()
+        except OSError as error:
+            raise PartitionError(f"cannot read TensorFlow Lite model {name}: {error}") from error
+    if content[4:8] != TFLITE_MARK:
+        raise PartitionError(
+            f"{name} is no TensorFlow Lite model: bytes 4 to 8 of its {len(content)} are "
+            f"{content[4:8]!r}, not {TFLITE_MARK!r}"
+        )
+    try:
+        return relay.frontend.from_tflite(tflite.Model.GetRootAsModel(content, 0), **options)
+    except Exception as error:  # a damaged file fails wherever TVM looks into it
+        raise PartitionError(f"TVM cannot read {name}: {type(error).__name__}: {error}") from error

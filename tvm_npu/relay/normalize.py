@@ -15,6 +15,7 @@ from tvm import relay
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.quantized import layouts_apart, with_real_numbers
 
 INT32_MAX = 2**31 - 1
 _CHANNELS_LAST = {
@@ -43,6 +44,10 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         mod["main"] = _clamp_slice_ends(mod["main"])
         mod = relay.transform.DynamicToStatic()(mod)
         mod = relay.transform.InferType()(mod)
+    is_quantized = _contains(mod, lambda expr: of.op_name(expr).startswith("qnn."))
+    if is_quantized:
+        mod["main"] = with_real_numbers(mod["main"])
+        mod = relay.transform.InferType()(mod)
     if _contains(mod, _is_channels_last):
         mod = relay.transform.CanonicalizeOps()(mod)  # ConvertLayout leaves bias_add behind
         mod = relay.transform.InferType()(mod)
@@ -50,6 +55,9 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         mod = relay.transform.InferType()(mod)
     if _contains(mod, _is_constant_call):
         mod = relay.transform.FoldConstant()(mod)
+    if is_quantized:
+        mod["main"] = rewrite_calls(mod["main"], layouts_apart)
+        mod = relay.transform.InferType()(mod)
     mod["main"] = rewrite_calls(mod["main"], _drop_identity)
     return relay.transform.InferType()(mod)
 

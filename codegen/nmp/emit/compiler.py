@@ -29,7 +29,7 @@ from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.move import move_layer
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
-from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words
+from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words, scale_words
 from tvm_npu.codegen.nmp.emit.windows import window
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
@@ -176,7 +176,8 @@ class _Constants:
         )  # fmt: skip
 
     def _table(self, layer: FixedLayer, size: int) -> ConstantsPlace | None:
-        """Where the values of a table or the slopes of channels lie; equal ones lie there once."""
+        """Where the values of a table, slopes or scale words of channels lie; equal ones lie there
+        once."""
         if isinstance(layer, FixedTable):
             return self._once(layer.table.values, _STORED[size], table_bytes(size))
         if not isinstance(layer, Requantized):
@@ -186,6 +187,8 @@ class _Constants:
             return None
         if layer.table is not None:
             return self._once(layer.table.values, _STORED[size], needed)
+        if layer.rescaling is not None:
+            return self._once(scale_words(layer.rescaling), np.dtype("<i4"), needed)
         return self._once(layer.slopes, np.dtype("<i4"), needed)
 
     def _once(self, values: Any, dtype: np.dtype[Any], size_bytes: int) -> ConstantsPlace:
@@ -193,7 +196,7 @@ class _Constants:
         if key not in self._tables:
             padded = np.zeros(size_bytes // dtype.itemsize, dtype)
             padded[: len(values)] = values
-            self._tables[key] = self.add(padded, dtype, "a table or slopes")
+            self._tables[key] = self.add(padded, dtype, "a table, slopes or scale words")
         return ConstantsPlace(self._tables[key], size_bytes)
 
     def _weights(self, conv: FixedConv, values: Any, size: int) -> tuple[Location, Location]:

@@ -8,7 +8,7 @@ from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, registers
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.conventions import MAC_DONE, SECOND_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
-from tvm_npu.codegen.nmp.emit.mac import OutTile, requantize_conv
+from tvm_npu.codegen.nmp.emit.mac import OutTile, multiplying, requantize_conv
 from tvm_npu.codegen.nmp.emit.table import FinishPlace
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.sim.nmp.xnmp import Initialise, MacRegister, VectorOp
@@ -47,8 +47,10 @@ class ConvMac:
         """nmp_conv2d or nmp_percept of an IN tile with ``channels`` channels a group under
         ``extents`` (rows, columns) of the OFM."""
         tiles, problem = self.tiles, self.tiles.problem
+        mnemonic, zero_point = multiplying(self.layer, problem.is_dense)
         values: dict[MacRegister, Operand] = {
             **out,
+            **zero_point,
             MacRegister.IN_ADDRESS: in_offset,
             MacRegister.IN_CHANNELS: channels,
             MacRegister.W_ADDRESS: weights.offset,
@@ -56,7 +58,7 @@ class ConvMac:
             MacRegister.BIAS_ADDRESS: weights.bias,
         }
         if problem.is_dense:
-            return Compute("nmp_percept", int(initialise), MAC_DONE, registers(values))
+            return Compute(mnemonic, int(initialise), MAC_DONE, registers(values))
         values |= {
             MacRegister.IN_ROWS: tiles.in_extent(0, extents[0]),
             MacRegister.IN_COLUMNS: tiles.in_extent(1, extents[1]),
@@ -68,7 +70,7 @@ class ConvMac:
             MacRegister.DILATION_COLUMNS: problem.dilation[1],
             MacRegister.GROUPS: groups,
         }
-        return Compute("nmp_conv2d", int(initialise), MAC_DONE, registers(values))
+        return Compute(mnemonic, int(initialise), MAC_DONE, registers(values))
 
     def add_residual(
         self, out: OutTile, bias: Expression, in_offset: Expression = ZERO

@@ -43,6 +43,8 @@ class ConvTransfers:
 
     tiles: ConvTiles
     words: ConvWords
+    fill: int = 0
+    """What lies around the input."""
 
     def load_in(
         self,
@@ -71,7 +73,7 @@ class ConvTransfers:
             (problem.channels, problem.in_rows, problem.in_columns),
             (channel, row, tiles.in_start(1, under.column)),
             (channels, rows, tiles.in_extent(1, under.columns)),
-            tiles.size, fill=0, on_chip=on_chip,
+            tiles.size, fill=self.fill, on_chip=on_chip,
         )  # fmt: skip
 
     def store_out(

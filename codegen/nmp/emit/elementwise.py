@@ -55,7 +55,7 @@ def elementwise(
         at(f"operand_{index}", sources[index], size) for index in range(problem.operands)
     ]
     out_address = at("out_address", operands.output, out_size)
-    op, (shift_a, shift_b) = _operation(layer)
+    op, operation = _operation(layer)
     shift, low, high = _requantization(layer, out_size)
     place = table_place(layer.table, machine, size)
 
@@ -72,8 +72,7 @@ def elementwise(
             **out,
             MacRegister.IN_ADDRESS: 0,
             MacRegister.W_ADDRESS: 0,
-            MacRegister.SHIFT_A: shift_a,
-            MacRegister.SHIFT_B: shift_b,
+            **operation,
         }
         return (
             *loads,
@@ -93,14 +92,24 @@ def elementwise(
     return finish(parameters, (*load, *loop("element", own, plan.tile_elements, step)))
 
 
-def _operation(layer: FlatLayer) -> tuple[VectorOp, tuple[int, int]]:
-    """What nmp_veop does, and how far it shifts its operands."""
+def _operation(layer: FlatLayer) -> tuple[VectorOp, dict[MacRegister, Operand]]:
+    """What nmp_veop does, and by how much it shifts its operands or multiplies them."""
+    plain: dict[MacRegister, Operand] = {MacRegister.SHIFT_A: 0, MacRegister.SHIFT_B: 0}
     if isinstance(layer, FixedTable):
-        return VectorOp.COPY, (0, 0)
+        return VectorOp.COPY, plain
     if isinstance(layer, FixedMaximum | FixedMaxFeatureMap):
-        return VectorOp.MAXIMUM, (0, 0)
-    op = {"add": VectorOp.ADD, "mul": VectorOp.MULTIPLY, "copy": VectorOp.COPY}[layer.op]
-    return op, (layer.shift_a, layer.shift_b) if layer.op == "add" else (0, 0)
+        return VectorOp.MAXIMUM, plain
+    if layer.weights is not None:
+        return VectorOp.WEIGH if layer.op == "add" else VectorOp.WEIGH_ONE, {
+            MacRegister.SHIFT_A: layer.weights.factor_a,
+            MacRegister.SHIFT_B: layer.weights.factor_b,
+            MacRegister.FACTOR: layer.weights.constant,
+        }
+    if layer.op == "add":
+        return VectorOp.ADD, {
+            MacRegister.SHIFT_A: layer.shift_a, MacRegister.SHIFT_B: layer.shift_b
+        }
+    return VectorOp.MULTIPLY if layer.op == "mul" else VectorOp.COPY, plain
 
 
 def _requantization(layer: FlatLayer, element_bytes: int) -> tuple[int, int, int]:

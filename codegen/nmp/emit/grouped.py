@@ -51,7 +51,7 @@ def grouped(
         )
     _require_fit(layer.name, tiles, room_for(problem, machine))
     mac = ConvMac(layer, tiles, finish_place(layer, machine, tiles.size))
-    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words), mac)
+    emitter = GroupedEmitter(tiles, words, ConvTransfers(tiles, words, layer.fill), mac)
     table = load_table(operands.table, parameters, machine, tiles.size)
     return finish(parameters, (*table, *emitter.nodes()))
 

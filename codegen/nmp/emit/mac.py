@@ -40,6 +40,15 @@ def first_bias(layer: FixedConv) -> Initialise:
     return Initialise.BIAS if layer.filter_shifts is None else Initialise.FILTER
 
 
+def multiplying(layer: FixedConv, is_dense: bool) -> tuple[str, dict[MacRegister, Operand]]:
+    """The instruction of a convolution's or fully connected layer's products, and the register that
+    it takes for its filters' zero point."""
+    mnemonic = "nmp_percept" if is_dense else "nmp_conv2d"
+    if not layer.weight_zero_point:
+        return mnemonic, {}
+    return f"{mnemonic}z", {MacRegister.SHIFT_B: layer.weight_zero_point}
+
+
 def requantize_conv(
     layer: FixedConv,
     out: OutTile,
@@ -68,7 +77,8 @@ def requantize(
 ) -> Nodes:
     """Requantizes the OUT tile in place and waits for it; ``filter_words`` is the index of the
     first word in the bias buffer, if shifts are those of filters. ``place`` is a table behind that,
-    or slopes of negative accumulators. ``element_bytes`` are those of the results."""
+    slopes of negative accumulators, or scale words in place of the shift. ``element_bytes`` are
+    those of the results."""
     smallest, largest = element_limits(element_bytes)
     values: dict[MacRegister, Operand] = {
         **out,
@@ -80,8 +90,7 @@ def requantize(
     mnemonic = "nmp_activation"
     sub: int | None = None
     if place is not None:
-        form, more = place.form(first_filter)
-        mnemonic, sub = "nmp_activationx", int(form)
+        mnemonic, sub, more = place.form(first_filter)
         values |= more
     if filter_words is not None:
         mnemonic += "f"

@@ -48,7 +48,7 @@ def multicast(
     tiles = conv_tiles(problem, plan, machine)
     parameters = conv_parameters(tiles)
     words = conv_words(conv.name, tiles, parameters, operands)
-    transfers = ConvTransfers(tiles, words)
+    transfers = ConvTransfers(tiles, words, conv.fill)
     steps = Steps(tiles, words, turns_of(tiles, words, parameters))
     layout = chip_layout(conv.name, tiles, room_for(problem, machine))
     require_abilities(conv.name, tiles, machine)

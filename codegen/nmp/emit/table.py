@@ -1,5 +1,5 @@
-"""What a requantize step needs beside the biases of a layer: a table or slopes; where that lies on
-chip, and who brings it there.
+"""What a requantize step needs beside the biases of a layer: a table, slopes or scale words; where
+that lies on chip, and who brings it there.
 
 It lies at the end of the bias buffer, behind the biases. The first active TLT of each TLE loads it
 for all that are active, once a layer, in front of everything else.
@@ -16,14 +16,16 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import ConstantsPlace
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.transfers import OnChip, run_transfer
+from tvm_npu.codegen.nmp.emit.weights import scale_words
 from tvm_npu.codegen.nmp.plan.tables import table_bytes
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import Activation, MacRegister, Memory
+from tvm_npu.sim.nmp.xnmp import Activation, MacRegister, Memory, Rescale
 from tvm_npu.sim.streams import Stream
 
-ExtendedForm = tuple[Activation, dict[MacRegister, Operand]]
-"""A form of nmp_activationx and the registers that it takes more than nmp_activation."""
+ExtendedForm = tuple[str, int, dict[MacRegister, Operand]]
+"""An instruction in place of nmp_activation, its sub, and the registers that it takes more."""
+EXTENDED = "nmp_activationx"
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class TablePlace:
             MacRegister.TABLE_ADDRESS: self.address,
             MacRegister.FACTOR: self.zoom,
         }
-        return Activation.TABLE, values
+        return EXTENDED, int(Activation.TABLE), values
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,32 @@ class SlopesPlace:
     def form(self, first_filter: Expression | None = None) -> ExtendedForm:
         """Of a tile that begins with a filter of the layer."""
         if self.slope is not None:
-            return Activation.LEAKY, {MacRegister.FACTOR: self.slope}
+            return EXTENDED, int(Activation.LEAKY), {MacRegister.FACTOR: self.slope}
         assert first_filter is not None
-        return Activation.PRELU, {
-            MacRegister.TABLE_ADDRESS: first_filter * BIAS_BYTES + self.address
-        }
+        address = first_filter * BIAS_BYTES + self.address
+        return EXTENDED, int(Activation.PRELU), {MacRegister.TABLE_ADDRESS: address}
 
 
-FinishPlace = TablePlace | SlopesPlace
+@dataclass(frozen=True)
+class ScalesPlace:
+    """Scale words of accumulators, and the zero point of results: one ``word``, or from byte
+    ``address`` of the bias buffer on those of all filters."""
+
+    word: int | None
+    zero_point: int
+    address: int = 0
+
+    def form(self, first_filter: Expression | None = None) -> ExtendedForm:
+        """Of a tile that begins with a filter of the layer."""
+        values: dict[MacRegister, Operand] = {MacRegister.SHIFT: self.zero_point}
+        if self.word is not None:
+            return "nmp_rescale", int(Rescale.ONE), {**values, MacRegister.FACTOR: self.word}
+        assert first_filter is not None
+        address = first_filter * BIAS_BYTES + self.address
+        return "nmp_rescale", int(Rescale.CHANNEL), {**values, MacRegister.TABLE_ADDRESS: address}
+
+
+FinishPlace = TablePlace | SlopesPlace | ScalesPlace
 
 
 def table_place(table: Table | None, machine: NmpMachine, element_bytes: int) -> TablePlace | None:
@@ -73,7 +93,14 @@ def table_place(table: Table | None, machine: NmpMachine, element_bytes: int) ->
 def finish_place(
     layer: Requantized, machine: NmpMachine, element_bytes: int
 ) -> FinishPlace | None:
-    """The table or the slopes of a layer; None for one that has neither."""
+    """The table, the slopes or the scale words of a layer; None for one that has none."""
+    if layer.rescaling is not None:
+        words = scale_words(layer.rescaling)
+        zero_point = layer.rescaling.zero_point
+        if len(words) == 1:
+            return ScalesPlace(int(words[0]), zero_point)
+        address = machine.memories.bias_bytes - words.nbytes
+        return ScalesPlace(None, zero_point, address)
     if layer.slopes is None:
         return table_place(layer.table, machine, element_bytes)
     if len(layer.slopes) == 1:
@@ -87,8 +114,8 @@ def load_table(
     machine: NmpMachine,
     element_bytes: int,
 ) -> Nodes:
-    """The commands in front of a layer with a table or slopes in the bias buffer; none for one
-    without."""
+    """The commands in front of a layer with something in the bias buffer beside the biases;
+    none for one without."""
     if table is None:
         return ()
     tlts = machine.cores.tlts_per_tle

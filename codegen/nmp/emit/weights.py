@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.graph import Rescaling
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedConv
@@ -21,6 +22,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS
 from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.scale_words import SCALE_SHIFT_BITS
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,12 @@ def bias_words(conv: FixedConv) -> NDArray[Any]:
         return conv.bias
     shifts = conv.filter_shifts.astype(np.int64) << FILTER_BIAS_BITS
     words = shifts | (conv.bias.astype(np.int64) & ((1 << FILTER_BIAS_BITS) - 1))
+    return words.astype(np.uint32).view(np.int32)
+
+
+def scale_words(rescaling: Rescaling) -> NDArray[np.int32]:
+    """Multipliers and shifts as nmp_rescale takes them."""
+    words = (rescaling.multipliers << SCALE_SHIFT_BITS) | rescaling.shifts
     return words.astype(np.uint32).view(np.int32)
 
 

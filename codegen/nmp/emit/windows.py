@@ -62,7 +62,7 @@ def pool_tile(
     }
     kind = PoolKind.MAX
     if isinstance(layer, FixedPool) and layer.kind == "avg":
-        kind = PoolKind.AVERAGE
+        kind = PoolKind.AVERAGE_AWAY if layer.halves_away else PoolKind.AVERAGE
         widened = layer.counted_padding if layer.count_include_pad else (0, 0, 0, 0)
         values |= {
             MacRegister.ORIGIN_ROW: corner[0],

@@ -95,7 +95,7 @@ def predicted_cycles(plan: Plan) -> float | None:
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
     """A window takes its input over the ring of its TLE: no cascades without one. A layer with a
     table or with slopes of channels is in none: the bias buffer has no room for them beside the
-    biases of two. Nor is a window with a slope."""
+    biases of two. Nor is a window with a slope, or a layer with scale words."""
     if machine.ring is None:
         return []
     found = candidates(fixed)
@@ -106,6 +106,8 @@ def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCasca
         and one.conv.out_bytes is None
         and one.window.table is None
         and one.window.slopes is None
+        and one.conv.rescaling is None
+        and one.window.rescaling is None
     ]
 
 

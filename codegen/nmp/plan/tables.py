@@ -26,9 +26,12 @@ def table_bytes(element_bytes: int) -> int:
 
 
 def constant_bytes(layer: Requantized, element_bytes: int) -> int | None:
-    """What lies beside the biases of a layer: its table, or the slopes of all its channels."""
+    """What lies beside the biases of a layer: its table, or the slopes or scale words of all its
+    channels."""
     if layer.table is not None:
         return table_bytes(element_bytes)
+    if layer.rescaling is not None and len(layer.rescaling) > 1:
+        return len(layer.rescaling) * BIAS_BYTES
     if layer.slopes is not None and len(layer.slopes) > 1:
         return len(layer.slopes) * BIAS_BYTES
     return None
@@ -77,6 +80,8 @@ def with_tables(fixed: FixedGraph, machine: NmpMachine) -> FixedGraph:
         maker = makers.get(tensor)
         alone = uses[tensor] == 1 and tensor not in fixed.outputs
         if not isinstance(maker, WITH_TABLE) or maker.slopes is not None or maker.out_bytes:
+            continue
+        if maker.rescaling is not None:  # which takes the registers of a table
             continue
         if alone and has_room(maker, fixed, machine):
             changes[layer.name] = None

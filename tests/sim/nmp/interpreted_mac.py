@@ -47,7 +47,7 @@ class MacUnit(Unit):
         return int.from_bytes(core.memory[3][at : at + size], "little", signed=True)
 
     def _filter_words(self, faults: set[str]) -> None:
-        if self.machine.mac.requantization != "filter":
+        if self.machine.mac.requantization == "tensor":
             faults.add("ILLEGAL_INSTRUCTION")
 
     def _put(self, core: Core, index: int, value: int) -> None:
@@ -66,7 +66,24 @@ class MacUnit(Unit):
             if reach > r[f"IN_{axis}"]:
                 faults.add("BAD_CONFIGURATION")
 
-    def nmp_conv2d(self, core: Core, sem: int, sub: int) -> None:
+    def _multiplies(self, core: Core) -> None:
+        """What instructions for quantized models ask of the machine and of elements."""
+        if self.machine.mac.requantization != "scale":
+            raise Fault("ILLEGAL_INSTRUCTION")
+        self._ranges(core.mac, ["ELEMENT_BYTES"], 1, 1)
+
+    def _zero_point(self, core: Core) -> int:
+        self._multiplies(core)
+        self._ranges(core.mac, ["SHIFT_B"], -128, 127)
+        return core.mac["SHIFT_B"]
+
+    def nmp_conv2dz(self, core: Core, sem: int, sub: int) -> None:
+        self.nmp_conv2d(core, sem, sub, self._zero_point(core))
+
+    def nmp_perceptz(self, core: Core, sem: int, sub: int) -> None:
+        self.nmp_percept(core, sem, sub, self._zero_point(core))
+
+    def nmp_conv2d(self, core: Core, sem: int, sub: int, zero: int = 0) -> None:
         r, faults = core.mac, set[str]()
         self._window(core, faults)
         self._ranges(r, ["GROUPS"], 1, 1 << 20)
@@ -90,7 +107,7 @@ class MacUnit(Unit):
                         y = p * r["STRIDE_ROWS"] + i * r["DILATION_ROWS"]
                         z = q * r["STRIDE_COLUMNS"] + j * r["DILATION_COLUMNS"]
                         x = self._element(core, 0, ((first + c) * rows + y) * columns + z)
-                        total += x * self._element(core, 1, f * r["W_PITCH"] + t)
+                        total += x * (self._element(core, 1, f * r["W_PITCH"] + t) - zero)
                     self._add(core, sub, f, (f * r["OUT_ROWS"] + p) * r["OUT_COLUMNS"] + q, total)
         self.signal(core, sem)
 
@@ -123,7 +140,7 @@ class MacUnit(Unit):
             total += word
         self._put(core, index, total)
 
-    def nmp_percept(self, core: Core, sem: int, sub: int) -> None:
+    def nmp_percept(self, core: Core, sem: int, sub: int, zero: int = 0) -> None:
         r = core.mac
         self._ranges(r, ["ELEMENT_BYTES"], 1, 2)
         self._ranges(r, ["IN_CHANNELS", "OUT_CHANNELS"], 1, 1 << 20)
@@ -132,7 +149,8 @@ class MacUnit(Unit):
         for f in range(filters):
             base = f * r["W_PITCH"]
             total = sum(
-                self._element(core, 0, n) * self._element(core, 1, base + n) for n in range(depth)
+                self._element(core, 0, n) * (self._element(core, 1, base + n) - zero)
+                for n in range(depth)
             )
             self._add(core, sub, f, f, total)
         self.signal(core, sem)
@@ -141,7 +159,9 @@ class MacUnit(Unit):
         r, faults = core.mac, set[str]()
         self._ranges(r, ["DILATION_ROWS", "DILATION_COLUMNS"], 1, 1)
         self._window(core, faults)
-        if sub > 1:
+        if sub == 2:
+            self._multiplies(core)
+        if sub > 2:
             faults.add("ILLEGAL_INSTRUCTION")
         channels, rows, columns = (r[name] for name in OUT)
         spans = [(MB2, r["OUT_ADDRESS"], channels * rows * columns)]
@@ -158,7 +178,10 @@ class MacUnit(Unit):
                 n = self._counted(r, "ROW", y) * self._counted(r, "COLUMN", z)
                 if n < 1:
                     raise Fault("BAD_CONFIGURATION")
-                value = (2 * sum(window) + n) // (2 * n)
+                total = sum(window)
+                value = (2 * total + n) // (2 * n)
+                if sub == 2 and total < 0:
+                    value = -((n - 2 * total) // (2 * n))
             core.sums[r["OUT_ADDRESS"] + k] = value
         self.signal(core, sem)
 
@@ -179,6 +202,9 @@ class MacUnit(Unit):
     def _vector(
         self, core: Core, sem: int, sub: int, *, by_channel: bool, by_filter: bool
     ) -> None:
+        if sub > 5 and not by_channel:
+            self._weigh(core, sem, two=sub == 6)
+            return
         r, faults, two = core.mac, set[str](), sub in (1, 2, 4, 5)
         if sub > 5 or (by_channel and not two):
             raise Fault("ILLEGAL_INSTRUCTION")
@@ -207,6 +233,48 @@ class MacUnit(Unit):
                     raise Fault("ACCUMULATOR_OVERFLOW")
             value = (left, left + right, a * b, left + right, left - right, max(left, right))[sub]
             self._put(core, k, value)
+        self.signal(core, sem)
+
+    def _weigh(self, core: Core, sem: int, *, two: bool) -> None:
+        r = core.mac
+        self._multiplies(core)
+        self._ranges(r, OUT, 1, 1 << 20)
+        self._ranges(r, ["SHIFT_A", *(["SHIFT_B"] if two else [])], 1 - (1 << 24), (1 << 24) - 1)
+        count = r["OUT_CHANNELS"] * r["OUT_ROWS"] * r["OUT_COLUMNS"]
+        spans = [(0, r["IN_ADDRESS"], count), (2, r["OUT_ADDRESS"], count)]
+        self._operands(core, spans + ([(1, r["W_ADDRESS"], count)] if two else []), set())
+        for k in range(count):
+            value = self._element(core, 0, k) * r["SHIFT_A"] + r["FACTOR"]
+            if two:
+                value += self._element(core, 1, k) * r["SHIFT_B"]
+            self._put(core, k, value)
+        self.signal(core, sem)
+
+    def nmp_rescale(self, core: Core, sem: int, sub: int) -> None:
+        r, faults = core.mac, set[str]()
+        if sub > 1:
+            raise Fault("ILLEGAL_INSTRUCTION")
+        self._multiplies(core)
+        self._ranges(r, OUT, 1, 1 << 20)
+        self._ranges(r, ["SHIFT"], -128, 127)
+        channels, rows, columns = (r[name] for name in OUT)
+        if sub == 1 and r["TABLE_ADDRESS"] % 4:
+            faults.add("BAD_CONFIGURATION")
+        end = r["TABLE_ADDRESS"] + 4 * channels
+        if sub == 1 and not 0 <= r["TABLE_ADDRESS"] <= end <= self.machine.memories.bias_bytes:
+            faults.add("TILE_TOO_LARGE")
+        self._operands(core, [(MB2, r["OUT_ADDRESS"], channels * rows * columns)], faults)
+        for k in range(channels * rows * columns):
+            channel, at = k // (rows * columns), r["OUT_ADDRESS"] + k
+            word = self._word(core, r["TABLE_ADDRESS"] + 4 * channel) if sub else r["FACTOR"]
+            shift, multiplier, acc = word & 255, word >> 8 & 0xFF_FFFF, core.sums[at]
+            if shift > 61:
+                raise Fault("BAD_CONFIGURATION")
+            if not -(1 << 37) <= acc < 1 << 37:
+                raise Fault("ACCUMULATOR_OVERFLOW")
+            value = (acc * multiplier + (1 << shift >> 1) >> shift) + r["SHIFT"]
+            low, high = (min(max(r[name], -128), 127) for name in ("LOW", "HIGH"))
+            core.sums[at] = min(max(min(max(value, -128), 127), low), high)
         self.signal(core, sem)
 
     def _filter_shift(self, core: Core, channel: int) -> int:

@@ -25,11 +25,12 @@ _CLIPS = ((-32768, 32767), (-128, 127), (0, 90), (5, -5), (200, 999), (-999, -20
 def machines() -> tuple[NmpMachine, ...]:
     small = {"mb0_bytes": MEMORY_BYTES, "mb1_bytes": MEMORY_BYTES, "mb2_bytes": MEMORY_BYTES,
              "bias_bytes": BIAS_BYTES}  # fmt: skip
-    tensor = {"requantization": "tensor"}
+    tensor, scale = {"requantization": "tensor"}, {"requantization": "scale"}
     return (
         small_machine(1, 1, memories=small),
         small_machine(1, 1, memories=small, mac=tensor),
         small_machine(1, 2, memories=small),
+        small_machine(1, 2, memories=small, mac=scale),
         small_machine(2, 2, memories=small | {"ports": 2}),
     )
 
@@ -118,28 +119,42 @@ class Writer:
 
     def forms(self, *of_filters: str) -> tuple[str, ...]:
         """What needs filter words: where the machine has them, and now and then elsewhere."""
-        has = self.machine.mac.requantization == "filter" or self.rng.random() < self.wrong
+        has = self.machine.mac.requantization != "tensor" or self.rng.random() < self.wrong
         return of_filters if has else ()
+
+    def multiplies(self, found: dict[str, int]) -> bool:
+        """Whether an operation takes a form for quantized models, whose elements are of int8."""
+        has = self.machine.mac.requantization == "scale" or self.rng.random() < self.wrong / 4
+        if not has or self.rng.random() < 0.5:
+            return False
+        found["ELEMENT_BYTES"] = 1
+        return True
 
     def convolution(self) -> tuple[dict[str, int], str]:
         found, rng = self._window(), self.rng
+        zero = self.multiplies(found)
         groups, channels = rng.choice((1, 1, 2)), rng.randint(1, 3)
         found |= {"GROUPS": groups, "IN_CHANNELS": channels,
                   "OUT_CHANNELS": groups * rng.randint(1, 3)}  # fmt: skip
         out = found["OUT_CHANNELS"] * found["OUT_ROWS"] * found["OUT_COLUMNS"]
         self._tile(found, groups * channels * found["IN_ROWS"] * found["IN_COLUMNS"], out)
         sub = self._filters(found, channels * found["KERNEL_ROWS"] * found["KERNEL_COLUMNS"])
-        return found, f"nmp_conv2d {sub}"
+        found |= {"SHIFT_B": rng.randint(-128, 127)} if zero else {}
+        return found, f"nmp_conv2d{'z' if zero else ''} {sub}"
 
     def perceptron(self) -> tuple[dict[str, int], str]:
         rng = self.rng
         found = {"ELEMENT_BYTES": rng.randint(1, 2), "IN_CHANNELS": rng.randint(1, 20),
                  "OUT_CHANNELS": rng.randint(1, 5)}  # fmt: skip
+        zero = self.multiplies(found)
         self._tile(found, found["IN_CHANNELS"], found["OUT_CHANNELS"])
-        return found, f"nmp_percept {self._filters(found, found['IN_CHANNELS'])}"
+        found |= {"SHIFT_B": rng.randint(-128, 127)} if zero else {}
+        sub = self._filters(found, found["IN_CHANNELS"])
+        return found, f"nmp_percept{'z' if zero else ''} {sub}"
 
     def pool(self) -> tuple[dict[str, int], str]:
         found, rng = self._window(), self.rng
+        kinds = ("average_away",) if self.multiplies(found) else ("max", "average")
         found |= {"OUT_CHANNELS": rng.randint(1, 3), "IN_CHANNELS": 1}
         for axis in ("ROW", "COLUMN"):
             reach = (found[f"OUT_{axis}S"] - 1) * found[f"STRIDE_{axis}S"]
@@ -151,12 +166,13 @@ class Writer:
         out = found["OUT_CHANNELS"] * found["OUT_ROWS"] * found["OUT_COLUMNS"]
         elements = found["OUT_CHANNELS"] * found["IN_ROWS"] * found["IN_COLUMNS"]
         self._tile(found, elements, out)
-        return found, f"nmp_pool {rng.choice(('max', 'average'))}"
+        return found, f"nmp_pool {rng.choice(kinds)}"
 
     def _elements(self) -> tuple[dict[str, int], int]:
         rng = self.rng
         found = {"ELEMENT_BYTES": rng.randint(1, 2), "OUT_CHANNELS": rng.randint(1, 4),
                  "OUT_ROWS": rng.randint(1, 3), "OUT_COLUMNS": rng.randint(1, 4)}  # fmt: skip
+        self.scaled = self.multiplies(found)
         count = found["OUT_CHANNELS"] * found["OUT_ROWS"] * found["OUT_COLUMNS"]
         found["BIAS_ADDRESS"] = self.room(3, found["OUT_CHANNELS"], 4)
         self._tile(found, count, count)
@@ -166,6 +182,10 @@ class Writer:
         found, count = self._elements()
         size, rng = found["ELEMENT_BYTES"], self.rng
         found["W_ADDRESS"] = self.room(1, count, size, size)
+        if self.scaled:
+            found |= {"SHIFT_A": rng.randint(-(1 << 24), 1 << 24), "SHIFT_B": rng.randint(-9, 99),
+                      "FACTOR": rng.choice((0, -(1 << 31), 12345))}  # fmt: skip
+            return found, rng.choice(("nmp_veop weigh", "nmp_veop weigh_one"))
         found |= {"SHIFT_A": rng.choice((0, 1, 4, 9)), "SHIFT_B": rng.choice((0, 1, 4, 20))}
         by_channel = ("nmp_veopc add", "nmp_veopc multiply", "nmp_veopc subtract",
                       "nmp_veopc maximum")  # fmt: skip
@@ -179,6 +199,11 @@ class Writer:
         size, rng = found["ELEMENT_BYTES"], self.rng
         low, high = rng.choice(_CLIPS)
         found |= {"SHIFT": rng.choice((-3, 0, 1, 7, 20, 62)), "LOW": low, "HIGH": high}
+        if self.scaled:
+            word = rng.randrange(1 << 24) << 8 | rng.choice((0, 1, 7, 24, 40, 61))
+            found |= {"SHIFT": rng.randint(-128, 127), "TABLE_ADDRESS": self.room(3, 4, 4, 4)}
+            found["FACTOR"] = word - (1 << 32 if word >> 31 else 0)
+            return found, f"nmp_rescale {rng.choice(('one', 'one', 'channel'))}"
         by_filter = self.forms("nmp_activationf", "nmp_activationxf")
         name = rng.choice(("nmp_activation", "nmp_activationx", *by_filter))
         if not name.startswith("nmp_activationx"):

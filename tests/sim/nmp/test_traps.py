@@ -78,7 +78,7 @@ def test_place_is_complete_and_simulator_stays_usable() -> None:
     assert str(copy) == str(trap)
 
 
-@pytest.mark.parametrize("operation", ["nmp_pool 1, 2", "nmp_pool 1, 3"])
+@pytest.mark.parametrize("operation", ["nmp_rescale 1, 3", "nmp_pool 1, 3"])
 def test_operations_with_an_undefined_variant(operation: str) -> None:
     trap = trapped(mac(**CONV) + f"{operation}\n" + EXIT)
     assert trap.code == TrapCode.ILLEGAL_INSTRUCTION and trap.place.instruction == operation

@@ -1,0 +1,117 @@
+"""Relay's quantized operators: their scales reach the region, which computes what TVM does."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relay
+
+from tvm_npu.codegen.graph import Scale
+from tvm_npu.errors import ScalesApproximatedWarning, SyntheticCalibrationWarning
+from tvm_npu.relay import explain, partition_for_npu, region_fixed_graphs
+from tvm_npu.relay.normalize import normalize
+
+RNG = np.random.default_rng(0)
+SCALES = {"x": (0.0157, 3), "a": (0.11, -128), "s": (0.13, -20), "o": (0.21, 7)}
+
+
+def const(value: object, dtype: str = "float32") -> object:
+    return relay.const(np.asarray(value, dtype))
+
+
+def both(name: str) -> tuple[object, object]:
+    step, zero_point = SCALES[name]
+    return const(step), const(zero_point, "int32")
+
+
+def network() -> tvm.IRModule:
+    """A convolution per channel, ReLU6 by clipping, a sum, maxima, a classifier, as TVM's
+    frontend of TensorFlow Lite spells them."""
+    rng = np.random.default_rng(5)
+    shape = (1, 8, 8, 3)
+    x = relay.var("x", shape=shape, dtype="int8")
+    steps = rng.uniform(0.001, 0.01, 4).astype(np.float32)
+    weight = rng.integers(-127, 128, (3, 3, 3, 4))
+    weight[0, 0, 0] = 127
+    x_scale, x_zero = both("x")
+    conv = relay.qnn.op.conv2d(
+        x, const(weight, "int8"), x_zero, const(0, "int32"), x_scale, const(steps), (3, 3), 4,
+        padding=(1, 1, 1, 1), data_layout="NHWC", kernel_layout="HWIO",
+    )  # fmt: skip
+    biased = relay.nn.bias_add(conv, const(rng.integers(-900, 900, 4), "int32"), axis=3)
+    products = const(steps * np.float32(SCALES["x"][0]))
+    a = relay.qnn.op.requantize(
+        biased, products, const(0, "int32"), *both("a"), axis=3, out_dtype="int8"
+    )
+    a = relay.clip(a, -128, -60)
+    pooled = relay.nn.max_pool2d(a, (3, 3), (1, 1), padding=(1, 1, 1, 1), layout="NHWC")
+    s = relay.qnn.op.add(a, pooled, *both("a"), *both("a"), *both("s"))
+    peak = relay.nn.max_pool2d(relay.cast(s, "int32"), (8, 8), (8, 8), layout="NHWC")
+    flat = relay.reshape(relay.cast(peak, "int8"), (-1, 4))
+    dense = relay.qnn.op.dense(
+        flat, const(rng.integers(-127, 128, (6, 4)), "int8"), both("s")[1], const(0, "int32"),
+        both("s")[0], const(0.02), 6,
+    )  # fmt: skip
+    o = relay.qnn.op.requantize(
+        dense, const(np.float32(SCALES["s"][0]) * np.float32(0.02)), const(0, "int32"), *both("o"),
+        out_dtype="int8",
+    )  # fmt: skip
+    return tvm.IRModule.from_expr(relay.Function([x], o))
+
+
+def run(mod: tvm.IRModule, target: str, inputs: np.ndarray) -> np.ndarray:
+    from tvm.contrib import graph_executor
+
+    with tvm.transform.PassContext(opt_level=3, config={"tir.disable_cse_tir": True}):
+        library = relay.build(mod, target=target)
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    found = []
+    for one in inputs:
+        executor.run(x=one[None])
+        found.append(executor.get_output(0).numpy()[0])
+    return np.array(found)
+
+
+def test_a_quantized_model_runs_with_its_own_scales() -> None:
+    mod = network()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", SyntheticCalibrationWarning)
+        marked = partition_for_npu(mod, target="npu/nmp-4x8-scale")
+    report = explain(marked)
+    assert len(report.regions) == 1 and report.npu_macs == report.total_macs
+    (fixed,) = region_fixed_graphs(marked).values()
+    said = {name: Scale.from_real([np.float32(step)], [z]) for name, (step, z) in SCALES.items()}
+    assert fixed.scales[fixed.inputs[0]] == said["x"]
+    assert fixed.scales[fixed.outputs[0]] == said["o"]
+    assert set(said.values()) == set(fixed.scales.values())
+    inputs = RNG.integers(-128, 128, (12, 8, 8, 3)).astype(np.int8)
+    wanted, made = run(mod, "llvm", inputs), run(marked, "npu/nmp-4x8-scale", inputs)
+    off = np.abs(made.astype(int) - wanted)
+    # TVM rounds both terms of a sum before it adds them.
+    assert made.dtype == np.int8 and off.max() <= 3 and (off <= 1).mean() > 0.9
+    assert np.ptp(wanted, axis=0).max() > 3
+
+
+def test_other_machines_say_what_their_q_points_cost() -> None:
+    with pytest.warns(ScalesApproximatedWarning, match="nmp-4x8-int8.*has no multiplier.*steps"):
+        marked = partition_for_npu(network(), target="npu/nmp-4x8-int8")
+    (fixed,) = region_fixed_graphs(marked).values()
+    assert all(scale.is_q_point for scale in fixed.scales.values())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScalesApproximatedWarning)
+        partition_for_npu(network(), target="npu/nmp-4x8")
+
+
+def test_integers_stay_where_nobody_knows_what_they_mean() -> None:
+    """An operator on integers without a real counterpart gets the integers, to the bit."""
+    x = relay.var("x", shape=(1, 4), dtype="float32")
+    q = relay.qnn.op.quantize(x, const(0.5), const(-3, "int32"), out_dtype="int8")
+    odd = relay.bitwise_and(q, const(1, "int8"))
+    mod = tvm.IRModule.from_expr(relay.Function([x], odd))
+    plain = normalize(mod, None)
+    values = np.array([[-1.0, 0.2, 7.3, 200.0]], np.float32)
+    found = [run(one, "llvm", values).tolist() for one in (plain, mod)]
+    assert found == [[[1, 1, 0, 1]]] * 2
