@@ -206,6 +206,7 @@ def test_third_party_imports_are_declared() -> None:
         ("plot", extras["plot"]),
         ("report", extras["report"]),
         ("learn", extras["learn"]),
+        ("sweep", [*extras["sweep"], *extras["dask"]]),
         ("compare", extras["compare"]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
@@ -217,6 +218,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["doors"]
         if path.startswith("scripts/studies/"):
             declared |= modules["plot"]
+        if path.startswith("tvm_npu/sweep/"):
+            declared |= modules["sweep"]
         if path.startswith("tvm_npu/comparison/runners/"):
             declared |= modules["compare"]
         if path.startswith("codegen/tune/"):

@@ -43,7 +43,9 @@ def _tso(name: str, limits: TileLimits) -> Planner:
 def _exact(name: str, limits: TileLimits) -> Planner:
     from tvm_npu.codegen.nmp.plan.exact import ExactPlanner
 
-    return ExactPlanner(limits, name, uses_ring=name == "exact")
+    return ExactPlanner(
+        limits, name, uses_ring=name != "exact-dma", cascades=name != "exact-layers"
+    )
 
 
 _TSO: dict[str, PlannerFactory] = dict.fromkeys(
@@ -53,7 +55,8 @@ _TSO: dict[str, PlannerFactory] = dict.fromkeys(
     ),
     _tso,
 )  # fmt: skip
-_PLANNERS: dict[str, PlannerFactory] = {**_TSO, "exact": _exact, "exact-dma": _exact}
+_EXACT = ("exact", "exact-dma", "exact-layers")
+_PLANNERS: dict[str, PlannerFactory] = {**_TSO, **dict.fromkeys(_EXACT, _exact)}
 
 
 def _loop_face(name: str, limits: TileLimits) -> LoopPlanner:

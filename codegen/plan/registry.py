@@ -55,6 +55,7 @@ def _double_buffer(name: str, limits: TileLimits) -> LoopPlanner:
 _LOOPS: dict[str, LoopPlannerFactory] = {
     "exact": _exact,
     "exact-dma": _exact,
+    "exact-layers": _exact,
     "exact-traffic": _exact,
     "eplanner": _eplanner,
     "zhang": _baseline,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 
-EXACT = ("exact", "exact-dma", "exact-traffic")
+EXACT = ("exact", "exact-dma", "exact-layers", "exact-traffic")
 
 
 def _greedy(name: str, limits: TileLimits) -> Planner:

@@ -47,6 +47,7 @@ COMMANDS = {
         "tune_command",
         "try plans of a model's layers on the simulator; the log is for --planner learned",
     ),
+    "sweep": ("sweep_command", "run models on many machines and show which are worth building"),
     "disasm": ("disasm_command", "show a compiled program as assembly"),
     "ir": ("ir_command", "write the execution plan of a convolution as text"),
     "run-ir": ("run_ir_command", "run an execution plan that was written as text"),

@@ -28,6 +28,7 @@ SUMMARIES = {
     "fixed-ws": "tso with the weight-stationary schedule only",
     "exact": "proven least predicted time of every layer; cascades layers where that is faster",
     "exact-dma": "the same without the ring buses, and so without cascades",
+    "exact-layers": "exact for every layer by itself, without cascades",
     "exact-traffic": "least traffic with the memory outside; proven on tile machines",
     "eplanner": "e-PlaNNer: pruned tilings and dataflows by performance / bytes",
     "zhang": "e-PlaNNer's search with the output-stationary dataflow only",

@@ -15,7 +15,7 @@ from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
 from tvm_npu.door.protocol import Cut, Door, Executable, Module
-from tvm_npu.door.region import ComparedRegion
+from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
@@ -46,6 +46,10 @@ class PartitionedModel:
     def fixed_graph(self, symbol: str) -> FixedGraph:
         """The fixed-point graph of one region; raises what `program` raises."""
         return self.door.region(self.mod, symbol).fixed_graph()
+
+    def region(self, symbol: str) -> MarkedRegion:
+        """One region with its marks."""
+        return self.door.region(self.mod, symbol)
 
     def fixed_graphs(self) -> dict[str, FixedGraph]:
         """The fixed-point graphs of all regions by symbol."""

@@ -59,6 +59,10 @@ class MarkedRegion:
     def options(self) -> NpuOptions:
         return NpuOptions.from_json(self._mark(OPTIONS))
 
+    @property
+    def ranges(self) -> Ranges:
+        return Ranges.from_json(self._mark(RANGES))
+
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
         options, _, chosen = self._compilation()
@@ -82,7 +86,7 @@ class MarkedRegion:
 
     def _compilation(self) -> tuple[NpuOptions, Ranges, CompileOptions]:
         options = self.options
-        ranges = Ranges.from_json(self._mark(RANGES))
+        ranges = self.ranges
         adjustments = NO_ADJUSTMENTS
         if ADJUSTMENTS in self.marks:
             adjustments = Adjustments.from_json(self.marks[ADJUSTMENTS])

@@ -134,8 +134,8 @@ def _best_of(
 
 @dataclass(frozen=True)
 class ExactPlanner:
-    """Proven least predicted time (`exact`, and `exact-dma`, as there is no ring), or bytes
-    (`exact-traffic`)."""
+    """Proven least predicted time (`exact`; `exact-dma` and `exact-layers` are the same: there are
+    no rings and no cascades), or bytes (`exact-traffic`)."""
 
     name: str = "exact"
     limits: TileLimits = NO_LIMITS

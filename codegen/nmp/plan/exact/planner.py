@@ -40,11 +40,12 @@ class ExactPlanner:
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
     uses_ring: bool = True
+    cascades: bool = True
 
     @property
     def plans_windows(self) -> bool:
         """A window takes its input over the ring of its TLE."""
-        return self.uses_ring
+        return self.uses_ring and self.cascades
 
     def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         if problem.window is not None:

@@ -146,7 +146,8 @@ def prove(
 
 @dataclass(frozen=True)
 class ExactLoops:
-    """`exact` (and `exact-dma`, where there is no ring), and `exact-traffic`."""
+    """`exact` (`exact-dma` and `exact-layers` are the same: there are no rings and no cascades),
+    and `exact-traffic`."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"

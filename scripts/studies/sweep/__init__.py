@@ -1,0 +1,1 @@
+"""The sweep benchmark: a thousand machines, by engines and numbers of workers."""

@@ -1,0 +1,106 @@
+"""One run of the sweep on an engine, killed and continued where asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tvm_npu.sweep import SweepResult, SweepSpec, run_sweep
+from tvm_npu.sweep.engines import engine
+from tvm_npu.sweep.store import FILE
+
+POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """``points`` are rows; ``killed`` says how often the process was killed (SIGKILL) and the sweep
+    begun again on its store; ``store_bytes`` is what the store holds afterwards."""
+
+    engine: str
+    workers: int
+    points: int
+    seconds: float
+    rows_sha256: str
+    killed: int
+    store_bytes: int
+
+
+def rows_digest(rows: Any) -> str:
+    text = json.dumps([point_row(row) for row in rows], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def point_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of `SweepResult` as the benchmark writes it; no machine file here cites energies."""
+    return {**row, "energy_uj": row.get("energy_uj")}
+
+
+def with_models(store: Path, models: Path) -> Path:
+    """``store`` with the prepared models of the folder ``models``: preparing is not measured."""
+    store.mkdir(parents=True)
+    for file in models.glob("*.model"):
+        os.link(file, store / file.name)
+    return store
+
+
+def run(spec: SweepSpec, store: Path, name: str, workers: int) -> tuple[RunRow, SweepResult]:
+    """A whole sweep in this process."""
+    begin = time.perf_counter()
+    result = run_sweep(spec, store, engine(name, workers))
+    seconds = time.perf_counter() - begin
+    return _row(result, name, workers, seconds, 0, store), result
+
+
+def run_killed(
+    spec: SweepSpec, store: Path, name: str, workers: int, kills: int
+) -> tuple[RunRow, SweepResult]:
+    """The same, after ``kills`` processes that were killed when another part of the points was
+    done."""
+    points, killed = spec.search.designs * len(spec.models), 0
+    begin = time.perf_counter()
+    for kill in range(1, kills + 1):
+        context = multiprocessing.get_context("spawn")
+        child = context.Process(target=_child, args=(spec, store, name, workers))
+        child.start()
+        while child.is_alive() and _stored(store) < points * kill // (kills + 1):
+            time.sleep(POLL_S)
+        if child.is_alive():
+            os.killpg(int(child.pid or 0), signal.SIGKILL)
+        child.join()
+        killed += child.exitcode == -signal.SIGKILL
+    result = run_sweep(spec, store, engine(name, workers))
+    seconds = time.perf_counter() - begin
+    return _row(result, name, workers, seconds, killed, store), result
+
+
+def _child(spec: SweepSpec, store: Path, name: str, workers: int) -> None:
+    os.setpgid(0, 0)  # workers die with this process
+    run_sweep(spec, store, engine(name, workers))
+
+
+def _stored(store: Path) -> int:
+    if not (store / FILE).exists():
+        return 0
+    with sqlite3.connect(f"file:{store / FILE}?mode=ro", uri=True, timeout=60) as database:
+        try:
+            count: int = database.execute("SELECT COUNT(*) FROM results").fetchone()[0]
+        except sqlite3.OperationalError:  # the table is not made yet
+            return 0
+    return count
+
+
+def _row(
+    result: SweepResult, name: str, workers: int, seconds: float, killed: int, store: Path
+) -> RunRow:
+    size = sum(path.stat().st_size for path in store.glob(f"{FILE}*"))
+    digest = rows_digest(result.rows)
+    return RunRow(name, workers, len(result.rows), seconds, digest, killed, size)

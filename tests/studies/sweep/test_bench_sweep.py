@@ -1,0 +1,35 @@
+"""The sweep benchmark on six machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("distributed", reason="the dask extra is not installed")
+
+from studies.harness.command import main
+from studies.sweep.study import STUDY
+
+pytestmark = pytest.mark.relay
+
+
+def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    assert main(STUDY, ["--quick", "--json", str(file)]) == 0
+    rows = json.loads(file.read_text())
+    points = [row for row in rows if "fidelity" in row]
+    runs = [row for row in rows if "engine" in row]
+    assert len(points) + len(runs) == len(rows) and len(runs) == 6
+    predicted = [row for row in points if row["fidelity"] == "predicted"]
+    checked = [row for row in points if row["fidelity"] == "checked"]
+    assert len({row["machine"] for row in predicted}) == len(predicted) == 6
+    assert checked and all(row["on_front"] and row["wrong_elements"] == 0 for row in checked)
+    assert all(row["energy_uj"] is None and row["planner"] == "exact-layers" for row in points)
+    assert len({run["rows_sha256"] for run in runs[:-1]}) == 1
+    assert runs[-1]["points"] == len(points)
+    assert {(run["engine"], run["workers"]) for run in runs} == {
+        ("joblib", 1), ("joblib", 2), ("dask", 1), ("dask", 2)
+    }  # fmt: skip
+    assert "100,000 points" in capsys.readouterr().out

@@ -1,0 +1,155 @@
+"""Whole sweeps of a small network: what rows hold, what stores keep."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("tvm", reason="the relay extra is not installed")
+
+from tvm_npu import models
+from tvm_npu.cli import main
+from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
+from tvm_npu.sweep.engines import Processes
+from tvm_npu.sweep.spec import spec_from_dict
+
+pytestmark = pytest.mark.relay
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "small.onnx"
+    path.write_bytes(models.build("lenet").SerializeToString())
+    return path
+
+
+def spec(model: Path, **changes: Any) -> SweepSpec:
+    keys = {"cores.tles": [1, 2], "memories.mb0_bytes": [512, 64, 8]}
+    machine = {"base": "nmp-4x8", "keys": keys}
+    area = {"formula": "cores.tles * 10", "source": "made up for a test"}
+    values = {
+        "models": [str(model)],
+        "machine": machine,
+        "fidelity": ["predicted", "checked"],
+        "outcome": {"area": area},
+        "search": {"objectives": ["cycles", "area"]},
+    }
+    return spec_from_dict({**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+def test_rows_and_front(model: Path, store: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    result = run_sweep(spec(model), store, progress=lambda *step: seen.append(step))
+    predicted = [row for row in result.rows if row["fidelity"] == "predicted"]
+    checked = [row for row in result.rows if row["fidelity"] == "checked"]
+    assert [row["keys"] for row in predicted] == [
+        {"cores.tles": tles, "memories.mb0_bytes": mb0} for tles in (1, 2) for mb0 in (512, 64, 8)
+    ]
+    failed = [row for row in predicted if row["fault"] is not None]
+    assert [row["keys"]["memories.mb0_bytes"] for row in failed] == [8, 8]
+    assert all("mb0_bytes: Input should be greater" in row["fault"] for row in failed)
+    assert [row["keys"]["cores.tles"] for row in checked] == [1, 2]  # neither dominates
+    for row in checked:
+        assert row["wrong_elements"] == 0 and row["on_front"] and row["area"] in (10.0, 20.0)
+        before = next(one for one in predicted if one["keys"] == row["keys"])
+        assert row["cycles"] == pytest.approx(before["cycles"], rel=0.35)
+        assert row["dram_bytes"] == pytest.approx(before["dram_bytes"], rel=0.35)
+    assert checked[0]["cycles"] > checked[1]["cycles"]
+    assert result.sensitivity["cores.tles"][1] == pytest.approx(2.0)
+    assert seen[0] == ("predicted", 2, 6) and seen[-1] == ("checked", 2, 2)
+
+
+def test_what_is_stored_is_not_computed_again_and_workers_change_nothing(
+    model: Path, store: Path, tmp_path: Path
+) -> None:
+    first = run_sweep(spec(model), store)
+    again = run_sweep(spec(model), store)
+    assert again.evaluated == 0 and again.rows == first.rows
+    other = run_sweep(spec(model, fidelity=["predicted"]), tmp_path, Processes(2))
+    assert other.evaluated == 4
+    cut = [row for row in first.rows if row["fidelity"] == "predicted"]
+    assert [{**row, "on_front": None} for row in other.rows] == [
+        {**row, "on_front": None} for row in cut
+    ]
+
+
+def test_lost_results_are_computed_again(model: Path, store: Path) -> None:
+    whole = run_sweep(spec(model), store)
+    with sqlite3.connect(store / "results.sqlite") as database:
+        database.execute("DELETE FROM results WHERE key IN (SELECT key FROM results LIMIT 3)")
+    resumed = run_sweep(spec(model), store)
+    assert resumed.evaluated == 3 and resumed.rows == whole.rows
+
+
+def test_genetic_search(model: Path, store: Path) -> None:
+    pytest.importorskip("optuna", reason="the sweep extra is not installed")
+    keys = {"cores.tles": [1, 2], "mac.setup_cycles": [4, 8, 16], "mac.efficiency": [0.5, 0.75]}
+    searched = spec(
+        model,
+        fidelity=["predicted"],
+        machine={"base": "nmp-4x8", "keys": keys, "constraints": ["mac.setup_cycles < 16"]},
+        search={"method": "nsga2", "designs": 24, "population": 6,
+                "objectives": ["cycles", "area"]},
+    )  # fmt: skip
+    result = run_sweep(searched, store)
+    assert run_sweep(searched, store).rows == result.rows
+    names = [row["machine"] for row in result.rows]
+    assert len(set(names)) == len(names) <= 8
+    assert all(row["keys"]["mac.setup_cycles"] < 16 for row in result.rows)
+    best = {tuple(row["keys"].values()) for row in result.front()}
+    assert best <= {(1, 4, 0.75), (2, 4, 0.75)} and best
+
+
+def test_no_store(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "results.sqlite").write_text("no database" * 200)
+    with pytest.raises(SweepError, match="is no store of sweeps"):
+        run_sweep(spec(model), tmp_path)
+
+
+def test_a_model_that_is_none(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="model 'lenett': neither a file nor one of"):
+        run_sweep(spec(Path("lenett")), tmp_path)
+
+
+def test_command(
+    model: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        f"""
+        models = ["{model}"]
+        fidelity = ["predicted", "checked"]
+        [machine]
+        base = "nmp-4x8"
+        [machine.keys]
+        "cores.tles" = [1, 2]
+        "memories.mb0_bytes" = [512, 64, 8]
+        [outcome.area]
+        formula = "cores.tles * 10"
+        source = "made up for a test"
+        [search]
+        objectives = ["cycles", "area"]
+        """
+    )
+    points, table = tmp_path / "p.json", tmp_path / "p.csv"
+    given = ["sweep", str(file), "--store", str(store), "--json", str(points), "--csv", str(table)]
+    assert main([*given, "--budget", "area=15"]) == 0
+    said = capsys.readouterr()
+    assert "The front" in said.out and "8 points" in said.out
+    front = said.out.split("\n\n")[0]
+    assert "10" in front.split() and "20" not in front.split()
+    assert "2 points have no outcome" in said.err
+    rows = json.loads(points.read_text())
+    assert len(rows) == 8 and len(table.read_text().splitlines()) == 9
+    assert main([*given, "--budget", "energy=1"]) == 1
+    assert "no objective of the sweep; it has cycles, area" in capsys.readouterr().err
+    assert main(["sweep", str(tmp_path / "none.toml")]) == 1

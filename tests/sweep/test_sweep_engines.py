@@ -1,0 +1,36 @@
+"""Tasks in workers, some of which die."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tvm_npu.sweep.engines import Processes, engine, run_tasks
+from tvm_npu.sweep.spec import SweepError
+
+
+def square_unless_deadly(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 4:
+        raise ValueError("four")
+    return number * number
+
+
+def test_a_worker_that_dies_costs_its_task_only() -> None:
+    where = Processes(2)
+    try:
+        tasks = [(number,) for number in range(8)]
+        found = dict(run_tasks(where, square_unless_deadly, tasks))
+    finally:
+        where.stop()
+    assert sorted(found) == list(range(8))
+    assert isinstance(found[4], ValueError) and isinstance(found[3], Exception)
+    assert {n: found[n] for n in (0, 1, 2, 5, 6, 7)} == {n: n * n for n in (0, 1, 2, 5, 6, 7)}
+
+
+def test_an_engine_that_does_not_exist() -> None:
+    with pytest.raises(SweepError, match="'spark': must be 'joblib' or 'dask'"):
+        engine("spark", 1)

@@ -1,0 +1,98 @@
+"""What specifications say, and what is wrong with those that do not work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvm_npu.sweep.designs import DesignSpace
+from tvm_npu.sweep.spec import Range, SweepError, read_spec, spec_from_dict
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    machine = {"base": "nmp-4x8", "keys": {"cores.tles": [1, 2, 4], "mac.setup_cycles": [4, 8]}}
+    return {"models": ["lenet"], "machine": machine, **changes}
+
+
+def test_ranges() -> None:
+    assert Range.model_validate({"from": 2, "to": 16, "factor": 2}).values() == (2, 4, 8, 16)
+    assert Range.model_validate({"from": 0.1, "to": 0.4, "step": 0.1}).values() == pytest.approx(
+        (0.1, 0.2, 0.3, 0.4)
+    )
+    whole = Range.model_validate({"from": 1, "to": 4, "step": 1}).values()
+    assert whole == (1, 2, 3, 4) and all(type(value) is int for value in whole)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"models": []}, "models"),
+        ({"models": ["lenet"], "machine": {}}, "give files, or a base machine"),
+        (spec(planners=["best"]), "planner 'best': must be one of"),
+        (spec(fidelity=["checked", "predicted"]), "must be in the order"),
+        (spec(search={"objectives": ["area"]}), "objective 'area': must be one of cycles"),
+        (spec(search={"promote": 1.5}), "no share above 0 up to 1"),
+        (spec(outcome={"cycles": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
+        (spec(color="red"), "color"),
+        (spec(machine={"base": "setup-a", "keys": {"a": {"from": 1, "to": 2}}}), "step or factor"),
+        (spec(models=["lenet", "lenet"]), "twice"),
+    ],
+)
+def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(SweepError, match=said):
+        spec_from_dict(values)
+
+
+def test_files_lie_beside_the_specification(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "nmp-4x8"\nname = "mine"\n')
+    (tmp_path / "s.toml").write_text('models = ["lenet"]\n[machine]\nfiles = ["mine.toml"]\n')
+    read = read_spec(tmp_path / "s.toml")
+    assert read.machine.files == [str(tmp_path / "mine.toml")] and read.models == ["lenet"]
+    assert [design.name for design in DesignSpace(read).of_files()] == ["mine"]
+    with pytest.raises(SweepError, match="cannot read sweep"):
+        read_spec(tmp_path / "none.toml")
+
+
+def test_grid_has_every_combination_that_constraints_allow() -> None:
+    values = spec()
+    values["machine"]["constraints"] = ["cores.tles * mac.setup_cycles <= 16"]
+    designs = list(DesignSpace(spec_from_dict(values)).grid())
+    found = {tuple(value for _, value in design.changes) for design in designs}
+    assert found == {(1, 4), (1, 8), (2, 4), (2, 8), (4, 4)}
+    for design in designs:
+        assert design.machine is not None
+        changed = design.machine.model_dump()
+        assert changed["cores"]["tles"] == dict(design.changes)["cores.tles"]
+        assert changed["mac"]["setup_cycles"] == dict(design.changes)["mac.setup_cycles"]
+
+
+def test_random_designs_are_different_and_repeatable() -> None:
+    space = DesignSpace(spec_from_dict(spec()))
+    first = [design.changes for design in space.random(4, 3)]
+    assert len(set(first)) == 4 and first == [design.changes for design in space.random(4, 3)]
+    assert first != [design.changes for design in space.random(4, 4)]
+    assert len(list(space.random(100, 0))) == 6
+
+
+def test_a_key_that_does_not_exist_names_those_that_do() -> None:
+    values = spec(machine={"base": "nmp-4x8", "keys": {"cores.tle": [1]}})
+    with pytest.raises(SweepError, match="no key 'cores.tle'; it has .*cores.tles"):
+        DesignSpace(spec_from_dict(values))
+    with pytest.raises(SweepError, match="unknown machine 'nmp'"):
+        DesignSpace(spec_from_dict(spec(machine={"base": "nmp"})))
+
+
+def test_a_constraint_without_a_value_is_an_error() -> None:
+    values = spec()
+    values["machine"]["constraints"] = ["cores.tiles > 1"]
+    with pytest.raises(SweepError, match="constraint: 'cores.tiles > 1' has no value"):
+        list(DesignSpace(spec_from_dict(values)).grid())
+
+
+def test_a_machine_that_its_kind_refuses_is_a_design_with_a_fault() -> None:
+    values = spec(machine={"base": "nmp-4x8", "keys": {"cores.tles": [4, 0]}})
+    good, bad = DesignSpace(spec_from_dict(values)).grid()
+    assert good.fault is None and bad.machine is None
+    assert bad.fault is not None and "cores.tles" in bad.fault

@@ -1,0 +1,172 @@
+"""``tvm-npu sweep``: models on many machines, and which machines are worth building."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tvm_npu.cli.tables import Column
+    from tvm_npu.sweep import SweepResult
+    from tvm_npu.sweep.run import Judged
+
+DESCRIPTION = """\
+Runs models on machines: files, or all variations of a base machine's keys that constraints allow.
+Shows the designs that no other is better than in all objectives (the Pareto front), and by how much
+each key moves each objective.
+
+Results are kept in a folder as they come. The same command goes on where an interrupted one
+stopped, and sweeps that share a folder share results. What comes out does not depend on the number
+of workers. A point that cannot be planned is a row with its reason.
+"""
+EXAMPLES = """\
+a specification:
+  models = ["lenet", "mine.onnx"]           # names of tvm_npu.models, or files
+  fidelity = ["predicted", "checked"]       # predicted, simulated, checked: each on the best of
+                                            # the one before
+  [machine]
+  base = "nmp-4x8"
+  constraints = ["memories.mb0_bytes == memories.mb1_bytes"]
+  [machine.keys]
+  "cores.tles" = [1, 2, 4]
+  "memories.mb0_bytes" = {from = 2048, to = 16384, factor = 2}
+  "memories.mb1_bytes" = {from = 2048, to = 16384, factor = 2}
+  [outcome.macs_a_cycle]                    # what you know: area, energy; give its source
+  formula = "cores.tles * cores.tlts_per_tle * mac.datapath_bits / 16"
+  source = "the machine file"
+  [search]
+  method = "grid"                           # grid, random, nsga2
+  objectives = ["cycles", "macs_a_cycle"]   # cycles, time_us, dram_bytes, and formulas
+
+examples:
+  tvm-npu sweep study.toml
+  tvm-npu sweep study.toml --workers 8 --csv points.csv
+  tvm-npu sweep study.toml --scheduler tcp://10.0.0.5:8786 --store /shared/study
+  tvm-npu sweep study.toml --budget area_mm2=5
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("spec", type=Path, metavar="SPEC.toml")
+    parser.add_argument(
+        "--store", type=Path, metavar="DIR",
+        help="folder of results (default: SPEC.sweep beside the specification)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--workers", type=positive, default=1, metavar="N",
+        help="processes of this machine (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--engine", choices=("joblib", "dask"), default="joblib",
+        help="who keeps the processes (default: joblib)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of Dask workers that run already, elsewhere"
+    )
+    parser.add_argument(
+        "--budget", action="append", default=[], metavar="NAME=MOST", type=_budget,
+        help="show the designs of the front that take at most so much of an objective",
+    )  # fmt: skip
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write all points as CSV")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all points as JSON")
+
+
+def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    from tvm_npu.sweep import read_spec, run_sweep
+    from tvm_npu.sweep.engines import engine
+
+    for path in (args.csv, args.json):
+        if path is not None:
+            check_writable(path)
+    spec = read_spec(args.spec)
+    for name, _ in args.budget:
+        if name not in spec.search.objectives:
+            known = ", ".join(spec.search.objectives)
+            raise CliError(f"--budget {name}: no objective of the sweep; it has {known}")
+    store = args.store or args.spec.with_suffix(".sweep")
+    with terminal.steps() as steps:
+        steps.begin("preparing models")
+
+        def progress(fidelity: str, done: int, of: int) -> None:
+            steps.begin(f"{fidelity}: {done:,} of {of:,} designs")
+            steps.reach(done, of)
+
+        where = engine("dask" if args.scheduler else args.engine, args.workers, args.scheduler)
+        result = run_sweep(spec, store, where, progress)
+    _print(result, args, terminal)
+    terminal.out.print(
+        f"{len(result.rows):,} points, {result.evaluated:,} of them new, in {store}",
+        soft_wrap=True,
+    )
+    if args.json is not None:
+        write_json(args.json, list(result.rows))
+    if args.csv is not None:
+        write_bytes(args.csv, result.to_csv().encode())
+    return 0
+
+
+def _budget(text: str) -> tuple[str, float]:
+    name, _, most = text.partition("=")
+    try:
+        return name, float(most)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not NAME=MOST, for example area_mm2=5"
+        ) from None
+
+
+def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:
+    from tvm_npu.cli.tables import Column, print_tables
+
+    objectives = result.spec.search.objectives
+    best = [
+        one
+        for one in result.front_designs()
+        if all(one.score(objectives, name) <= most for name, most in args.budget)
+    ]
+    if best:
+        terminal.out.print("The front: no design is better in all objectives.")
+        print_tables(_front_columns(best, objectives), terminal.out)
+    else:
+        terminal.out.print("No design has outcomes for all models" + (
+            " within the budget." if args.budget else "."))  # fmt: skip
+    if len(result.spec.models) > 1:
+        terminal.out.print("Objectives are geometric means over the models.")
+    if result.sensitivity:
+        terminal.out.print("\nBy how much each key moves each objective (largest / smallest mean):")
+        keys = list(result.sensitivity)
+        columns = [Column("key", tuple(keys), key=True)]
+        for at, name in enumerate(objectives):
+            cells = tuple(f"{result.sensitivity[key][at]:.3f}" for key in keys)
+            columns.append(Column(name, cells))
+        print_tables(columns, terminal.out)
+    faults = [row for row in result.rows if row["fault"] is not None]
+    if faults:
+        terminal.note(f"{len(faults)} points have no outcome; first: {faults[0]['machine']} on "
+                      f"{faults[0]['model']}: {faults[0]['fault']}")  # fmt: skip
+
+
+def _front_columns(best: list[Judged], objectives: list[str]) -> list[Column]:
+    from tvm_npu.cli.tables import Column
+
+    columns = []
+    for key in dict(best[0].design.changes):
+        cells = tuple(str(dict(one.design.changes).get(key, "")) for one in best)
+        columns.append(Column(key.replace(".", ".\n"), cells, key=True))
+    if not columns or len({one.design.name for one in best}) > 1 and not best[0].design.changes:
+        columns = [Column("machine", tuple(one.design.name for one in best), key=True)]
+    for heading, cells in (
+        ("planner", tuple(one.design.planner for one in best)),
+        ("precision", tuple(one.design.precision or "" for one in best)),
+    ):
+        if len(set(cells)) > 1:
+            columns.append(Column(heading, cells, key=True))
+    for at, name in enumerate(objectives):
+        columns.append(Column(name, tuple(f"{one.scores[at]:,.6g}" for one in best)))
+    return columns

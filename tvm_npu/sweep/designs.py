@@ -1,0 +1,150 @@
+"""Designs: machines with the planner and the precision that they are used with."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any
+
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.errors import MachineError
+from tvm_npu.sim.machine_file import load_machine, machine_from_dict
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sweep.formulas import evaluate
+from tvm_npu.sweep.spec import Range, Scalar, SweepError, SweepSpec
+
+TRIES = 1000
+"""At most so many draws for a design that constraints allow."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """``changes`` are the keys of the base machine that differ, by dotted name. A machine that its
+    kind refuses is known by ``fault`` only."""
+
+    name: str
+    machine: MachineDescription | None
+    planner: str
+    precision: Precision | None
+    changes: tuple[tuple[str, Scalar], ...] = ()
+    fault: str | None = None
+
+
+class DesignSpace:
+    """All designs of a specification; raises SweepError for a base or a key that does not exist."""
+
+    def __init__(self, spec: SweepSpec) -> None:
+        self.spec = spec
+        try:
+            self.files = [load_machine(name) for name in spec.machine.files]
+            base = spec.machine.base
+            self.base = None if base is None else load_machine(base)
+        except MachineError as error:
+            raise SweepError(str(error)) from error
+        self._values = {} if self.base is None else self.base.model_dump()
+        for key in spec.machine.keys:
+            _entry(self._values, key, spec.machine.base or "")
+
+    @cached_property
+    def axes(self) -> dict[str, tuple[Scalar, ...]]:
+        """Values of each key that is varied."""
+        return {
+            key: found.values() if isinstance(found, Range) else tuple(found)
+            for key, found in self.spec.machine.keys.items()
+        }
+
+    @property
+    def uses(self) -> tuple[tuple[str, Precision | None], ...]:
+        """(planner, precision); no precision: the machine's own."""
+        return tuple(product(self.spec.planners, self.spec.precisions or [None]))
+
+    @property
+    def combinations(self) -> int:
+        """Of values of keys, with those that constraints refuse."""
+        return prod(len(values) for values in self.axes.values())
+
+    def of_files(self) -> Iterator[Design]:
+        for machine, (planner, precision) in product(self.files, self.uses):
+            yield Design(machine.name, machine, planner, precision)
+
+    def grid(self) -> Iterator[Design]:
+        """Every combination of keys that the constraints allow."""
+        if self.base is None:
+            return
+        for values in product(*self.axes.values()):
+            changes = dict(zip(self.axes, values, strict=True))
+            if self.allows(changes):
+                yield from (self.design(changes, *use) for use in self.uses)
+
+    def random(self, count: int, seed: int) -> Iterator[Design]:
+        """``count`` different combinations of keys (fewer where there are not so many)."""
+        draw = random.Random(seed)
+        seen: set[tuple[Scalar, ...]] = set()
+        for _ in range(TRIES * count):
+            if len(seen) == min(count, self.combinations):
+                return
+            values = tuple(draw.choice(options) for options in self.axes.values())
+            if values in seen:
+                continue
+            changes = dict(zip(self.axes, values, strict=True))
+            if self.allows(changes):
+                seen.add(values)
+                yield from (self.design(changes, *use) for use in self.uses)
+
+    def allows(self, changes: Mapping[str, Scalar]) -> bool:
+        names = self._changed(changes)
+        return all(
+            evaluate(text, names, "constraint") for text in self.spec.machine.constraints
+        )
+
+    def design(
+        self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None
+    ) -> Design:
+        """The base machine with ``changes``."""
+        assert self.base is not None
+        text = ",".join(f"{key}={value}" for key, value in changes.items())
+        name = f"{self.base.name}[{text}]" if text else self.base.name
+        values = {**self._changed(changes), "name": self.base.name}
+        key = tuple(changes.items())
+        try:
+            machine = machine_from_dict(values, name)
+        except MachineError as error:
+            return Design(name, None, planner, precision, key, str(error))
+        return Design(name, machine, planner, precision, key)
+
+    def _changed(self, changes: Mapping[str, Scalar]) -> dict[str, Any]:
+        values = _copy(self._values)
+        for key, value in changes.items():
+            inner, last = _entry(values, key, "")
+            inner[last] = value
+        return values
+
+
+def _copy(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _copy(value) for key, value in values.items()}
+    return values
+
+
+def _entry(values: dict[str, Any], key: str, machine: str) -> tuple[dict[str, Any], str]:
+    """The table that holds a dotted key, and its last part."""
+    inner = values
+    *parts, last = key.split(".")
+    for part in parts:
+        inner = inner.get(part, {}) if isinstance(inner, dict) else {}
+    if not isinstance(inner, dict) or last not in inner or isinstance(inner[last], dict):
+        known = ", ".join(sorted(_keys(values)))
+        raise SweepError(f"machine.keys: {machine} has no key {key!r}; it has {known}")
+    return inner, last
+
+
+def _keys(values: Mapping[str, Any], front: str = "") -> Iterator[str]:
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _keys(value, f"{front}{key}.")
+        else:
+            yield front + key

@@ -1,0 +1,138 @@
+"""Where designs are evaluated: processes of this machine, or Dask's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from tvm_npu.sweep.evaluate import Shared
+from tvm_npu.sweep.spec import SweepError, missing
+
+T = TypeVar("T")
+AHEAD = 4
+"""Tasks a worker that are handed out before their turn."""
+
+
+class Engine(Protocol):
+    """Executors of `concurrent.futures`, one after the other where workers die."""
+
+    workers: int
+
+    def share(self, file: Path) -> Any:
+        """What `executor.submit` takes, and a worker gets as `evaluate.Shared`: sent once."""
+        ...
+
+    def executor(self) -> Executor:
+        """A new one; the one before is gone."""
+        ...
+
+    def stop(self) -> None:
+        """Ends workers at once."""
+        ...
+
+
+class Processes:
+    """loky's processes, which joblib keeps: a worker that dies is noticed."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._executor: Any = None
+
+    def share(self, file: Path) -> Shared:
+        return str(file.absolute())
+
+    def executor(self) -> Executor:
+        try:
+            from joblib.externals.loky import ProcessPoolExecutor
+        except ImportError as error:
+            raise missing("joblib") from error
+        self.stop()
+        self._executor = ProcessPoolExecutor(max_workers=self.workers)
+        executor: Executor = self._executor
+        return executor
+
+    def stop(self) -> None:
+        if self._executor is not None:
+            self._executor.shutdown(wait=True, kill_workers=True)
+            self._executor = None
+
+
+class DaskWorkers:
+    """Those of a scheduler at ``address``, or of a cluster on this machine for the time of a
+    sweep."""
+
+    def __init__(self, workers: int, address: str | None = None) -> None:
+        try:
+            from distributed import Client
+        except ImportError as error:
+            raise missing("dask", "dask") from error
+        try:
+            if address is None:
+                self._client = Client(
+                    n_workers=workers, threads_per_worker=1, dashboard_address=None
+                )
+            else:
+                self._client = Client(address, timeout="10s")
+        except OSError as error:
+            raise SweepError(f"no Dask scheduler at {address!r}: {error}") from error
+        self.workers = len(self._client.scheduler_info(n_workers=-1)["workers"]) or workers
+
+    def share(self, file: Path) -> Any:
+        return self._client.scatter(file.read_bytes(), broadcast=True, hash=True)
+
+    def executor(self) -> Executor:
+        executor: Executor = self._client.get_executor(retries=1)
+        return executor
+
+    def stop(self) -> None:
+        self._client.close()
+        if self._client.cluster is not None:
+            self._client.cluster.close()
+
+
+def engine(name: str, workers: int, address: str | None = None) -> Engine:
+    """ "joblib" or "dask"."""
+    if name == "joblib":
+        return Processes(workers)
+    if name == "dask":
+        return DaskWorkers(workers, address)
+    raise SweepError(f"engine {name!r}: must be 'joblib' or 'dask'")
+
+
+def run_tasks(
+    where: Engine, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
+) -> Iterator[tuple[int, T | Exception]]:
+    """(number of the task, what ``function`` made of it or the exception that it ended with), in
+    the order in which they end. When workers die, tasks that were under way are tried alone, one
+    by one: one that ends its worker again costs itself only."""
+    waiting = list(range(len(tasks)))[::-1]
+    suspects: list[int] = []
+    executor = where.executor()
+    running: dict[Future[T], int] = {}
+    while waiting or suspects or running:
+        alone = bool(suspects)
+        most = 1 if alone else AHEAD * where.workers
+        source = suspects if alone else waiting
+        while source and len(running) < most:
+            number = source.pop()
+            running[executor.submit(function, *tasks[number])] = number
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        is_broken = False
+        for future in done:
+            number = running.pop(future)
+            error = future.exception()
+            if error is None:
+                yield number, future.result()
+                continue
+            is_broken |= isinstance(error, BrokenExecutor)
+            if isinstance(error, BrokenExecutor) and not alone:
+                suspects.append(number)
+            else:
+                assert isinstance(error, Exception)
+                yield number, error
+        if is_broken:
+            suspects += running.values()
+            running.clear()
+            executor = where.executor()

@@ -1,0 +1,178 @@
+"""What a design makes of a model, at one fidelity. Runs in workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tvm_npu.codegen.backends import backend_of
+from tvm_npu.codegen.compile import compile_fixed, plan_graph
+from tvm_npu.codegen.fixed_point import quantize_tensor
+from tvm_npu.codegen.graph import FixedGraph, Graph
+from tvm_npu.codegen.least import least_needs
+from tvm_npu.codegen.ops.registry import layer_macs
+from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_parts
+from tvm_npu.codegen.passes.fuse import fuse
+from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.errors import BoundedError
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.models import SweptModel, SweptRegion
+from tvm_npu.sweep.spec import Fidelity
+
+T = TypeVar("T")
+KEPT_MODELS = 8
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``fault``: why there is none. ``wrong_elements`` are those that differ from the reference
+    (None: nobody looked)."""
+
+    cycles: float | None = None
+    time_us: float | None = None
+    dram_bytes: int | None = None
+    macs: int | None = None
+    wrong_elements: int | None = None
+    fault: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Shared = str | bytes
+"""The file that `models.prepared` wrote, or its contents."""
+
+
+@lru_cache(maxsize=KEPT_MODELS)
+def model_from(shared: Shared) -> SweptModel:
+    content = Path(shared).read_bytes() if isinstance(shared, str) else shared
+    found: SweptModel = pickle.loads(content)
+    return found
+
+
+def evaluate_all(shared: Sequence[Shared], design: Design, fidelity: Fidelity) -> list[Outcome]:
+    """Of each model, on one thread."""
+    with threadpool_limits(1):
+        return [evaluate(model_from(one), design, fidelity) for one in shared]
+
+
+def evaluate(model: SweptModel, design: Design, fidelity: Fidelity) -> Outcome:
+    """Never raises the typed errors of planning, code generation and simulation: they are
+    outcomes."""
+    machine = design.machine
+    assert machine is not None
+    precision = design.precision or machine.default_precision
+    try:
+        parts = [
+            _region(model.digest, number, region, machine, precision, design.planner, fidelity)
+            for number, region in enumerate(model.regions)
+        ]
+    except BoundedError as error:
+        return Outcome(fault=f"{type(error).__name__}: {error}")
+    cycles = sum(part.cycles or 0.0 for part in parts)
+    checked = [part.wrong_elements for part in parts if part.wrong_elements is not None]
+    return Outcome(
+        cycles,
+        cycles / machine.frequency_mhz,
+        sum(part.dram_bytes or 0 for part in parts),
+        sum(part.macs or 0 for part in parts),
+        sum(checked) if checked else None,
+    )
+
+
+def _region(
+    digest: str,
+    number: int,
+    region: SweptRegion,
+    machine: MachineDescription,
+    precision: Precision,
+    planner_name: str,
+    fidelity: Fidelity,
+) -> Outcome:
+    fixed = _fixed((digest, number), region, machine, precision)
+    if fidelity == "predicted":
+        layers = LayerPlanner(precision, machine, planner(planner_name))
+        planned = plan_graph(fixed, layers)
+        return _predicted(list(planned.layers), planned.storage.shapes, machine, precision)
+    session = Session(compile_fixed(fixed, machine, planner_name))
+    inputs = [
+        quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
+        for name, values in zip(fixed.inputs, region.inputs, strict=True)
+    ]
+    outputs = session.run_fixed(inputs)
+    run = session.statistics
+    assert run is not None
+    wrong = None
+    if fidelity == "checked":
+        expected = run_fixed(fixed, dict(zip(fixed.inputs, inputs, strict=True)))
+        wrong = sum(
+            int(np.count_nonzero(found != expected[name]))
+            for name, found in zip(fixed.outputs, outputs, strict=True)
+        )
+    return Outcome(run.cycles, None, run.moved_bytes, run.macs, wrong)
+
+
+def _predicted(
+    layers: list[PlannedLayer], shapes: Any, machine: MachineDescription, precision: Precision
+) -> Outcome:
+    kind, size = backend_of(machine), machine.stored_element_bytes(precision)
+    cycles = moved = macs = 0.0
+    for one in layers:
+        cycles += one.predicted_cycles or 0.0
+        macs += layer_macs(one.layer, shapes)
+        if isinstance(one.problem, ConvProblem):
+            expected = kind.predict(one.problem, one.plan, machine)
+            moved += expected.in_bytes + expected.weight_bytes + expected.out_bytes
+        else:  # every tensor crosses once
+            tensors = (*one.layer.inputs, *one.layer.outputs)
+            moved += size * sum(prod(shapes[name]) for name in tensors)
+    return Outcome(cycles, None, int(moved), int(macs))
+
+
+_FUSED: dict[Any, Graph] = {}
+_FIXED: dict[Any, FixedGraph] = {}
+MOST_KEPT = 64
+
+
+def _fixed(
+    key: tuple[str, int], region: SweptRegion, machine: MachineDescription, precision: Precision
+) -> FixedGraph:
+    """As `codegen.compile.fixed_graph`; machines that differ in nothing that a graph depends on
+    share it."""
+    makes = backend_of(machine).made(machine)
+    made = (*key, machine.isa, makes)
+    fused = _kept(_FUSED, made, lambda: fuse(region.graph, makes))
+    needs = least_needs(machine, precision)
+    parted = with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
+    scales = machine.requantization(precision)
+    layers = tuple((type(layer), layer.name) for layer in parted.layers)
+    known = (*made, precision, scales, layers)
+
+    def quantized() -> FixedGraph:
+        ranges = with_ranges_of_parts(parted, region.ranges)
+        return quantize(parted, ranges, precision, scales)
+
+    return _kept(_FIXED, known, quantized)
+
+
+def _kept(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
+    if key not in cache:
+        while len(cache) >= MOST_KEPT:
+            del cache[next(iter(cache))]
+        cache[key] = make()
+    return cache[key]

@@ -1,0 +1,126 @@
+"""Models ready for sweeps: the float meaning of their NPU regions, calibrated once.
+
+A model is partitioned for the sweep's first machine of a kind; other machines of the kind take the
+same regions, so that their figures can be compared, or say what they cannot run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sweep.spec import SweepError
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class SweptRegion:
+    """A region's float graph, its ranges, and one sample of its inputs [1, *shape]."""
+
+    graph: Graph
+    ranges: Ranges
+    inputs: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class SweptModel:
+    """``digest`` is of the model's bytes and of what partitioning and calibration depend on."""
+
+    name: str
+    digest: str
+    regions: tuple[SweptRegion, ...]
+    macs: int
+    npu_mac_share: float
+
+
+class _Keeper:
+    """Runs a region in float and keeps its first inputs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.inputs: tuple[Array, ...] | None = None
+
+    def run(self, arrays: list[Any]) -> list[Array]:
+        from tvm_npu.codegen.program.parts import as_batch
+        from tvm_npu.codegen.reference import run_float
+
+        graph = self.graph
+        given = {
+            name: as_batch(np.asarray(array), graph.shapes[name])
+            for name, array in zip(graph.inputs, arrays, strict=True)
+        }
+        self.inputs = self.inputs or tuple(given.values())
+        tensors = run_float(graph, given)
+        return [tensors[name] for name in graph.outputs]
+
+
+def model_bytes(name: str) -> bytes:
+    """The ONNX file called ``name``, or the network of `tvm_npu.models`. Raises SweepError."""
+    if Path(name).is_file():
+        return Path(name).read_bytes()
+    from tvm_npu import models
+
+    if name not in models.names():
+        raise SweepError(
+            f"model {name!r}: neither a file nor one of {', '.join(models.names())}"
+        )
+    content: bytes = models.build(name).SerializeToString()
+    return content
+
+
+def prepared(
+    name: str, content: bytes, machine: MachineDescription, precision: Precision, folder: Path
+) -> Path:
+    """The file in ``folder`` with the SweptModel; made unless it is there."""
+    from tvm_npu.sweep.store import code_version
+
+    facts = (code_version(), machine.isa, machine.requantization(precision), precision)
+    digest = hashlib.sha256(repr(facts).encode() + content).hexdigest()
+    path = folder / f"{digest}.model"
+    if not path.exists():
+        made = _prepare(name, content, digest, machine, precision)
+        part = path.with_suffix(".part")
+        part.write_bytes(pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
+        part.rename(path)
+    return path
+
+
+def _prepare(
+    name: str, content: bytes, digest: str, machine: MachineDescription, precision: Precision
+) -> SweptModel:
+    import onnx
+
+    from tvm_npu.calibration import synthetic
+    from tvm_npu.door.models import import_onnx
+    from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
+    from tvm_npu.options import make_options
+
+    imported = import_onnx(onnx.load_from_string(content), {})
+    with warnings.catch_warnings():
+        for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
+            warnings.simplefilter("ignore", said_here)
+        partitioned = imported.partition(make_options(machine, precision=precision), None)
+    report = partitioned.report
+    if not partitioned.symbols:
+        first = report.refusals[0] if report.refusals else "it has no operators"
+        raise SweepError(f"model {name!r}: no operator runs on {machine.name!r}: {first}")
+    marked = {symbol: partitioned.region(symbol) for symbol in partitioned.symbols}
+    keepers = {symbol: _Keeper(region.graph()) for symbol, region in marked.items()}
+    partitioned.run_regions(keepers, synthetic(imported.inputs, seed=1, count=1))
+    regions = tuple(
+        SweptRegion(keepers[symbol].graph, region.ranges, keepers[symbol].inputs or ())
+        for symbol, region in marked.items()
+    )
+    return SweptModel(Path(name).stem, digest, regions, report.total_macs, report.mac_share)

@@ -1,0 +1,181 @@
+"""What a sweep is about: the validated contents of a specification file (TOML)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
+from tvm_npu.errors import NpuError
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.texts import TextError, parse_toml
+
+Fidelity = Literal["predicted", "simulated", "checked"]
+FIDELITIES: tuple[Fidelity, ...] = ("predicted", "simulated", "checked")
+"""Each includes what the ones before find out."""
+Objective = str
+MEASURED = ("cycles", "time_us", "dram_bytes")
+"""Objectives that every outcome has; formulas add theirs."""
+MOST_VALUES = 100_000
+Scalar = bool | int | float | str
+
+
+class SweepError(NpuError, ValueError):
+    """A sweep that cannot be run, or a specification that is none."""
+
+
+def missing(library: str, extra: str = "sweep") -> SweepError:
+    """What to say when ``library`` cannot be imported."""
+    return SweepError(f"sweeps need {library}: pip install 'tvm-npu[{extra}]'")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Range(_Part):
+    """Values from ``first`` to ``last``, ``step`` apart or each ``factor`` times the one before."""
+
+    first: float = Field(alias="from")
+    last: float = Field(alias="to")
+    step: float | None = Field(default=None, gt=0)
+    factor: float | None = Field(default=None, gt=1)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Range:
+        if (self.step is None) == (self.factor is None):
+            raise ValueError("give either step or factor")
+        if self.factor is not None and self.first <= 0:
+            raise ValueError("with a factor, from must be above 0")
+        if self.last < self.first:
+            raise ValueError(f"to ({self.last:g}) lies below from ({self.first:g})")
+        if self.step is not None and (self.last - self.first) / self.step > MOST_VALUES:
+            raise ValueError(f"more than {MOST_VALUES} values")
+        return self
+
+    def values(self) -> tuple[Scalar, ...]:
+        """Integers where they are."""
+        found, value = [], self.first
+        while value <= self.last * (1 + 1e-9):
+            found.append(int(value) if float(value).is_integer() else value)
+            value = self.first + len(found) * self.step if self.step else value * (self.factor or 1)
+        return tuple(found)
+
+
+Values = Annotated[list[Scalar], Field(min_length=1)] | Range
+
+
+class Formula(_Part):
+    """An expression over keys of the machine (``cores.tles``) and the outcome (``cycles``,
+    ``time_us``, ``dram_bytes``, ``macs``); ``source`` says where its numbers come from."""
+
+    formula: str
+    source: str
+
+
+class Machines(_Part):
+    """``files`` are machines as they are; ``keys`` vary a ``base`` machine, where all
+    ``constraints`` (expressions over its keys) hold."""
+
+    base: str | None = None
+    keys: dict[str, Values] = {}
+    constraints: list[str] = []
+    files: list[str] = []
+
+    @model_validator(mode="after")
+    def _some(self) -> Machines:
+        if not self.files and self.base is None:
+            raise ValueError("give files, or a base machine with keys")
+        if self.keys and self.base is None:
+            raise ValueError("keys vary a base machine: give base")
+        return self
+
+
+class Search(_Part):
+    """``grid`` takes every combination of keys, ``random`` and ``nsga2`` take ``designs`` of them
+    (nsga2 in generations of ``population``)."""
+
+    method: Literal["grid", "random", "nsga2"] = "grid"
+    designs: int = Field(default=256, ge=1)
+    population: int = Field(default=32, ge=4)
+    seed: int = Field(default=0, ge=0)
+    objectives: list[Objective] = Field(default=["cycles", "dram_bytes"], min_length=1)
+    promote: float | Literal["front"] = "front"
+    """Which designs go from one fidelity to the next: the front, or a share of all, the best of
+    them by their rank."""
+
+    @model_validator(mode="after")
+    def _share(self) -> Search:
+        if isinstance(self.promote, float) and not 0 < self.promote <= 1:
+            raise ValueError(f"promote: {self.promote:g} is no share above 0 up to 1")
+        return self
+
+
+class SweepSpec(_Part):
+    """``models`` are ONNX files or names of `tvm_npu.models`; ``fidelity`` are the steps that
+    designs go through, each on what `Search.promote` leaves."""
+
+    models: list[str] = Field(min_length=1)
+    machine: Machines
+    planners: list[str] = Field(default=[DEFAULT_PLANNER], min_length=1)
+    precisions: list[Precision] = []
+    fidelity: list[Fidelity] = Field(default=["predicted"], min_length=1)
+    outcome: dict[str, Formula] = {}
+    search: Search = Search()
+
+    @model_validator(mode="after")
+    def _known(self) -> SweepSpec:
+        for name in self.planners:
+            if name not in planner_names():
+                raise ValueError(f"planner {name!r}: must be one of {', '.join(planner_names())}")
+        if sorted(self.fidelity, key=FIDELITIES.index) != self.fidelity:
+            raise ValueError(f"fidelity: must be in the order {', '.join(FIDELITIES)}")
+        taken = set(self.outcome) & {*MEASURED, "macs"}
+        if taken:
+            raise ValueError(f"outcome {min(taken)!r}: the name is that of a measured outcome")
+        known = (*MEASURED, *self.outcome)
+        for name in self.search.objectives:
+            if name not in known:
+                raise ValueError(f"objective {name!r}: must be one of {', '.join(known)}")
+        for name in self.models:
+            if len(set(self.models)) != len(self.models):
+                raise ValueError(f"models: {name!r} and others are given twice")
+        return self
+
+
+def read_spec(path: str | Path) -> SweepSpec:
+    """The specification in a TOML file; files that it names are sought beside it. Raises
+    SweepError with every problem."""
+    path = Path(path)
+    try:
+        values = parse_toml(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, TextError) as error:
+        raise SweepError(f"cannot read sweep {str(path)!r}: {error}") from error
+    spec = spec_from_dict(values, str(path))
+    beside = path.parent
+    machine = spec.machine.model_copy(
+        update={"files": [_beside(name, beside) for name in spec.machine.files],
+                "base": spec.machine.base and _beside(spec.machine.base, beside)}
+    )  # fmt: skip
+    models = [_beside(name, beside) for name in spec.models]
+    return spec.model_copy(update={"models": models, "machine": machine})
+
+
+def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
+    """Raises SweepError with every problem."""
+    try:
+        return SweepSpec.model_validate(values)
+    except ValidationError as error:
+        problems = []
+        for item in error.errors():
+            where = ".".join(str(part) for part in item["loc"])
+            text = item["ctx"]["error"] if item["type"] == "value_error" else item["msg"]
+            problems.append(f"{where}: {text}" if where else str(text))
+        raise SweepError(f"sweep {origin}: " + "; ".join(problems)) from error
+
+
+def _beside(name: str, folder: Path) -> str:
+    found = folder / name
+    return str(found) if found.is_file() else name

@@ -1,0 +1,74 @@
+"""Results of sweeps by what they are results of, in a SQLite file; several sweeps may share one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+
+from tvm_npu import codegen, door, sim
+from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.spec import Fidelity, SweepError
+
+FILE = "results.sqlite"
+WAIT_S = 60.0
+"""For another sweep that writes."""
+
+
+@lru_cache(maxsize=1)
+def code_version() -> str:
+    """A digest of all code and machine files that results depend on: other code, other results."""
+    digest = hashlib.sha256()
+    packages = (codegen, sim, door)
+    for folder in (Path(str(package.__file__)).parent for package in packages):
+        for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.toml"))):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def result_key(model_digest: str, design: Design, fidelity: Fidelity) -> str:
+    """Of one model on one design."""
+    assert design.machine is not None
+    machine = design.machine.model_dump(mode="json")
+    facts = [
+        code_version(), model_digest, machine, design.planner, design.precision, fidelity,
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class Store:
+    """Writes are durable when `put` returns. Raises SweepError for a file that is no store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        folder.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(self.path, timeout=WAIT_S)
+        try:
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, outcome TEXT) "
+                "WITHOUT ROWID"
+            )
+            self._connection.commit()
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise SweepError(f"{str(self.path)!r} is no store of sweeps: {error}") from error
+
+    def get(self, key: str) -> Outcome | None:
+        with closing(self._connection.cursor()) as cursor:
+            cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
+            row = cursor.fetchone()
+        return None if row is None else Outcome(**json.loads(row[0]))
+
+    def put(self, results: Iterable[tuple[str, Outcome]]) -> None:
+        rows = [(key, json.dumps(outcome.to_dict())) for key, outcome in results]
+        with self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
+
+    def close(self) -> None:
+        self._connection.close()
