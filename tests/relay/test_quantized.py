@@ -10,8 +10,8 @@ import tvm
 from tvm import relay
 
 from tvm_npu.codegen.graph import Scale
-from tvm_npu.errors import ScalesApproximatedWarning, SyntheticCalibrationWarning
-from tvm_npu.relay import explain, partition_for_npu, region_fixed_graphs
+from tvm_npu.errors import PartitionError, ScalesApproximatedWarning, SyntheticCalibrationWarning
+from tvm_npu.relay import explain, from_tflite, partition_for_npu, region_fixed_graphs
 from tvm_npu.relay.normalize import normalize
 
 RNG = np.random.default_rng(0)
@@ -103,6 +103,12 @@ def test_other_machines_say_what_their_q_points_cost() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ScalesApproximatedWarning)
         partition_for_npu(network(), target="npu/nmp-4x8")
+
+
+def test_a_file_that_is_no_model_is_said_to_be_none() -> None:
+    pytest.importorskip("tflite")
+    with pytest.raises(PartitionError, match="no TensorFlow Lite model: bytes 4 to 8 of its 9"):
+        from_tflite(b"0000ONNX0")
 
 
 def test_integers_stay_where_nobody_knows_what_they_mean() -> None:
