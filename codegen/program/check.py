@@ -177,9 +177,9 @@ def _check_records(program: Program, sizes: Mapping[Segment, int]) -> None:
         layer[0] < len(program.layers) and layer[1] >= -1, "layers in the debug map", layer,
         f"-1 .. {len(program.layers) - 1}",
     )  # fmt: skip
-    scope = int(debug["scope"].max(initial=0))
+    scope = int(debug["scope"].max()) if len(debug) else -1
     require(
-        scope < max(1, len(program.scopes)), "a scope in the debug map", scope,
+        scope < len(program.scopes), "a scope in the debug map", scope,
         f"< {len(program.scopes)}",
     )  # fmt: skip
     stream = int(debug["stream"].max(initial=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -26,6 +27,9 @@ from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands
 from tvm_npu.codegen.tiles.ir.document import Ir
 from tvm_npu.sim.tiles.machine import TileMachine
+
+MOST_ELEMENTS = 1 << 28
+"""Of a random tensor; as int64 it takes 2 GB while it is made."""
 
 PLANNER = "text"
 """What the programs of execution plans in text name as their planner."""
@@ -88,12 +92,21 @@ def _is_free(field: str, layer: ConvProblem) -> bool:
 def random_layer(
     problem: ConvProblem, element_bytes: Literal[1, 2], seed: int, name: str = "layer"
 ) -> FixedGraph:
-    """A graph of the convolution ``problem`` with random weights, biases and requantization."""
+    """A graph of the convolution ``problem`` with random weights, biases and requantization.
+    EmitError for tensors of more than `MOST_ELEMENTS`."""
+    image = (problem.channels, problem.in_rows, problem.in_columns)
+    out = (problem.filters, problem.rows, problem.columns)
+    weights = (problem.filters, problem.channels // problem.groups, *problem.kernel)
+    for tensor, extents in (("INPUT", image), ("WEIGHT", weights), ("OUTPUT", out)):
+        if math.prod(extents) > MOST_ELEMENTS:
+            raise EmitError(
+                f"{tensor} of {' x '.join(map(str, extents))} elements: random tensors have at "
+                f"most {MOST_ELEMENTS}"
+            )
     generator = np.random.default_rng(seed)
     low, high = element_limits(element_bytes)
-    shape = (problem.filters, problem.channels // problem.groups, *problem.kernel)
-    weight = generator.integers(low, high + 1, shape).astype(ELEMENT_TYPE[element_bytes])
-    depth = shape[1] * shape[2] * shape[3]
+    weight = generator.integers(low, high + 1, weights).astype(ELEMENT_TYPE[element_bytes])
+    depth = math.prod(weights[1:])
     inputs = ("x", "z") if problem.has_residual else ("x",)
     layer = FixedConv(
         name, inputs, ("y",), weight=weight,
@@ -102,8 +115,7 @@ def random_layer(
         groups=problem.groups, shift=8 * element_bytes - 1 + depth.bit_length() // 2, low=low,
         high=high,
     )  # fmt: skip
-    out = (problem.filters, problem.rows, problem.columns)
-    shapes = {"x": (problem.channels, problem.in_rows, problem.in_columns), "y": out, "z": out}
+    shapes = {"x": image, "y": out, "z": out}
     return FixedGraph(
         (layer,), {tensor: shapes[tensor] for tensor in (*inputs, "y")}, inputs, ("y",),
         q_point_scales(dict.fromkeys((*inputs, "y"), 0)), element_bytes, name,

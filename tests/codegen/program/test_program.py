@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,13 @@ TABLE: dict[str, Any] = {
 def test_inconsistent_headers(edit: Callable[[dict[str, Any]], None], named: str) -> None:
     with pytest.raises(ProgramError, match=named):
         Program.from_bytes(rebuilt(edit))
+
+
+def test_a_scope_that_is_not_there() -> None:
+    debug = PROGRAM.debug.copy()
+    debug["scope"] = 0
+    with pytest.raises(ProgramError, match="a scope in the debug map is 0, expected < 0"):
+        replace(PROGRAM, scopes=(), debug=debug).to_bytes()
 
 
 def test_relocation_outside_its_segment() -> None:

@@ -335,3 +335,9 @@ def test_a_planner_that_finds_nothing_is_told() -> None:
             random_layer(replace(PROBLEM, kernel=(5, 5), padding=(2, 2, 2, 2)), 1, 0),
             tile_machine((64, 64, 64), (4, 4, 4, 8)), AnyPlan(0),
         )  # fmt: skip
+
+
+def test_tensors_that_no_memory_holds() -> None:
+    problem = replace(PROBLEM, channels=1 << 31, groups=1)
+    with pytest.raises(EmitError, match="INPUT of 2147483648 x [0-9]+ x [0-9]+ elements"):
+        random_layer(problem, 1, 0)
