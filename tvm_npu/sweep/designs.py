@@ -60,7 +60,8 @@ class DesignSpace:
     @property
     def uses(self) -> tuple[tuple[str, Precision | None], ...]:
         """(planner, precision); no precision: the machine's own."""
-        return tuple(product(self.spec.planners, self.spec.precisions or [None]))
+        precisions: tuple[Precision | None, ...] = (*self.spec.precisions,) or (None,)
+        return tuple(product(self.spec.planners, precisions))
 
     @property
     def combinations(self) -> int:
