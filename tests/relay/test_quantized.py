@@ -10,6 +10,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.codegen.graph import Scale
+from tvm_npu.door.rule_table import SOFTMAX_IS_ROUNDED
 from tvm_npu.errors import PartitionError, ScalesApproximatedWarning, SyntheticCalibrationWarning
 from tvm_npu.relay import explain, from_tflite, partition_for_npu, region_fixed_graphs
 from tvm_npu.relay.normalize import normalize
@@ -103,6 +104,19 @@ def test_other_machines_say_what_their_q_points_cost() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", ScalesApproximatedWarning)
         partition_for_npu(network(), target="npu/nmp-4x8")
+
+
+def test_a_softmax_that_is_rounded_stays_on_the_cpu() -> None:
+    mod = network()
+    logits = relay.qnn.op.dequantize(mod["main"].body, *both("o"))
+    share = relay.nn.softmax(logits)
+    rounded = relay.qnn.op.quantize(share, const(1 / 256), const(-128, "int32"), out_dtype="int8")
+    mod = tvm.IRModule.from_expr(relay.Function(mod["main"].params, rounded))
+    marked = partition_for_npu(mod, target="npu/nmp-4x8-scale")
+    reasons = {one.operator: one.rule for one in explain(marked).refusals}
+    assert reasons["nn.softmax"] == SOFTMAX_IS_ROUNDED
+    (fixed,) = region_fixed_graphs(marked).values()
+    assert fixed.scales[fixed.outputs[0]].zero_points == (SCALES["o"][1],)
 
 
 def test_a_file_that_is_no_model_is_said_to_be_none() -> None:

@@ -19,6 +19,7 @@ from tvm_npu.door.rule_table import (
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
     ONLY_A_PART,
+    SOFTMAX_IS_ROUNDED,
     SOFTMAX_STEPS,
     STEPS_ARE_NO_BATCH,
     TOO_WIDE,
@@ -73,7 +74,7 @@ def rules_document() -> str:
 def _elsewhere() -> list[str]:
     texts = (
         CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, SOFTMAX_STEPS,
-        MACHINE_LACKS, STEPS_ARE_NO_BATCH, ONLY_A_PART,
+        SOFTMAX_IS_ROUNDED, MACHINE_LACKS, STEPS_ARE_NO_BATCH, ONLY_A_PART,
     )  # fmt: skip
     lines = [f"- {text}" for text in texts]
     return [*lines, "", f"{_CALIBRATION}\n", *(f"- {text}" for text in (TOO_WIDE, CANCELS))] + [

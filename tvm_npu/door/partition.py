@@ -27,6 +27,7 @@ from tvm_npu.door.rule_table import (
     MACHINE_LACKS,
     NOTHING_TO_COMPUTE,
     ONLY_A_PART,
+    SOFTMAX_IS_ROUNDED,
     SOFTMAX_STEPS,
     STEPS_ARE_NO_BATCH,
     TUPLE_IS_PICKED,
@@ -207,6 +208,7 @@ def _broken_rules(
                 read_whole.add(value.call)
             elif value.call.name == "batch_norm" and value.path[:1] > (0,):
                 statistics_read.add(value.call)
+    rounded = _rounded_softmax(flow)
     refused = {}
     for number, call in enumerate(flow.calls):
         if call in inside:
@@ -215,6 +217,9 @@ def _broken_rules(
         if found is None and not sequences.isdisjoint(call.operands):
             steps = Violation("a sequence, with its steps first", "an image, with the batch first")
             found = refusal(call, STEPS_ARE_NO_BATCH, steps)
+        if found is None and call in rounded:
+            values = Violation("a result that is rounded", "a result that is not")
+            found = refusal(call, SOFTMAX_IS_ROUNDED, values)
         if found is None and call in read_whole:
             whole = Violation("a tuple as it is", "single results")
             found = refusal(call, TUPLE_IS_PICKED, whole)
@@ -223,6 +228,18 @@ def _broken_rules(
         if found is not None:
             refused[number] = found
     return refused
+
+
+def _rounded_softmax(flow: Dataflow) -> frozenset[OpCall]:
+    """Softmax calls of which a quantized model takes integers: a quotient that is rounded."""
+    found = set()
+    for call in flow.calls:
+        quotient = call.operands[0] if call.name == "round" else None
+        if isinstance(quotient, Result) and quotient.call.name == "divide":
+            value = quotient.call.operands[0]
+            if isinstance(value, Result) and value.call.name == "softmax":
+                found.add(value.call)
+    return frozenset(found)
 
 
 def _merged(

@@ -141,6 +141,9 @@ LAYOUT_ONLY = frozenset(
 UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
 DOES_NOT_PAY = "A region without weights and windows saves the CPU more than calling it costs."
+SOFTMAX_IS_ROUNDED = (
+    "A softmax that a quantized model rounds to 8 bits runs on the CPU: the NPU's steps round more."
+)
 SOFTMAX_STEPS = "A softmax at the end of a region saves the CPU more than its steps cost the NPU."
 TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-point."
 CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
