@@ -16,6 +16,8 @@ _FLAGS = ("has_residual", "is_dense", "window_has_weights")
 _OPTIONAL = ("table_bytes", "out_bytes")
 """Without a column where the layer has none."""
 _SIDES = ("top", "left", "bottom", "right")
+_OPTIONAL = ("table_bytes", "out_bytes")
+"""Columns that most layers do not have."""
 
 
 def problem_columns(problem: ConvProblem) -> Columns:
