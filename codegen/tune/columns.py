@@ -13,7 +13,11 @@ from tvm_npu.codegen.tune.space import Columns
 
 _AXES = ("rows", "columns")
 _FLAGS = ("has_residual", "is_dense", "window_has_weights")
+_OPTIONAL = ("table_bytes", "out_bytes")
+"""Without a column where the layer has none."""
 _SIDES = ("top", "left", "bottom", "right")
+_OPTIONAL = ("table_bytes", "out_bytes")
+"""Columns that most layers do not have."""
 
 
 def problem_columns(problem: ConvProblem) -> Columns:
@@ -29,9 +33,8 @@ def problem_of(columns: Mapping[str, Any]) -> ConvProblem:
         window = None
         if own:
             window = _gathered(Window, {key[len("window_") :]: own[key] for key in own}, {})
-        problem = _gathered(
-            ConvProblem, rest, {"window": window, "table_bytes": columns.get("table_bytes")}
-        )
+        optional = {name: columns.get(name) for name in _OPTIONAL}
+        problem = _gathered(ConvProblem, rest, {"window": window, **optional})
     except KeyError as error:
         raise ValueError(f"{error.args[0]} of the layer is missing") from None
     known = problem_columns(problem)

@@ -57,7 +57,7 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
         "transposed convolution is not dilated", "dilation (2, 2)", "(1, 1)",
     ),
     "logarithm alone": (
-        lambda: of("log", x(*F), to=F), "parts of functions that have a table", "log", "poles"
+        lambda: of("log", x(*F), to=F), "of functions that have a table", "log", "poles"
     ),
     "two that broadcast": (
         lambda: of("add", x(1, 4, 1, 1), x(1, 4, 8, 1), to=(1, 4, 8, 8)),

@@ -79,8 +79,10 @@ def test_a_layer_of_another_precision_reaches_the_machine() -> None:
     mixed = replace(PROGRAM, layers=(conv, replace(pool, precision="int8")))
     program = Program.from_bytes(mixed.to_bytes())
     assert [layer.precision for layer in program.layers] == ["int16", "int8"]
+    image = program_image(program, program.image(0))
+    assert image.layer_precisions == ("int16", "int8")
     with pytest.raises(SimError, match="layer 'pool' is int8, the program is int16"):
-        Session(program)
+        image.of_one_precision()
 
 
 def test_states_are_zeros_when_a_run_begins() -> None:

@@ -200,7 +200,7 @@ def test_machines_of_the_package_keep_their_names(install: Install) -> None:
 
 def test_a_program_that_a_machine_cannot_hold() -> None:
     mixed = image(np.zeros(4, np.uint8), ("int8", "int16"))
-    for name in ("nmp-4x8", "setup-a"):
+    for name in ("snowflake-1cc", "setup-a"):
         with pytest.raises(SimError, match="'p': layer 'layer1' is int16, the program is int8"):
             load_program(mixed, load_machine(name))
     one = image(np.zeros(4, np.uint8))

@@ -19,7 +19,7 @@ from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import Int16Layers, quantize
 from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.sim.machine_file import load_machine
-from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 NMP = load_nmp_machine("nmp-4x8-int8")
 INT8 = CompileOptions(precision="int8")
@@ -69,10 +69,12 @@ def integers(fixed: FixedGraph, sample: dict[str, np.ndarray]) -> dict[str, np.n
     return {n: fixed.scales[n].quantize(sample[n][:1], fixed.width_of(n)) for n in fixed.inputs}
 
 
-def assert_same(fixed: FixedGraph, sample: dict[str, np.ndarray]) -> None:
+def assert_same(
+    fixed: FixedGraph, sample: dict[str, np.ndarray], machine: NmpMachine = NMP
+) -> None:
     """The program's outputs are the reference's, of the same types."""
     entry = integers(fixed, sample)
-    program = compile_fixed(fixed, NMP)
+    program = compile_fixed(fixed, machine)
     outputs, _ = simulate(program, {name: values[0] for name, values in entry.items()})
     made = run_fixed(fixed, entry)
     for name in fixed.outputs:
@@ -109,6 +111,25 @@ def test_a_layer_in_int16_reads_int16(
     assert found == {tensor for tensor in wide if not tensor.endswith("@none")}
     assert sorted(t for t in fixed.widths if "@" in t) == sorted(copies)
     assert_same(fixed, sample)
+
+
+@pytest.mark.parametrize("tlts, ports", [(1, 1), (2, 2)])
+def test_wide_results_of_tiles_that_fill_mb2(tlts: int, ports: int) -> None:
+    """With two ports tiles have two buffers; results wider than operands have one."""
+    random = np.random.default_rng(1)
+    weights = [random.standard_normal((m, n, 3, 3)) / 9 for m, n in ((16, 8), (8, 16))]
+    first, second = (weight.astype(np.float32) for weight in weights)
+    layers = (conv("a", ("x",), first), conv("b", ("a_out",), second))
+    shapes = {"x": (8, 40, 40), "a_out": (16, 40, 40), "b_out": (8, 40, 40)}
+    graph = Graph(layers, shapes, ("x",), ("b_out",))
+    sample = {"x": random.standard_normal((1, 8, 40, 40)).astype(np.float32)}
+    small = NMP.with_cores(1, tlts)
+    memories = small.memories.model_copy(update={"ports": ports})
+    machine = small.model_copy(update={"memories": memories})
+    options = CompileOptions(int16_layers=("b",))
+    fixed = fixed_graph(graph, calibrate(graph, [sample]), machine, options)
+    assert fixed.layers[0].out_bytes == 2
+    assert_same(fixed, sample, machine)
 
 
 def test_digits_are_gained(network: tuple[Graph, Ranges, dict[str, np.ndarray]]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.codegen.ops.own_operators import RunningSum, Split, own_operators
 from tvm_npu.codegen.compile import CompileOptions, compile_graph, fixed_graph
-from tvm_npu.codegen.errors import GraphError, QuantizationError, UnsupportedLayerError
+from tvm_npu.codegen.errors import GraphError, UnsupportedLayerError
 from tvm_npu.codegen.graph import RELU, FixedGraph, Graph, Layer, Scale, State
 from tvm_npu.codegen.ops import OPERATORS, Elementwise, FixedConv, FixedElementwise
 from tvm_npu.codegen.ops.registry import check_support, kind_of, missing_layers
@@ -20,7 +20,7 @@ from tvm_npu.codegen.passes.sqnr import layer_sqnr
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.description import Requantization
+from tvm_npu.sim.description import Q_POINTS_ONLY, Requantization
 from tvm_npu.sim.machine_file import load_machine
 
 
@@ -221,31 +221,34 @@ class TestScalesOfTheModel:
         shapes = {"x": (4, 2, 2), "a": (4, 2, 2), "p": (2, 2, 2), "q": (2, 2, 2)}
         return Graph(layers, shapes, ("x",), ("p", "q"), scales=scales)
 
+    def made(self, step: Requantization = Q_POINTS_ONLY, **scales: Scale) -> FixedGraph:
+        ranges = Ranges.from_bounds(dict.fromkeys("xapq", (-1.0, 1.0)))
+        return quantize(self.graph(**scales), ranges, "int8", step)
+
     def test_they_come_before_ranges(self) -> None:
-        graph = self.graph(q=Scale.from_q_point(3))
-        ranges = Ranges.from_bounds(dict.fromkeys("xapq", (-1.0, 1.0)))
-        fixed = quantize(graph, ranges, "int8")
-        assert fixed.q_points == {"x": 6, "a": 3, "p": 3, "q": 3}
-        only = quantize(graph, Ranges.from_bounds({"x": (-1.0, 1.0)}), "int8")
-        assert only.q_points == fixed.q_points
+        """An operator that takes no scales computes with Q-points, and copies go to the scales."""
+        given, none = self.made(q=Scale.from_q_point(3)), self.made()
+        assert given.q_points["q"] == 3 and none.q_points["q"] == 6
+        assert given.q_points["a"] == given.q_points["p"] == given.q_points["q@to"]
+        assert given.q_points["x"] == none.q_points["x"] == 6
+        assert [layer.outputs for layer in given.layers][1:] == [("p", "q@to"), ("q",)]
 
-    def test_two_that_must_be_one(self) -> None:
-        graph = self.graph(p=Scale.from_q_point(3), q=Scale.from_q_point(4))
-        with pytest.raises(QuantizationError, match="'p' and 'q' must share a scale.*3 and Q-po"):
-            quantize(graph, Ranges.from_bounds({"x": (-1.0, 1.0)}), "int8")
+    def test_two_that_would_be_one_are_two(self) -> None:
+        fixed = self.made(p=Scale.from_q_point(3), q=Scale.from_q_point(4))
+        assert (fixed.q_points["p"], fixed.q_points["q"]) == (3, 4)
 
-    def test_what_the_machine_cannot_do_is_refused(self) -> None:
-        graph = self.graph(q=Scale.from_real([0.75], [3]))
-        ranges = Ranges.from_bounds(dict.fromkeys("xapq", (-1.0, 1.0)))
-        with pytest.raises(QuantizationError, match="tensor 'q'.*no multiplier.*calibration"):
-            quantize(graph, ranges, "int8")
-        with pytest.raises(QuantizationError, match="tensor 'q'.*no zero point"):
-            quantize(graph, ranges, "int8", Requantization(31))
+    @pytest.mark.parametrize("step", [Requantization(), Requantization(31)])
+    def test_what_the_machine_cannot_do_becomes_the_nearest_q_point(
+        self, step: Requantization
+    ) -> None:
+        fixed = self.made(step, q=Scale.from_real([0.75], [3]))
+        # -131 * 0.75 to 124 * 0.75
+        assert set(fixed.q_points) == set("xapq") and fixed.q_points["q"] == 0
 
-    def test_operators_compute_with_q_points(self) -> None:
-        graph = self.graph(q=Scale.from_real([0.75]))
-        with pytest.raises(QuantizationError, match="tensor 'q' has a .*3, shift 2; the operators"):
-            quantize(graph, Ranges.from_bounds({"x": (-1.0, 1.0)}), "int8", Requantization(31))
+    def test_scales_that_the_machine_can_do_stay(self) -> None:
+        scale = Scale.from_real([0.75])
+        fixed = self.made(Requantization(31), q=scale)
+        assert fixed.scales["q"] == scale and "q" not in fixed.q_points
 
     def test_a_scale_of_no_tensor(self) -> None:
         with pytest.raises(GraphError, match="'nobody' has a scale and no shape"):
