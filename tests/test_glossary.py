@@ -15,13 +15,13 @@ ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
 ABBREVIATION = re.compile(r"(?<![\w.&/-])[A-Z][A-Z0-9]+(?=s?\b)(?!-\d)")
 
 KNOWN = frozenset(
-    "ABI API ARM ASCII AVX AVX2 CPU DDR DRAM ELF FIFO FPGA GB GEMM GPU JSON KB MB PNG RISC SHA "
+    "ABI API ARM ASCII AVX AVX2 CPU CSV DDR DRAM ELF FIFO FPGA GB GEMM GPU JSON KB MB PNG RISC SHA "
     "TOML TVM".split()
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(
-    "A57 CHANGELOG CIFAR DDI LCTES LICENSE LLVM NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP VGG VGG16 "
-    "XC7Z045 XCKU060 YOLO".split()
+    "A57 CHANGELOG CIFAR DDI FAIL INT4 LCTES LICENSE LLVM NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP "
+    "UINT4 VGG VGG16 XC7Z045 XNNPACK XCKU060 YOLO".split()
 )
 """Names of products, models, files, layouts and conferences."""
 INSTRUCTION_SETS = tuple(page for page in PAGES if page.startswith("docs/isa-"))

@@ -208,6 +208,7 @@ def test_third_party_imports_are_declared() -> None:
         ("learn", extras["learn"]),
         ("sweep", [*extras["sweep"], *extras["dask"]]),
         ("compare", extras["compare"]),
+        ("frames", extras["frames"]),
     ):
         names = {re.split(r"[^\w.-]", text)[0].lower().replace("-", "_") for text in requirements}
         modules[key] = {MODULE_OF.get(name, name) for name in names}
@@ -224,6 +225,8 @@ def test_third_party_imports_are_declared() -> None:
             declared |= modules["compare"]
         if path.startswith("codegen/tune/"):
             declared |= modules["learn"]
+        if path in ("tvm_npu/report/frames.py", "tvm_npu/report/measure.py"):
+            declared |= modules["frames"]
         if path.startswith("tvm_npu/report/page/"):
             declared |= modules["report"]
         for line, name in imported_names(ast.parse((ROOT / path).read_text("utf-8")), "tvm_npu.x"):

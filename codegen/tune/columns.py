@@ -13,8 +13,6 @@ from tvm_npu.codegen.tune.space import Columns
 
 _AXES = ("rows", "columns")
 _FLAGS = ("has_residual", "is_dense", "window_has_weights")
-_OPTIONAL = ("table_bytes", "out_bytes")
-"""Without a column where the layer has none."""
 _SIDES = ("top", "left", "bottom", "right")
 _OPTIONAL = ("table_bytes", "out_bytes")
 """Columns that most layers do not have."""

@@ -20,7 +20,8 @@ LAUNCHERS = sorted(
     if path.name.startswith(("bench_", "reproduce_", "conformance"))
 )
 EXTRAS = {"bench_learned": "relay learn", "conformance": "relay conformance",
-          "bench_vs_tvm": "relay compare", "bench_int8": "relay conformance"}  # fmt: skip
+          "bench_vs_tvm": "relay compare", "bench_int8": "relay conformance",
+          "bench_sweep": "relay sweep dask"}  # fmt: skip
 
 
 def folder_of(launcher: str) -> str:

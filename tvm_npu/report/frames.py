@@ -38,5 +38,5 @@ def dataframe(found: Sequence[Mapping[str, Any]]) -> Any:
     try:
         import pandas
     except ImportError as error:
-        raise ReportError("this needs pandas: pip install pandas") from error
+        raise ReportError("this needs pandas: pip install 'tvm-npu[frames]'") from error
     return pandas.DataFrame(list(found))

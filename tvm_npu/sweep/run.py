@@ -78,6 +78,12 @@ class SweepResult:
         writer.writerows(flat)
         return text.getvalue()
 
+    def to_dataframe(self) -> Any:
+        """A pandas.DataFrame of the rows. ReportError without pandas."""
+        from tvm_npu.report.frames import dataframe
+
+        return dataframe(self.rows)
+
 
 def run_sweep(
     spec: SweepSpec,

@@ -9,6 +9,7 @@ import os
 import signal
 import sqlite3
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def run_killed(
         child.start()
         while child.is_alive() and _stored(store) < points * kill // (kills + 1):
             time.sleep(POLL_S)
-        if child.is_alive():
+        with suppress(ProcessLookupError):  # it may have ended by itself
             os.killpg(int(child.pid or 0), signal.SIGKILL)
         child.join()
         killed += child.exitcode == -signal.SIGKILL

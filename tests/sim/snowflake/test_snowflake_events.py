@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
 
 from tests.sim.event_sums import check_events
+from tests.sim.snowflake.differential import program
 from tests.sim.snowflake.kernels import Layer, coop, run
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
@@ -20,7 +22,6 @@ from tests.sim.snowflake.programs import (
     words,
 )
 from tests.sim.snowflake.test_snowflake_kernels import arrays
-from tests.sim.snowflake.test_snowflake_values import programs
 from tvm_npu.sim import event_table
 from tvm_npu.sim.events import Access, Event, EventLog, Events
 from tvm_npu.sim.snowflake.simulator import SnowflakeSimulator
@@ -162,12 +163,9 @@ def test_a_convolution(name: str, timing: bool) -> None:
         assert row.cycles == statistics.cycles
 
 
-@settings(
-    deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)  # fmt: skip
-@given(programs())
-def test_random_programs(text: str) -> None:
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed: int) -> None:
+    text = program(random.Random(f"events {seed}"))
     filled = load("mbuf", 0, 0, 2048) + load("wbuf", 1024, 0, 1024) + SYNC + text
     layers = [np.arange(len(words(filled)), dtype=np.int32) * 3 // len(words(filled)) - 1]
     found = simulator(filled, machine(), DATA % 99, size_bytes=1 << 15, layer_names=["a", "b"],
