@@ -16,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from tvm_npu.cli import main
-from tvm_npu.cli.compare_tables import comparison_csv, print_comparison
+from tvm_npu.cli.compare_tables import comparison_rows, print_comparison
+from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
@@ -87,14 +88,17 @@ def test_memory_and_compile_time_belong_to_the_process(found: Comparison) -> Non
     assert npu.library_bytes > npu.weight_bytes / 2
 
 
-def test_the_table_fits_80_columns_and_csv_and_json_hold_all(found: Comparison) -> None:
+def test_the_table_fits_80_columns_and_csv_and_json_hold_all(
+    found: Comparison, tmp_path: Path
+) -> None:
     console = Console(width=80, file=io.StringIO(), markup=False, highlight=False)
     print_comparison(found, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     table = text.split("─\n")[1].splitlines()[: len(found.rows)]
     assert max(map(len, table)) <= 80
     assert [line.split()[-1] for line in table] and "  sim  " in table[2] and "  cpu  " in table[0]
-    lines = list(csv.DictReader(io.StringIO(comparison_csv(found))))
+    write_csv(tmp_path / "rows.csv", comparison_rows(found))
+    lines = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     assert [line["output_sha256"] for line in lines] == [row.output_sha256 for row in found.rows]
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][2]["regions"] == 1
 

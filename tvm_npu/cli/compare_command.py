@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.arguments import Names, non_negative, positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import check_writable, write_csv, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, images_of
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Terminal
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     for path in (args.json, args.csv):
         if path is not None:
             check_writable(path)
-    from tvm_npu.cli.compare_tables import comparison_csv, print_comparison
+    from tvm_npu.cli.compare_tables import comparison_rows, print_comparison
     from tvm_npu.comparison import compare
 
     with terminal.steps() as steps:
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, found.to_dict())
     if args.csv is not None:
-        write_bytes(args.csv, comparison_csv(found).encode())
+        write_csv(args.csv, comparison_rows(found))
     if all(row.error is not None for row in found.rows):
         raise CliError("no runner has run the model")
     return 0

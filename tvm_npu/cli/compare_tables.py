@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.tables import Column, print_tables
 
@@ -85,16 +83,13 @@ def _below(found: Comparison, rows: list[Row]) -> Iterator[str]:
             yield f"compile s of {row.name}: {listed}"
 
 
-def comparison_csv(found: Comparison) -> str:
-    """One line a row; times of phases are columns ``phase_<name>_s``."""
-    rows = [row.to_dict() for row in found.rows]
-    phases = sorted({name for row in rows for name in row["phases_s"]})
-    plain = [key for key in rows[0] if key not in ("phases_s", "versions")]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", *plain, *(f"phase_{name.replace(' ', '_')}_s" for name in phases)])
-    for row in rows:
-        times = [row["phases_s"].get(name, "") for name in phases]
-        values = ["" if row[key] is None else row[key] for key in plain]
-        writer.writerow([found.model, *values, *times])
-    return out.getvalue()
+def comparison_rows(found: Comparison) -> list[dict[str, Any]]:
+    """Flat rows; times of phases are columns ``phase_<name>_s``."""
+    rows = []
+    for one in found.rows:
+        row = one.to_dict()
+        phases = row.pop("phases_s")
+        del row["versions"]
+        times = {f"phase_{name.replace(' ', '_')}_s": phases[name] for name in sorted(phases)}
+        rows.append({"model": found.model, **row, **times})
+    return rows

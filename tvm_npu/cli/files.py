@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,17 @@ def write_json(path: Path, content: Any) -> None:
     """Indented, keys in the given order; NaN is refused, since JSON has none."""
     text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False)
     write_bytes(path, text.encode() + b"\n")
+
+
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A heading of all keys, in the order in which rows have them, and a line a row; what a row
+    does not have, or has as None, is empty."""
+    text = io.StringIO()
+    keys = dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(text, list(keys), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_bytes(path, text.getvalue().encode())
 
 
 def read_bytes(path: Path, what: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.model_job import (
     PARTITION_STEPS,
     ModelJob,
@@ -106,9 +106,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, profile.to_dict())
     if args.csv is not None:
-        from tvm_npu.report.table import csv_text
+        from tvm_npu.report.table import rows
 
-        write_bytes(args.csv, csv_text(profile).encode())
+        write_csv(args.csv, rows(profile))
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
     if args.html is not None:

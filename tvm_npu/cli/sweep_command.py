@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_bytes, write_json
+from tvm_npu.cli.files import check_writable, write_csv, write_json
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, list(result.rows))
     if args.csv is not None:
-        write_bytes(args.csv, result.to_csv().encode())
+        write_csv(args.csv, result.flat_rows())
     return 0
 
 

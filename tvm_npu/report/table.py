@@ -1,9 +1,7 @@
-"""A profile's layers as flat rows with units in the names of columns: CSV, and frames of pandas."""
+"""A profile's layers as flat rows, with units in the names of columns."""
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Any
 
 from tvm_npu.report.profile import LayerRow, Profile
@@ -54,13 +52,3 @@ def _row(layer: LayerRow, streams: dict[str, dict[str, None]], parts: list[str])
         **{f"{part}_peak_bytes": layer.peak_bytes.get(part) for part in parts},
         "energy_uj": layer.energy_uj,
     }
-
-
-def csv_text(profile: Profile) -> str:
-    """RFC 4180, a heading and a line for each layer; what is not known is empty."""
-    found = rows(profile)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(found[0]) if found else [])
-    writer.writeheader()
-    writer.writerows(found)
-    return text.getvalue()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -67,22 +65,18 @@ class SweepResult:
     def front(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row["on_front"])
 
-    def to_csv(self) -> str:
-        """All rows; keys that are varied are columns."""
-        keys = dict.fromkeys(key for row in self.rows for key in row["keys"])
-        flat = [{**row, **row["keys"]} for row in self.rows]
-        names = [name for name in (self.rows[0] if self.rows else ()) if name != "keys"]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [*names, *keys], extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(flat)
-        return text.getvalue()
+    def flat_rows(self) -> list[Row]:
+        """The rows with a column for each key that is varied."""
+        return [
+            {**{name: row[name] for name in row if name != "keys"}, **row["keys"]}
+            for row in self.rows
+        ]
 
     def to_dataframe(self) -> Any:
         """A pandas.DataFrame of the rows. ReportError without pandas."""
         from tvm_npu.report.frames import dataframe
 
-        return dataframe(self.rows)
+        return dataframe(self.flat_rows())
 
 
 def run_sweep(
