@@ -6,6 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -46,7 +47,9 @@ def point_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_models(store: Path, models: Path) -> Path:
-    """``store`` with the prepared models of the folder ``models``: preparing is not measured."""
+    """An empty ``store`` with the prepared models of the folder ``models``: preparing is not
+    measured, and neither is what an interrupted run left."""
+    shutil.rmtree(store, ignore_errors=True)
     store.mkdir(parents=True)
     for file in models.glob("*.model"):
         os.link(file, store / file.name)
