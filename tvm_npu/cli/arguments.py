@@ -38,6 +38,14 @@ def _limits(text: str) -> Limits:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def add_shape_argument(parser: argparse.ArgumentParser) -> None:
+    """``--shape``, for `onnx_file.parse_shapes`."""
+    parser.add_argument(
+        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
+        help="shape of an input that the model leaves open; once for each such input",
+    )  # fmt: skip
+
+
 def positive(text: str) -> int:
     """An integer of at least 1."""
     return _at_least(text, 1)

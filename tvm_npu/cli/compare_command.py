@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_csv, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, images_of
@@ -63,10 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--calibration", type=Path, metavar="DIR|NPZ",
         help="inputs from which number ranges are taken (default: the images; else random input)",
     )  # fmt: skip
-    parser.add_argument(
-        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
-        help="shape of an input that the model leaves open; once for each such input",
-    )  # fmt: skip
+    add_shape_argument(parser)
     parser.add_argument(
         "--trials", type=non_negative, default=0, metavar="N",
         help="measurements of stock TVM's tuner (default: 0, which leaves tuned TVM out)",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from tvm_npu.cli.arguments import non_negative, percentile
+from tvm_npu.cli.arguments import add_shape_argument, non_negative, percentile
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.image_arguments import add_arithmetic_arguments, arithmetic_of
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
@@ -113,10 +113,7 @@ def add_question_arguments(
         help="regions without weights and windows: those that save the CPU more than they cost, or "
         "all (default: paying)",
     )  # fmt: skip
-    parser.add_argument(
-        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
-        help="shape of an input that the model leaves open; once for each such input",
-    )  # fmt: skip
+    add_shape_argument(parser)
 
 
 def load_and_partition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
 from tvm_npu.cli.terminal import Terminal
 
 DESCRIPTION = """\
@@ -62,10 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="partition the model for this NPU: its regions, simulated, are layers of the chain "
         "(number ranges come from --input). Without it everything runs on CPUs",
     )  # fmt: skip
-    parser.add_argument(
-        "--shape", action="append", default=[], metavar="NAME=N,C,H,W",
-        help="shape of an input that the model leaves open; once for each such input",
-    )  # fmt: skip
+    add_shape_argument(parser)
     parser.add_argument(
         "--timeout", type=positive, default=int(TIMEOUT_S), metavar="SECONDS",
         help=f"longest time of a stage for one frame (default: {TIMEOUT_S:g})",

@@ -139,9 +139,9 @@ class SweepSpec(_Part):
         for name in self.search.objectives:
             if name not in known:
                 raise ValueError(f"objective {name!r}: must be one of {', '.join(known)}")
-        for name in self.models:
-            if len(set(self.models)) != len(self.models):
-                raise ValueError(f"models: {name!r} and others are given twice")
+        twice = [name for name in self.models if self.models.count(name) > 1]
+        if twice:
+            raise ValueError(f"models: {twice[0]!r} is given twice")
         return self
 
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.calibration import Sample
 from tvm_npu.comparison.inputs import read_samples
-from tvm_npu.comparison.runners.stock import exported_bytes
+from tvm_npu.comparison.runners.stock import exported_bytes, missing_tvm
 from tvm_npu.comparison.task import Cost, Task
 from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.runtime import packed
@@ -101,7 +100,7 @@ class NpuRunner:
     tunes = False
 
     def missing(self) -> str | None:
-        return None if find_spec("tvm") else "TVM: pip install '.[relay]' or '.[relax]'"
+        return missing_tvm()
 
     def prepare(self, task: Task) -> None:
         from tvm_npu.door.find import door

@@ -45,6 +45,11 @@ def exported_bytes(executable: Executable, folder: Path) -> int:
     return path.stat().st_size
 
 
+def missing_tvm() -> str | None:
+    """What to install where there is no TVM."""
+    return None if find_spec("tvm") else "TVM: pip install '.[relay]' or '.[relax]'"
+
+
 class StockRunner:
     """See `tvm_npu.comparison.protocol.Runner`."""
 
@@ -54,7 +59,7 @@ class StockRunner:
     tunes = False
 
     def missing(self) -> str | None:
-        return None if find_spec("tvm") else "TVM: pip install '.[relay]' or '.[relax]'"
+        return missing_tvm()
 
     def prepare(self, task: Task) -> None:
         door()
