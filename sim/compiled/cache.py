@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+import warnings
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,25 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.runtime import rtsys
 
 from tvm_npu.sim.compiled.sources import digest, signature_digest
+
+
+def kept_on_disk(dispatcher: Any) -> Any:
+    """The cache of an `entry`; where no folder can be written, none, which is said once."""
+    try:
+        return DigestCache(dispatcher)
+    except RuntimeError:
+        _say_that_nothing_is_kept()
+        return dispatcher._cache
+
+
+@lru_cache(maxsize=1)
+def _say_that_nothing_is_kept() -> None:
+    warnings.warn(
+        "no folder for machine code can be written, neither beside the package nor in the home "
+        "folder: it is made anew in every process, which takes a minute; set NUMBA_CACHE_DIR to a "
+        "folder that can be",
+        stacklevel=2,
+    )
 
 
 class DigestCache(FunctionCache):  # type: ignore[misc]

@@ -9,7 +9,7 @@ import numba
 from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 
-from tvm_npu.sim.compiled.cache import DigestCache
+from tvm_npu.sim.compiled.cache import kept_on_disk
 from tvm_npu.sim.compiled.late import late_machine_code
 from tvm_npu.sim.making_code import making_code
 
@@ -34,7 +34,7 @@ def entry(function: Function, *, references: bool = True) -> Function:
     Code of anything else is compiled anew, and its files go.
     """
     dispatcher = _compiled(function, {"nogil": True, "no_cfunc_wrapper": True, "_nrt": references})
-    dispatcher._cache = DigestCache(dispatcher)
+    dispatcher._cache = kept_on_disk(dispatcher)
     compile_now = dispatcher.compile
 
     def compile_late(signature: Any) -> Any:

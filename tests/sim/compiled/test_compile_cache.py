@@ -61,16 +61,20 @@ class Package:
 
     def run(self) -> tuple[int, bool]:
         """(what the compiled function returns, whether it came from the cache), in a process."""
+        value, hits = self.started().stdout.split()
+        return int(value), hits == "1"
+
+    def started(self, **variables: str) -> subprocess.CompletedProcess[str]:
         paths = os.pathsep.join((str(self.folder), str(ROOT)))
         environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         environment.pop("NUMBA_CACHE_DIR", None)
+        environment |= variables
         result = subprocess.run(
             [sys.executable, "-c", PROGRAM],
             env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
-        value, hits = result.stdout.split()
-        return int(value), hits == "1"
+        return result
 
     def cached_files(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "pkg" / "__pycache__").iterdir())
@@ -167,3 +171,12 @@ def test_loading_needs_no_compiler_and_loaded_code_can_be_called_by_new_code(
         assert result.returncode == 0, result.stderr
         said.append(result.stdout.split())
     assert said == [["2213", "0", "True", "4426", "1"], ["2213", "1", "False", "6639", "1"]]
+
+
+def test_without_a_folder_that_can_be_written(tmp_path: Path) -> None:
+    """A read-only installation and home; root may write everywhere, so there are no folders."""
+    package = Package(tmp_path)
+    (tmp_path / "pkg" / "__pycache__").write_text("")
+    result = package.started(HOME="/proc/nowhere", XDG_CACHE_HOME="/proc/nowhere")
+    assert result.stdout.split() == ["2213", "0"]
+    assert result.stderr.count("no folder for machine code can be written") == 1
