@@ -8,6 +8,23 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import SLICE, slice_ends
 from tvm_npu.sim.snowflake import registers as special
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap, within
+from tvm_npu.sim.snowflake.columns import (
+    BARRIER,
+    CAUSE,
+    CLOCK,
+    CORE,
+    CORE_LANE,
+    DONE,
+    ENDED,
+    FETCHING,
+    ISSUED,
+    LOAD,
+    QUEUE_FULL,
+    RUNNING,
+    STORE,
+    VECTOR,
+    WAITING,
+)
 from tvm_npu.sim.snowflake.hazards import (
     check_transfer,
     check_vector,
@@ -28,26 +45,7 @@ from tvm_npu.sim.snowflake.isa import (
 )
 from tvm_npu.sim.snowflake.recording import events_fit, note_wait
 from tvm_npu.sim.snowflake.registers import READERS
-from tvm_npu.sim.snowflake.state import (
-    BARRIER,
-    CAUSE,
-    CLOCK,
-    CORE,
-    CORE_LANE,
-    DONE,
-    ENDED,
-    FETCHING,
-    ISSUED,
-    LOAD,
-    QUEUE_FULL,
-    RUNNING,
-    STORE,
-    VECTOR,
-    WAITING,
-    Array,
-    Costs,
-    State,
-)
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.transfers import issue_transfer
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapOperand

@@ -12,11 +12,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import borrowed, device, entry, uncounted
 from tvm_npu.sim.snowflake.checks import GO, STOP, trap
-from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
-from tvm_npu.sim.snowflake.hazards import check_clusters
-from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
-from tvm_npu.sim.snowflake.recording import events_fit
-from tvm_npu.sim.snowflake.state import (
+from tvm_npu.sim.snowflake.columns import (
     BARRIER,
     CAUSE,
     CLOCK,
@@ -35,10 +31,12 @@ from tvm_npu.sim.snowflake.state import (
     STARTED,
     STORE,
     VECTOR,
-    Costs,
-    SharedState,
-    State,
 )
+from tvm_npu.sim.snowflake.control import GROW, go_on, resume, run_core
+from tvm_npu.sim.snowflake.hazards import check_clusters
+from tvm_npu.sim.snowflake.isa import BANK_INSTRUCTIONS
+from tvm_npu.sim.snowflake.recording import events_fit
+from tvm_npu.sim.snowflake.state import Costs, SharedState, State
 from tvm_npu.sim.snowflake.transfers import NOBODY, move_words, next_service, serve
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector import complete_vector, start_vector

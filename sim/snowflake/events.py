@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
+from tvm_npu.sim.snowflake.columns import CAUSE, LOAD_LANE, SnowflakeEvent
 from tvm_npu.sim.snowflake.isa import COLUMN, SNOWFLAKE_ISA, VMACS, WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.snowflake.recording import ICACHE_BIT, WBUF_BIT, WRITTEN_BIT
-from tvm_npu.sim.snowflake.state import CAUSE, LOAD_LANE, SnowflakeEvent, State
+from tvm_npu.sim.snowflake.state import State
 
 
 def collect_events(

@@ -14,8 +14,7 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.snowflake.checks import GO, STOP, patterns_meet, spend, touches, trap
-from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES, Buffer, MacMode
-from tvm_npu.sim.snowflake.state import (
+from tvm_npu.sim.snowflake.columns import (
     HULL,
     ISSUED,
     KNOWN,
@@ -24,13 +23,12 @@ from tvm_npu.sim.snowflake.state import (
     QUEUE,
     STORE,
     VECTOR,
-    Array,
-    Costs,
     H,
-    State,
     T,
     V,
 )
+from tvm_npu.sim.snowflake.isa import MOST_CUS, VMACS, WORD_BYTES, Buffer, MacMode
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapMemory
 from tvm_npu.sim.snowflake.vector_issue import MAC, VMOV

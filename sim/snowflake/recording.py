@@ -9,20 +9,18 @@ from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent
 from tvm_npu.sim.event_table import write_event
 from tvm_npu.sim.events import EventColumn
-from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer
-from tvm_npu.sim.snowflake.state import (
+from tvm_npu.sim.snowflake.columns import (
     EVENT_ROOM,
     LOAD,
     LOAD_LANE,
     MEMORY_LANE,
     STORE_LANE,
-    Array,
-    Costs,
     SnowflakeEvent,
-    State,
     T,
     V,
 )
+from tvm_npu.sim.snowflake.isa import WORD_BYTES, Buffer
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 
 MASKS, A, B, W, OUT, MEMORY = (EventColumn.OWN + column for column in SnowflakeEvent)
 WRITTEN_BIT, WBUF_BIT, ICACHE_BIT = 4, 8, 24

@@ -17,6 +17,7 @@ from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.snowflake import engine
+from tvm_npu.sim.snowflake.columns import MOST_HAZARDS, H
 from tvm_npu.sim.snowflake.events import collect_events
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
@@ -27,15 +28,7 @@ from tvm_npu.sim.snowflake.registers import (
     READ_BY_TMOV,
     READ_BY_VMOV,
 )
-from tvm_npu.sim.snowflake.state import (
-    MOST_HAZARDS,
-    H,
-    State,
-    make_costs,
-    make_state,
-    reset_for_run,
-    resumed,
-)
+from tvm_npu.sim.snowflake.state import State, make_costs, make_state, reset_for_run, resumed
 from tvm_npu.sim.snowflake.statistics import TraceProfile, collect, profile
 from tvm_npu.sim.snowflake.traps import (
     DETAIL_FORMATS,

@@ -8,6 +8,21 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent, volume
 from tvm_npu.sim.snowflake.checks import GO, STOP, aligned, inside, spend, trap, within
+from tvm_npu.sim.snowflake.columns import (
+    CAUSE,
+    CLOCK,
+    CORE,
+    ISSUED,
+    KNOWN_NEXT,
+    LOAD,
+    LOAD_LANE,
+    MOVED,
+    QUEUE,
+    STARTED,
+    STORE,
+    STORE_LANE,
+    T,
+)
 from tvm_npu.sim.snowflake.isa import (
     BANK_INSTRUCTIONS,
     BANKS,
@@ -21,24 +36,7 @@ from tvm_npu.sim.snowflake.isa import (
 )
 from tvm_npu.sim.snowflake.isa import Special as S
 from tvm_npu.sim.snowflake.recording import note_transfer, note_wait
-from tvm_npu.sim.snowflake.state import (
-    CAUSE,
-    CLOCK,
-    CORE,
-    ISSUED,
-    KNOWN_NEXT,
-    LOAD,
-    LOAD_LANE,
-    MOVED,
-    QUEUE,
-    STARTED,
-    STORE,
-    STORE_LANE,
-    Array,
-    Costs,
-    State,
-    T,
-)
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.traps import TrapOperand
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.snowflake.checks import GO, lowest, trap
+from tvm_npu.sim.snowflake.columns import QUEUE, V
 from tvm_npu.sim.snowflake.isa import (
     ACCUMULATOR_BITS,
     LANES,
@@ -20,7 +21,7 @@ from tvm_npu.sim.snowflake.isa import (
     Preload,
 )
 from tvm_npu.sim.snowflake.products import dot, lanes_of_line, lanes_of_word
-from tvm_npu.sim.snowflake.state import QUEUE, Array, Costs, State, V
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.traps import SnowflakeTrapCode as Code
 from tvm_npu.sim.snowflake.vector_issue import MAX, VMOV
 

@@ -15,6 +15,18 @@ from tvm_npu.sim.snowflake.checks import (
     spend,
     within,
 )
+from tvm_npu.sim.snowflake.columns import (
+    CAUSE,
+    CLOCK,
+    CORE,
+    ISSUED,
+    MAC_LANE,
+    MAX_LANE,
+    QUEUE,
+    VECTOR,
+    VMOV_LANE,
+    V,
+)
 from tvm_npu.sim.snowflake.isa import (
     COLUMN,
     LANES,
@@ -28,21 +40,7 @@ from tvm_npu.sim.snowflake.isa import (
 )
 from tvm_npu.sim.snowflake.isa import Special as S
 from tvm_npu.sim.snowflake.recording import note_vector, note_wait
-from tvm_npu.sim.snowflake.state import (
-    CAUSE,
-    CLOCK,
-    CORE,
-    ISSUED,
-    MAC_LANE,
-    MAX_LANE,
-    QUEUE,
-    VECTOR,
-    VMOV_LANE,
-    Array,
-    Costs,
-    State,
-    V,
-)
+from tvm_npu.sim.snowflake.state import Array, Costs, State
 from tvm_npu.sim.snowflake.traps import TrapMemory, TrapOperand
 
 MAC, MAX, VMOV = (SNOWFLAKE_ISA.index[name] for name in ("mac", "max", "vmov"))
