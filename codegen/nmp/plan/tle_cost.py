@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
@@ -68,11 +68,20 @@ def _most(tiles: Tiles) -> int:
     return max(tile.middle for tile in tiles)
 
 
-def _kinds(rows: Tiles, columns: Tiles) -> Iterator[tuple[Tile, Tile, int]]:
+@lru_cache(maxsize=1 << 14)
+def _kinds(rows: Tiles, columns: Tiles) -> tuple[tuple[Tile, Tile, int], ...]:
     """The distinct tiles of the parts: (along the rows, along the columns, how many)."""
-    for row, row_parts in Counter(rows).items():
-        for column, column_parts in Counter(columns).items():
-            yield row, column, row_parts * column_parts
+    return tuple(
+        (row, column, row_parts * column_parts)
+        for row, row_parts in Counter(rows).items()
+        for column, column_parts in Counter(columns).items()
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _distinct(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """The distinct numbers of items of the parts: (items, how many parts)."""
+    return tuple(Counter(sizes).items())
 
 
 class TleWalk:
@@ -152,7 +161,7 @@ class TleWalk:
         tiled = self.plan.weights == "tiles"
         total = NO_TRAFFIC
         if not self.plan.ring_weights:
-            for size, tlts in Counter(sizes).items():
+            for size, tlts in _distinct(sizes):
                 one = weight_transfer(
                     self.problem, size * self.each, channels, self.burst_bytes, tiled
                 )
@@ -170,7 +179,7 @@ class TleWalk:
         """The IN tiles of one step: one for all filter parts, or (grouped) one for each."""
         loads = [(channels, 1)]
         if self.is_grouped:
-            loads = [(size * channels, tlts) for size, tlts in Counter(sizes).items()]
+            loads = [(size * channels, tlts) for size, tlts in _distinct(sizes)]
         elif self.plan.ring_in:
             begin = self.turns.in_part * self.in_run
             loads = [(max(0, min(self.in_run, channels - begin)), 1)]
@@ -188,7 +197,7 @@ class TleWalk:
         """The OUT tiles at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
-            for size, tlts in Counter(sizes).items():
+            for size, tlts in _distinct(sizes):
                 one = out_transfer(
                     self.problem, size * self.each, row.out, column.out, self.burst_bytes,
                     self.plan.linear_maps,
@@ -200,7 +209,7 @@ class TleWalk:
         """The tiles of the OFM that go to a window behind at the end of one turn."""
         total = NO_TRAFFIC
         for row, column, parts in _kinds(rows, columns):
-            for size, tlts in Counter(sizes).items():
+            for size, tlts in _distinct(sizes):
                 elements = size * row.middle * column.middle
                 total += chip_transfer(elements, self.problem.element_bytes) * (parts * tlts)
         return total

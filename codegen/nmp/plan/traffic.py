@@ -22,6 +22,7 @@ with `rivals` of them. Applied to the sum of many transfers this is a lower boun
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -47,6 +48,8 @@ class Traffic:
     chip_bytes: int = 0
 
     def __add__(self, other: Traffic) -> Traffic:
+        if self is NO_TRAFFIC or other is NO_TRAFFIC:
+            return other if self is NO_TRAFFIC else self
         return Traffic(
             self.transfers + other.transfers,
             self.bursts + other.bursts,
@@ -58,6 +61,8 @@ class Traffic:
         )
 
     def __mul__(self, times: int) -> Traffic:
+        if times == 1:
+            return self
         return Traffic(
             self.transfers * times,
             self.bursts * times,
@@ -116,6 +121,7 @@ def least_bias_bytes(filters: int, machine: NmpMachine) -> int:
     return -(-tle_filters // machine.cores.tlts_per_tle) * BIAS_BYTES
 
 
+@lru_cache(maxsize=1 << 14)
 def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     """One transfer of ``segments`` contiguous pieces; nothing at all when it is empty."""
     if segments * segment_bytes == 0:
@@ -123,6 +129,7 @@ def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     return Traffic(1, segments * -(-segment_bytes // burst_bytes), segments * segment_bytes)
 
 
+@lru_cache(maxsize=1 << 14)
 def linear_transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     """`transfer` as a 1-D one."""
     one = transfer(segments, segment_bytes, burst_bytes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -69,6 +70,7 @@ def turns_of(total: int, slices: int, parts: int, tile: int) -> int:
     return -(-share(longest, parts, 0)[1] // tile)
 
 
+@lru_cache(maxsize=1 << 14)
 def place_turns(
     problem: ConvProblem,
     axis: int,
@@ -108,6 +110,7 @@ def tile_at(problem: ConvProblem, axis: int, first: int, extent: int) -> Tile:
     return Tile(extent, end - begin, max(0, min(high, in_extent) - max(low, 0)))
 
 
+@lru_cache(maxsize=1 << 14)
 def item_turns(count: int, parts: int, tile: int, least_turns: int = 0) -> ItemTurns:
     """Turns of ``parts`` parts that have ``count`` items and walk them in tiles."""
     runs = [share(count, parts, part)[1] for part in range(parts)]
