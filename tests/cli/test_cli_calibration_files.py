@@ -54,6 +54,22 @@ def test_images_are_0_to_255_in_the_inputs_layout(tmp_path: Path) -> None:
     assert grey["x"].max() == pixels[:, :, 0].max()
 
 
+@pytest.mark.parametrize("suffix", [".png", ".jpg", ".JPEG"])
+def test_images_are_made_to_fit(tmp_path: Path, suffix: str) -> None:
+    """Twice the size, and 6 columns too many on either side: dark, bright in the middle."""
+    pixels = np.zeros((8, 22, 3), np.uint8)
+    pixels[:, 6:16] = 200
+    path = tmp_path / f"a{suffix}"
+    Image.fromarray(pixels).save(path, quality=100)
+    with pytest.raises(CalibrationError, match="8 rows and 22 columns; .*--fit crop"):
+        samples(path, COLOUR)
+    (cropped,) = CalibrationFiles((path,), COLOUR, "crop")
+    (stretched,) = CalibrationFiles((path,), COLOUR, "stretch")
+    assert cropped["x"].shape == stretched["x"].shape == (1, 3, 4, 5)
+    assert cropped["x"][..., 1:-1].min() > 180 and stretched["x"][..., 0].max() < 20
+    assert stretched["x"][..., 2].min() > 180
+
+
 def test_several_inputs_take_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.ones((1, 1, 4, 5)), y=np.zeros(2))
     (sample,) = samples(tmp_path, TWO)
@@ -119,7 +135,7 @@ def test_images_of_the_wrong_size_or_depth(tmp_path: Path) -> None:
 
 
 def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
-    path = tmp_path / "a.jpg"
+    path = tmp_path / "a.gif"
     path.write_bytes(b"x")
     with pytest.raises(CalibrationError, match="neither a folder nor a file of kind .npy"):
         calibration_files(path)

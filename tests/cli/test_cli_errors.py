@@ -166,7 +166,7 @@ class TestWithTvm:
         def message() -> str:
             return failing(run, 1, "profile", lenet, "--calibration", tmp_path)
 
-        assert message().startswith("no .npy, .npz, .png file in folder")
+        assert message().startswith("no .npy, .npz, .png, .jpg, .jpeg file in folder")
         (tmp_path / "notes.txt").write_text("x")
         (tmp_path / "more").mkdir()
         assert message().endswith("1 other files and 1 folders, which are not looked into")
@@ -200,7 +200,7 @@ class TestWithTvm:
     def test_surprises_are_short(self, run, lenet: Path, monkeypatch) -> None:
         from tvm_npu.cli import onnx_file
 
-        def broken(path: Path) -> None:
+        def broken(path: Path, weights_seed: int | None) -> None:
             raise RuntimeError("x" * 5000)
 
         monkeypatch.setattr(onnx_file, "read_onnx", broken)

@@ -272,10 +272,10 @@ def test_images_are_said_to_be_fed_as_they_are(run, tmp_path, make_onnx: Callabl
     Image.new("RGB", (8, 8), (10, 200, 30)).save(tmp_path / "a.png")
     model = make_onnx(["Conv"])
     _, err, _ = profiled(run, tmp_path, model, "--calibration", tmp_path)
-    assert "note: PNG images are fed as 0..255" in err
+    assert "note: images are fed as 0..255" in err
     np.save(tmp_path / "b.npy", np.zeros((1, 3, 8, 8), np.float32))
     _, err, _ = profiled(run, tmp_path, model, "--calibration", tmp_path / "b.npy")
-    assert "PNG" not in err
+    assert "fed as" not in err
 
 
 def test_calibration_images_are_prepared(run, tmp_path, make_onnx: Callable[..., Path]) -> None:
@@ -296,12 +296,38 @@ def test_calibration_images_are_prepared(run, tmp_path, make_onnx: Callable[...,
     ):
         folder = tmp_path / f"out{number}"
         code, _, err = run("compile", model, "-o", folder, "--calibration", *given)
-        assert code == 0 and "PNG" not in err
+        assert code == 0 and "fed as" not in err
         (program,) = folder.iterdir()
         written.append(program.read_bytes())
     assert written[0] == written[1]
     out, _, _ = profiled(run, tmp_path, model, "--calibration", images, "--scale", 0.5)
     assert "as (x * 0.5 - 0) / 1" in out
+    _, _, found = profiled(
+        run, tmp_path, model, "--calibration", images, "--preset", "imagenet", "--fit", "stretch"
+    )
+    assert found["calibration"] == (
+        f"{images} as imagenet: (x * 0.00392157 - 0.485 0.456 0.406) / 0.229 0.224 0.225, "
+        "stretched to fit"
+    )
+    code, _, err = run("tune", model, "--log", "x", "--preset", "caffe", "--std", 2)
+    assert code == 2 and "--preset: not allowed with --std" in err
+
+
+def test_a_model_without_weights_costs_the_same(run, tmp_path, lenet) -> None:
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(lenet)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == onnx.TensorProto.FLOAT:
+            tensor.ClearField("raw_data")
+            tensor.ClearField("float_data")
+    bare = tmp_path / "bare.onnx"
+    bare.write_bytes(model.SerializeToString())
+    _, _, wanted = profiled(run, tmp_path, lenet)
+    _, _, found = profiled(run, tmp_path, bare, "--random-weights", "--seed", 5)
+    assert found["model"] == f"{bare}, random weights"
+    assert found["totals"]["cycles"] == pytest.approx(wanted["totals"]["cycles"], rel=1e-3)
+    code, _, err = run("tune", "x.tflite", "--log", tmp_path / "log", "--random-weights")
+    assert code == 1 and "is a TensorFlow Lite model" in err
 
 
 def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
 from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.image_arguments import add_image_arguments, images_of
+from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of
 from tvm_npu.cli.model_job import add_model_arguments, load_and_partition
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
@@ -26,7 +26,8 @@ accumulated one, worst first. Regions run by the reference, which the simulator 
 it runs the first images and is compared.
 
 Images are a folder of .png, .npy and .npz files or one such file; an .npz file may hold `images`
-and `labels`. Without --calibration ranges come from the first images.
+and `labels`. Without --calibration ranges come from the first images; its files are prepared as
+images are.
 """
 EXAMPLES = """\
 examples:
@@ -34,7 +35,7 @@ examples:
   tvm-npu accuracy resnet20.onnx --images cifar.npz --scale 0.00392157 \\
       --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225 --machine nmp-4x8-int8 \\
       --quantization bias-corrected --json resnet20.json
-  tvm-npu accuracy mobilenet.onnx --images photos/ --labels labels.csv --mean 127.5 --std 127.5
+  tvm-npu accuracy resnet50.onnx --images photos/ --labels labels.csv --preset imagenet --fit crop
 """
 CALIBRATION_IMAGES = 16
 """How many of the images give ranges where no calibration data is given."""
@@ -77,7 +78,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     options = job.options
     terminal.out.print(
         f"{args.model} on {options.machine.name} ({options.precision}, {options.quantization}): "
-        f"{found.images} images"
+        f"{found.images} images as {preparation_of(args)}"
     )
     for line in _summary(found):
         terminal.out.print(line)

@@ -1,15 +1,15 @@
-"""Calibration data from a folder or a file: .npy, .npz and .png -> samples of model inputs.
+"""Calibration data from a folder or a file: arrays and images -> samples of model inputs.
 
 | file | holds |
 |---|---|
 | .npz | arrays by input name (a single unnamed array for a model with one input) |
 | .npy | the array of the model's one input |
-| .png | one image for the model's one input: values 0..255 as float, no other scaling |
+| .png, .jpg, .jpeg | one image for the model's one input: values 0..255 as float |
 
 Arrays have any whole number of batches in front; for a model of batch 1 the batch axis may be
-missing. A PNG must have exactly the input's rows and columns; grey or colour follows the input's
-channels (1 or 3; NCHW, or NHWC when that is what the input looks like). Folders are read in the
-order of their file names; sub-folders and other files are left out.
+missing. An image must have exactly the input's rows and columns, or is made to fit; grey or colour
+follows the input's channels (1 or 3; NCHW, or NHWC when that is what the input looks like). Folders
+are read in the order of their file names; sub-folders and other files are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,10 @@ from tvm_npu.errors import CalibrationError
 
 Array = NDArray[Any]
 Inputs = tuple[InputSpec, ...]
+Fit = Literal["exact", "crop", "stretch"]
+"""What becomes of an image of another size: an error; the largest middle part of the right
+proportions, resampled; the whole image, resampled."""
+IMAGES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,13 @@ class CalibrationFiles:
 
     files: tuple[Path, ...]
     inputs: Inputs
+    fit: Fit = "exact"
 
     def __iter__(self) -> Iterator[Sample]:
         """Raises CalibrationError that names the file, what is wrong and what is wanted."""
         for path in self.files:
             try:
-                arrays = _READERS[path.suffix.lower()](path, self.inputs)
+                arrays = _READERS[path.suffix.lower()](path, self.inputs, self.fit)
                 yield from samples_from(arrays, self.inputs)
             except CalibrationError as error:
                 raise CalibrationError(f"{str(path)!r}: {error}") from error
@@ -74,12 +79,12 @@ def calibration_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def _npy(path: Path, inputs: Inputs) -> dict[str, Array]:
+def _npy(path: Path, inputs: Inputs, _: Fit) -> dict[str, Array]:
     spec = _only(inputs, ".npy")
     return {spec.name: _with_batch(read_array(path), spec)}
 
 
-def _npz(path: Path, inputs: Inputs) -> dict[str, Array]:
+def _npz(path: Path, inputs: Inputs, _: Fit) -> dict[str, Array]:
     arrays = read_arrays(path)
     if list(arrays) == ["arr_0"] and len(inputs) == 1:
         arrays = {inputs[0].name: arrays["arr_0"]}
@@ -90,10 +95,11 @@ def _npz(path: Path, inputs: Inputs) -> dict[str, Array]:
     }
 
 
-def _png(path: Path, inputs: Inputs) -> dict[str, Array]:
+def _image(path: Path, inputs: Inputs, fit: Fit) -> dict[str, Array]:
     from PIL import Image
 
-    spec = _only(inputs, ".png")
+    suffix = path.suffix.lower()
+    spec = _only(inputs, suffix)
     layout = _image_layout(spec)
     if layout is None:
         raise CalibrationError(
@@ -102,21 +108,34 @@ def _png(path: Path, inputs: Inputs) -> dict[str, Array]:
         )
     channels, rows, columns, channels_first = layout
     try:
-        with Image.open(path, formats=["PNG"]) as image:
-            if image.size != (columns, rows):
+        with Image.open(path, formats=[IMAGES[suffix]]) as image:
+            if image.size != (columns, rows) and fit == "exact":
                 raise CalibrationError(
                     f"the image has {image.size[1]} rows and {image.size[0]} columns; input "
-                    f"{spec.name!r} takes {rows} rows and {columns} columns"
+                    f"{spec.name!r} takes {rows} rows and {columns} columns (--fit crop or --fit "
+                    "stretch makes it so)"
                 )
             if image.mode.startswith(("I", "F")):
                 raise CalibrationError("the image has 16 bits a channel; 8 are supported")
-            pixels = np.asarray(image.convert("L" if channels == 1 else "RGB"), np.float32)
+            fitting = _fitted(image.convert("L" if channels == 1 else "RGB"), (columns, rows), fit)
+            pixels = np.asarray(fitting, np.float32)
     except Image.DecompressionBombError as error:
         raise CalibrationError(str(error)) from error
     pixels = pixels.reshape(rows, columns, channels)
     if channels_first:
         pixels = pixels.transpose(2, 0, 1)
     return {spec.name: np.ascontiguousarray(pixels[None], np.dtype(spec.dtype))}
+
+
+def _fitted(image: Any, size: tuple[int, int], fit: Fit) -> Any:
+    """An image of Pillow's with ``size`` (columns, rows); as it is where it has that."""
+    from PIL import Image, ImageOps
+
+    if image.size == size:
+        return image
+    if fit == "crop":
+        return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
+    return image.resize(size, Image.Resampling.BILINEAR)
 
 
 def _image_layout(spec: InputSpec) -> tuple[int, int, int, bool] | None:
@@ -145,8 +164,8 @@ def _only(inputs: Inputs, kind: str) -> InputSpec:
     return inputs[0]
 
 
-_READERS: dict[str, Callable[[Path, Inputs], dict[str, Array]]] = {
+_READERS: dict[str, Callable[[Path, Inputs, Fit], dict[str, Array]]] = {
     ".npy": _npy,
     ".npz": _npz,
-    ".png": _png,
+    **dict.fromkeys(IMAGES, _image),
 }

@@ -5,20 +5,15 @@ from __future__ import annotations
 import argparse
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_csv, write_json
-from tvm_npu.cli.image_arguments import add_image_arguments, images_of
+from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tvm_npu.calibration import InputSpec, Sample
 
 DESCRIPTION = """\
 Runs an ONNX model on stock TVM on this CPU (untuned, and with --trials tuned by TVM's own tuner),
@@ -61,7 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_image_arguments(parser, required=False, limit=IMAGES)
     parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
-        help="inputs from which number ranges are taken (default: the images; else random input)",
+        help="inputs from which number ranges are taken, prepared as images are (default: the "
+        "images; else random input)",
     )  # fmt: skip
     add_shape_argument(parser)
     parser.add_argument(
@@ -133,17 +129,8 @@ def _data(
             labels = [label for entry in labelled for label in entry.labels or ()]
     else:
         terminal.note("no --images: one random input; accuracy on real data is unknown")
-    return shapes, samples, labels, _calibration(args, inputs)
-
-
-def _calibration(
-    args: argparse.Namespace, inputs: tuple[InputSpec, ...]
-) -> Iterator[Sample] | None:
-    if args.calibration is None:
-        return None
-    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
-
-    return iter(CalibrationFiles(calibration_files(args.calibration), inputs))
+    calibration = None if args.calibration is None else iter(calibration_of(args, inputs))
+    return shapes, samples, labels, calibration
 
 
 def _planner_names() -> tuple[str, ...]:

@@ -1,17 +1,18 @@
-"""Options of commands that take labelled images."""
+"""Options of commands that take images, for calibration or with labels."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.arguments import Names, non_negative
+from tvm_npu.cli.errors import UsageError
 
 if TYPE_CHECKING:
-    from tvm_npu.calibration import InputSpec
-    from tvm_npu.cli.labelled_images import Arithmetic, LabelledImages
+    from tvm_npu.calibration import InputSpec, Sample
+    from tvm_npu.cli.labelled_images import LabelledImages, Preparation
 
 
 def add_image_arguments(
@@ -20,12 +21,12 @@ def add_image_arguments(
     """``args.files`` is where images are; None where they are not required and not given."""
     parser.add_argument(
         "--images", dest="files", type=Path, required=required, metavar="DIR|NPZ",
-        help="a folder of .png, .npy and .npz files, or one such file",
+        help="a folder of .png, .jpg, .npy and .npz files, or one such file",
     )  # fmt: skip
     parser.add_argument(
         "--labels", type=Path, metavar="CSV", help="lines of file,label for images in a folder"
     )
-    add_arithmetic_arguments(parser)
+    add_preparation_arguments(parser)
     parser.add_argument(
         "--layout", choices=("NCHW", "NHWC"), help="of the array `images` (default: what fits)"
     )
@@ -35,29 +36,69 @@ def add_image_arguments(
     )  # fmt: skip
 
 
-def add_arithmetic_arguments(parser: argparse.ArgumentParser) -> None:
-    """How values of images become those that a model takes."""
+def add_preparation_arguments(parser: argparse.ArgumentParser) -> None:
+    """How images become what a model takes."""
     parser.add_argument(
-        "--scale", type=float, default=1.0, metavar="X",
-        help="values become (x * scale - mean) / std (default: 1)",
+        "--preset", choices=Names(_preset_names), metavar="NAME",
+        help="how models of a family take images, in the place of the next four options: imagenet "
+        "(torchvision and most ONNX exports), caffe, zero-to-one or minus-one-to-one",
     )  # fmt: skip
-    for name, default in (("mean", 0.0), ("std", 1.0)):
+    parser.add_argument(
+        "--scale", type=float, metavar="X", help="values become (x * scale - mean) / std"
+    )
+    for name in ("mean", "std"):
         parser.add_argument(
-            f"--{name}", type=float, nargs="+", default=[default], metavar="X",
-            help=f"one number, or one a channel (default: {default:g})",
-        )  # fmt: skip
+            f"--{name}", type=float, nargs="+", metavar="X", help="one number, or one a channel"
+        )
     parser.add_argument("--bgr", action="store_true", help="turn the order of channels round first")
+    parser.add_argument(
+        "--fit", choices=("exact", "crop", "stretch"), default="exact",
+        help="images of another size than the input's: an error, cut out of their middle, or "
+        "stretched (default: exact)",
+    )  # fmt: skip
 
 
 def images_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> LabelledImages:
     """What the options name, for a model with ``inputs``."""
     from tvm_npu.cli.labelled_images import LabelledImages
 
-    return LabelledImages(args.files, tuple(inputs), arithmetic_of(args), args.labels, args.layout)
+    return LabelledImages(args.files, tuple(inputs), preparation_of(args), args.labels, args.layout)
 
 
-def arithmetic_of(args: argparse.Namespace) -> Arithmetic:
-    """What `add_arithmetic_arguments` was given."""
-    from tvm_npu.cli.labelled_images import Arithmetic
+def preparation_of(args: argparse.Namespace) -> Preparation:
+    """What `add_preparation_arguments` was given. Raises UsageError for a preset beside numbers."""
+    from tvm_npu.cli.labelled_images import PRESETS, Arithmetic, Preparation
 
-    return Arithmetic(args.scale, tuple(args.mean), tuple(args.std), args.bgr)
+    if args.preset is None:
+        scale = 1.0 if args.scale is None else args.scale
+        mean, std = tuple(args.mean or [0.0]), tuple(args.std or [1.0])
+        return Preparation(Arithmetic(scale, mean, std, args.bgr), args.fit)
+    said = [name for name in ("scale", "mean", "std") if getattr(args, name) is not None]
+    said += ["bgr"] if args.bgr else []
+    if said:
+        options = ", ".join(f"--{name}" for name in said)
+        raise UsageError(f"argument --preset: not allowed with {options}, which it stands for")
+    return Preparation(PRESETS[args.preset], args.fit)
+
+
+def prepares(args: argparse.Namespace) -> bool:
+    """Whether `add_preparation_arguments` was given anything."""
+    said = (args.preset, args.scale, args.mean, args.std)
+    return args.bgr or args.fit != "exact" or any(value is not None for value in said)
+
+
+def calibration_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> Iterable[Sample]:
+    """The samples of ``--calibration``, prepared as the options say."""
+    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+    from tvm_npu.cli.labelled_images import PreparedSamples
+
+    files = calibration_files(args.calibration)
+    if prepares(args):
+        return PreparedSamples(args.calibration, tuple(inputs), preparation_of(args))
+    return CalibrationFiles(files, tuple(inputs))
+
+
+def _preset_names() -> tuple[str, ...]:
+    from tvm_npu.cli.labelled_images import PRESETS
+
+    return tuple(PRESETS)

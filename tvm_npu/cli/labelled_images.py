@@ -1,8 +1,8 @@
 """Images with labels for `tvm-npu accuracy`: a folder or a file -> samples of the model's input.
 
-A folder holds what calibration takes (.png, .npy, .npz with arrays by input name); labels stand in
-a CSV file, ``file,label`` a line, files with or without their folder and suffix. An .npz file may
-hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scale - mean) / std.
+A folder holds what calibration takes (images, .npy, .npz with arrays by input name); labels stand
+in a CSV file, ``file,label`` a line, files with or without their folder and suffix. An .npz file
+may hold ``images`` [N, ...] and ``labels`` [N] instead. Values become (x * scale - mean) / std.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.accuracy import Labelled
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.cli.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError
 
 Layout = Literal["NCHW", "NHWC"]
@@ -49,6 +49,33 @@ class Arithmetic:
         mean, std = (np.array(one, np.float32).reshape(column) for one in (self.mean, self.std))
         return np.ascontiguousarray((values * np.float32(self.scale) - mean) / std)
 
+    def __str__(self) -> str:
+        mean, std = (" ".join(f"{one:g}" for one in of) for of in (self.mean, self.std))
+        order = ", channels turned round" if self.bgr else ""
+        return f"(x * {self.scale:g} - {mean}) / {std}{order}"
+
+
+PRESETS = {
+    "imagenet": Arithmetic(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    "caffe": Arithmetic(1.0, (103.939, 116.779, 123.68), (1.0,), bgr=True),
+    "zero-to-one": Arithmetic(1 / 255),
+    "minus-one-to-one": Arithmetic(1 / 127.5, (1.0,)),
+}
+"""How published models were trained to see images: those of torchvision and most ONNX exports;
+VGG and ResNet from Caffe; values from 0 to 1; values from -1 to 1 (MobileNets of TensorFlow)."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done to images before a model takes them."""
+
+    arithmetic: Arithmetic = Arithmetic()
+    fit: Fit = "exact"
+
+    def __str__(self) -> str:
+        fits = {"exact": "", "crop": ", cropped to fit", "stretch": ", stretched to fit"}
+        return f"{self.arithmetic}{fits[self.fit]}"
+
 
 @dataclass(frozen=True)
 class LabelledImages:
@@ -57,7 +84,7 @@ class LabelledImages:
 
     path: Path
     inputs: tuple[InputSpec, ...]
-    arithmetic: Arithmetic
+    preparation: Preparation
     labels: Path | None = None
     layout: Layout | None = None
 
@@ -69,7 +96,7 @@ class LabelledImages:
             yield from self._of_arrays(*arrays)
             return
         for path in calibration_files(self.path):
-            for sample in CalibrationFiles((path,), self.inputs):
+            for sample in CalibrationFiles((path,), self.inputs, self.preparation.fit):
                 yield Labelled(self._prepared(sample), self._label(path, known))
 
     def samples(self) -> Iterator[Sample]:
@@ -90,8 +117,9 @@ class LabelledImages:
         return self.inputs[0]
 
     def _prepared(self, sample: Sample) -> Sample:
+        arithmetic = self.preparation.arithmetic
         return {
-            spec.name: self.arithmetic.apply(sample[spec.name], _channel_axis(spec.shape))
+            spec.name: arithmetic.apply(sample[spec.name], _channel_axis(spec.shape))
             if spec.dtype.startswith("float") else sample[spec.name]
             for spec in self.inputs
         }  # fmt: skip
@@ -113,8 +141,9 @@ class LabelledImages:
         if labels is not None and len(labels) != len(images):
             raise AccuracyError(f"{len(labels)} labels for {len(images)} images")
         images = self._laid_out(images, spec)
+        arithmetic = self.preparation.arithmetic
         for begin in range(0, len(images) - batch + 1, batch):
-            part = self.arithmetic.apply(images[begin : begin + batch], _channel_axis(spec.shape))
+            part = arithmetic.apply(images[begin : begin + batch], _channel_axis(spec.shape))
             right = None if labels is None else labels[begin : begin + batch]
             yield Labelled(
                 {spec.name: part.astype(spec.dtype)},
@@ -142,11 +171,11 @@ class PreparedSamples:
 
     path: Path
     inputs: tuple[InputSpec, ...]
-    arithmetic: Arithmetic
+    preparation: Preparation
 
     def __iter__(self) -> Iterator[Sample]:
         """Raises what iterating `LabelledImages` raises."""
-        return LabelledImages(self.path, self.inputs, self.arithmetic).samples()
+        return LabelledImages(self.path, self.inputs, self.preparation).samples()
 
 
 def _channel_axis(shape: tuple[int, ...]) -> int:

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, get_args
 
 from tvm_npu.cli.arguments import add_shape_argument, non_negative, percentile
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.image_arguments import add_arithmetic_arguments, arithmetic_of
+from tvm_npu.cli.image_arguments import (
+    add_preparation_arguments,
+    calibration_of,
+    preparation_of,
+    prepares,
+)
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.terminal import Steps, Terminal
 from tvm_npu.codegen.backend import Images
@@ -37,6 +42,12 @@ PARTITION_STEPS = 2
 """Steps of progress in `load_and_partition`."""
 
 
+FED_AS_THEY_ARE = (
+    "images are fed as 0..255; for a model that takes other values, ranges and accuracy are wrong: "
+    "give --preset, or --scale, --mean and --std, or .npy or .npz files"
+)
+
+
 @dataclass(frozen=True)
 class ModelJob:
     """A partitioned model and what it was made with; ``calibration`` None: random input."""
@@ -49,7 +60,55 @@ class ModelJob:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = True) -> None:
-    add_question_arguments(parser, (*ELEMENT_BYTES, "auto"))
+    """Without ``shares_images`` the command says itself what its images are."""
+    add_question_arguments(parser)
+    parser.add_argument(
+        "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
+        metavar="NAME", help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tuning-log", type=Path, metavar="FILE",
+        help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
+    )  # fmt: skip
+    if shares_images:
+        add_preparation_arguments(parser)
+        parser.add_argument(
+            "--images", choices=get_args(Images), default="together",
+            help="what the clusters of a device do with a batch: share each image, or compute one "
+            "each (default: together)",
+        )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=non_negative, default=0, metavar="N",
+        help="seed of the random input and of --random-weights (default: 0)",
+    )  # fmt: skip
+
+
+def add_question_arguments(parser: argparse.ArgumentParser) -> None:
+    """What decides which layers planners are asked about: the model, the machine, and with layers
+    of two precisions what calibration finds."""
+    parser.add_argument("model", type=Path, metavar="MODEL", help="ONNX or .tflite file")
+    parser.add_argument(
+        "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
+        help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--offload", choices=get_args(Offload), default="paying",
+        help="regions without weights and windows: those that save the CPU more than they cost, or "
+        "all (default: paying)",
+    )  # fmt: skip
+    add_shape_argument(parser)
+    parser.add_argument(
+        "--random-weights", action="store_true",
+        help="weights that the model lacks are random: initializers without data, and inputs that "
+        "layers take as weights",
+    )  # fmt: skip
+    _add_quantization_arguments(parser)
+
+
+def _add_quantization_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--precision", choices=(*ELEMENT_BYTES, "auto"), help="default: the machine's own"
+    )
     parser.add_argument(
         "--int16-layers", nargs="+", metavar="NAME",
         help="layers, or nodes of the model, that compute in int16 where the others do in int8",
@@ -61,26 +120,11 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
         "20 dB); layers compute in int16 until it is reached",
     )  # fmt: skip
     parser.add_argument(
-        "--planner", choices=(*planner_names(), *tuned_planner_names()), default=DEFAULT_PLANNER,
-        metavar="NAME", help=f"see 'tvm-npu planners' (default: {DEFAULT_PLANNER})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tuning-log", type=Path, metavar="FILE",
-        help=f"what 'tvm-npu tune' wrote; for --planner {' and '.join(tuned_planner_names())}",
-    )  # fmt: skip
-    if shares_images:
-        add_arithmetic_arguments(parser)
-        parser.set_defaults(prepares_calibration=True)
-        parser.add_argument(
-            "--images", choices=get_args(Images), default="together",
-            help="what the clusters of a device do with a batch: share each image, or compute one "
-            "each (default: together)",
-        )  # fmt: skip
-    parser.add_argument(
         "--calibration", type=Path, metavar="DIR|NPZ",
-        help="inputs from which number ranges are taken: a folder of .npy, .npz and .png files, "
-        "or one such file; .npz files hold arrays by input name, PNG images must have the "
-        "input's rows and columns and come as 0..255 float. Without it: random input",
+        help="inputs from which number ranges are taken: a folder of .npy, .npz, .png and .jpg "
+        "files, or one such file; .npz files hold arrays by input name, images come as 0..255 "
+        "float (--preset, --scale, --mean and --std make other values of all). Without it: random "
+        "input",
     )  # fmt: skip
     parser.add_argument(
         "--percentile", type=percentile, metavar="P",
@@ -90,30 +134,6 @@ def add_model_arguments(parser: argparse.ArgumentParser, shares_images: bool = T
         "--quantization", choices=get_args(Quantization), default="plain",
         help="what calibration may change in int8 layers for accuracy (default: plain, nothing)",
     )  # fmt: skip
-    parser.add_argument(
-        "--seed", type=non_negative, default=0, metavar="N",
-        help="seed of the random input (default: 0)",
-    )  # fmt: skip
-
-
-def add_question_arguments(
-    parser: argparse.ArgumentParser, precisions: Sequence[str] = tuple(ELEMENT_BYTES)
-) -> None:
-    """What decides which layers planners are asked about."""
-    parser.add_argument("model", type=Path, metavar="MODEL", help="ONNX or .tflite file")
-    parser.add_argument(
-        "--machine", default=DEFAULT_MACHINE, metavar="FILE|NAME",
-        help=f"built-in machine or machine file (default: {DEFAULT_MACHINE})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--precision", choices=precisions, help="default: the machine's own"
-    )
-    parser.add_argument(
-        "--offload", choices=get_args(Offload), default="paying",
-        help="regions without weights and windows: those that save the CPU more than they cost, or "
-        "all (default: paying)",
-    )  # fmt: skip
-    add_shape_argument(parser)
 
 
 def load_and_partition(
@@ -146,17 +166,14 @@ def load_and_partition(
             f"machine file {args.machine!r} has the name of the built-in machine {machine.name!r}, "
             "but differs from it"
         )
-    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
-    from tvm_npu.cli.labelled_images import PreparedSamples
+    from tvm_npu.cli.calibration_files import IMAGES, calibration_files
 
     files = None if args.calibration is None else calibration_files(args.calibration)
-    imported = import_file(args.model, shapes, terminal, steps)
+    preparation_of(args)  # its errors before the work
+    weights_seed = args.seed if args.random_weights else None
+    imported = import_file(args.model, shapes, terminal, steps, weights_seed)
     steps.done()
-    calibration: Iterable[Sample] | None = None
-    if files is not None:
-        calibration = CalibrationFiles(files, imported.inputs)
-        if _prepares(args):
-            calibration = PreparedSamples(args.calibration, imported.inputs, arithmetic_of(args))
+    calibration = None if files is None else calibration_of(args, imported.inputs)
     samples = calibration
     if calibration is None and calibrate_on is not None:
         samples = calibrate_on(imported.inputs)
@@ -165,11 +182,8 @@ def load_and_partition(
             f"no --calibration: number ranges come from random input (standard normal, seed "
             f"{options.seed}); accuracy on real data is unknown"
         )
-    elif any(path.suffix.lower() == ".png" for path in files or ()) and not _prepares(args):
-        terminal.note(
-            "PNG images are fed as 0..255; for a model that takes other values, ranges and "
-            "accuracy are wrong: give --scale, --mean and --std, or .npy or .npz files"
-        )
+    elif any(path.suffix.lower() in IMAGES for path in files or ()) and not prepares(args):
+        terminal.note(FED_AS_THEY_ARE)
     steps.begin("partitioning and calibrating")
     with warnings.catch_warnings():
         for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
@@ -189,20 +203,12 @@ def load_and_partition(
     return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
 
 
-def _prepares(args: argparse.Namespace) -> bool:
-    """Whether the user said how calibration data become what the model takes."""
-    if not getattr(args, "prepares_calibration", False):
-        return False
-    return bool(args.scale != 1 or args.mean != [0.0] or args.std != [1.0] or args.bgr)
-
-
 def calibration_text(args: argparse.Namespace) -> str | None:
     """Where ranges come from, for reports; None: random input."""
-    if args.calibration is None or not _prepares(args):
+    if args.calibration is None or not prepares(args):
         return None if args.calibration is None else str(args.calibration)
-    mean, std = (" ".join(f"{one:g}" for one in of) for of in (args.mean, args.std))
-    order = ", channels turned round" if args.bgr else ""
-    return f"{args.calibration} as (x * {args.scale:g} - {mean}) / {std}{order}"
+    named = f"{args.preset}: " if args.preset else ""
+    return f"{args.calibration} as {named}{preparation_of(args)}"
 
 
 def compiled(job: ModelJob, steps: Steps) -> Iterator[tuple[str, bytes]]:

@@ -37,8 +37,9 @@ def parse_shapes(texts: list[str]) -> dict[str, Shape]:
     return shapes
 
 
-def read_onnx(path: Path) -> Any:
-    """The model in ``path`` (an onnx.ModelProto, with its external data). Raises CliError."""
+def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
+    """The model in ``path`` (an onnx.ModelProto, with its external data); with a seed weights that
+    it lacks are random. Raises CliError, and PartitionError for those that cannot be."""
     import onnx
 
     content = read_bytes(path, "model")
@@ -52,22 +53,35 @@ def read_onnx(path: Path) -> Any:
             f"{str(path)!r} is not an ONNX model: {len(content)} bytes with "
             f"{len(model.graph.node)} operators and {len(model.graph.output)} outputs"
         )
+    if weights_seed is not None:
+        from tvm_npu.door.random_weights import with_random_weights
+
+        model = with_random_weights(model, weights_seed, path.parent)
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
-        raise CliError(f"cannot read the weights beside {str(path)!r}: {error}") from error
+        raise CliError(
+            f"cannot read the weights beside {str(path)!r}: {error} (--random-weights does without)"
+        ) from error
     return model
 
 
 def import_file(
-    path: Path, given: Mapping[str, Shape], terminal: Terminal, steps: Steps
+    path: Path,
+    given: Mapping[str, Shape],
+    terminal: Terminal,
+    steps: Steps,
+    weights_seed: int | None = None,
 ) -> ImportedModel:
-    """Reads and imports the model in ``path`` (.tflite, or else ONNX); begins two steps. Raises
-    CliError, and the typed errors of the door."""
+    """Reads and imports the model in ``path`` (.tflite, or else ONNX); begins two steps. With
+    ``weights_seed`` weights that it lacks are random. Raises CliError, and the typed errors of the
+    door."""
     steps.begin("reading the model")
     if path.suffix.lower() == ".tflite":
+        if weights_seed is not None:
+            raise CliError(f"--random-weights: {str(path)!r} is a TensorFlow Lite model, not ONNX")
         return _import_tflite(path, given, steps)
-    model = read_onnx(path)
+    model = read_onnx(path, weights_seed)
     known, notes = input_shapes(model, given)
     for note in notes:
         terminal.note(note)

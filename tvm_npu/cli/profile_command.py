@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import add_limits_argument, positive
+from tvm_npu.cli.arguments import Names, add_limits_argument, positive
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.model_job import (
@@ -45,6 +45,7 @@ examples:
   tvm-npu profile lenet.onnx
   tvm-npu profile resnet.onnx --calibration images/ --precision int8 --json resnet.json
   tvm-npu profile resnet.onnx --trace resnet.json --trace-layers conv2_1:conv2_3
+  tvm-npu profile resnet.onnx --html resnet.html --overlay resnet.npu.onnx
   tvm-npu profile open.onnx --shape image=1,3,224,224 --machine my-npu.toml --no-timing
 """
 
@@ -83,6 +84,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for --html: a profile that --json wrote, shown beside this one; once for each",
     )  # fmt: skip
     parser.add_argument(
+        "--overlay", type=Path, action="append", default=[], metavar="FILE.onnx|FILE.json",
+        help="write the model with what was found as metadata of its nodes, for Netron (.onnx), or "
+        "node data for Model Explorer (.json); once for each file",
+    )  # fmt: skip
+    parser.add_argument(
+        "--overlay-value", choices=Names(_overlay_values), default="time_us", metavar="NAME",
+        help="for --overlay FILE.json, what colours the nodes: time_us (default), place, bound, "
+        "roofline_share, own_sqnr_db or q_point",
+    )  # fmt: skip
+    parser.add_argument(
         "--csv", type=Path, metavar="FILE", help="write a row for each layer, columns with units"
     )
 
@@ -90,7 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.trace is not None and not args.timing:
         raise UsageError("argument --trace: not allowed with --no-timing, which knows no times")
-    for path in (args.json, args.csv, args.trace, args.html):
+    _check_overlays(args)
+    for path in (args.json, args.csv, args.trace, args.html, *args.overlay):
         if path is not None:
             check_writable(path)
     watch = Stopwatch()
@@ -111,9 +123,23 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         write_csv(args.csv, rows(profile))
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
-    if args.html is not None:
-        _write_page(args, job, runs, profile)
+    if args.html is not None or args.overlay:
+        _write_on_model(args, job, runs, profile)
     return 0
+
+
+def _overlay_values() -> tuple[str, ...]:
+    from tvm_npu.report.overlay import VALUES
+
+    return VALUES
+
+
+def _check_overlays(args: argparse.Namespace) -> None:
+    for path in args.overlay:
+        if path.suffix not in (".onnx", ".json"):
+            raise UsageError(f"argument --overlay: {str(path)!r} ends in neither .onnx nor .json")
+        if path.resolve() == args.model.resolve():
+            raise UsageError(f"argument --overlay: {str(path)!r} is the model itself")
 
 
 def _write_trace(
@@ -131,18 +157,32 @@ def _write_trace(
         )
 
 
-def _write_page(
+def _write_on_model(
     args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
 ) -> None:
+    """The page and the overlays, which show the model's own graph."""
     from tvm_npu.cli.onnx_file import read_onnx
-    from tvm_npu.report.model_graph import graph_of_onnx
-    from tvm_npu.report.page import make_page
-    from tvm_npu.report.page.comparison import read_profile
 
-    graph = graph_of_onnx(read_onnx(job.path), profile.layers)
-    others = [read_profile(path) for path in args.compare]
-    page = make_page(profile, runs, graph, _sqnr_by_layer(job), others)
-    write_bytes(args.html, page.encode())
+    model = read_onnx(job.path, args.seed if args.random_weights else None)
+    sqnr_db = _sqnr_by_layer(job)
+    if args.html is not None:
+        from tvm_npu.report.model_graph import graph_of_onnx
+        from tvm_npu.report.page import make_page
+        from tvm_npu.report.page.comparison import read_profile
+
+        others = [read_profile(path) for path in args.compare]
+        page = make_page(profile, runs, graph_of_onnx(model, profile.layers), sqnr_db, others)
+        write_bytes(args.html, page.encode())
+    if args.overlay:
+        from tvm_npu.report.overlay import annotated, node_data, notes_by_node
+
+        graphs = job.partitioned.fixed_graphs().values()
+        notes = notes_by_node(model, profile, graphs, sqnr_db)
+        for path in args.overlay:
+            if path.suffix == ".json":
+                write_json(path, node_data(model, notes, args.overlay_value))
+            else:
+                write_bytes(path, annotated(model, notes).SerializeToString())
 
 
 def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]]:
@@ -187,7 +227,7 @@ def _profiled(
     profile = profile_of(
         runs,
         job.partitioned.report,
-        str(job.path),
+        f"{job.path}, random weights" if args.random_weights else str(job.path),
         calibration=calibration_text(args),
         seed=job.options.seed,
         output_sqnr_db=sqnr_db,

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.image_arguments import add_preparation_arguments
 from tvm_npu.cli.model_job import add_question_arguments
 from tvm_npu.cli.terminal import Terminal
 
@@ -16,7 +17,8 @@ plans are tried on the simulator, each layer alone, every value checked.
 
 Every trial is a line of the log. The same command goes on where an interrupted one stopped, with
 the same result; with more --trials it adds to them. One log can hold many models, machines, tuners
-and seeds. Which values a model has makes no difference.
+and seeds. Which values a model has makes no difference, so that calibration data is of use only
+with --precision auto, which takes from it which layers compute in int16.
 """
 EXAMPLES = """\
 tuners:
@@ -35,6 +37,7 @@ DEFAULT_TRIALS = 128
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_question_arguments(parser)
+    add_preparation_arguments(parser)
     parser.add_argument(
         "--log", type=Path, required=True, metavar="FILE",
         help="the tuning log (JSON lines); a log that exists is continued",
@@ -44,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"trials of each layer; trials in the log count (default: {DEFAULT_TRIALS})",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=non_negative, default=0, metavar="N", help="seed of the tuner (default: 0)"
-    )
+        "--seed", type=non_negative, default=0, metavar="N",
+        help="seed of the tuner and of --random-weights (default: 0)",
+    )  # fmt: skip
     parser.add_argument(
         "--tuner", choices=Names(_tuner_names), default="learned", metavar="NAME",
         help="see below (default: learned)",

@@ -24,12 +24,11 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
         if path is not None:
             check_writable(path)
     asked = argparse.Namespace(
-        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, images=None, calibration=None,
-        percentile=None, quantization=None, int16_layers=None, max_loss=None,
-    )  # fmt: skip
+        **vars(args), planner=DEFAULT_PLANNER, tuning_log=None, images=None
+    )
     tuned: list[TunedLayer] = []
     with LogWriter(args.log) as log, terminal.steps() as steps:
-        job = load_and_partition(asked, terminal, steps, needs_values=False)
+        job = load_and_partition(asked, terminal, steps, args.precision == "auto")
         machine = job.options.machine
         steps.begin("collecting layers")
         graphs = job.partitioned.fixed_graphs().values()

@@ -27,6 +27,11 @@ class ModelGraph:
     edges: tuple[tuple[int, int], ...]
 
 
+def source_of(operator: Any) -> str:
+    """What layers and refusals call an onnx.NodeProto: its name, or else what it makes."""
+    return operator.name or "/".join(operator.output)
+
+
 def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
     """Of an onnx.ModelProto. Nodes that became part of a layer are one node with it; those that
     came to nothing (constants, folded shapes) are left out, their readers read what they read."""
@@ -40,7 +45,7 @@ def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
                                                    for t in operator.input))  # fmt: skip
         if operator.op_type == "Constant":
             continue
-        layer = layer_of.get(operator.name or "/".join(operator.output))
+        layer = layer_of.get(source_of(operator))
         if layer is not None and layer in number_of:
             mine = number_of[layer]
         else:
