@@ -309,7 +309,7 @@ def test_calibration_images_are_prepared(run, tmp_path, make_onnx: Callable[...,
         f"{images} as imagenet: (x * 0.00392157 - 0.485 0.456 0.406) / 0.229 0.224 0.225, "
         "stretched to fit"
     )
-    code, _, err = run("tune", model, "--log", "x", "--preset", "caffe", "--std", 2)
+    code, _, err = run("tune", model, "--log", tmp_path / "log", "--preset", "caffe", "--std", 2)
     assert code == 2 and "--preset: not allowed with --std" in err
 
 
