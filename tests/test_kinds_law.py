@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 import pytest
 
@@ -45,8 +46,11 @@ def classes(inside_rooms: bool) -> frozenset[str]:
     return frozenset(found)
 
 
-CLASSES = (classes(True) - classes(False)) | PLANS
-"""Descriptions, plans, questions, emitters; names that neutral classes have, too, say nothing."""
+@lru_cache(maxsize=1)
+def classes_of_kinds() -> frozenset[str]:
+    """Descriptions, plans, questions, emitters; names that neutral classes have, too, say
+    nothing."""
+    return (classes(True) - classes(False)) | PLANS
 
 
 def kind_tests(path: str, text: str) -> list[str]:
@@ -57,8 +61,8 @@ def kind_tests(path: str, text: str) -> list[str]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance":
             named = {one.id for one in ast.walk(node.args[1]) if isinstance(one, ast.Name)}
             named |= {one.attr for one in ast.walk(node.args[1]) if isinstance(one, ast.Attribute)}
-            if named & CLASSES:
-                found.append(f"{path}:{node.lineno}: isinstance of {', '.join(named & CLASSES)}")
+            if theirs := named & classes_of_kinds():
+                found.append(f"{path}:{node.lineno}: isinstance of {', '.join(theirs)}")
         elif isinstance(node, ast.Compare):
             sides = (node.left, *node.comparators)
             if any(isinstance(one, ast.Attribute) and one.attr == "isa" for one in sides):
