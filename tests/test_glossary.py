@@ -15,8 +15,8 @@ ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
 ABBREVIATION = re.compile(r"(?<![\w.&/-])[A-Z][A-Z0-9]+(?=s?\b)(?!-\d)")
 
 KNOWN = frozenset(
-    "ABI API ARM ASCII AVX AVX2 CPU CSV DDR DRAM ELF FIFO FPGA GB GEMM GPU JPEG JSON KB MB PNG RISC "
-    "SHA TOML TVM".split()
+    "ABI API ARM ASCII AVX AVX2 CPU CSV DDR DRAM ELF FIFO FPGA GB GEMM GPU JPEG JSON KB MB PNG "
+    "RISC SHA TOML TVM".split()
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(
