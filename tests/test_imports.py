@@ -138,7 +138,7 @@ def test_exact_planners_are_used_by_their_packages(path: str) -> None:
     "text",
     [
         "from tvm_npu.codegen.nmp.plan.exact import search",
-        "from tvm_npu.codegen.nmp.plan.exact.search import open_classes",
+        "from tvm_npu.codegen.nmp.plan.exact.search import best_first",
         "import tvm_npu.codegen.plan.loops.exact.planner",
     ],
 )

@@ -132,8 +132,10 @@ def transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
 @lru_cache(maxsize=1 << 14)
 def linear_transfer(segments: int, segment_bytes: int, burst_bytes: int) -> Traffic:
     """`transfer` as a 1-D one."""
-    one = transfer(segments, segment_bytes, burst_bytes)
-    return replace(one, linear_bursts=one.bursts)
+    if segments * segment_bytes == 0:
+        return NO_TRAFFIC
+    bursts = segments * -(-segment_bytes // burst_bytes)
+    return Traffic(1, bursts, segments * segment_bytes, linear_bursts=bursts)
 
 
 def map_transfer(

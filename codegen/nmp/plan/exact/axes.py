@@ -3,9 +3,9 @@
 
 Counts are whole numbers in float64, exact below 2**53. A table holds the rows of all its spreads
 one after another: row ``begin[spread, slice] + tile`` is that of a tile extent, row 0 of a spread
-is unused. A class is the run of tile extents of one spread that make equally many turns; the
-tables of classes hold the least of every column over the class, slice by slice. `search`
-gets the arrays.
+is unused. A class is the run of tile extents of one spread that make equally many turns. A region
+is a class, or two regions together; the tables of regions hold the least of every column over the
+region, slice by slice. `search` gets the arrays.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ IN_WHOLE = 5  # rows: tiles of all rows; columns: wide tiles that are linear
 OUT_TILES, OUT_EXTENT, OUT_LINES, OUT_SINGLE, OUT_WHOLE = range(6, 11)  # likewise
 AXIS_WIDTH = 11
 FIRST = 11  # kinds of turns only: the OFM extent of the first part
+
+MOST_LEVELS = 8
+"""With n classes there are at most 2 n + log2(n) regions. A part of p positions has n <= p
+classes, and at most 2 sqrt(p) + 1: 2 p + 8 rows are enough."""
 
 
 class Task(NamedTuple):
@@ -64,9 +68,11 @@ class Task(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Rows or columns. ``begin`` and ``class_begin`` are by spread and slice; ``longest`` part of
-    the longest slice, ``classes`` and ``used`` (no slice is empty) by spread; ``class_first`` and
-    ``class_last`` extents of a class by row of ``least``.
+    """Rows or columns. ``begin`` and ``region_begin`` are by spread and slice; ``longest`` part of
+    the longest slice, ``classes``, ``whole`` (the region of all classes) and ``used`` (no slice is
+    empty) by spread. A spread's regions are numbered, the classes first, from large tiles down:
+    region r is row ``region_begin`` + r of ``least``, of the ``smallest`` and ``largest`` tile
+    extent, and of the ``halves`` (regions; the second is -1 where there is one).
 
     ``kinds`` are turns that are alike in all parts, in the order in which they first appear:
     ``kind_count[row]`` of them from ``kind_begin[row]`` on for a row of the table; their columns
@@ -77,10 +83,12 @@ class Axis(NamedTuple):
     longest: Any
     used: Any
     least: Any
-    class_begin: Any
+    region_begin: Any
     classes: Any
-    class_first: Any
-    class_last: Any
+    whole: Any
+    smallest: Any
+    largest: Any
+    halves: Any
     kinds: Any
     kind_begin: Any
     kind_count: Any
@@ -174,32 +182,66 @@ def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
     return found
 
 
+@device
+def _add_class(table, begin, first, last, least, end):
+    """Row ``end`` of ``least``: of tile extents ``first`` to ``last`` of the table."""
+    least[end] = table[begin + first]
+    for tile in range(first + 1, last + 1):
+        for column in range(AXIS_WIDTH):
+            least[end, column] = min(least[end, column], table[begin + tile, column])
+
+
+@device
+def _add_regions(least, begin, classes, smallest, largest, halves):
+    """Behind the ``classes`` from row ``begin`` on, which are there, the regions of two, of four,
+    and so on: how many regions there are then."""
+    first, end = 0, classes
+    while end - first > 1:
+        level = end
+        for half in range(first, level, 2):
+            other = half + 1 if half + 1 < level else -1
+            row = begin + end
+            least[row] = least[begin + half]
+            largest[row], smallest[row] = largest[begin + half], smallest[begin + half]
+            if other >= 0:
+                smallest[row] = smallest[begin + other]
+                for column in range(AXIS_WIDTH):
+                    least[row, column] = min(least[row, column], least[begin + other, column])
+            halves[row, 0], halves[row, 1] = half, other
+            end += 1
+        first = level
+    return end
+
+
 @entry
 def axis_tables(task, is_rows, spreads, wants_kinds):
     """`Axis` of the rows or columns for all ``spreads`` (slices over TLEs, parts over TLTs)."""
     total = task.rows if is_rows else task.columns
     most_slices, most_parts = 1, 1
-    table_rows, kind_rows = 0, 0
+    table_rows, region_rows, kind_rows = 0, 0, 0
     for spread in range(spreads.shape[0]):
         most_slices = max(most_slices, spreads[spread, 0])
         most_parts = max(most_parts, spreads[spread, 1])
         part = ceil_div(ceil_div(total, spreads[spread, 0]), spreads[spread, 1])
         table_rows += spreads[spread, 0] * (1 + part)
+        region_rows += spreads[spread, 0] * (2 * part + MOST_LEVELS)
         for tile in range(1, part + 1):
             kind_rows += spreads[spread, 0] * ceil_div(part, tile) * wants_kinds
     table = np.zeros((table_rows, AXIS_WIDTH))
-    least = np.zeros((table_rows, AXIS_WIDTH))
+    least = np.zeros((region_rows, AXIS_WIDTH))
     kinds = np.zeros((kind_rows, AXIS_WIDTH + 1))
     kind_begin = np.zeros(table_rows, np.int64)
     kind_count = np.zeros(table_rows, np.int64)
     seen = np.zeros((total + 1, 2 * most_parts), np.int64)
     begin = np.zeros((spreads.shape[0], most_slices), np.int64)
-    class_begin = np.zeros((spreads.shape[0], most_slices), np.int64)
+    region_begin = np.zeros((spreads.shape[0], most_slices), np.int64)
     longest = np.zeros(spreads.shape[0], np.int64)
     used = np.zeros(spreads.shape[0], np.int64)
     classes = np.zeros(spreads.shape[0], np.int64)
-    class_first = np.zeros(table_rows, np.int64)
-    class_last = np.zeros(table_rows, np.int64)
+    whole = np.zeros(spreads.shape[0], np.int64)
+    smallest = np.zeros(region_rows, np.int64)
+    largest = np.zeros(region_rows, np.int64)
+    halves = np.full((region_rows, 2), -1, np.int64)
     end, kind_end = 0, 0
     for spread in range(spreads.shape[0]):
         slices, parts = spreads[spread, 0], spreads[spread, 1]
@@ -225,23 +267,20 @@ def axis_tables(task, is_rows, spreads, wants_kinds):
         if not used[spread]:
             continue
         for index in range(spreads[spread, 0]):
-            class_begin[spread, index] = end
+            region_begin[spread, index] = end
             tile, number = longest[spread], 0
             while tile:  # from large tiles, which make few steps, down
-                steps = ceil_div(longest[spread], tile)
-                first = ceil_div(longest[spread], steps)
-                least[end] = table[begin[spread, index] + first]
-                for other in range(first + 1, tile + 1):
-                    for column in range(AXIS_WIDTH):
-                        least[end, column] = min(
-                            least[end, column], table[begin[spread, index] + other, column]
-                        )
-                class_first[end], class_last[end] = first, tile
-                end += 1
+                row = end + number
+                largest[row] = tile
+                smallest[row] = ceil_div(longest[spread], ceil_div(longest[spread], tile))
+                _add_class(table, begin[spread, index], smallest[row], tile, least, row)
+                tile = smallest[row] - 1
                 number += 1
-                tile = first - 1
             classes[spread] = number
+            regions = _add_regions(least, end, number, smallest, largest, halves)
+            whole[spread] = regions - 1
+            end += regions
     return Axis(
-        table, begin, longest, used, least, class_begin, classes, class_first, class_last, kinds,
-        kind_begin, kind_count,
+        table, begin, longest, used, least, region_begin, classes, whole, smallest, largest,
+        halves, kinds, kind_begin, kind_count,
     )  # fmt: skip

@@ -2,8 +2,9 @@
 `exact`.
 
 A class of a spread is all (tile_r, tile_c) that make equally many turns over the rows and over the
-columns. It is bounded from the least of each count over its tiles: no less than all transfers and
-all MACs of a TLE one after the other or, with two buffers, either of them.
+columns; a region of rows and one of columns (`axes`) hold some of them. They are bounded from the
+least of each count over their tiles: no less than all transfers and all MACs of a TLE one after the
+other or, with two buffers, either of them.
 """
 
 from __future__ import annotations
@@ -175,67 +176,66 @@ def critical_of(spread):
     return int(spread.row_slices > 2), int(spread.column_slices > 2)
 
 
+@device
+def most_kept(task, room, spread, items):
+    """Items of a tile that WS can hold with all channels. 0 with two buffers, where nothing
+    depends on it."""
+    if spread.buffers == 2:
+        return 0
+    longest = items.longest[spread.items]
+    return most_items(task, room, spread, longest, task.channels, longest, 1)
+
+
+@device
+def least_of(
+    task, room, speeds, spread, rows, columns, items, channels, row_region, column_region, ws_m,
+    place, bias,
+):  # fmt: skip
+    """A lower bound on all tiles of two regions; infinite where none fits."""
+    i, j = critical_of(spread)
+    row = rows.region_begin[spread.rows, i] + row_region
+    column = columns.region_begin[spread.columns, j] + column_region
+    tile_r, tile_c = rows.smallest[row], columns.smallest[column]
+    if tile_r > room.tile_r or tile_c > room.tile_c:
+        return np.inf
+    longest = items.longest[spread.items]
+    turns = ceil_div(rows.longest[spread.rows], rows.largest[row])
+    turns *= ceil_div(columns.longest[spread.columns], columns.largest[column])
+    most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
+    if most_m == 0 or most_n == 0:
+        return np.inf
+    all_rows, all_columns = rows.least[row, OUT_EXTENT], columns.least[column, OUT_EXTENT]
+    own_rows = ceil_div(int(all_rows), spread.row_parts)
+    own_columns = ceil_div(int(all_columns), spread.column_parts)
+    fill_place(rows.least, row, columns.least, column, place)
+    place[P_LARGEST] = own_rows * own_columns
+    place[P_WINDOWS] = least_windows(
+        own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
+    )
+    fill_bias(spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
+    position = i * spread.column_slices + j if spread.ring_weights else 0
+    item = items.lowest[items.begin[spread.items, 0, position] + most_m]
+    part = channels.lowest[channels.begin[spread.channels, 0] + most_n]
+    return least_time(
+        task, speeds, spread, place, item, part, items.count[spread.items, 0], longest, bias
+    )
+
+
 @entry
-def bound_classes(task, room, speeds, rows, columns, items, channels, families, best):
-    """(families and classes that may hold a plan of less than ``best`` cycles, their bounds,
-    how many classes there are, the least bound of the others)."""
-    queue = np.zeros((4096, 3), np.int64)
-    bounds = np.zeros(4096)
-    bias = np.zeros(3)
-    place = np.zeros(PLACE_WIDTH)
-    waiting, classes, least_bound = 0, 0, np.inf
+def bound_families(task, room, speeds, rows, columns, items, channels, families):
+    """A lower bound on everything of each family; infinite where nothing fits."""
+    bounds = np.full(families.shape[0], np.inf)
+    bias, place = np.zeros(3), np.zeros(PLACE_WIDTH)
     for number in range(families.shape[0]):
         spread = spread_of(speeds, families[number])
         is_used = rows.used[spread.rows] and columns.used[spread.columns]
         if not (is_used and items.used[spread.items]):
             continue
-        longest, count = items.longest[spread.items], items.count[spread.items, 0]
-        if longest * task.item_filters * BIAS_BYTES > room.bias:
+        if items.longest[spread.items] * task.item_filters * BIAS_BYTES > room.bias:
             continue
-        i, j = critical_of(spread)
-        position = i * spread.column_slices + j if spread.ring_weights else 0
-        item_begin = items.begin[spread.items, 0, position]
-        part_begin = channels.begin[spread.channels, 0]
-        ws_m = 0
-        if spread.buffers == 1:
-            ws_m = most_items(task, room, spread, longest, task.channels, longest, 1)
-        for a in range(rows.classes[spread.rows]):
-            tile_r = rows.class_first[rows.class_begin[spread.rows, 0] + a]
-            if tile_r > room.tile_r:
-                continue
-            row_class = rows.class_begin[spread.rows, i] + a
-            all_rows = rows.least[row_class, OUT_EXTENT]
-            own_rows = ceil_div(int(all_rows), spread.row_parts)
-            for b in range(columns.classes[spread.columns]):
-                tile_c = columns.class_first[columns.class_begin[spread.columns, 0] + b]
-                if tile_c > room.tile_c:
-                    continue
-                turns = ceil_div(rows.longest[spread.rows], tile_r)
-                turns *= ceil_div(columns.longest[spread.columns], tile_c)
-                most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
-                if most_m == 0 or most_n == 0:
-                    continue
-                classes += 1
-                column_class = columns.class_begin[spread.columns, j] + b
-                all_columns = columns.least[column_class, OUT_EXTENT]
-                own_columns = ceil_div(int(all_columns), spread.column_parts)
-                fill_place(rows.least, row_class, columns.least, column_class, place)
-                place[P_LARGEST] = own_rows * own_columns
-                place[P_WINDOWS] = least_windows(
-                    own_rows * own_columns, place[P_TURNS], task.kernel, task.macs_per_cycle
-                )
-                fill_bias(spread, all_rows, all_columns, items.bias[spread.items, 0], bias)
-                bound = least_time(
-                    task, speeds, spread, place, items.lowest[item_begin + most_m],
-                    channels.lowest[part_begin + most_n], count, longest, bias,
-                )  # fmt: skip
-                if bound >= best:
-                    least_bound = min(least_bound, bound)
-                    continue
-                if waiting == queue.shape[0]:
-                    queue = np.concatenate((queue, queue))
-                    bounds = np.concatenate((bounds, bounds))
-                queue[waiting, 0], queue[waiting, 1], queue[waiting, 2] = number, a, b
-                bounds[waiting] = bound
-                waiting += 1
-    return queue[:waiting], bounds[:waiting], classes, least_bound
+        ws_m = most_kept(task, room, spread, items)
+        bounds[number] = least_of(
+            task, room, speeds, spread, rows, columns, items, channels, rows.whole[spread.rows],
+            columns.whole[spread.columns], ws_m, place, bias,
+        )  # fmt: skip
+    return bounds

@@ -6,10 +6,11 @@ read as one run where they can be, or never.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
+from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -24,6 +26,18 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
 _UNLIMITED = 1 << 40
+_ROOM = 4096
+"""For regions that wait, at first."""
+
+
+class Found(NamedTuple):
+    """``cycles`` of the fastest plan below a limit, or the limit; the least ``bound`` of what was
+    not opened; what `search` has ``chosen`` (for `Part.plan`, unless the tile is 0) and counted."""
+
+    cycles: float
+    bound: float
+    chosen: Any
+    counts: Any
 
 
 @dataclass(frozen=True)
@@ -36,21 +50,28 @@ class Part:
     spreads: Space
     numbers: tuple[Any, ...]
 
-    def classes(self, best: float) -> tuple[Any, Any, int, float]:
-        """Classes of tiles: `bounds.bound_classes`."""
-        return bounds.bound_classes(*(*self.numbers, best))  # type: ignore[no-any-return]
+    def bounds(self) -> Any:
+        """Of each family a lower bound: `bounds.bound_families`."""
+        return bounds.bound_families(*self.numbers)
 
-    def fastest(self, queue: Any, least_times: Any, best: float) -> tuple[float, float, Any, Any]:
-        """`search.open_classes` of these classes, the least bound first: (cycles, least bound,
-        what it chose, its counts)."""
-        order = np.argsort(least_times, kind="stable")
-        families = self.spreads.families
+    def fastest(self, numbers: Any, least_times: Any, best: float) -> Found:
+        """`search.best_first` in the families with these numbers and bounds."""
+        families, rows, columns = self.spreads.families[numbers], self.numbers[3], self.numbers[4]
+        row_regions, column_regions = rows.whole[families[:, 0]], columns.whole[families[:, 1]]
+        is_class = (row_regions == 0) & (column_regions == 0)
+        keys = np.column_stack((is_class, numbers, row_regions, column_regions))
+        waiting = waiting_in_order(least_times, keys, _ROOM)
         scratch = search.new_scratch(int((families[:, 4] * families[:, 5]).max(initial=1)))
         chosen, counts = np.zeros(6, np.int64), np.zeros(3, np.int64)
-        result = search.open_classes(
-            *(*self.numbers, queue[order], least_times[order], best, scratch, chosen, counts)
-        )
-        return (*result, chosen, counts)
+        counts[search.CLASSES] = np.count_nonzero(is_class)
+        bound = math.inf
+        while True:
+            state = (waiting, best, scratch, chosen, counts)
+            best, least = search.best_first(*(*self.numbers, *state))
+            bound = min(bound, least)
+            if not waiting.count[0]:
+                return Found(best, bound, chosen, counts)
+            waiting = with_room(waiting, len(waiting.bounds))
 
     def plan(self, chosen: Any) -> ConvPlan:
         """What the search has chosen."""
@@ -109,6 +130,8 @@ def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvP
     best = replace(plan, prediction=predict(problem, plan, machine))
     for plainer in ({"weights": "filters"}, {"linear_maps": False}):
         other = replace(best, **plainer)  # type: ignore[arg-type]
+        if other == best:
+            continue
         other = replace(other, prediction=predict(problem, other, machine))
         assert best.prediction is not None and other.prediction is not None
         if other.prediction.cycles <= best.prediction.cycles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,11 +75,11 @@ def plan_with_proof(
     totals = [0, 0, 0]
     found: ConvPlan | None = None
     for part in parts_of(problem, machine, limits, uses_ring):
-        queue, least_times, classes, least = part.classes(best)
+        bounds_each = part.bounds()
+        (numbers,) = np.nonzero(bounds_each < best)
+        bound = min(bound, bounds_each[bounds_each >= best].min(initial=math.inf))
+        best, least, chosen, counts = part.fastest(numbers, bounds_each[numbers], best)
         bound = min(bound, least)
-        best, least, chosen, counts = part.fastest(queue, least_times, best)
-        bound = min(bound, least)
-        counts[search.CLASSES] = classes
         totals = [total + int(count) for total, count in zip(totals, counts, strict=True)]
         if chosen[search.TILE_M]:
             found = part.plan(chosen)
@@ -99,10 +100,10 @@ def fastest_by_family(
     schedule, ring, buffers) that has one, for a problem without a window."""
     found = []
     for part in parts_of(problem, machine, limits, uses_ring=True):
-        queue, least_times, _, _ = part.classes(most_cycles)
-        for family in np.unique(queue[:, 0]):
-            own = queue[:, 0] == family
-            _, _, chosen, _ = part.fastest(queue[own], least_times[own], most_cycles)
-            if chosen[search.TILE_M]:
-                found.append(plainest(problem, part.plan(chosen), machine))
+        bounds_each = part.bounds()
+        for number in np.flatnonzero(bounds_each < most_cycles):
+            own = slice(number, number + 1)
+            fastest = part.fastest(np.array([number]), bounds_each[own], most_cycles)
+            if fastest.chosen[search.TILE_M]:
+                found.append(plainest(problem, part.plan(fastest.chosen), machine))
     return found

@@ -1,9 +1,10 @@
 """The search of `exact` in numba: branch and bound over spreads, classes of tiles, and tiles.
 
 A spread says who works on what, in which schedule, with which streams on the ring and how many
-buffers (`cost.Spread`). `bounds` bounds its classes of tiles. `open_classes` opens
-those that can hold something faster than what is known, the least bound first: each place, which
-is one (tile_r, tile_c), is bounded from its own counts, then each tile_n with it, then each tile_m.
+buffers (`cost.Spread`). `bounds` bounds it, or some of its tiles. `best_first` takes what can hold
+something faster than what is known, the least bound first (`waiting`): it halves regions of tiles
+down to classes, and opens these. Each place of a class, which is one (tile_r, tile_c), is bounded
+from its own counts, then each tile_n with it, then each tile_m.
 
 What is left out, because something in the space is at least as fast (one buffer):
   OS with a tile that WS can hold: WS loads W once, in no more pieces; with all channels in a
@@ -26,9 +27,11 @@ from tvm_npu.codegen.nmp.plan.exact.bounds import (
     critical_of,
     fill_bias,
     fits,
+    least_of,
     least_time,
     most_at,
     most_items,
+    most_kept,
     spread_of,
 )
 from tvm_npu.codegen.nmp.plan.exact.cost import (
@@ -52,6 +55,8 @@ from tvm_npu.codegen.nmp.plan.exact.overlap import (
     overlapped,
 )
 from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
+from tvm_npu.codegen.nmp.plan.exact.waiting import COLUMNS, ROWS, drop_first, push
+from tvm_npu.codegen.nmp.plan.exact.waiting import FAMILY as NUMBER
 from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 
@@ -68,7 +73,8 @@ SPOT = 8
 
 class Scratch(NamedTuple):
     """Arrays for numbers on the way: by spatial slice ``places``, ``spots`` and ``biases`` (also
-    by kind of filter slice: transfers, bursts, bytes); the others are of one tile."""
+    by kind of filter slice: transfers, bursts, bytes); ``bias`` is of a region; the others are of
+    one tile."""
 
     places: Any
     spots: Any
@@ -77,6 +83,7 @@ class Scratch(NamedTuple):
     weights: Any
     place: Any
     tile: Any
+    bias: Any
 
 
 def new_scratch(spatial: int) -> Scratch:
@@ -85,6 +92,7 @@ def new_scratch(spatial: int) -> Scratch:
         np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
         np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
         np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
+        np.zeros(3),
     )  # fmt: skip
 
 
@@ -250,72 +258,125 @@ def _search_place(
     return best, least_bound
 
 
+@device
+def _open_class(
+    task, room, speeds, spread, rows, columns, items, channels, family, row_class, column_class,
+    best, scratch, chosen, counts,
+):  # fmt: skip
+    """The fastest plan of one class, if it takes less than ``best``: (its cycles or ``best``, the
+    least bound of what was left out)."""
+    least_bound, bound = np.inf, np.inf
+    longest, item_counts = items.longest[spread.items], items.count[spread.items]
+    item_begins, part_begins = items.begin[spread.items], channels.begin[spread.channels]
+    i, j = critical_of(spread)
+    critical = i * spread.column_slices + j
+    item_begin = item_begins[0, critical if spread.ring_weights else 0]
+    place, bias = scratch.places[critical], scratch.biases[critical, 0]
+    ws_m = most_kept(task, room, spread, items)
+    ws_m = min(ws_m, room.tile_m // task.item_filters)
+    row = rows.region_begin[spread.rows, 0] + row_class
+    column = columns.region_begin[spread.columns, 0] + column_class
+    spatial = spread.row_slices * spread.column_slices
+    for tile_r in range(rows.smallest[row], min(rows.largest[row], room.tile_r) + 1):
+        for tile_c in range(
+            columns.smallest[column], min(columns.largest[column], room.tile_c) + 1
+        ):
+            row_turns = ceil_div(rows.longest[spread.rows], tile_r)
+            column_turns = ceil_div(columns.longest[spread.columns], tile_c)
+            turns = row_turns * column_turns
+            most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
+            if most_m == 0 or most_n == 0:
+                break
+            # First the critical TLE, for a bound, then the others.
+            for turn in range(spatial):
+                index = (critical + turn) % spatial
+                _fill_tle(
+                    task, spread, scratch, rows, columns, items.bias, index, tile_r, tile_c,
+                    row_turns, column_turns,
+                )  # fmt: skip
+                if turn == 0:
+                    bound = least_time(
+                        task, speeds, spread, place, items.lowest[item_begin + most_m],
+                        channels.lowest[part_begins[0] + most_n], item_counts[0], longest, bias,
+                    )  # fmt: skip
+                    if bound >= best:
+                        break
+            if bound < best:
+                best, bound = _search_place(
+                    task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
+                    ws_m, most_m, most_n, turns, family, tile_r, tile_c, best, chosen, counts,
+                )  # fmt: skip
+            least_bound = min(least_bound, bound)
+    return best, least_bound
+
+
+@device
+def _halve(
+    task, room, speeds, spread, rows, columns, items, channels, family, row_region, column_region,
+    best, scratch, waiting, counts,
+):  # fmt: skip
+    """Puts the halves of a region that may hold something faster than ``best`` into ``waiting``:
+    the least bound of the others. That of the rows is halved, or that of the columns, whose tiles
+    differ more in extent."""
+    row = rows.region_begin[spread.rows, 0] + row_region
+    column = columns.region_begin[spread.columns, 0] + column_region
+    least_bound = np.inf
+    ws_m = most_kept(task, room, spread, items)
+    of_rows = column_region < columns.classes[spread.columns] or (
+        row_region >= rows.classes[spread.rows]
+        and rows.largest[row] * columns.smallest[column]
+        >= columns.largest[column] * rows.smallest[row]
+    )
+    for half in range(2):
+        a, b = row_region, column_region
+        if of_rows:
+            a = rows.halves[row, half]
+        else:
+            b = columns.halves[column, half]
+        if a < 0 or b < 0:
+            continue
+        bound = least_of(
+            task, room, speeds, spread, rows, columns, items, channels, a, b, ws_m, scratch.place,
+            scratch.bias,
+        )  # fmt: skip
+        is_class = a < rows.classes[spread.rows] and b < columns.classes[spread.columns]
+        counts[CLASSES] += is_class and bound < np.inf
+        if bound < best:
+            push(waiting, bound, is_class, family, a, b)
+        least_bound = min(least_bound, bound if bound >= best else np.inf)
+    return least_bound
+
+
 @entry
-def open_classes(
-    task, room, speeds, rows, columns, items, channels, families, queue, bounds, best, scratch,
-    chosen, counts,
-):
-    """The fastest plan of less than ``best`` cycles in the classes of ``queue``, which are in
-    the order of their ``bounds``.
+def best_first(
+    task, room, speeds, rows, columns, items, channels, families, waiting, best, scratch, chosen,
+    counts,
+):  # fmt: skip
+    """The fastest plan of less than ``best`` cycles in what is ``waiting``. That is empty then;
+    else it is full, and the search wants more room to go on.
 
     Returns (its cycles or ``best``, the least bound of what was not opened). Fills ``chosen``
     (schedule, tile_m in items, tile_n, tile_r, tile_c, family; all 0 without a plan) and
-    ``counts`` (0, classes opened, tiles timed)."""
+    ``counts`` (classes bounded, classes opened, tiles timed)."""
     least_bound = np.inf
-    for waiting in range(queue.shape[0]):
-        if bounds[waiting] >= best:
-            least_bound = min(least_bound, bounds[waiting])
-            break
-        counts[OPENED] += 1
-        number, a, b = queue[waiting, 0], queue[waiting, 1], queue[waiting, 2]
-        spread = spread_of(speeds, families[number])
-        longest, item_counts = items.longest[spread.items], items.count[spread.items]
-        item_begins, part_begins = items.begin[spread.items], channels.begin[spread.channels]
-        i, j = critical_of(spread)
-        critical = i * spread.column_slices + j
-        item_begin = item_begins[0, critical if spread.ring_weights else 0]
-        part_begin = part_begins[0]
-        ws_m = 0
-        if spread.buffers == 1:
-            ws_m = most_items(task, room, spread, longest, task.channels, longest, 1)
-            ws_m = min(ws_m, room.tile_m // task.item_filters)
-        row_class = rows.class_begin[spread.rows, 0] + a
-        column_class = columns.class_begin[spread.columns, 0] + b
-        place = scratch.places[critical]
-        for tile_r in range(
-            rows.class_first[row_class], min(rows.class_last[row_class], room.tile_r) + 1
-        ):
-            for tile_c in range(
-                columns.class_first[column_class],
-                min(columns.class_last[column_class], room.tile_c) + 1,
-            ):
-                row_turns = ceil_div(rows.longest[spread.rows], tile_r)
-                column_turns = ceil_div(columns.longest[spread.columns], tile_c)
-                turns = row_turns * column_turns
-                most_m, most_n = most_at(task, room, spread, tile_r, tile_c, longest, turns, ws_m)
-                if most_m == 0 or most_n == 0:
-                    break
-                # First the critical TLE, for a bound, then the others.
-                for turn in range(spread.row_slices * spread.column_slices):
-                    index = (critical + turn) % (spread.row_slices * spread.column_slices)
-                    _fill_tle(
-                        task, spread, scratch, rows, columns, items.bias, index, tile_r, tile_c,
-                        row_turns, column_turns,
-                    )  # fmt: skip
-                    if turn == 0:
-                        bound = least_time(
-                            task, speeds, spread, place, items.lowest[item_begin + most_m],
-                            channels.lowest[part_begin + most_n], item_counts[0], longest,
-                            scratch.biases[critical, 0],
-                        )  # fmt: skip
-                        if bound >= best:
-                            break
-                if bound >= best:
-                    least_bound = min(least_bound, bound)
-                    continue
-                best, bound = _search_place(
-                    task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
-                    ws_m, most_m, most_n, turns, number, tile_r, tile_c, best, chosen, counts,
-                )  # fmt: skip
-                least_bound = min(least_bound, bound)
+    while 0 < waiting.count[0] < waiting.bounds.shape[0]:
+        bound = waiting.bounds[0]
+        if bound >= best:
+            waiting.count[0] = 0
+            return best, min(least_bound, bound)
+        family, a, b = waiting.keys[0, NUMBER], waiting.keys[0, ROWS], waiting.keys[0, COLUMNS]
+        drop_first(waiting)
+        spread = spread_of(speeds, families[family])
+        if a < rows.classes[spread.rows] and b < columns.classes[spread.columns]:
+            counts[OPENED] += 1
+            best, bound = _open_class(
+                task, room, speeds, spread, rows, columns, items, channels, family, a, b, best,
+                scratch, chosen, counts,
+            )  # fmt: skip
+        else:
+            bound = _halve(
+                task, room, speeds, spread, rows, columns, items, channels, family, a, b, best,
+                scratch, waiting, counts,
+            )  # fmt: skip
+        least_bound = min(least_bound, bound)
     return best, least_bound

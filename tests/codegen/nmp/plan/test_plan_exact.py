@@ -23,8 +23,10 @@ from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, plan_with_proof
+from tvm_npu.codegen.nmp.plan.exact import ExactPlanner, Proof, layer, plan_with_proof
+from tvm_npu.codegen.nmp.plan.exact import waiting as waiting_module
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, space
+from tvm_npu.codegen.nmp.plan.exact.waiting import Waiting
 from tvm_npu.codegen.plan import (
     NO_LIMITS,
     TileLimits,
@@ -321,6 +323,21 @@ def test_never_slower_than_another_planner(
             assert cycles(plain) <= cycles(other) * (1 + ROUNDING)
             if name == "tso":
                 assert max(cycles(own), cycles(plain)) <= cycles(other)
+
+
+def test_the_search_goes_on_with_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits outgrows its arrays."""
+    problem, mach = conv(16, 16, (28, 28), (1, 1)), load_nmp_machine("nmp-4x8")
+    before, grown = proven(problem, mach), []
+
+    def with_room(waiting: Waiting, room: int) -> Waiting:
+        grown.append(room)
+        return waiting_module.with_room(waiting, room)
+
+    monkeypatch.setattr(layer, "_ROOM", 1)
+    monkeypatch.setattr(layer, "with_room", with_room)
+    assert proven(problem, mach) == before and before.opened > 1
+    assert grown
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=FILTERED)
