@@ -143,11 +143,31 @@ class ElfRun:
     memory: Callable[[int, int], bytes]
 
 
+@dataclass(frozen=True)
+class ElfObserver:
+    """Gets what a bare-metal executable writes to its console, and lines about its last
+    ``trace_instructions`` instructions, also where it traps."""
+
+    console: Callable[[bytes], object] = bytes
+    trace: Callable[[list[str]], object] = list
+    trace_instructions: int = 0
+
+
+QUIET = ElfObserver()
+
+
 @runtime_checkable
 class RunsElf(Protocol):
     """A capability of some kinds: machines that run bare-metal executables."""
 
-    def run_elf(self, path: Path, machine: MachineDescription, limits: Limits) -> ElfRun:
+    @property
+    def start_files(self) -> Path:
+        """A folder with a linker script and start-up code for such executables."""
+
+    def run_elf(
+        self, path: Path, machine: MachineDescription, limits: Limits,
+        observer: ElfObserver = QUIET,
+    ) -> ElfRun:  # fmt: skip
         """Runs an ELF file on one core; ElfError for a file that is none."""
 
     def elf_summary(self, path: Path) -> str:

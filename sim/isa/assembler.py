@@ -43,7 +43,10 @@ def assemble(text: str, base_address: int = 0, *, isa: Isa) -> NDArray[np.uint32
 
 def pseudo_instructions() -> tuple[tuple[str, str], ...]:
     """(as written, what it stands for) of every pseudo-instruction."""
-    rows = [("li rd, value", "lui and addi, or one of them")]
+    rows = [
+        ("li rd, value", "lui and addi, or one of them"),
+        ("la rd, label", "auipc and addi: the label's address, wherever the code lies"),
+    ]
     for mnemonic, (syntax, expand) in _PSEUDO.items():
         expansion = " ".join(expand(*OPERAND_NAME.findall(syntax)))
         rows.append((f"{mnemonic} {syntax}".rstrip(), expansion))
@@ -52,7 +55,8 @@ def pseudo_instructions() -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True)
 class _Reference:
-    """A place that needs a label: an instruction's relative field, or a data word (None)."""
+    """A place that needs a label: an instruction's relative field; None: a data word or an
+    address, which reach everything."""
 
     line: int
     position: int
@@ -83,6 +87,10 @@ class _Assembly:
         elif mnemonic == "li":
             rd, value = split_operands(mnemonic, "rd, value", operands)
             self.builder.li(rd, parse_number(mnemonic, "value", value))
+        elif mnemonic == "la":
+            rd, label = split_operands(mnemonic, "rd, label", operands)
+            self.references.append(_Reference(number, self.builder.position, label, None))
+            self.builder.la(rd, label)
         elif mnemonic in _PSEUDO and not (operands and mnemonic in self.builder.isa.by_mnemonic):
             syntax, expand = _PSEUDO[mnemonic]
             self.statement(number, *expand(*split_operands(mnemonic, syntax, operands)))

@@ -33,12 +33,15 @@ REGISTERS: dict[str, int] = {
 
 @dataclass(frozen=True)
 class _Reference:
-    """An instruction with the distance to a label, which may come later, in ``operand``."""
+    """An instruction with the distance to a label, which may come later, in ``operand``: of itself,
+    or, for one half of it, of the instruction ``back`` bytes before."""
 
     instruction: Instruction
     operands: tuple[tuple[str, int], ...]
     operand: str
     label: str
+    half: int | None = None
+    back: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,18 @@ class CodeBuilder:
         if lower:
             self.emit("addi", rd=rd, rs1=rd, imm=lower)
 
+    def la(self, rd: int | str, label: str) -> None:
+        """rd = the address of ``label``, wherever the code lies, in two instructions."""
+        number = _register("la", "rd", rd) if isinstance(rd, str) else rd
+        upper, lower = self.isa.by_mnemonic.get("auipc"), self.isa.by_mnemonic.get("addi")
+        if upper is None or lower is None:
+            raise IsaError(f"{self.isa.name} has no instructions for the address of a label")
+        self._items += [
+            _Reference(upper, (("rd", number), ("imm", 0)), "imm", label, half=0),
+            _Reference(lower, (("rd", number), ("rs1", number), ("imm", 0)), "imm", label,
+                       half=1, back=WORD_BYTES),
+        ]  # fmt: skip
+
     def mv(self, rd: int | str, rs: int | str) -> None:
         self.emit("addi", rd=rd, rs1=rs, imm=0)
 
@@ -156,7 +171,9 @@ class CodeBuilder:
         return self._labels[label]
 
     def _resolve(self, item: _Reference, position: int) -> int:
-        distance = self._offset(item.label) - position
+        distance = self._offset(item.label) - position + item.back
+        if item.half is not None:
+            distance = split_constant(distance)[item.half]
         try:
             return item.instruction.encode(**{**dict(item.operands), item.operand: distance})
         except IsaError as error:

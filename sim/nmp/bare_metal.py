@@ -1,53 +1,118 @@
-"""Runs executables without an operating system on one core."""
+"""Runs executables without an operating system on one core.
+
+Behind the program's image lie, in this order, `HEAP_BYTES` that it may use as it likes (fewer where
+DRAM ends), `GUARD_BYTES` that nobody may touch, and the stack.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
+from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.errors import ElfError, SimError
-from tvm_npu.sim.kinds import ElfRun
+from tvm_npu.sim.kinds import QUIET, ElfObserver, ElfRun
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.nmp.elf import ElfImage, Segment
+from tvm_npu.sim.nmp.environment import Environment
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import NmpSimulator
+from tvm_npu.sim.nmp.trace import Trace
+from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.traps import Trap
 
 STACK_POINTER = 2
+HEAP_BYTES = 1 << 20
+GUARD_BYTES = 1 << 16
 STACK_BYTES = 1 << 20
+CONSOLE_BYTES = 1 << 20
 MOST_CODE_BYTES = 1 << 24
 """From the first executable byte to the last: every word is decoded before the program begins."""
 MOST_INSTRUCTIONS = 100_000_000
 
 
-def run_elf(image: ElfImage, machine: NmpMachine, limits: Limits = DEFAULT) -> ElfRun:
+def run_elf(
+    image: ElfImage, machine: NmpMachine, limits: Limits = DEFAULT, observer: ElfObserver = QUIET
+) -> ElfRun:
     """Runs a bare-metal RV32IM executable on core 0 until it exits by ecall (a7 = 93).
 
-    Only executable segments hold instructions; elsewhere a core traps. The stack is at the top of
-    `STACK_BYTES` beyond the image. Raises ElfError for code that lies too far apart, LimitError for
-    an image larger than ``limits`` say, Trap as `NmpSimulator.run` does.
+    Only executable segments hold instructions; elsewhere a core traps. Stores to segments that are
+    not writable trap, and so does what the program has overwritten when it is executed. A trace
+    comes from a second run up to the same instruction. Raises ElfError for code that lies too far
+    apart, LimitError for an image larger than ``limits`` say, Trap as `NmpSimulator.run` does.
     """
-    base = machine.dram.base_address
-    end = max(segment.end for segment in image.segments) - base
-    dram_bytes = -(-(end + STACK_BYTES) // 16) * 16
-    limits.check_memory("the executable", dram_bytes, dram_bytes)
-    begin, code = _code(image.executable)
-    simulator = NmpSimulator(machine, code, begin, dram_bytes)
-    for segment in image.segments:
-        simulator.write(segment.address, np.frombuffer(segment.data, np.uint8))
-    statistics, codes = simulator.run(
-        image.entry, {STACK_POINTER: base + dram_bytes - 16}, cores=1,
-        budget=limits.instructions or MOST_INSTRUCTIONS, most_work=limits.work,
-    )  # fmt: skip
+    program = _Program.of(image, machine, limits)
+    simulator = program.simulator(image, machine)
+    trap = None
+    try:
+        statistics, codes = program.run(simulator, limits)
+    except Trap as found:
+        trap = found
+    written, dropped = simulator.console()
+    if dropped:
+        written += f"\n[{dropped} more bytes; a console keeps {CONSOLE_BYTES}]\n".encode()
+    observer.console(written)
+    if observer.trace_instructions:
+        trace = Trace(max(0, simulator.executed - observer.trace_instructions))
+        try:
+            program.run(program.simulator(image, machine), limits, trace)
+        except Trap as found:
+            trap = found
+        observer.trace([str(step) for step in trace.steps])
+    if trap is not None:
+        raise trap
+    return ElfRun(codes[0], statistics, simulator.registers(0), program.reader(simulator))
 
-    def memory(address: int, size: int) -> bytes:
-        at = address - base
-        if at < 0 or size < 0 or at + size > dram_bytes:
-            raise SimError(
-                f"{size} bytes at {address:#x} do not lie in the program's memory, "
-                f"{base:#x}..{base + dram_bytes:#x}"
-            )
-        return simulator.dram[at : at + size].tobytes()
 
-    return ElfRun(codes[0], statistics, simulator.registers(0), memory)
+@dataclass(frozen=True)
+class _Program:
+    """Where an image lies, and what is around it; addresses but for ``dram_bytes``."""
+
+    base: int
+    entry: int
+    guard: int
+    dram_bytes: int
+
+    @classmethod
+    def of(cls, image: ElfImage, machine: NmpMachine, limits: Limits) -> _Program:
+        base, capacity = machine.dram.base_address, machine.dram.capacity_bytes
+        end = aligned(max(segment.end for segment in image.segments) - base, 16)
+        heap = max(0, min(HEAP_BYTES, capacity - end - GUARD_BYTES - STACK_BYTES) // 16 * 16)
+        dram_bytes = end + heap + GUARD_BYTES + STACK_BYTES
+        limits.check_memory("the executable", dram_bytes, dram_bytes)
+        return cls(base, image.entry, base + end + heap, dram_bytes)
+
+    def simulator(self, image: ElfImage, machine: NmpMachine) -> NmpSimulator:
+        begin, code = _code(image.executable)
+        read_only = tuple((one.address, one.end) for one in image.segments if not one.writable)
+        guard = self.guard, self.guard + GUARD_BYTES
+        around = Environment(read_only, guard, CONSOLE_BYTES)
+        found = NmpSimulator(machine, code, begin, self.dram_bytes, environment=around)
+        for segment in image.segments:
+            found.write(segment.address, np.frombuffer(segment.data, np.uint8))
+        return found
+
+    def run(
+        self, simulator: NmpSimulator, limits: Limits, trace: Trace | None = None
+    ) -> tuple[RunStatistics, list[int]]:
+        return simulator.run(
+            self.entry, {STACK_POINTER: self.base + self.dram_bytes - 16}, cores=1,
+            budget=limits.instructions or MOST_INSTRUCTIONS, most_work=limits.work, watch=trace,
+        )  # fmt: skip
+
+    def reader(self, simulator: NmpSimulator) -> Callable[[int, int], bytes]:
+        def memory(address: int, size: int) -> bytes:
+            at = address - self.base
+            if at < 0 or size < 0 or at + size > self.dram_bytes:
+                raise SimError(
+                    f"{size} bytes at {address:#x} do not lie in the program's memory, "
+                    f"{self.base:#x}..{self.base + self.dram_bytes:#x}"
+                )
+            return simulator.dram[at : at + size].tobytes()
+
+        return memory
 
 
 def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:

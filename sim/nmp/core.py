@@ -12,6 +12,14 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import ALLOWED, spends
 from tvm_npu.sim.nmp.content import note_private
+from tvm_npu.sim.nmp.environment import (
+    BAD_DESCRIPTOR,
+    STANDARD_ERROR,
+    STANDARD_OUTPUT,
+    note_stored,
+    put,
+    read_only_range,
+)
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.state import (
     BIAS_WINDOW,
@@ -31,7 +39,8 @@ RD, RS1, RS2, IMM = 1, 2, 3, 4
 CODE, CORE, PC, MEMORY = TrapSlot.CODE, TrapSlot.CORE, TrapSlot.PC, TrapSlot.MEMORY
 DETAIL_A, DETAIL_B, DETAIL_C = TrapSlot.A, TrapSlot.B, TrapSlot.C
 
-EXIT_CALL = 93
+EXIT_CALL, WRITE_CALL = 93, 64
+SP, A0, A1, A2, A7 = 2, 10, 11, 12, 17
 
 
 @device
@@ -84,6 +93,9 @@ def locate(s: State, m: Costs, core: int, address: int, size: int) -> tuple[int,
         trap(s, core, Code.MISALIGNED_ACCESS, address, size, 0, 0)
         return -1, 0
     if m.dram_base <= address and address + size <= m.dram_base + m.dram_bytes:
+        if address < s.stack_guard[1] and s.stack_guard[0] < address + size:
+            trap(s, core, Code.STACK, address, size, s.regs[core, SP] & LOW32, 0)
+            return -1, 0
         return 0, address - m.dram_base
     if MB0_WINDOW <= address and address + size <= MB0_WINDOW + m.mb0_bytes:
         return 1, address - MB0_WINDOW
@@ -120,10 +132,23 @@ def load(s: State, m: Costs, core: int, row: int, size: int, signed: bool) -> in
 
 
 @device
+def may_store(s: State, core: int, begin: int, end: int) -> bool:
+    """False, with a trap, when bytes of DRAM are read-only; else they are no code any more."""
+    found = read_only_range(s, begin, end)
+    if found >= 0:
+        trap(s, core, Code.READ_ONLY, begin, s.read_only[found, 0], s.read_only[found, 1], 0)
+        return False
+    note_stored(s, begin, end)
+    return True
+
+
+@device
 def store(s: State, m: Costs, core: int, row: int, size: int) -> int:
     address = (rs1(s, core, row) + imm(s, row)) & LOW32
     memory, offset = locate(s, m, core, address, size)
     if memory < 0:
+        return STOP
+    if memory == 0 and not may_store(s, core, address, address + size):
         return STOP
     value = rs2(s, core, row)
     for k in range(size):
@@ -189,12 +214,31 @@ def rv_fence(s: State, m: Costs, core: int, row: int) -> int:
 
 
 @device
+def write_console(s: State, m: Costs, core: int) -> int:
+    """write(a0, a1, a2) of other systems: a2 bytes of DRAM at a1 to the console."""
+    address, size = s.regs[core, A1] & LOW32, s.regs[core, A2] & LOW32
+    if s.regs[core, A0] != STANDARD_OUTPUT and s.regs[core, A0] != STANDARD_ERROR:
+        s.regs[core, A0] = BAD_DESCRIPTOR
+        return GO
+    if address < m.dram_base or address + size > m.dram_base + m.dram_bytes:
+        return trap(s, core, Code.SCALAR_ACCESS, address, size, 0, 0)
+    if not spend(s, core, size):
+        return STOP
+    put(s, address - m.dram_base, size)
+    s.regs[core, A0] = np.int32(size)
+    return GO
+
+
+@device
 def rv_ecall(s: State, m: Costs, core: int, row: int) -> int:
-    if s.regs[core, 17] != EXIT_CALL:
-        return trap(s, core, Code.UNKNOWN_ECALL, np.int64(s.regs[core, 17]), 0, 0, 0)
+    call = np.int64(s.regs[core, A7])
+    if call == WRITE_CALL and len(s.console) > 0:
+        return write_console(s, m, core)
+    if call != EXIT_CALL:
+        return trap(s, core, Code.UNKNOWN_ECALL, call, 0, 0, 0)
     if s.mac_sem[core] >= 0:
         s.time[core] = max(s.time[core], s.mac_done[core])
-    s.exit_code[core] = s.regs[core, 10]
+    s.exit_code[core] = s.regs[core, A0]
     s.status[core] = HALTED
     return STOP
 

@@ -24,6 +24,7 @@ from tvm_npu.sim.nmp import (
     semaphores,
     vector,
 )
+from tvm_npu.sim.nmp.environment import OVERWRITTEN
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
@@ -71,6 +72,8 @@ def _chain(name: str, parameters: str, kinds: tuple[str, ...], arguments: str, l
 
 @device
 def illegal(s: Any, costs: Any, who: int, row: int) -> int:
+    if s.decoded[row, 0] == OVERWRITTEN:
+        return core.trap(s, who, Code.OVERWRITTEN, 0, 0, 0, 0)
     return core.trap(s, who, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.compiled.spans import product, reach, volume
-from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, rs1, rs2, spend, trap
+from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, may_store, rs1, rs2, spend, trap
 from tvm_npu.sim.nmp.dma import (
     BIAS,
     BURSTS,
@@ -227,6 +227,8 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     begin, end = address + first, address + last
     if total and (begin < m.dram_base or end > m.dram_base + m.dram_bytes):
         return trap(s, core, Code.DRAM_ACCESS, begin, end, 0, 0)
+    if total and stores and not may_store(s, core, begin, end):
+        return STOP
     tlts, tles = receivers(s, m, core, kind)
     if tlts == 0:
         return STOP

@@ -45,7 +45,11 @@ instructions; a word that is none of them traps.
 
 ## Programs
 
-`ecall` with a7 = 93 ends a core with exit code a0. MAC and DMA instructions take their operands
+`ecall` with a7 = 93 ends a core with exit code a0. Where there is a console, as in `tvm-npu
+run-elf`, a7 = 64 writes a2 bytes of DRAM from address a1 on to it; a0, which is 1 or 2, becomes a2,
+any other becomes -9.
+
+MAC and DMA instructions take their operands
 from {registers} configuration registers each, latched when the instruction issues; they run beside
 the core and signal the TLT semaphore `sem` when they are done, unless `sem` is 0.
 
@@ -75,12 +79,13 @@ fit its bytes at the width in use. A store or forward takes the low bits of accu
 A core that cannot execute an instruction traps there, and the machine stops: a word that is no
 instruction, or a `sub` without meaning, or filter words on a machine that has none (illegal
 instruction); a pc outside of the code or not on a word; an access that is not aligned or outside of
-every memory; another ecall than exit, and ebreak; a tile or transfer outside of its memory; a
-transfer outside of the program's DRAM; loads to MB2 and stores from elsewhere; a sum that does not
-fit the accumulator, or one that SHIFT_A moves beyond 62 bits; a ring bus that is not there; a
-semaphore that the machine has not, a negative count, a level other than 0 to 2 (of releases 1 and
-2); when nobody can go on, all that wait (deadlock); and a configuration register whose value cannot
-be used, which is what is not said here to be usable:
+every memory; a store, or a store transfer from its first byte to its last, that meets the program's
+code, which is read before it begins; another ecall, and ebreak; a tile or transfer outside of its
+memory; a transfer outside of the program's DRAM; loads to MB2 and stores from elsewhere; a sum that
+does not fit the accumulator, or one that SHIFT_A moves beyond 62 bits; a ring bus that is not
+there; a semaphore that the machine has not, a negative count, a level other than 0 to 2 (of
+releases 1 and 2); when nobody can go on, all that wait (deadlock); and a configuration register
+whose value cannot be used, which is what is not said here to be usable:
 
 - extents, kernels, strides, dilations and groups are 1 to 2^20; a window that begins inside the
   tile ends there, too; OUT_CHANNELS is a multiple of GROUPS; nmp_pool has no dilation and counts at

@@ -16,7 +16,7 @@ from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 _COMPRESSED, _FLOAT_ABI = 0x1, 0x6
-_EXECUTABLE = 0x1
+_EXECUTABLE, _WRITABLE = 0x1, 0x2
 _HEADER_BYTES = 52
 _DAMAGE = (_ToolsError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
            struct.error, OSError)  # fmt: skip
@@ -29,6 +29,7 @@ class Segment(NamedTuple):
     address: int
     data: bytes
     memory_size: int
+    writable: bool = True
 
     @property
     def end(self) -> int:
@@ -110,6 +111,7 @@ def _read(content: bytes) -> ElfImage:
             continue
         segment = _load(content, entry["p_paddr"], entry["p_offset"], entry["p_filesz"],
                         entry["p_memsz"])  # fmt: skip
+        segment = segment._replace(writable=bool(entry["p_flags"] & _WRITABLE))
         segments.append(segment)
         if entry["p_flags"] & _EXECUTABLE:
             executable.append(segment)

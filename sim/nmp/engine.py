@@ -7,6 +7,8 @@ looks anew who is. Ties go to the lower actor number, so a run is deterministic.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from tvm_npu.sim.compiled.slices import INSTRUCTIONS, next_slice, slice_ends
@@ -79,6 +81,10 @@ def run_events(state, m, kinds, shared, budget):
             work[0] += 1
             continue
         core = actor
+        if executed >= budget - state.counters[0]:
+            trapped[CODE], trapped[CORE], trapped[PC] = RUNAWAY, core, pcs[core]
+            trapped[A] = executed + state.counters[0]
+            break
         tle = core // m.tlts
         first = paused[0] < 0
         paused[0] = -1
@@ -141,10 +147,6 @@ def run_events(state, m, kinds, shared, budget):
         last_pc[core] = came_from
         if trapped[CODE] != 0:
             break
-        if executed >= budget - state.counters[0]:
-            trapped[CODE], trapped[CORE], trapped[PC] = RUNAWAY, core, pcs[core]
-            trapped[A] = executed + state.counters[0]
-            break
     state.counters[0] += executed
     return over, s.events, s.event_times
 '''
@@ -166,12 +168,24 @@ run_events = dispatch.compile_text(
 )  # fmt: skip
 
 
-def run(state: State, costs: Costs, budget: int) -> State:
+class Watch(Protocol):
+    """What looks at the state between slices; `before` may say how long the next one is."""
+
+    def before(self, state: State) -> None: ...
+
+    def after(self, state: State) -> None: ...
+
+
+def run(state: State, costs: Costs, budget: int, watch: Watch | None = None) -> State:
     """Until all cores have exited or one traps; returns the state with the table of events, which
     may have grown."""
     while True:
+        if watch is not None:
+            watch.before(state)
         over, events, times = run_events(state, costs, dispatch.KIND_OF, dispatch.SHARED, budget)
         state = state._replace(events=events, event_times=times)
+        if watch is not None:
+            watch.after(state)
         if over:
             return state
         next_slice(state.work)

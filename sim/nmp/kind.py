@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sim.kinds import CodeFault, ElfRun, MachineKind, Simulator
+from tvm_npu.sim.kinds import (
+    QUIET,
+    CodeFault,
+    ElfObserver,
+    ElfRun,
+    MachineKind,
+    Simulator,
+)
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -69,12 +75,19 @@ class NmpKind(MachineKind):
         assert isinstance(machine, NmpMachine)
         return LoadedProgram(image, machine, limits)
 
-    def run_elf(self, path: Path, machine: MachineDescription, limits: Limits) -> ElfRun:
+    @property
+    def start_files(self) -> Path:
+        return Path(__file__).parent / "start"
+
+    def run_elf(
+        self, path: Path, machine: MachineDescription, limits: Limits,
+        observer: ElfObserver = QUIET,
+    ) -> ElfRun:  # fmt: skip
         from tvm_npu.sim.nmp.bare_metal import run_elf
         from tvm_npu.sim.nmp.elf import read_elf
 
         assert isinstance(machine, NmpMachine)
-        return run_elf(read_elf(path, machine), machine, limits)
+        return run_elf(read_elf(path, machine), machine, limits, observer)
 
     def elf_summary(self, path: Path) -> str:
         from tvm_npu.sim.nmp.elf import read_elf

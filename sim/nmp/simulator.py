@@ -20,6 +20,7 @@ from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.nmp import engine
+from tvm_npu.sim.nmp.environment import Environment, environment_arrays
 from tvm_npu.sim.nmp.events import collect_events, register_table
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import (
@@ -43,6 +44,8 @@ DEFAULT_BUDGET = 2_000_000_000
 CORE_REGISTER = 10
 """a0: the core's own number when a run starts."""
 
+DEFAULT_ENVIRONMENT = Environment()
+
 _LEVELS = ("TLT", "TLE", "global")
 _TRANSFERS = ("nmp_load", "nmp_mload", "nmp_store", "nmp_forward")
 
@@ -53,7 +56,8 @@ class NmpSimulator:
     ``code`` are instruction words at ``code_address``; ``dram_bytes`` is how much DRAM the image
     uses from ``machine.dram.base_address`` on (accesses beyond it trap). ``layer_of`` and
     ``stream_of`` give each instruction's layer and DMA stream for statistics and traps;
-    ``tile_registers`` maps an instruction index to {tile coordinate name: register}.
+    ``tile_registers`` maps an instruction index to {tile coordinate name: register}. In
+    ``environment`` is what else the program finds: without one, its code alone is read-only.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class NmpSimulator:
         tile_registers: Sequence[Mapping[str, int]] = (),
         element_bytes: int = 2,
         layer_bytes: tuple[int, ...] | None = None,
+        environment: Environment = DEFAULT_ENVIRONMENT,
     ) -> None:
         check_room(machine, dram_bytes)
         base = machine.dram.base_address
@@ -104,6 +109,7 @@ class NmpSimulator:
             streams.astype(np.int8),
             len(self.layer_names),
             register_table(self._tile_registers, count),
+            environment_arrays(environment, (code_address, end)),
         )
         self.write(code_address, words.view(np.uint8))
 
@@ -116,6 +122,17 @@ class NmpSimulator:
         """A core's registers by their ABI names, as they are after a run, unsigned."""
         values = self._state.regs[core].astype(np.uint32).tolist()
         return dict(zip(ABI_NAMES, values, strict=True))
+
+    def console(self) -> tuple[bytes, int]:
+        """What the run has written, and how many bytes more than there is room for."""
+        count = int(self._state.console_count[0])
+        kept = self._state.console[:count].tobytes()
+        return kept, count - len(kept)
+
+    @property
+    def executed(self) -> int:
+        """Instructions of the last run, also of one that has trapped."""
+        return int(self._state.counters[0])
 
     def write(self, address: int, data: NDArray[Any]) -> None:
         """Copies bytes into DRAM."""
@@ -131,6 +148,7 @@ class NmpSimulator:
         budget: int = DEFAULT_BUDGET,
         most_work: int = MOST_WORK,
         events: EventSink | None = None,
+        watch: engine.Watch | None = None,
     ) -> tuple[RunStatistics, list[int]]:
         """Starts ``cores`` cores (default: all) at ``entry`` and runs until all have exited.
 
@@ -138,7 +156,7 @@ class NmpSimulator:
         statistics and the exit codes. Raises Trap when a core traps, blocks for ever or does not
         end within ``budget`` instructions and ``most_work`` products, elements and bytes. Values do
         not depend on ``timing``; neither they nor the statistics depend on ``events``, which gets
-        the run's events.
+        the run's events, or on ``watch``.
         """
         started = self.machine.core_count if cores is None else cores
         if not 1 <= started <= self.machine.core_count:
@@ -152,6 +170,7 @@ class NmpSimulator:
             state = self._state
             if events is not None and not len(state.events):
                 state = state._replace(**event_room(state.events.shape[1]))
+            self._read_overwritten_code()
             reset_for_run(state)
             begin_run(state.work, most_work)
             state.time[self.machine.core_count :] = np.inf
@@ -162,7 +181,7 @@ class NmpSimulator:
             state.regs[:started, CORE_REGISTER] = np.arange(started)
             records = events is not None
             costs = make_costs(self.machine, self._dram_bytes, timing, records)
-            self._state = state = engine.run(state, costs, budget)
+            self._state = state = engine.run(state, costs, budget, watch)
             if state.trap[TrapSlot.CODE]:
                 raise self._trap()
             statistics = collect(
@@ -174,6 +193,14 @@ class NmpSimulator:
                     collect_events(state, self.machine, self.layer_names, self._tile_registers)
                 )
             return statistics, state.exit_code[:started].tolist()
+
+    def _read_overwritten_code(self) -> None:
+        """A run has overwritten code: the next one begins with what lies in DRAM."""
+        state = self._state
+        if state.counters[2]:
+            begin = int(state.code_base[0]) - self.machine.dram.base_address
+            state.words[:] = self.dram[begin : begin + state.words.nbytes].view(np.uint32)
+            state.decoded[:] = NMP_ISA.decode_array(state.words)
 
     def _row(self, pc: int) -> int | None:
         row, rest = divmod(pc - int(self._state.code_base[0]), 4)

@@ -128,7 +128,11 @@ class State(NamedTuple):
     trap: Array  # int64 [TrapSlot.COLUMNS]
     work: Array  # int64 [4]: see `compiled.slices`
     paused: Array  # int64 [1]: the core whose turn a slice's end has cut; -1: none
-    counters: Array  # int64 [2]: instructions executed, cache misses
+    counters: Array  # int64 [3]: instructions executed, cache misses, whether code was overwritten
+    read_only: Array  # int64 [R, 2], and see `environment`: ranges of DRAM that refuse stores
+    stack_guard: Array  # int64 [2]: a range of DRAM that cores must not touch
+    console: Array  # uint8: what the program has written, from its begin on
+    console_count: Array  # int64 [1]: bytes that it has written, also without room for them
     layer_macs: Array  # int64 [L, K]
     layer_mac_cycles: Array  # float64 [L, K]
     layer_wait_cycles: Array  # float64 [L, K]
@@ -259,6 +263,7 @@ def make_state(
     stream_of: Array,
     layers: int,
     tile_registers: Array,
+    environment: dict[str, Array],
 ) -> State:
     """A machine after reset: zeroed memories, all cores halted until started."""
     return State(
@@ -270,11 +275,12 @@ def make_state(
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         work=new_work(),
         paused=np.full(1, -1, np.int64),
-        counters=np.zeros(2, np.int64),
+        counters=np.zeros(3, np.int64),
         events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
         event_times=np.zeros((0, 2)),
         event_count=np.zeros(1, np.int64),
         tile_registers=tile_registers,
+        **environment,
         **_cores(machine),
         **_mac_units(machine),
         **_memories(machine, dram_bytes),
@@ -400,6 +406,6 @@ def reset_for_run(state: State) -> None:
         state.trap, state.counters, state.layer_macs, state.layer_mac_cycles,
         state.layer_wait_cycles, state.layer_instructions, state.layer_link_bytes,
         state.layer_memory_bytes, state.layer_bursts, state.layer_dma_cycles, state.layer_end,
-        state.event_count,
+        state.event_count, state.console_count,
     ):  # fmt: skip
         array[:] = 0

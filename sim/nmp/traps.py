@@ -25,6 +25,9 @@ class TrapCode(IntEnum):
     NO_RING = 16
     RACE = 17
     BUDGET = 18
+    READ_ONLY = 19
+    STACK = 20
+    OVERWRITTEN = 21
 
 
 DETAIL_FORMATS: dict[TrapCode, str] = {
@@ -39,7 +42,13 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
     TrapCode.RUNAWAY: "still running after {a} instructions",
     TrapCode.BUDGET: "more than {a} products, elements and bytes in a run",
     TrapCode.BREAKPOINT: "ebreak",
-    TrapCode.UNKNOWN_ECALL: "ecall with a7 = {a}; only 93 (exit) is known",
+    TrapCode.UNKNOWN_ECALL: (
+        "ecall with a7 = {a}; known are 93 (exit) and, where there is a console, 64 (write)"
+    ),
+    TrapCode.READ_ONLY: "store to {a:#x}: code and read-only data lie at {b:#x}..{c:#x}",
+    TrapCode.STACK: "access of {b} bytes at {a:#x}: the stack is used up, sp is {c:#x}",
+    TrapCode.OVERWRITTEN: "the program has overwritten this instruction: code is read once, before "
+    "the program begins",
     TrapCode.HAZARD: "transfer uses {memory} of core {a} while its MAC unit does",
     TrapCode.SEMAPHORE: (
         "semaphore {c} of level {a} with count {b}: the machine has {semaphores} semaphores on "

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tvm_npu.cli.elf_command import printable
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import write_bytes, write_json
 from tvm_npu.cli.planners_command import SUMMARIES
@@ -53,6 +54,23 @@ def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert code == 1 and "do not lie in the program's memory" in err
     code, _, err = run("run-elf", ELF, "--machine", "setup-a")
     assert code == 1 and "'setup-a' is of isa 'tiles'; executables run on machines of 'nmp'" in err
+
+
+def test_run_elf_shows_console_and_trace(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    hello = ELF.with_name("hello.elf")
+    target = tmp_path / "elf.json"
+    code, out, _ = run("run-elf", hello, "--trace", 2, "--json", target, "--exit-code")
+    assert code == 42 and out.startswith("hello\n")
+    lines = out.splitlines()
+    assert lines[1].split()[2:] == ["addi", "a7,", "zero,", "93", "a7", "=", "0x0000005d"]
+    assert lines[2].split()[0] == "28" and lines[2].endswith("ecall")
+    row = json.loads(target.read_text())["programs"][0]
+    assert row["console"] == "hello\n" and row["trace"] == lines[1:3]
+    assert run("run-elf", hello, "--trace", 100_001)[0] == 2
+    assert printable("a\x1b[31m\tb\n\x07") == "a?[31m\tb\n?"
+    folder = Path(next(line for line in run("run-elf", "--help")[1].splitlines()
+                       if line.endswith("start") and not line.startswith(" ")))  # fmt: skip
+    assert (folder / "program.ld").is_file() and (folder / "start.S").is_file()
 
 
 def test_machines(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

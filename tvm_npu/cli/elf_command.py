@@ -12,26 +12,40 @@ from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
-from tvm_npu.sim.kinds import ElfRun, RunsElf, machine_kind, usable_kinds
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.kinds import ElfObserver, ElfRun, RunsElf, machine_kind, usable_kinds
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_file import load_machine
 
-DESCRIPTION = """\
+
+def _start_folders() -> str:
+    folders = (one.start_files for one in usable_kinds().values() if isinstance(one, RunsElf))
+    return " ".join(map(str, folders))
+
+
+DESCRIPTION = f"""\
 Runs statically linked RV32IM executables, each on a core 0 of its own, until it exits by ecall with
 a7 = 93, and prints exit code, cycles and instructions. Link to the machine's DRAM base address
 ('tvm-npu machines NAME' shows it). The exit code is a result, not an error, unless --exit-code.
 
-Only executable segments hold instructions. A program begins at its entry with sp at the top of 1 MB
-behind its image and all other registers 0. Accesses that are not aligned trap.
+A program begins at its entry with sp at the top of a stack of 1 MB and all other registers 0. With
+a7 = 64 ecall writes a2 bytes from a1 on to stdout (a0 = 1 or 2). Accesses that are not aligned
+trap, and so do stores to segments that are not writable, instructions outside of executable
+segments or overwritten, and the guard below the stack. Linker script and start-up code are in
+{_start_folders()}
 """
-EXAMPLES = """\
+EXAMPLES = f"""\
 examples:
-  riscv64-unknown-elf-gcc -march=rv32im -mabi=ilp32 -nostdlib -T program.ld main.c -o main.elf
+  START={_start_folders()}
+  riscv64-unknown-elf-gcc -march=rv32im -mabi=ilp32 -nostdlib -static -T $START/program.ld \\
+      $START/start.S main.c -o main.elf
   tvm-npu run-elf main.elf
+  tvm-npu run-elf main.elf --trace 20
   tvm-npu run-elf main.elf --machine my-npu.toml --budget 1000000
   tvm-npu run-elf one.elf two.elf --registers --dump 0x80000000:64 --json runs.json
 """
 LINE_BYTES = 16
+MOST_TRACED = 100_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +64,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dump", type=_range, action="append", default=[], metavar="ADDR:LEN",
         help="show LEN bytes of memory from ADDR on at the end; may be given again",
     )  # fmt: skip
+    parser.add_argument(
+        "--trace", type=_traced, default=0, metavar="N",
+        help=f"show the last N instructions, {MOST_TRACED:,} at most, and what they changed; "
+        "takes a second run",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
     parser.add_argument(
         "--exit-code", action="store_true",
@@ -67,17 +86,18 @@ def _range(text: str) -> tuple[int, int]:
     return address, size
 
 
+def _traced(text: str) -> int:
+    count = positive(text)
+    if count > MOST_TRACED:
+        raise argparse.ArgumentTypeError(f"{count} instructions; at most {MOST_TRACED}")
+    return count
+
+
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
     machine = load_machine(args.machine)
-    kind = machine_kind(machine.isa)
-    if not isinstance(kind, RunsElf):
-        able = [isa for isa, other in usable_kinds().items() if isinstance(other, RunsElf)]
-        raise CliError(
-            f"machine {machine.name!r} is of isa {machine.isa!r}; executables run on machines of "
-            f"{', '.join(map(repr, able))}"
-        )
+    kind = _kind(machine)
     limits: Limits = args.limits
     if limits.instructions is None:
         limits = replace(limits, instructions=args.budget)
@@ -85,8 +105,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     for path in args.files:
         with terminal.steps() as steps, terminal.simulating():
             steps.begin("simulating: the first run ever compiles the simulator")
-            done = kind.run_elf(path, machine, limits)
-        rows.append(_row(path, done, args.dump))
+            seen = _Seen(terminal, args.trace)
+            done = kind.run_elf(path, machine, limits, seen.observer)
+        rows.append(_row(path, done, seen, args.dump))
         name = f"{path}: " if len(args.files) > 1 else ""
         terminal.out.print(
             f"{name}exit code {done.exit_code}, {done.statistics.cycles:,.0f} cycles "
@@ -101,12 +122,55 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     return rows[-1]["exit_code"] & 0xFF if args.exit_code else 0
 
 
-def _row(path: Path, done: ElfRun, dumps: list[tuple[int, int]]) -> dict[str, Any]:
+def _kind(machine: MachineDescription) -> RunsElf:
+    kind = machine_kind(machine.isa)
+    if isinstance(kind, RunsElf):
+        return kind
+    able = [isa for isa, other in usable_kinds().items() if isinstance(other, RunsElf)]
+    raise CliError(
+        f"machine {machine.name!r} is of isa {machine.isa!r}; executables run on machines of "
+        f"{', '.join(map(repr, able))}"
+    )
+
+
+class _Seen:
+    """Prints what a program writes, and its trace, and keeps both."""
+
+    def __init__(self, terminal: Terminal, traced: int) -> None:
+        self.terminal = terminal
+        self.written = ""
+        self.trace: list[str] = []
+        self.observer = ElfObserver(self.write, self.show, traced)
+
+    def write(self, data: bytes) -> None:
+        self.written = data.decode("utf-8", "replace")
+        if data:
+            self._print(printable(self.written).removesuffix("\n"))
+
+    def show(self, lines: list[str]) -> None:
+        self.trace = lines
+        for line in lines:
+            self._print(line)
+
+    def _print(self, text: str) -> None:
+        self.terminal.out.print(text, soft_wrap=True, markup=False, highlight=False)
+
+
+def printable(text: str) -> str:
+    """Characters that steer a terminal become question marks: programs come from others."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "?" for one in text)
+
+
+def _row(
+    path: Path, done: ElfRun, seen: _Seen, dumps: list[tuple[int, int]]
+) -> dict[str, Any]:
     return {
         "file": str(path),
         "exit_code": done.exit_code,
         "cycles": done.statistics.cycles,
         "instructions": done.statistics.instructions,
+        "console": seen.written,
+        "trace": seen.trace,
         "registers": dict(done.registers),
         "memory": {f"{at:#010x}": done.memory(at, size).hex() for at, size in dumps},
     }

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.sim.isa.words import KNOWN_RV32IM, instructions_with_operands
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.assembler import assemble, pseudo_instructions
+from tvm_npu.sim.isa.builder import CodeBuilder
 from tvm_npu.sim.isa.disassembler import disassemble, disassemble_code
 from tvm_npu.sim.isa.table import WORD_MASK, Instruction
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
@@ -147,7 +148,29 @@ def test_pseudo_instructions_are_all_listed() -> None:
     written = {text.split()[0] for text, _ in pseudo_instructions()}
     assert written == {
         "li", "mv", "j", "jr", "nop", "not", "ret", "beqz", "bnez", "call", "fence",
+        "la",
     }  # fmt: skip
+
+
+@given(st.integers(0, 1 << 18), st.integers(0, 1 << 18), st.integers(0, (1 << 30) - 1))
+@settings(max_examples=30)
+def test_addresses_of_labels(before: int, behind: int, base: int) -> None:
+    """auipc adds its upper part to where it stands itself, addi the rest."""
+    base_address = 4 * (base % ((1 << 30) - before - behind - 2))
+    builder = CodeBuilder(NMP_ISA)
+    builder._items += [0] * before
+    for label in ("low", "high"):
+        builder.la("s1", label)
+    builder._items += [0] * behind
+    builder.label("high")
+    builder._labels["low"] = 0
+    words = builder.finish(base_address).tolist()
+    for place, target in ((before, 0), (before + 2, before + 4 + behind)):
+        (one, upper), (two, lower) = (NMP_ISA.decode(words[place + k]) for k in (0, 1))
+        assert (one.mnemonic, two.mnemonic) == ("auipc", "addi")
+        assert upper["rd"] == lower["rs1"] == lower["rd"] == 9
+        reached = base_address + 4 * place + (upper["imm"] << 12) + lower["imm"]
+        assert reached & WORD_MASK == (base_address + 4 * target) & WORD_MASK
 
 
 def test_data_words_hold_absolute_addresses() -> None:
@@ -167,6 +190,9 @@ def test_data_words_hold_absolute_addresses() -> None:
         ("nmp_wait tlx, 1, a0", "line 1: nmp_wait: operand level is 'tlx', expected a number"),
         ("nmp_conv2d 16, zero", "line 1: nmp_conv2d: field sem: 16 is outside 0..15"),
         ("\n\n beq a0, a1, gone", "line 3: label 'gone' is used but not defined"),
+        ("nop\nla a0, gone", "line 2: label 'gone' is used but not defined"),
+        ("la a0, 4(a1)", "line 1: la: operands 'a0, 4(a1)', expected 'la rd, label'"),
+        ("la q7, x\nx:", "line 1: la: operand rd is 'q7', which is no register"),
         (".word gone", "line 1: label 'gone' is used but not defined"),
         (".word", "line 1: .word: operand value is '', expected a number"),
         ("x:\nnop\nx:", "line 3: label 'x' is defined twice"),

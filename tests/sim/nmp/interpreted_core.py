@@ -65,6 +65,11 @@ class Unit:
         self.shared = [[0] * machine.dme.semaphores for _ in range(machine.cores.tles)]
         self.everyone = [0] * machine.dme.semaphores
 
+    def meets_code(self, begin: int, end: int) -> bool:
+        """Whether bytes of DRAM, counted from its begin, are the program's code."""
+        code = self.base - self.machine.dram.base_address
+        return begin < code + 4 * len(self.words) and code < end
+
     def signal(self, core: Core, sem: int) -> None:
         if sem:
             core.semaphores[sem] += 1

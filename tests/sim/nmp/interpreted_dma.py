@@ -136,6 +136,9 @@ class Transfers(Unit):
         begin = address - self.machine.dram.base_address
         if not self._inside(spots, size, begin, len(self.dram)):
             faults.add("DRAM_ACCESS")
+        known = [begin + place for place in spots if place is not None]
+        if known and self.meets_code(min(known), max(known) + size):
+            faults.add("READ_ONLY")
         if faults:
             raise Fault(*faults)
         for k, place in enumerate(spots):

@@ -89,6 +89,8 @@ class Interpreter(MacUnit, Transfers):
         elif name in STORE:
             size = STORE[name]
             memory, at = self._place(core, (a + imm) & MASK, size)
+            if memory is self.dram and self.meets_code(at, at + size):
+                raise Fault("READ_ONLY")
             memory[at : at + size] = (b % (1 << 8 * size)).to_bytes(size, "little")
         elif name in ("lui", "auipc"):
             value = (imm << 12) + (core.pc if name == "auipc" else 0)

@@ -1,0 +1,71 @@
+"""What a program finds around it on a core: bytes that it must not touch, and a console.
+
+Compiled code asks here before it stores; `environment_arrays` makes the state that it asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_npu.sim.compiled import device
+from tvm_npu.sim.nmp.state import Array, State
+
+OVERWRITTEN = -2
+"""The operation of a word whose bytes a store has changed."""
+BAD_DESCRIPTOR = -9
+"""What a write to something else than the console returns (EBADF, as on Linux)."""
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
+
+Range = tuple[int, int]
+"""First byte and the one behind the last."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """``read_only`` bytes refuse stores (None: the code's), those of ``stack_guard`` any access of
+    a core. The console keeps the first ``console_bytes``; with 0 there is none."""
+
+    read_only: tuple[Range, ...] | None = None
+    stack_guard: Range = (0, 0)
+    console_bytes: int = 0
+
+
+def environment_arrays(environment: Environment, code: Range) -> dict[str, Array]:
+    """The fields of a state that hold an environment; ``code`` is where the program's code lies."""
+    read_only = (code,) if environment.read_only is None else environment.read_only
+    return dict(
+        read_only=np.array(read_only, np.int64).reshape(-1, 2),
+        stack_guard=np.array(environment.stack_guard, np.int64),
+        console=np.zeros(environment.console_bytes, np.uint8),
+        console_count=np.zeros(1, np.int64),
+    )
+
+
+@device
+def read_only_range(s: State, begin: int, end: int) -> int:
+    """Which read-only range a store to begin..end meets; -1: none."""
+    for k in range(len(s.read_only)):
+        if begin < s.read_only[k, 1] and s.read_only[k, 0] < end:
+            return k
+    return -1
+
+
+@device
+def note_stored(s: State, begin: int, end: int) -> None:
+    """Words of the code in begin..end are no instructions any more."""
+    first = max(0, (begin - s.code_base[0]) >> 2)
+    last = min(len(s.decoded), (end - s.code_base[0] + 3) >> 2)
+    for row in range(first, last):
+        s.decoded[row, 0] = OVERWRITTEN
+        s.counters[2] = 1
+
+
+@device
+def put(s: State, offset: int, size: int) -> None:
+    """Bytes of DRAM to the console; what finds no room there counts alone."""
+    at = s.console_count[0]
+    for k in range(min(size, len(s.console) - at)):
+        s.console[at + k] = s.dram[offset + k]
+    s.console_count[0] = at + size

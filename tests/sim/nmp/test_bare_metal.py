@@ -1,0 +1,277 @@
+"""What a bare-metal program finds around it: console, stack and its guard, code that stays."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.sim.nmp import random_programs
+from tests.sim.nmp.interpreter import Interpreter
+from tests.sim.nmp.programs import BASE, DRAM_BYTES, EXIT, segments, small_machine, transfer
+from tests.sim.nmp.rv32im_model import MASK
+from tvm_npu.sim.isa.assembler import assemble
+from tvm_npu.sim.kinds import ElfObserver, ElfRun
+from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.nmp.bare_metal import (
+    CONSOLE_BYTES,
+    GUARD_BYTES,
+    HEAP_BYTES,
+    STACK_BYTES,
+    run_elf,
+)
+from tvm_npu.sim.nmp.elf import ElfImage, Segment, read_elf
+from tvm_npu.sim.nmp.environment import Environment
+from tvm_npu.sim.nmp.kind import KIND
+from tvm_npu.sim.nmp.simulator import NmpSimulator
+from tvm_npu.sim.nmp.trace import Trace
+from tvm_npu.sim.nmp.traps import TrapCode
+from tvm_npu.sim.nmp.xnmp import NMP_ISA
+from tvm_npu.sim.traps import Trap
+
+MACHINE = small_machine()
+DATA = BASE + 0x1000
+HELLO = Path(__file__).parent / "data" / "hello.elf"
+WRITE = "li a7, 64\necall\n"
+LEAVE = "li a7, 93\necall\n"
+
+
+def image(text: str, data: bytes = b"", writable: bool = False) -> ElfImage:
+    """Code at BASE, and a page of data at DATA."""
+    words = assemble(text, BASE, isa=NMP_ISA).tobytes()
+    code = Segment(BASE, words, len(words), writable)
+    return ElfImage(BASE, (code, Segment(DATA, data, 4096)), (code,))
+
+
+def trapped(found: ElfImage, limits: Limits | None = None) -> Trap:
+    with pytest.raises(Trap) as caught:
+        run_elf(found, MACHINE, limits or Limits(instructions=200_000))
+    return caught.value
+
+
+def observed(found: ElfImage) -> tuple[ElfRun, bytes]:
+    written: list[bytes] = []
+    done = run_elf(found, MACHINE, observer=ElfObserver(console=written.append))
+    return done, b"".join(written)
+
+
+def test_the_console() -> None:
+    text = rng_text(random.Random(4), 300)
+    begin, size = 40, 200
+    call = f"li a1, {DATA + begin}\nli a2, {size}\n" + WRITE
+    done, written = observed(image(f"li a0, 1\n{call}mv s0, a0\nli a0, 2\n{call}{LEAVE}", text))
+    assert written == 2 * text[begin : begin + size]
+    assert done.exit_code == done.registers["s0"] == size
+    done, written = observed(image(f"li a0, 3\n{call}{LEAVE}", text))
+    assert (done.exit_code, written) == (-9, b"")
+    for address, count in ((BASE - 4, 8), (DATA, 0x7FFF_FFFF), (DATA, 0xFFFF_FFFF)):
+        trap = trapped(image(f"li a0, 1\nli a1, {address}\nli a2, {count}\n" + WRITE))
+        assert trap.code == TrapCode.SCALAR_ACCESS and f"{count} bytes at {address:#x}" in str(trap)
+
+
+def rng_text(rng: random.Random, size: int) -> bytes:
+    return bytes(rng.randrange(32, 127) for _ in range(size))
+
+
+def test_the_console_keeps_so_much_and_writing_is_work() -> None:
+    size = CONSOLE_BYTES * 2 // 3
+    call = f"li a0, 1\nli a1, {DATA}\nli a2, {size}\n" + WRITE
+    done, written = observed(image(2 * call + EXIT, b"x"))
+    assert len(written) < CONSOLE_BYTES + 100
+    assert written[CONSOLE_BYTES:].decode().strip().startswith(f"[{2 * size - CONSOLE_BYTES} more")
+    trap = trapped(image(2 * call + EXIT, b"x"), Limits(work=2 * size - 1))
+    assert trap.code == TrapCode.BUDGET and trap.place.instruction == "ecall"
+    run_elf(image(2 * call + EXIT, b"x"), MACHINE, Limits(work=2 * size))
+
+
+def test_without_a_console_there_is_no_such_call() -> None:
+    found = NmpSimulator(MACHINE, assemble(WRITE, BASE, isa=NMP_ISA), BASE, DRAM_BYTES)
+    with pytest.raises(Trap, match="a7 = 64; known are 93"):
+        found.run(BASE)
+
+
+def test_what_a_program_wrote_is_seen_where_it_traps() -> None:
+    written: list[bytes] = []
+    lines: list[str] = []
+    text = f"li a0, 1\nli a1, {DATA}\nli a2, 3\n{WRITE}ebreak\n"
+    with pytest.raises(Trap, match="ebreak"):
+        run_elf(image(text, b"abc"), MACHINE,
+                observer=ElfObserver(written.append, lines.extend, 2))  # fmt: skip
+    assert written == [b"abc"]
+    assert [line.split()[2] for line in lines] == ["ecall", "ebreak"]
+
+
+@pytest.mark.parametrize("store", ["sb", "sh", "sw"])
+def test_stores_to_read_only_segments_trap(store: str) -> None:
+    """The last instruction's bytes are the code's last; those behind it are nobody's."""
+    for offset, traps in ((0, True), (12, True), (16, False)):
+        body = f"la t0, first\n{store} t1, {offset}(t0)\nfirst: nop\n{EXIT}"
+        found = image(body)
+        if not traps:
+            assert run_elf(found, MACHINE).exit_code == 0
+            continue
+        trap = trapped(found)
+        assert trap.code == TrapCode.READ_ONLY and trap.place.instruction.startswith(store)
+        assert f"{BASE:#x}..{BASE + len(found.segments[0].data):#x}" in str(trap)
+
+
+def test_transfers_do_not_store_into_code() -> None:
+    for address, traps in ((BASE, True), (BASE - 8, None), (DATA, False)):
+        text = segments(16) + transfer("nmp_store", 0, "mb2", address) + EXIT
+        found = NmpSimulator(MACHINE, assemble(text, BASE, isa=NMP_ISA), BASE, DRAM_BYTES)
+        if traps is False:
+            found.run(BASE)
+            continue
+        with pytest.raises(Trap) as caught:
+            found.run(BASE)
+        assert caught.value.code == (TrapCode.READ_ONLY if traps else TrapCode.DRAM_ACCESS)
+    inside = segments(4, 2, 8) + transfer("nmp_store", 0, "mb2", BASE + 8) + EXIT
+    assert trapped(image(inside)).code == TrapCode.READ_ONLY
+
+
+SWAPS = """
+    la t0, {target}
+    la t1, other
+    lw t2, 0(t1)
+    sw t2, 0(t0)
+target: li a0, 1
+    li a7, 93
+    ecall
+other: li a0, 2
+last: .word 0
+"""
+
+
+def test_an_overwritten_instruction_traps_when_it_is_executed() -> None:
+    trap = trapped(image(SWAPS.format(target="target"), writable=True))
+    assert trap.code == TrapCode.OVERWRITTEN and "code is read once" in str(trap)
+    assert trap.place.address == BASE + 24
+    done = run_elf(image(SWAPS.format(target="last"), writable=True), MACHINE)
+    assert done.exit_code == 1
+
+
+def test_the_next_run_reads_overwritten_code() -> None:
+    words = assemble(SWAPS.format(target="target"), BASE, isa=NMP_ISA)
+    found = NmpSimulator(MACHINE, words, BASE, DRAM_BYTES, environment=Environment(()))
+    with pytest.raises(Trap, match="has overwritten"):
+        found.run(BASE)
+    with pytest.raises(Trap, match="has overwritten"):  # by the same bytes
+        found.run(BASE)
+    assert found.run(BASE + 24)[1] == [2]
+
+
+RECURSE = """
+    li s0, {depth}
+    call down
+    li a0, 7
+    li a7, 93
+    ecall
+down: addi sp, sp, -{frame}
+    {access}
+    addi s0, s0, -1
+    beqz s0, up
+    sw ra, 4(sp)
+    call down
+    lw ra, 4(sp)
+up: addi sp, sp, {frame}
+    ret
+"""
+
+
+@pytest.mark.parametrize("access", ["sw s0, 0(sp)", "lw t0, 0(sp)"])
+@pytest.mark.parametrize("frame", [16, 2032])
+def test_the_guard_of_the_stack(frame: int, access: str) -> None:
+    fits = (STACK_BYTES - 16) // frame
+    done = run_elf(image(RECURSE.format(depth=fits, frame=frame, access=access)), MACHINE)
+    assert done.exit_code == 7
+    too_deep = RECURSE.format(depth=fits + 1, frame=frame, access=access)
+    trap = trapped(image(too_deep), Limits(instructions=2_000_000))
+    assert trap.code == TrapCode.STACK and trap.place.instruction == access
+    assert f"sp is {done.registers['sp'] - frame * (fits + 1):#x}" in str(trap)
+
+
+def test_the_heap_behind_the_image() -> None:
+    end = DATA + 4096 + HEAP_BYTES
+    text = "li t0, {}\nli t1, 99\nsw t1, 0(t0)\nlw a0, 0(t0)\n" + LEAVE
+    assert run_elf(image(text.format(end - 4)), MACHINE).exit_code == 99
+    for address in (end, end + GUARD_BYTES - 4):
+        trap = trapped(image(text.format(address)))
+        assert trap.code == TrapCode.STACK and f"4 bytes at {address:#x}" in str(trap)
+    assert run_elf(image(text.format(end + GUARD_BYTES)), MACHINE).exit_code == 99
+
+
+def test_the_budget_is_exact() -> None:
+    text = "li t0, 5\nagain: addi t0, t0, -1\nbnez t0, again\n" + EXIT
+    count = run_elf(image(text), MACHINE).statistics.instructions
+    assert count == 1 + 2 * 5 + 3
+    assert run_elf(image(text), MACHINE, Limits(instructions=count)).exit_code == 0
+    trap = trapped(image(text), Limits(instructions=count - 1))
+    assert trap.code == TrapCode.RUNAWAY and trap.place.instruction == "ecall"
+    assert f"still running after {count - 1} instructions" in str(trap)
+
+
+def test_the_budget_of_several_cores_is_exact() -> None:
+    machine = small_machine(1, 3)
+    found = NmpSimulator(machine, assemble("nop\n" + EXIT, BASE, isa=NMP_ISA), BASE, DRAM_BYTES)
+    assert found.run(BASE, budget=12)[1] == [0, 0, 0]
+    with pytest.raises(Trap, match="after 11 instructions") as caught:
+        found.run(BASE, budget=11)
+    assert caught.value.place.instruction == "ecall"
+
+
+class _Noted(Interpreter):
+    """Notes what core 0 does: pc, registers before."""
+
+    def _step(self, core):  # type: ignore[no-untyped-def]
+        self.noted.append((core.pc, list(core.x)))
+        return super()._step(core)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_trace_against_the_interpreter(seed: int) -> None:
+    """The same instructions in the same order, with the same changes of registers."""
+    rng = random.Random(seed)
+    code = assemble(random_programs.scalar_program(rng), BASE, isa=NMP_ISA)
+    found = NmpSimulator(MACHINE, code, BASE, random_programs.DRAM_BYTES)
+    other = _Noted(MACHINE, code.tolist(), BASE, bytearray(found.dram.tobytes()))
+    other.noted = []  # type: ignore[attr-defined]
+    other.run(20_000)
+    if not other.cores[0].done:
+        return  # one of the few that trap: nothing to compare with
+    states = [*other.noted, (None, list(other.cores[0].x))]  # type: ignore[attr-defined]
+    first = rng.randrange(len(states) - 1)
+    trace = Trace(first)
+    plain = found.run(BASE, cores=1)
+    registers = found.registers(0)
+    found = NmpSimulator(MACHINE, code, BASE, random_programs.DRAM_BYTES)
+    traced = found.run(BASE, cores=1, watch=trace)
+    assert traced[0].cycles == plain[0].cycles and found.registers(0) == registers
+    assert [step.number for step in trace.steps] == list(range(first + 1, len(states)))
+    for step, (pc, before), (_, after) in zip(
+        trace.steps, states[first:-1], states[first + 1 :], strict=True
+    ):
+        assert step.pc == pc
+        changed = {k: after[k] & MASK for k in range(32) if after[k] != before[k]}
+        assert list(step.changed.values()) == list(changed.values())
+        word = int(code[(pc - BASE) // 4])
+        mnemonic, operands = NMP_ISA.decode(word)  # type: ignore[misc]
+        assert step.instruction.split()[0] == mnemonic.mnemonic
+        is_access = mnemonic.mnemonic[0] in "ls" and "imm(rs1)" in mnemonic.syntax
+        wanted = (before[operands["rs1"]] + operands["imm"]) & MASK if is_access else None
+        assert step.address == wanted
+
+
+def test_the_shipped_start_files_work() -> None:
+    """data/build makes hello.elf of them and of hello.S."""
+    assert {path.name for path in KIND.start_files.iterdir()} == {"program.ld", "start.S"}
+    found = read_elf(HELLO, MACHINE)
+    assert [segment.writable for segment in found.segments] == [False, True]
+    done, written = observed(found)
+    assert (done.exit_code, written) == (42, b"hello\n")
+    text = (KIND.start_files / "start.S").read_text()
+    begin = [line for line in text.partition("_start:")[2].splitlines() if ".globl" not in line]
+    words = assemble("\n".join([*begin, "main:"]), isa=NMP_ISA)
+    assert found.segments[0].data.startswith(words[:2].tobytes())
+    behind_call = found.segments[0].data[16:]  # linkers know a call of two words
+    assert behind_call.startswith(words[3:].tobytes())
