@@ -142,6 +142,13 @@ covers() {
     done
 }
 
+# package_tree FOLDER: the four folders as the one package that they are, for tools that read sources.
+package_tree() {
+    rm -rf "$1"
+    mkdir -p "$1/tvm_npu"
+    ln -s "$ROOT"/tvm_npu/* "$ROOT/codegen" "$ROOT/runtime" "$ROOT/sim" "$1/tvm_npu/"
+}
+
 # study NAME "EXTRA ..." ARGUMENT...: runs a benchmark or a reproduction of scripts/studies with these
 # extras installed, and with what drawings need where the arguments ask for one.
 study() {

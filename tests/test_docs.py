@@ -19,7 +19,11 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = (
+    "README.md",
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")),
+)
+TUTORIALS = tuple(page for page in PAGES if page.startswith("docs/tutorials/"))
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TABLE_ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 
@@ -29,7 +33,8 @@ def read(page: str) -> str:
 
 
 def with_python() -> list[str]:
-    return [page for page in PAGES if PYTHON_BLOCK.search(read(page))]
+    """Tutorials run in tests/test_tutorials.py."""
+    return [page for page in PAGES if page not in TUTORIALS and PYTHON_BLOCK.search(read(page))]
 
 
 def test_readme_and_usage_have_python() -> None:
@@ -61,10 +66,18 @@ def test_commands_exist() -> None:
         assert main([name, "--help"]) == 0, name
 
 
+def test_the_menu_of_the_site_has_every_page() -> None:
+    """`scripts/docs` builds the site, strictly; what it leaves out is quick to see."""
+    entries = re.findall(r"^ +- (?:[\w ]+: )?([\w/-]+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+    beside = set(re.findall(r'": "([\w-]+\.md)"', read("scripts/docs_pages.py")))
+    pages = {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")}
+    assert sorted(entries) == sorted(pages | beside), "the menu is in mkdocs.yml"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_and_paths_exist(page: str) -> None:
     text = re.sub(r"^```.*?^```$", "", read(page), flags=re.MULTILINE | re.DOTALL)
-    for target in re.findall(r"\]\(([^)#]+)\)", text):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
         if not target.startswith("https://"):
             assert (ROOT / page).parent.joinpath(target).is_file(), target
     folders = "codegen|docs|runtime|scripts|sim|tests|tvm_npu"

@@ -10,13 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GLOSSARY = "docs/glossary.md"
-PAGES = ("README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")))
+PAGES = (
+    "README.md",
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")),
+)
 ROW = re.compile(r"^\| (.+?) \| (.+?) \| (.*?) ?\|$", re.MULTILINE)
 ABBREVIATION = re.compile(r"(?<![\w.&/-])[A-Z][A-Z0-9]+(?=s?\b)(?!-\d)")
 
 KNOWN = frozenset(
-    "ABI API ARM ASCII AVX AVX2 CPU CSV DDR DRAM ELF FIFO FPGA GB GEMM GPU JPEG JSON KB MB PNG "
-    "RISC SHA TOML TVM".split()
+    "ABI API ARM ASCII AVX AVX2 CPU CSV DDR DRAM ELF FIFO FPGA GB GEMM GPU HTML JPEG JSON KB MB "
+    "PNG RISC SHA TOML TVM".split()
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(

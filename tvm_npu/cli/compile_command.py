@@ -13,7 +13,6 @@ from tvm_npu.cli.model_job import (
     compiled,
     load_and_partition,
 )
-from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
 
 DESCRIPTION = """\
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     folder = args.output
     if folder.exists() and not folder.is_dir():
         raise CliError(f"cannot write into {str(folder)!r}: it is not a folder")
-    rows = []
+    lines: list[str] = []
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)
         from tvm_npu.codegen.program.format import Program
@@ -57,23 +56,12 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             write_bytes(path, content)
             program = Program.from_bytes(content)
             predicted = sum(layer.predicted_cycles or 0.0 for layer in program.layers)
-            rows.append(
-                (
-                    str(path),
-                    f"{len(program.layers):,}",
-                    f"{len(content):,}",
-                    f"{4 * len(program.code):,}",
-                    f"{len(program.constants):,}",
-                    f"{predicted:,.0f}",
-                )
-            )
-    headings = ("program", "layers", "file\nbytes", "code\nbytes", "constants\nbytes",
-                "predicted\ncycles")  # fmt: skip
-    columns = [
-        Column(heading, tuple(row[index] for row in rows), name=index == 0)
-        for index, heading in enumerate(headings)
-    ]
-    # A path must be whole to be of use: too narrow a terminal wraps the lines instead.
-    console = terminal.out
-    console.print(make_table(columns, max(console.width, 10_000)), soft_wrap=True)
+            lines += [
+                str(path),
+                f"  {len(program.layers):,} layers, {predicted:,.0f} cycles predicted; "
+                f"{len(content):,} bytes, of them {4 * len(program.code):,} code, "
+                f"{len(program.constants):,} constants",
+            ]
+    for line in lines:
+        terminal.out.print(line, soft_wrap=True)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm_npu.cli.tables import Column, make_table
+from tvm_npu.cli.tables import Column, print_tables
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
@@ -85,15 +85,15 @@ def _print_stages(
     columns = [
         Column("stage", tuple(str(n) for n in range(len(rows)))),
         Column("place", tuple(row["place"] for row in rows), name=True),
+        *(Column(heading, cells) for heading, cells in times),
         Column("first layer", tuple(row["first_layer"] for row in rows), name=True),
         Column("last layer", tuple(row["last_layer"] for row in rows), name=True),
         Column("layers", tuple(str(row["layers"]) for row in rows)),
         Column("weight\n%", tuple(f"{100 * row['weight'] / total:.1f}" for row in rows)),
         Column("parameter\nKB", tuple(f"{row['parameter_bytes'] / 1e3:,.0f}" for row in rows)),
         Column("output\nKB", tuple(f"{row['output_bytes'] / 1e3:,.0f}" for row in rows)),
-        *(Column(heading, cells) for heading, cells in times),
     ]
-    terminal.out.print(make_table(columns, terminal.out.width))
+    print_tables(columns, terminal.out)
 
 
 def _stages(chain: LayerChain, platform: Platform, best: Configuration) -> list[dict[str, Any]]:
