@@ -107,8 +107,9 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         from tvm_npu.codegen.snowflake.plan.behind import with_maxima
         from tvm_npu.codegen.snowflake.plan.beside import with_neighbours
         from tvm_npu.codegen.snowflake.plan.borders import with_padded_maps
+        from tvm_npu.codegen.snowflake.plan.reshapes import with_joined_reshapes
 
-        made = with_maxima(with_padded_maps(fixed), planner, machine)
+        made = with_maxima(with_padded_maps(with_joined_reshapes(fixed)), planner, machine)
         return with_neighbours(made, planner, machine)
 
     def check(

@@ -17,6 +17,7 @@ from tvm_npu.codegen.ops import (
     FixedLstm,
     FixedMaxFeatureMap,
     FixedMaximum,
+    FixedMove,
     FixedPad,
     FixedPool,
     FixedReflectPad,
@@ -35,6 +36,7 @@ from tvm_npu.codegen.snowflake.emit.elementwise import (
     table_layer,
 )
 from tvm_npu.codegen.snowflake.emit.others import (
+    move_layer,
     pad_layer,
     pool_layer,
     reflect_layer,
@@ -63,6 +65,7 @@ BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedPad: pad_layer,
     FixedReflectPad: reflect_layer,
     FixedReshape: reorder_layer,
+    FixedMove: move_layer,
 }
 """By type of layer: the steps of each cluster."""
 

@@ -1,4 +1,4 @@
-"""Pools, paddings and reorderings: where their operands lie."""
+"""Pools, paddings, reorderings and moves: where their operands lie."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from tvm_npu.codegen.ops import FixedPad, FixedPool, FixedReflectPad, FixedReshape
+from tvm_npu.codegen.ops import FixedMove, FixedPad, FixedPool, FixedReflectPad, FixedReshape
 from tvm_npu.codegen.snowflake.emit.elementwise import as_row
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site, shares
+from tvm_npu.codegen.snowflake.plan.move import MoveShape, MoveTiles, clusters_parts
 from tvm_npu.codegen.snowflake.plan.pools import PoolShape, PoolTiles, pool_parts
 from tvm_npu.codegen.snowflake.plan.spread import OrderTiles, PadTiles
+from tvm_npu.codegen.snowflake.plan.tiling import Stays
+from tvm_npu.codegen.snowflake.steps.move import MoveLayer
+from tvm_npu.codegen.snowflake.steps.objects import Rooms, Step
 from tvm_npu.codegen.snowflake.steps.pads import OrderLayer, PadLayer
 from tvm_npu.codegen.snowflake.steps.pool import PoolLayer
 from tvm_npu.codegen.snowflake.steps.reflect import ReflectLayer
@@ -86,3 +90,20 @@ def reorder_layer(layer: FixedReshape, site: Site) -> list[LayerSteps]:
         )  # fmt: skip
         found.append(LayerSteps([(made.steps(), made.rooms, "maps")]))
     return found
+
+
+def move_layer(layer: FixedMove, site: Site) -> list[LayerSteps]:
+    """Pieces one after the other: clusters have parts of the same piece at a time."""
+    shape, tiles = site.planned.problem, site.planned.plan
+    assert isinstance(shape, MoveShape) and isinstance(tiles, MoveTiles)
+    sources, target = [site.tensor(name) for name in layer.inputs], site.tensor(layer.output)
+    found: list[list[tuple[list[Step], Rooms, Stays]]] = [[] for _ in range(site.clusters)]
+    for number, (piece, chosen) in enumerate(zip(shape.pieces, tiles.pieces, strict=True)):
+        parts = clusters_parts(piece, target.pitch, site.clusters)
+        for cluster, mine in enumerate(found):
+            made = MoveLayer(
+                site.index, number, piece, chosen, site.machine.mbuf_words,
+                sources[piece.source], target, parts[min(cluster, len(parts) - 1)],
+            )  # fmt: skip
+            mine.append((made.steps() if cluster < len(parts) else [], made.rooms, "maps"))
+    return [LayerSteps(mine) for mine in found]

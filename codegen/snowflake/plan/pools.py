@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import gcd
 
 from tvm_npu.codegen.plan.problem import Infeasible, share
 from tvm_npu.codegen.snowflake.plan.tiling import line
+from tvm_npu.codegen.snowflake.plan.transfers import UNIT_WORDS, mean_units
 from tvm_npu.codegen.snowflake.steps.windows import Axis, cut, dealt
 from tvm_npu.sim.snowflake.isa import (
     LANES,
@@ -25,7 +25,6 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 GROUP = VMACS * LANES
 """Planes that mode lane takes at a time."""
-UNIT_WORDS = MEMORY_UNIT_BYTES // WORD_BYTES
 ISSUED = 3.75
 """Instructions of a maximum."""
 WIDEST = 3
@@ -247,11 +246,7 @@ def _units(pitch: int, words: int) -> float:
     """Units of the memory that ``words`` words of a pixel touch, on average."""
     if words == pitch:
         return words / UNIT_WORDS
-    # A run begins at multiples of the common divisor.
-    step = gcd(pitch, UNIT_WORDS)
-    begins = range(0, UNIT_WORDS, step)
-    touched = ((at + words - 1) // UNIT_WORDS + 1 for at in begins)
-    return sum(touched) / len(begins) if words else 0.0
+    return mean_units(words, pitch) if words else 0.0
 
 
 def _divisors(count: int, planes: int) -> list[int]:

@@ -19,6 +19,7 @@ from tvm_npu.codegen.ops import (
     FixedLstm,
     FixedMaxFeatureMap,
     FixedMaximum,
+    FixedMove,
     FixedPad,
     FixedPool,
     FixedReflectPad,
@@ -29,6 +30,7 @@ from tvm_npu.codegen.ops import (
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem, maxima_plan, maxima_problem
+from tvm_npu.codegen.snowflake.plan.move import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.snowflake.plan.phases import TransposedShape, transposed_shape
 from tvm_npu.codegen.snowflake.plan.pools import PoolShape, pool_tiles
 from tvm_npu.codegen.snowflake.plan.recurrent import (
@@ -82,6 +84,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedPad | FixedReflectPad):
         channels, rows, columns = chw(shapes[layer.output])
         return PadShape(rows, columns, channels)
+    if isinstance(layer, FixedMove):
+        return move_shape(layer)
     if isinstance(layer, FixedReshape):
         return OrderShape(prod(shapes[layer.output]))
     if isinstance(layer, FixedLstm | FixedGru):
@@ -101,6 +105,8 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
         return pool_tiles(asked, machine)
     if isinstance(asked, FlatShape):
         return flat_tiles(asked, machine)
+    if isinstance(asked, MoveShape):
+        return move_tiles(asked, machine)
     if isinstance(asked, PadShape):
         return pad_tiles(asked, machine)
     if isinstance(asked, RecurrentShape):

@@ -93,10 +93,10 @@ class Move:
 
     @property
     def in_memory(self) -> Access:
-        end = self.offset + (self.runs - 1) * self.memory_step + WORD_BYTES * self.words
-        width = WORD_BYTES * self.words if self.runs > 1 else 0
-        pitch = self.memory_step if self.runs > 1 else 0
-        return Access(Place.MEMORY, self.offset, end, 0, self.segment, pitch, width)
+        reach, size = (self.runs - 1) * self.memory_step, WORD_BYTES * self.words
+        begin, end = self.offset + min(0, reach), self.offset + max(0, reach) + size
+        width, pitch = (size, abs(self.memory_step)) if self.runs > 1 else (0, 0)
+        return Access(Place.MEMORY, begin, end, 0, self.segment, pitch, width)
 
     @property
     def in_buffer(self) -> Access:
