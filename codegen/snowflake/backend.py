@@ -129,8 +129,9 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: SnowflakeMachine
     ) -> float | None:
-        prediction = getattr(plan, "prediction", None)
-        return None if prediction is None else float(prediction.cycles)
+        from tvm_npu.codegen.snowflake.plan.questions import expected_cycles
+
+        return expected_cycles(problem, plan, machine)
 
     def in_sequence(
         self, layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine

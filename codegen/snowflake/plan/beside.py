@@ -70,9 +70,9 @@ def _end(found: Geometry) -> int:
 
 def _tiles_beside(
     shape: Any, plan: Any, room: _Room | None, machine: SnowflakeMachine
-) -> PoolTiles | None:
-    """Tiles of a maximum in the room that is left; None where they are not expected to save
-    time."""
+) -> tuple[PoolTiles, float] | None:
+    """Tiles of a maximum in the room that is left, and by how many cycles both layers take longer
+    than the convolution; None where they are not expected to save time."""
     if not isinstance(shape, PoolShape) or not isinstance(plan, PoolTiles) or room is None:
         return None
     free = machine.mbuf_words - room.at
@@ -83,10 +83,11 @@ def _tiles_beside(
     if not isinstance(tiles, PoolTiles):
         return None
     cost = pool_cost(shape, tiles, machine)
-    beside = max(0.0, cost.memory_cycles - room.idle_cycles) + cost.vector_cycles
-    if beside + TILE * cost.tiles >= pool_cost(shape, plan, machine).cycles:
+    longer = max(0.0, cost.memory_cycles - room.idle_cycles) + cost.vector_cycles
+    longer += TILE * cost.tiles
+    if longer >= pool_cost(shape, plan, machine).cycles:
         return None
-    return replace(tiles, at=room.at, is_beside=True)
+    return replace(tiles, at=room.at, is_beside=True), longer
 
 
 def beside(
@@ -100,9 +101,10 @@ def beside(
         if before.layer.outputs[0] in one.layer.inputs:
             continue
         room = _room(before.problem, before.plan, machine)
-        tiles = _tiles_beside(one.problem, one.plan, room, machine)
-        if tiles is not None:
-            found[at] = replace(one, plan=tiles)
+        answer = _tiles_beside(one.problem, one.plan, room, machine)
+        if answer is not None:
+            tiles, longer = answer
+            found[at] = replace(one, plan=tiles, predicted_cycles=longer)
     return tuple(found)
 
 

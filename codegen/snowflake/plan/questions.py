@@ -32,7 +32,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem, maxima_plan, maxima_problem
 from tvm_npu.codegen.snowflake.plan.move import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.snowflake.plan.phases import TransposedShape, transposed_shape
-from tvm_npu.codegen.snowflake.plan.pools import PoolShape, pool_tiles
+from tvm_npu.codegen.snowflake.plan.pools import PoolShape, pool_cost, pool_tiles
 from tvm_npu.codegen.snowflake.plan.recurrent import (
     RecurrentShape,
     WeightsChosen,
@@ -42,6 +42,7 @@ from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
     PadShape,
+    flat_cycles,
     flat_tiles,
     order_tiles,
     pad_tiles,
@@ -113,3 +114,13 @@ def answer(asked: Any, machine: SnowflakeMachine, chosen: Planner) -> Any:
         keeps_weights = chosen.keeps_weights if isinstance(chosen, WeightsChosen) else None
         return recurrent_plan(asked, machine, keeps_weights)
     return order_tiles(asked, machine)
+
+
+def expected_cycles(asked: Any, plan: Any, machine: SnowflakeMachine) -> float | None:
+    """Predicted time of a layer; None where nothing is predicted."""
+    if isinstance(asked, PoolShape):
+        return pool_cost(asked, plan, machine).cycles
+    if isinstance(asked, FlatShape):
+        return flat_cycles(asked, machine)
+    prediction = getattr(plan, "prediction", None)
+    return None if prediction is None else float(prediction.cycles)

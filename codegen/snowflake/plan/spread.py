@@ -37,6 +37,12 @@ def flat_tiles(shape: FlatShape, machine: SnowflakeMachine) -> FlatTiles:
     return FlatTiles(-(-shape.pixels // tiles), planes)
 
 
+def flat_cycles(shape: FlatShape, machine: SnowflakeMachine) -> float:
+    """The memory's, for every word once."""
+    words = (shape.inputs + 1) * shape.pixels * shape.planes
+    return WORD_BYTES * words / machine.memory_bytes_per_cycle
+
+
 @dataclass(frozen=True)
 class PadShape:
     """A result of ``rows`` x ``columns`` pixels of ``planes`` words."""
