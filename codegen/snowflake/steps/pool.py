@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.pools import (
@@ -37,6 +37,8 @@ Range = tuple[int, int]
 Range3 = tuple[int, int, int]
 Part = tuple[Range, Range]
 """Rows and planes of a CU."""
+PARTS = 4
+"""Of the rows of an average's tile."""
 
 
 @dataclass(frozen=True)
@@ -213,27 +215,43 @@ class PoolLayer:
         out = base + room.maps + room.between
         active = (1 << self.cus) - 1
         whole, rest = divmod(share, GROUP)
-        for first, groups, outputs in ((0, whole, GROUP), (whole, 1, rest)):
-            if not groups or not outputs:
-                continue
-            nest = SumNest(
-                mode=MacMode.LANE, groups=groups, rows=down, columns=across,
-                maps=base + first * GROUP, row_step=shape.rows.stride * row_words,
-                column_step=shape.columns.stride * share, group_step=GROUP, tap_row=row_words,
-                tap_column=share, cells=1, kernels=0, kernel_words=0, kernel_at=0, weight_row=0,
-                weight_column=0, out=out + first * GROUP, out_step=share,
-                out_row=columns[1] * share, out_group=GROUP, has_bias=False, has_residual=False,
-            )  # fmt: skip
-            specials: Specials = {
-                **self.requantize.specials, Special.OUTPUTS: outputs, Special.OUT_STEP: share,
-                Special.CUS: active, Special.LANE_STEP: share,
-            }  # fmt: skip
-            reads = (
-                Access(Place.MBUF, base, base + room.maps, active),
-                Access(Place.WBUF, 0, LANES * shape.columns.kernel, active),
-            )
-            writes = (Access(Place.MBUF, out, out + room.out, active),)
-            yield Chunk(nest.write, nest.vectors, reads, writes, specials, CHANGED, 3)
+        groups_of = [(0, whole, GROUP)] * (whole > 0) + [(whole, 1, rest)] * (rest > 0)
+        for rows_here in quarters(down):
+            for first, groups, outputs in groups_of:
+                nest = SumNest(
+                    mode=MacMode.LANE, groups=groups, rows=rows_here, columns=across,
+                    maps=base + first * GROUP, row_step=shape.rows.stride * row_words,
+                    column_step=shape.columns.stride * share, group_step=GROUP,
+                    tap_row=row_words, tap_column=share, cells=1, kernels=0, kernel_words=0,
+                    kernel_at=0, weight_row=0, weight_column=0, out=out + first * GROUP,
+                    out_step=share, out_row=columns[1] * share, out_group=GROUP, has_bias=False,
+                    has_residual=False,
+                )  # fmt: skip
+                specials: Specials = {
+                    **self.requantize.specials, Special.OUTPUTS: outputs,
+                    Special.OUT_STEP: share, Special.CUS: active, Special.LANE_STEP: share,
+                }  # fmt: skip
+                reads = (
+                    Access(Place.MBUF, base, base + room.maps, active),
+                    Access(Place.WBUF, 0, LANES * shape.columns.kernel, active),
+                )
+                writes = (Access(Place.MBUF, out, out + room.out, active),)
+                yield Chunk(
+                    nest.write, nest.vectors, reads, writes, specials, CHANGED, 3,
+                    nest.cycles(outputs),
+                )  # fmt: skip
+
+
+def quarters(runs_of: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
+    """A tile's rows in parts, so that transfers find a place between the chunks."""
+    total = sum(run.count for run in runs_of)
+    for begin, count in cut(0, total, -(-total // PARTS)):
+        inside = (
+            replace(run, begin=max(run.begin, begin),
+                    count=min(run.begin + run.count, begin + count) - max(run.begin, begin))
+            for run in runs_of
+        )  # fmt: skip
+        yield tuple(run for run in inside if run.count > 0)
 
 
 def _runs(axis: Axis, parts: list[Range], counted: Range) -> tuple[Run, ...]:
