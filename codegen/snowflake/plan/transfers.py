@@ -14,9 +14,9 @@ UNIT_WORDS = MEMORY_UNIT_BYTES // WORD_BYTES
 
 
 class Stride(NamedTuple):
-    """``count`` words, from one to the next ``there`` words of memory and ``here`` of a buffer."""
+    """``extent`` words, from one to the next ``there`` words of memory and ``here`` of a buffer."""
 
-    count: int
+    extent: int
     there: int
     here: int
 
@@ -34,13 +34,13 @@ class Strided:
 
     @property
     def transfers(self) -> int:
-        return prod(one.count for one in self.loops)
+        return prod(one.extent for one in self.loops)
 
     @property
     def units(self) -> float:
         """Units of memory that the runs touch, on average over the places where they begin."""
         step = gcd(*(one.there for one in (self.runs, *self.loops)))
-        return self.transfers * self.runs.count * mean_units(self.words, step)
+        return self.transfers * self.runs.extent * mean_units(self.words, step)
 
 
 def strided(axes: Iterable[Stride]) -> Strided:
@@ -48,17 +48,17 @@ def strided(axes: Iterable[Stride]) -> Strided:
     merged: list[Stride] = []
     for axis in axes:
         outer = merged[-1] if merged else ONE
-        if axis.count == 1:
+        if axis.extent == 1:
             continue
-        ways = (axis.there * axis.count, axis.here * axis.count)
+        ways = (axis.there * axis.extent, axis.here * axis.extent)
         if merged and (outer.there, outer.here) == ways:
-            merged[-1] = axis._replace(count=axis.count * outer.count)
+            merged[-1] = axis._replace(extent=axis.extent * outer.extent)
         else:
             merged.append(axis)
     words = next((one for one in merged if one[1:] == (1, 1)), ONE)
     rest = [one for one in merged if one is not words]
-    runs = max(rest, key=lambda one: one.count, default=ONE)
-    return Strided(words.count, runs, tuple(one for one in rest if one is not runs))
+    runs = max(rest, key=lambda one: one.extent, default=ONE)
+    return Strided(words.extent, runs, tuple(one for one in rest if one is not runs))
 
 
 def mean_units(words: int, step: int) -> float:

@@ -71,11 +71,11 @@ def _moves(
     tensor: Map, at: At, shape: Strided, place: int, stream: SnowflakeStream
 ) -> Iterator[Move]:
     runs = shape.runs
-    for indices in product(*(range(one.count) for one in shape.loops)):
+    for indices in product(*(range(one.extent) for one in shape.loops)):
         ways = list(zip(shape.loops, indices, strict=True))
         words = at.words(tensor.pitch) + sum(one.there * index for one, index in ways)
         yield Move(
             Place.MBUF, FIRST_CU, tensor.segment, tensor.offset + WORD_BYTES * words,
             place + sum(one.here * index for one, index in ways), shape.words, stream,
-            runs=runs.count, memory_step=WORD_BYTES * runs.there, buffer_step=runs.here,
+            runs=runs.extent, memory_step=WORD_BYTES * runs.there, buffer_step=runs.here,
         )  # fmt: skip
