@@ -144,8 +144,15 @@ def compile_quantized(
     fixed: FixedGraph, machine: MachineDescription, options: CompileOptions = CompileOptions()
 ) -> Program:
     """plan -> emit, for what `fixed_graph` made with the same options."""
+    return generate_quantized(fixed, machine, options).program()
+
+
+def generate_quantized(
+    fixed: FixedGraph, machine: MachineDescription, options: CompileOptions = CompileOptions()
+) -> Generated:
+    """`compile_quantized` up to the command level."""
     chosen = planner_called(options.planner, options.limits, options.tuning_log)
-    return compile_fixed(fixed, machine, chosen, options.limits, options.images)
+    return generate(fixed, machine, chosen, options.limits, options.images)
 
 
 def compile_fixed(

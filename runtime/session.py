@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from tvm_npu.sim.kinds import Simulator, load_program
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.statistics import RunStatistics, add, beside
+from tvm_npu.sim.watch import Watch
 
 Array = NDArray[np.generic]
 
@@ -102,7 +104,11 @@ class Session:
         ]
 
     def run_fixed(
-        self, inputs: Sequence[Array], *, events: EventSink | None = None
+        self,
+        inputs: Sequence[Array],
+        *,
+        events: EventSink | None = None,
+        watch: Watch | None = None,
     ) -> list[Array]:
         """Integers [B, *shape] at the inputs' scales -> integers at the outputs'. States begin each
         image's run as zeros.
@@ -110,7 +116,8 @@ class Session:
         Images of a batch run one after another, as many together as the program computes in a run
         and the machine has devices; statistics are summed over them. Raises RunError
         for wrong inputs and `tvm_npu.sim.traps.Trap` when the simulated machine stops against the
-        program's will. ``events`` gets what the machine's units did when, image by image.
+        program's will. ``events`` gets what the machine's units did when, image by image; ``watch``
+        sees the stores of simulators that can be watched.
         """
         self._check_count(inputs)
         slots = self.program.inputs
@@ -127,14 +134,15 @@ class Session:
             together = self.program.batch * self.machine.device_count
             for first in range(0, batch, together):
                 images = range(first, min(first + together, batch))
-                self._account(self._run_together(images, arrays, results, events))
+                self._account(self._run_together(images, arrays, results, events, watch))
         if self.observer is not None:
             self.observer(arrays, results)
         return results
 
     def _run_together(
-        self, images: range, arrays: list[Array], results: list[Array], events: EventSink | None
-    ) -> RunStatistics:
+        self, images: range, arrays: list[Array], results: list[Array],
+        events: EventSink | None, watch: Watch | None,
+    ) -> RunStatistics:  # fmt: skip
         """At most as many images as all devices compute in one run, from ``arrays`` to
         ``results``."""
         each = self.program.batch
@@ -145,7 +153,11 @@ class Session:
                 for array, slot in zip(arrays, self.program.inputs, strict=True):
                     device.write(self._address(slot, share), _stored(array[image], slot))
             self._clear_states(device)
-            runs.append(replace(device.run(timing=self.timing, events=events), runs=len(mine)))
+            looks: dict[str, Any] = {"events": events}
+            if watch is not None:
+                watch.begins(device.dram)
+                looks["watch"] = watch
+            runs.append(replace(device.run(timing=self.timing, **looks), runs=len(mine)))
             for share, image in enumerate(mine):
                 self._used = device, share
                 for result, slot in zip(results, self.program.outputs, strict=True):

@@ -74,7 +74,7 @@ class Simulator(Protocol):
     def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
         """One run. Raises Trap when the machine stops against the program's will. Values do not
         depend on ``timing``; neither they nor the statistics depend on ``events``, which gets the
-        run's events."""
+        run's events. A simulator that can be watched (`sim.watch`) takes ``watch``, too."""
 
 
 class MachineKind(Protocol):

@@ -24,6 +24,7 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.tally import Tally
 from tvm_npu.sim.traps import Place, Trap
+from tvm_npu.sim.watch import Store, Watch
 
 EngineFactory = Callable[[NDArray[np.uint8], ProgramImage, Tally], Any]
 """Makes an engine of the program's DRAM (from the machine's base address on), the program, and
@@ -79,8 +80,15 @@ class PlainSimulator:
     def write(self, address: int, data: NDArray[Any]) -> None:
         write_bytes(self.dram, self._machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
-        """Executes the program from its first word to its end. Raises Trap."""
+    def run(
+        self,
+        *,
+        timing: bool = True,
+        events: EventSink | None = None,
+        watch: Watch | None = None,
+    ) -> RunStatistics:
+        """Executes the program from its first word to its end. Raises Trap. ``watch`` sees the
+        instructions that tell the tally of bytes over the link ``stored``."""
         tally = Tally(self._machine, self._image.layer_names, self._image.code.layer_of)
         engine = self._make_engine(self.dram, self._image, tally)
         for row, mnemonic, operands in self._instructions():
@@ -93,6 +101,9 @@ class PlainSimulator:
                 getattr(engine, mnemonic)(**operands)
             except Fault as fault:
                 raise Trap(PlainTrap.FAULT, self._place(row), str(fault)) from None
+            if watch is not None and tally.take_stored():
+                layer = tally.layer if tally.layer >= 0 else None
+                watch.stored([Store(self._place(row), layer, 0, len(self.dram))])
         last = self._place(len(self._image.code.words) - 1)
         raise Trap(PlainTrap.NO_END, last, f"the code ends without {self._end}")
 

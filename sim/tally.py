@@ -32,6 +32,7 @@ class Tally:
         self.layer, self.row = -1, 0
         self._events: list[list[int]] = []
         self._times: list[tuple[float, float]] = []
+        self._stored = False
         self.now_cycles = 0.0
         """When the next instruction may begin; `work` moves it on."""
         self._counts = Counts(
@@ -70,6 +71,12 @@ class Tally:
         counts.link_bytes[layer, self._links[link], stream] += size_bytes
         counts.memory_bytes[layer, self._memories[memory], int(link != STORED.name)] += size_bytes
         counts.bursts[layer] += runs
+        self._stored = self._stored or link == STORED.name
+
+    def take_stored(self) -> bool:
+        """Whether bytes have gone out over the link ``stored`` since somebody asked."""
+        stored, self._stored = self._stored, False
+        return stored
 
     def events(self, what: Sequence[str]) -> Events:
         """What each unit did; ``what`` are the instructions' names."""

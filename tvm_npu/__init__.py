@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tvm_npu.report.measure import profile
     from tvm_npu.runtime.session import Session
     from tvm_npu.sim.machine_file import load_machine, machine_names
+    from tvm_npu.verification import verify
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "relay",
     "runtime",
     "target",
+    "verify",
 ]
 
 _MODULE_OF = {
@@ -59,6 +61,7 @@ _MODULE_OF = {
     "machine_names": "sim.machine_file",
     "planner_names": "codegen.plan",
     "profile": "report.measure",
+    "verify": "verification",
 }
 _PACKAGES = ("models", "relay", "runtime")
 

@@ -37,6 +37,10 @@ class AccuracyError(NpuError, ValueError):
     """Images or labels that do not fit the model or each other, or a wrong result."""
 
 
+class VerificationError(NpuError, ValueError):
+    """A program that is not of the model and machine that it should be verified against."""
+
+
 class ComparisonError(NpuError, RuntimeError):
     """A runner of a comparison that cannot run the model, or is not installed."""
 

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.events import EventSink
+from tvm_npu.sim.events import EventLog, EventSink
 from tvm_npu.sim.image import ProgramImage
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.simulator import DEFAULT_BUDGET, NmpSimulator
 from tvm_npu.sim.statistics import RunStatistics
+from tvm_npu.sim.watch import Watch
 
 PARAMETER_REGISTER = 11
 """a1: where every core finds the program's parameter table."""
@@ -47,8 +48,18 @@ class LoadedProgram:
     def write(self, address: int, data: NDArray[Any]) -> None:
         self._simulator.write(address, data)
 
-    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
+    def run(
+        self,
+        *,
+        timing: bool = True,
+        events: EventSink | None = None,
+        watch: Watch | None = None,
+    ) -> RunStatistics:
         """SimError when a core exits with something else than 0."""
+        steps = None
+        if watch is not None:
+            steps = self._simulator.store_steps(watch)
+            events = events or EventLog()
         statistics, codes = self._simulator.run(
             self._code.entry_address,
             {PARAMETER_REGISTER: self._image.parameter_address},
@@ -56,6 +67,7 @@ class LoadedProgram:
             budget=self._limits.instructions or DEFAULT_BUDGET,
             most_work=self._limits.work,
             events=events,
+            watch=steps,
         )
         failed = [core for core, code in enumerate(codes) if code]
         if failed:

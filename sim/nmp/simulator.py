@@ -33,10 +33,12 @@ from tvm_npu.sim.nmp.state import (
 )
 from tvm_npu.sim.nmp.statistics import collect
 from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, TrapCode
+from tvm_npu.sim.nmp.watching import StoreSteps
 from tvm_npu.sim.nmp.xnmp import NMP_ISA, DmaRegister, MacRegister
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.traps import Place, Trap, Waiter
+from tvm_npu.sim.watch import Watch
 
 DEFAULT_BUDGET = 2_000_000_000
 """Instructions of all cores together before a run counts as runaway."""
@@ -201,6 +203,10 @@ class NmpSimulator:
             begin = int(state.code_base[0]) - self.machine.dram.base_address
             state.words[:] = self.dram[begin : begin + state.words.nbytes].view(np.uint32)
             state.decoded[:] = NMP_ISA.decode_array(state.words)
+
+    def store_steps(self, watch: Watch) -> engine.Watch:
+        """What `run` takes, in a run that records events, so that ``watch`` sees every store."""
+        return StoreSteps(watch, self.machine.dram.base_address, self._place)
 
     def _row(self, pc: int) -> int | None:
         row, rest = divmod(pc - int(self._state.code_base[0]), 4)

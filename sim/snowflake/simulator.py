@@ -16,7 +16,7 @@ from tvm_npu.sim.event_table import event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.locks import ForkedLock
-from tvm_npu.sim.snowflake import engine
+from tvm_npu.sim.snowflake import engine, watching
 from tvm_npu.sim.snowflake.columns import MOST_HAZARDS, H
 from tvm_npu.sim.snowflake.events import collect_events
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
@@ -41,6 +41,7 @@ from tvm_npu.sim.snowflake.traps import (
 )
 from tvm_npu.sim.statistics import RunStatistics
 from tvm_npu.sim.traps import Place, Trap
+from tvm_npu.sim.watch import Watch
 
 MOST_INSTRUCTIONS = 1 << 32
 MOST_WORK = 1 << 38
@@ -170,25 +171,35 @@ class SnowflakeSimulator:
         """Copies bytes into memory, to an absolute address."""
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
+    def run(
+        self,
+        *,
+        timing: bool = True,
+        events: EventSink | None = None,
+        watch: Watch | None = None,
+    ) -> RunStatistics:
         """Executes the program. Raises Trap; the simulator can be used again after one. Neither
-        values nor statistics depend on ``events``, which gets the run's events.
+        values nor statistics depend on ``events``, which gets the run's events, nor on ``watch``; a
+        watched run has no events.
 
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
         with self._lock, interrupts:
-            records = events is not None
+            records = events is not None or watch is not None
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])
                 self._state = self._state._replace(**room)
             reset_for_run(self._state, self.machine, *self._limits)
             costs = make_costs(self.machine, strict=not timing, records=records)
-            while (outcome := engine.run_device(self._state, costs)) == engine.FULL:
-                self._state = resumed(self._state)
+            if watch is not None:
+                outcome, self._state = watching.run(self._state, costs, watch, self._place)
+            else:
+                while (outcome := engine.run_device(self._state, costs)) == engine.FULL:
+                    self._state = resumed(self._state)
             if outcome == engine.TRAPPED:
                 raise self._trap()
-            if events is not None:
+            if events is not None and watch is None:
                 events.record(
                     collect_events(self._state, self.machine, self.layer_names, timing)
                 )

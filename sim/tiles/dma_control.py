@@ -6,6 +6,7 @@ is in flight is noted, so that a command that touches it traps.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,6 +142,14 @@ class DmaControl:
         s.layer_bytes[layer, link, stream] += moved
         s.layer_memory_bytes[layer, memory, 1 if loads else 0] += moved
         s.layer_runs[layer] += 1
+
+    def stores_in_flight(self) -> Iterator[tuple[int, int, int]]:
+        """Of programs that nobody has waited for: the word that started one, and from where to
+        where in DRAM it writes."""
+        for channel, flight in self._flights.items():
+            _, loads, _, _, begin, end = self._state.flights[channel].tolist()
+            if not loads:
+                yield flight.row, begin, end
 
     def wait(self, row: int) -> None:
         """twait at word ``row``. Raises ControlTrap."""

@@ -26,10 +26,12 @@ from tvm_npu.sim.tiles.events import collect_events
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
-from tvm_npu.sim.tiles.state import grown, make_costs, make_state, reset_for_run
+from tvm_npu.sim.tiles.state import Costs, grown, make_costs, make_state, reset_for_run
 from tvm_npu.sim.tiles.statistics import collect
 from tvm_npu.sim.tiles.traps import DETAIL_FORMATS, TileTrapCode, TrapSlot
+from tvm_npu.sim.tiles.watching import Steps
 from tvm_npu.sim.traps import Place, Trap
+from tvm_npu.sim.watch import Watch
 
 SEGMENTS = (TileMemory.CONSTANTS, TileMemory.ACTIVATIONS)
 
@@ -92,10 +94,16 @@ class TileSimulator:
         """Copies bytes into DRAM."""
         write_bytes(self.dram, self.machine.dram.base_address, address, data)
 
-    def run(self, *, timing: bool = True, events: EventSink | None = None) -> RunStatistics:
+    def run(
+        self,
+        *,
+        timing: bool = True,
+        events: EventSink | None = None,
+        watch: Watch | None = None,
+    ) -> RunStatistics:
         """Executes the program. Raises Trap; the simulator can be used again after one.
         Values do not depend on ``timing``, and what is on chip does not survive a run. Neither
-        values nor statistics depend on ``events``, which gets the run's events."""
+        values nor statistics depend on ``events``, which gets the run's events, and ``watch``."""
         with self._lock, serial_blas, interrupts:
             records = events is not None
             if records and not len(self._state.events):
@@ -107,24 +115,35 @@ class TileSimulator:
             control = None
             if self.machine.dmac is not None:
                 control = DmaControl(self.machine, self._state, self._dram_bytes, timing)
-            while True:
-                outcome, self._state = engine.run(self._state, costs)
-                if outcome == engine.ENDED:
-                    self._control(control)
-                    break
-                if outcome == engine.PAUSED:
-                    next_slice(self._state.work)
-                elif outcome == engine.GROW:
-                    self._state = grown(self._state)
-                elif outcome == engine.CONTROL:
-                    self._control(control)
-                else:
-                    raise self._trap()
+            steps = None
+            if watch is not None:
+                steps = Steps(watch, self.machine, self._dram_bytes, self._place)
+            while self._goes_on(costs, control, steps):
+                pass
             if events is not None:
                 dma = [] if control is None else control.events
                 events.record(collect_events(self._state, self.machine, self.layer_names, dma))
             element_bytes = ELEMENT_BYTES[self.precision]
             return collect(self._state, costs, self.machine, self.layer_names, element_bytes)
+
+    def _goes_on(self, costs: Costs, control: DmaControl | None, steps: Steps | None) -> bool:
+        """Until the loop over words comes back; whether there is more. Raises Trap."""
+        if steps is not None:
+            steps.begin(self._state)
+        outcome, self._state = engine.run(self._state, costs)
+        if steps is not None:
+            steps.end(self._state, outcome == engine.TRAPPED)
+        if outcome == engine.TRAPPED:
+            raise self._trap()
+        if outcome == engine.PAUSED:
+            next_slice(self._state.work)
+        elif outcome == engine.GROW:
+            self._state = grown(self._state)
+        else:
+            self._control(control)
+            if steps is not None:
+                steps.controlled(self._state, control)
+        return outcome != engine.ENDED
 
     def _control(self, control: DmaControl | None) -> None:
         """tgo, twait or tend, at `State.pc`."""
@@ -154,18 +173,10 @@ class TileSimulator:
     def _trap(self, text: str = "") -> Trap:
         state, record = self._state, self._state.trap.tolist()
         code, row = TileTrapCode(record[TrapSlot.CODE]), record[TrapSlot.ROW]
-        place = Place(position=f"instruction {row}", index=row)
-        mnemonic = ""
-        if row < len(state.words):
-            instruction = disassemble(int(state.words[row]), TILE_ISA)
-            mnemonic = instruction.split()[0]
-            number = int(state.layer_of[row])
-            place = replace(
-                place,
-                instruction=instruction,
-                layer=self.layer_names[number] if number < len(self.layer_names) else "",
-                registers={r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())},
-            )
+        place = self._place(row)
+        mnemonic = place.instruction.split()[0] if place.instruction else ""
+        registers = {r.name: int(state.registers[r]) for r in READS.get(mnemonic, ())}
+        place = replace(place, registers=registers)
         detail = DETAIL_FORMATS[code].format(
             a=record[TrapSlot.A],
             b=record[TrapSlot.B],
@@ -177,6 +188,17 @@ class TileSimulator:
             unit="mover" if mnemonic in ("tload", "tstore") else "DMA controller",
         )
         return Trap(code, place, detail)
+
+    def _place(self, row: int) -> Place:
+        place = Place(position=f"instruction {row}", index=row)
+        if row >= len(self._state.words):
+            return place
+        number = int(self._state.layer_of[row])
+        return replace(
+            place,
+            instruction=disassemble(int(self._state.words[row]), TILE_ISA),
+            layer=self.layer_names[number] if number < len(self.layer_names) else "",
+        )
 
     def _memory_name(self, number: int) -> str:
         if number >= len(TileMemory):

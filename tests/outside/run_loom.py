@@ -104,7 +104,16 @@ def built() -> None:
             say(model=name, precision=precision, regions=len(graphs), runs=len(seen), wrong=wrong)
 
 
-ACTIONS: dict[str, Callable[[], None]] = {"planned": planned, "built": built}
+def mutants() -> None:
+    """Changed programs: what a verification says of them."""
+    from tests.verification.mutants import judged
+    from tvm_npu.sim.machine_file import load_machine
+
+    for verdict in judged(load_machine(MACHINE), seed=17, count=int(sys.argv[2])):
+        say(outcome=verdict.outcome, row=verdict.mutant.row)
+
+
+ACTIONS: dict[str, Callable[[], None]] = {"planned": planned, "built": built, "mutants": mutants}
 
 if __name__ == "__main__":
     ACTIONS[sys.argv[1]]()

@@ -90,6 +90,13 @@ def test_command_line_knows_it(site: Path, tmp_path: Path) -> None:
     assert "lanes" in listed
 
 
+def test_planted_faults_are_named(site: Path) -> None:
+    told = rows(run(site, "-m", "tests.outside.run_loom", "mutants", "20"))
+    found = [row["outcome"] for row in told]
+    assert len(found) == 20 and found.count("harmless") <= 10
+    assert set(found) <= {"named", "effect", "harmless"}, found
+
+
 @pytest.mark.relay
 def test_command_line_profiles_compiles_and_disassembles(site: Path, tmp_path: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")

@@ -42,6 +42,10 @@ COMMANDS = {
         "compare_command",
         "run a model on stock TVM, onnxruntime and simulated NPUs, side by side",
     ),
+    "verify": (
+        "verify_command",
+        "hold programs to the reference and show the first instruction that goes wrong",
+    ),
     "compile": ("compile_command", "compile a model's NPU regions to program files"),
     "tune": (
         "tune_command",

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.compile import (
     CompileOptions,
-    compile_quantized,
+    Generated,
     fixed_graph,
+    generate_quantized,
     prepared_graph,
 )
 from tvm_npu.codegen.graph import FixedGraph, Graph
@@ -65,8 +66,12 @@ class MarkedRegion:
 
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
+        return self.generated().program().to_bytes()
+
+    def generated(self) -> Generated:
+        """What its program is made of; raises as `program` does."""
         options, _, chosen = self._compilation()
-        return compile_quantized(self.fixed_graph(), options.machine, chosen).to_bytes()
+        return generate_quantized(self.fixed_graph(), options.machine, chosen)
 
     def fixed_graph(self) -> FixedGraph:
         """The fixed-point graph that `program` compiles; raises as that does."""
