@@ -24,7 +24,7 @@ NOBODY = -1
 Bytes = NDArray[np.int64]
 
 
-class Found(Exception):  # noqa: N818: no error, it ends a watched run
+class Found(Exception):  # noqa: N818 - no error: it ends a watched run
     """The run need not go on: there is a divergence."""
 
     def __init__(self, divergence: Divergence) -> None:
