@@ -5,6 +5,8 @@ For TVM 0.26 and later, whose programs run on Relax's virtual machine.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm_npu.relax.environment import prepare
 
 prepare()  # imports TVM, before the modules below do
@@ -20,6 +22,7 @@ from tvm_npu.targets import register_tags
 __all__ = [
     "build_onnx",
     "explain",
+    "from_exported_program",
     "from_onnx",
     "import_region",
     "partition_for_npu",
@@ -29,6 +32,15 @@ __all__ = [
     "region_programs",
     "rule_table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Torch is imported for those who have a model of it."""
+    if name != "from_exported_program":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tvm_npu.relax.torch_export import from_exported_program
+
+    return from_exported_program
 
 
 def __dir__() -> list[str]:

@@ -58,18 +58,23 @@ class _Importer(ONNXGraphImporter):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.bb = _Builder()
+        self.bb = NamingBuilder()
 
     def _convert_operator(
         self, op_name: str, inputs: list[Any], attrs: dict[str, Any], opset: int
     ) -> Any:
         name = str(attrs.get("tvm_custom", {}).get("name", ""))
-        self.bb.span = tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0) if name else None
+        self.bb.span = span_of(name)
         made = super()._convert_operator(op_name, inputs, attrs, opset)
         return self.bb.emit(made) if isinstance(made, of.Call) else made
 
 
-class _Builder(relax.BlockBuilder):  # type: ignore[misc]
+def span_of(name: str) -> Any:
+    """What names calls after ``name``; None for ""."""
+    return tvm.ir.Span(tvm.ir.SourceName(name), 0, 0, 0, 0) if name else None
+
+
+class NamingBuilder(relax.BlockBuilder):  # type: ignore[misc]
     """Keeps operators as operators; new calls get ``span``."""
 
     span: Any = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from math import prod
+from math import pi, prod, sqrt
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from tvm_npu.relax import expressions as of
@@ -62,6 +63,53 @@ def _clip(call: Any, definitions: Definitions) -> Any:
     return relax.op.clip(inner.args[0], low, high)
 
 
+def _prelu(call: Any, definitions: Definitions) -> Any:
+    """before: ``where(greater(x, 0), x, multiply(slopes [1, C, 1, 1], x))``
+    after: ``prelu(x, slopes [C], axis=1)``
+
+    What is left of `torch.export`'s PReLU behind its decompositions.
+    """
+    condition, data, other = call.args
+    above, product = (definitions.get(one) if isinstance(one, relax.Var) else None
+                      for one in (condition, other))  # fmt: skip
+    if of.op_name(above) != "relax.greater" or of.op_name(product) != "relax.multiply":
+        return None
+    slopes, *rest = sorted(product.args, key=of.is_constant, reverse=True)
+    if not of.is_constant(slopes) or not all(one.same_as(data) for one in (*rest, above.args[0])):
+        return None
+    shape, channels = of.static_shape(data.ty), of.array_of(slopes)
+    if _number(above.args[1]) != 0 or shape is None or len(shape) < 2:
+        return None
+    if channels.shape not in ((1, shape[1], *(1 for _ in shape[2:])), (1,) * len(shape)):
+        return None
+    values = np.ascontiguousarray(np.broadcast_to(channels.reshape(-1), shape[1]))
+    return relax.op.nn.prelu(data, relax.const(values, str(values.dtype)), 1)
+
+
+def _gelu(call: Any, definitions: Definitions) -> Any:
+    """before: ``gelu(x)``    after: ``x * (0.5 + 0.5 * erf(x / sqrt(2)))``"""
+    (data,) = call.args
+    number = _numbers_like(data)
+    gate = relax.op.multiply(relax.op.erf(relax.op.multiply(data, number(sqrt(0.5)))), number(0.5))
+    return relax.op.multiply(data, relax.op.add(gate, number(0.5)))
+
+
+def _gelu_tanh(call: Any, definitions: Definitions) -> Any:
+    """before: ``gelu_tanh(x)``
+    after: ``x * (0.5 + 0.5 * tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))``"""
+    (data,) = call.args
+    number = _numbers_like(data)
+    cube = relax.op.multiply(relax.op.multiply(data, data), data)
+    inner = relax.op.add(data, relax.op.multiply(cube, number(0.044715)))
+    bent = relax.op.tanh(relax.op.multiply(inner, number(sqrt(2 / pi))))
+    gate = relax.op.add(relax.op.multiply(bent, number(0.5)), number(0.5))
+    return relax.op.multiply(data, gate)
+
+
+def _numbers_like(data: Any) -> Callable[[float], Any]:
+    return lambda value: relax.const(value, of.dtype_of(data.ty))
+
+
 def _number(expr: Any) -> float | None:
     """The one number of a constant."""
     if not of.is_constant(expr):
@@ -91,5 +139,8 @@ _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
     "relax.minimum": (_clip,),
+    "relax.nn.gelu": (_gelu,),
+    "relax.nn.gelu_tanh": (_gelu_tanh,),
+    "relax.where": (_prelu,),
     "relax.matmul": (_flat_rows,),
 }
