@@ -5,8 +5,6 @@ For TVM 0.26 and later, whose programs run on Relax's virtual machine.
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm_npu.relax.environment import prepare
 
 prepare()  # imports TVM, before the modules below do
@@ -16,7 +14,7 @@ from tvm_npu.door.public import PublicFunctions
 from tvm_npu.door.rule_table import rule_table
 from tvm_npu.relax.codegen import region_of
 from tvm_npu.relax.door import DOOR
-from tvm_npu.relax.frontend import from_onnx
+from tvm_npu.relax.frontend import from_exported_program, from_onnx
 from tvm_npu.targets import register_tags
 
 __all__ = [
@@ -32,15 +30,6 @@ __all__ = [
     "region_programs",
     "rule_table",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Torch is imported for those who have a model of it."""
-    if name != "from_exported_program":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tvm_npu.relax.torch_export import from_exported_program
-
-    return from_exported_program
 
 
 def __dir__() -> list[str]:

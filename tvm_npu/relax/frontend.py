@@ -37,6 +37,18 @@ def from_onnx(
         return importer.from_onnx(model.graph, opset)
 
 
+def from_exported_program(program: Any) -> tvm.IRModule:
+    """`tvm.relax.frontend.torch.from_exported_program` for a torch.export.ExportedProgram, whose
+    operators are called after the modules that they stand in (``layer1.0.conv1.convolution_3``);
+    weights are constants, and a single output is no tuple.
+
+    Raises what torch's decompositions and TVM's frontend raise for operators that they do not know.
+    """
+    from tvm_npu.relax.torch_export import read_program
+
+    return read_program(program)
+
+
 def with_names(model: Any) -> Any:
     """A copy of a model in which nodes without a name are called after their type, numbered as
     Relay's frontend does; the model itself when all have one."""

@@ -1,6 +1,6 @@
 """Reading models of `torch.export` through TVM's own frontend, with names of operators.
 
-Torch is the user's: this project needs none, and this module is imported when it is asked for.
+Torch is the user's: who gives no such model needs none, and nobody else imports this module.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from tvm.relax.frontend.torch.exported_program_translator import ExportedProgram
 from tvm_npu.relax.frontend import NamingBuilder, span_of
 
 
-def from_exported_program(program: Any) -> Any:
-    """`tvm.relax.frontend.torch.from_exported_program` for a torch.export.ExportedProgram, whose
-    operators are called after the modules that they stand in (``layer1.0.conv1.convolution_3``);
-    weights are constants, and a single output is no tuple.
-
-    Raises what torch's decompositions and TVM's frontend raise for operators that they do not know.
-    """
+def read_program(program: Any) -> Any:
+    """See `tvm_npu.relax.frontend.from_exported_program`."""
     return _Importer().from_exported_program(
         program.run_decompositions(),
         keep_params_as_input=False,
