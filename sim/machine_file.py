@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from tvm_npu.sim import kinds
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import KindError, MachineError
-from tvm_npu.sim.texts import TextError, cut, did_you_mean, parse_toml, shown
+from tvm_npu.sim.texts import TextError, cut, did_you_mean, lines_of_keys, parse_toml, shown
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -141,7 +142,15 @@ def machine_from_toml(text: str, origin: str) -> MachineDescription:
         values = parse_toml(text)
     except TextError as error:
         raise MachineError(f"machine file {origin}: {error}") from error
-    return machine_from_dict(_extended(values, origin), origin)
+    return machine_from_dict(_extended(values, origin), origin, lines_of_keys(text))
+
+
+def _line(parts: Sequence[str], lines: Mapping[tuple[str, ...], int]) -> str:
+    """`` (line 12)`` of a key, or of the table that it stands in or should stand in."""
+    for end in range(len(parts), 0, -1):
+        if tuple(parts[:end]) in lines:
+            return f" (line {lines[tuple(parts[:end])]})"
+    return ""
 
 
 def _keys_at(annotation: Any, path: Sequence[str]) -> list[str]:
@@ -154,14 +163,19 @@ def _keys_at(annotation: Any, path: Sequence[str]) -> list[str]:
     return [key for one in get_args(annotation) for key in _keys_at(one, path)]
 
 
-def machine_from_dict(values: dict[str, object], origin: str = "machine") -> MachineDescription:
-    """Validates plain values (from TOML, or from a program file)."""
+def machine_from_dict(
+    values: dict[str, object],
+    origin: str = "machine",
+    lines: Mapping[tuple[str, ...], int] = MappingProxyType({}),
+) -> MachineDescription:
+    """Validates plain values (from TOML, or from a program file); ``lines`` say where keys
+    stand."""
     isa = values.get("isa", DEFAULT_ISA)
     if not isinstance(isa, str) or isa not in (*kinds.BUILT_IN, *kinds.isa_names()):
         known = ", ".join(repr(name) for name in kinds.isa_names())
         raise KindError(
             f"machine file {origin}: isa: no such kind of machine (value: {shown(isa)}); "
-            f"there are {known}{did_you_mean(isa, kinds.isa_names())}"
+            f"there are {known}{did_you_mean(isa, kinds.isa_names())}{_line(('isa',), lines)}"
         )
     try:
         kind = kinds.machine_kind(isa)
@@ -173,15 +187,15 @@ def machine_from_dict(values: dict[str, object], origin: str = "machine") -> Mac
         problems = []
         for item in error.errors():
             parts = [str(part) for part in item["loc"] if part not in kind.hidden_locations]
-            key = cut(".".join(parts) or "file")
+            key, line = cut(".".join(parts) or "file"), _line(parts, lines)
             if item["type"] == "value_error":  # of several keys; the text names them
-                problems.append(f"{key}: {item['ctx']['error']}")
+                problems.append(f"{key}: {item['ctx']['error']}{line}")
                 continue
             given = "" if item["type"] == "missing" else f" (value: {shown(item['input'])})"
             near = ""
             if item["type"] == "extra_forbidden":
                 near = did_you_mean(parts[-1], _keys_at(kind.description, parts[:-1]))
-            problems.append(f"{key}: {item['msg']}{given}{near}")
+            problems.append(f"{key}: {item['msg']}{given}{near}{line}")
         if len(problems) > MOST_PROBLEMS:
             problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any, NoReturn
@@ -64,6 +65,33 @@ def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
         raise TextError("arrays or tables are nested too deeply") from None
     except ValueError as error:  # its own error, and those of numbers and times
         raise TextError(f"not TOML: {_first_line(error)}") from None
+
+
+KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+TABLE = re.compile(r"\s*\[+([^\]]+)\]+")
+LONG_TEXT = re.compile(r"\"\"\"|'''")
+
+
+def lines_of_keys(text: str) -> dict[tuple[str, ...], int]:
+    """In which line of a TOML file each key and each table's heading stands. Keys of an inline
+    table stand where the table does, and are not listed."""
+    found: dict[tuple[str, ...], int] = {}
+    table: tuple[str, ...] = ()
+    inside_text = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if not inside_text:
+            heading, key = TABLE.match(line), KEY.match(line)
+            if heading is not None:
+                table = _key_parts(heading[1])
+                found.setdefault(table, number)
+            elif key is not None:
+                found.setdefault((*table, *_key_parts(key[1])), number)
+        inside_text ^= len(LONG_TEXT.findall(line)) % 2 == 1
+    return found
+
+
+def _key_parts(text: str) -> tuple[str, ...]:
+    return tuple(part.strip().strip("\"'") for part in text.split("."))
 
 
 def parse_json(text: str, most: int = MOST_CHARACTERS) -> Any:

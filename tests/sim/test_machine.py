@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tvm_npu.sim.errors import MachineError
-from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_names
 from tvm_npu.sim.nmp.machine import (
     NmpMachine,
     load_nmp_machine,
@@ -122,3 +123,29 @@ def test_whole_numbers_are_numbers() -> None:
     values["ring"]["bytes_per_cycle"] = 8
     machine = nmp_machine_from_dict(values)
     assert machine.ring is not None and machine.ring.bytes_per_cycle == 8.0
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_messages_tell_the_line_of_a_key(name: str) -> None:
+    """A key of every line of every shipped file gets another name, one at a time."""
+    file = Path(__file__).parents[2] / "sim" / "machines" / f"{name}.toml"
+    lines = file.read_text("utf-8").split("\n")
+    table = ""
+    for number, line in enumerate(lines, 1):
+        if line.startswith("["):
+            table = line
+        key, equals, _ = line.partition(" = ")
+        if not equals or line.startswith("#") or key in ("name", "isa", "extends"):
+            continue
+        changed = [*lines[: number - 1], f"{key}x{line[len(key) :]}", *lines[number:]]
+        with pytest.raises(MachineError, match=rf"{key}x: Extra .*\(line {number}\)") as caught:
+            machine_from_toml("\n".join(changed), "a.toml")
+        heading = lines.index(table) + 1 if table else 0
+        for told in re.findall(r"Field required \(line (\d+)\)", str(caught.value)):
+            assert int(told) == heading  # a key that is missing should stand in the table
+
+
+def test_lines_inside_of_long_texts_are_no_keys() -> None:
+    text = 'extends = "nmp-4x8"\nname = "a"\ndescription = """\n[dme]\nx = 1\n"""\n[dme]\nx = 1\n'
+    with pytest.raises(MachineError, match=r"dme\.x: Extra .*\(line 8\)"):
+        machine_from_toml(text, "a.toml")

@@ -21,7 +21,7 @@ TEXT = (resources.files("tvm_npu.sim") / "machines" / "setup-a.toml").read_text(
         ("input_bytes = 262144", "input_bytes = 1001",
          "memories.input_bytes: Input should be a multiple of 8 (value: 1001)"),
         ("input_bytes = 262144", "shared_bytes = 262144",
-         "memories.weight_bytes: Extra inputs are not permitted (value: 131072); "
+         "memories.weight_bytes: Extra inputs are not permitted (value: 131072) (line 16); "
          "memories.output_bytes: Extra inputs are not permitted (value: 262144)"),
         ("[memories]", "[memory]", "memories: Field required; memory: Extra inputs"),
         ('column_mapping = "IC"', 'column_mapping = "XX"',
