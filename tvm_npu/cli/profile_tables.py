@@ -6,6 +6,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 from rich.console import Console
 from rich.table import Table
@@ -260,17 +262,23 @@ def _print_split(profile: Profile, console: Console) -> None:
 
 
 def print_refusals(refusals: Sequence[Refusal], console: Console) -> None:
-    """Prints why operators stay on the CPU, grouped by rule, operator and what was found."""
-    rules: dict[tuple[str, str], dict[tuple[str, str], list[str]]] = {}
+    """Prints why operators stay on the CPU, grouped by rule, operator and what was found, and what
+    each group costs there."""
+    rules: dict[tuple[str, str], dict[tuple[str, str], list[Refusal]]] = {}
     for item in refusals:
         found = rules.setdefault((item.rule, item.limit), {})
-        found.setdefault((item.operator, item.value), []).append(item.source or UNKNOWN)
+        found.setdefault((item.operator, item.value), []).append(item)
     console.print("why not on the NPU:")
     for (rule, limit), operators in rules.items():
         _print_indented(f"{rule} Allowed: {limit}.", 2, console)
-        for (operator, value), sources in operators.items():
+        for (operator, value), group in operators.items():
             found_text = "" if value == operator else f" ({value})"
+            sources = [one.source or UNKNOWN for one in group]
             _print_indented(f"{operator}{found_text}: {_some(sources)}", 4, console)
+            costs = [one.cost for one in group if one.cost is not None]
+            if costs:
+                total = reduce(add, costs)
+                _print_indented(f"costs: {total}; see {group[0].page}", 6, console)
 
 
 def _print_indented(text: str, indent: int, console: Console) -> None:

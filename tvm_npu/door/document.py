@@ -66,7 +66,9 @@ def rules_document() -> str:
     """Markdown: one row an operator."""
     lines = ["| operator | rules |", "| --- | --- |"]
     for operator, rules in rule_table():
-        shown = operator if operator == "every operator" else f"`{operator}`"
+        shown = operator
+        if operator != "every operator":
+            shown = f'<a id="{operator}"></a>`{operator}`'
         lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
     return _INTRODUCTION + "\n".join([*lines, "", _RECURRENT, _ELSEWHERE, *_elsewhere()]) + "\n"
 

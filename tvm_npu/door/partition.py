@@ -10,6 +10,7 @@ from tvm_npu.codegen.ops.functions import ONLY_PARTS
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.door.backend import LayerTypes, machine_layers, machine_makes, needed_layers
 from tvm_npu.door.dataflow import Constant, Dataflow, OpCall, Result, Value
+from tvm_npu.door.fallback import with_costs
 from tvm_npu.door.importer import build_graph
 from tvm_npu.door.layers import MAKES, only_a_part
 from tvm_npu.door.paying import (
@@ -122,7 +123,7 @@ def partition(
                 refused[number] = refusal(flow.calls[number], *against)
     return Partition(
         pieces=tuple(_pieces(flow, kept, mod_name)),
-        refusals=tuple(refused[number] for number in sorted(refused)),
+        refusals=with_costs(flow, kept, refused),
         total_macs=sum(call_work(call).macs for call in flow.calls),
     )
 

@@ -15,6 +15,8 @@ from tvm_npu.door.geometry import softmax_count
 ENTRY_OPERATIONS = 10_000
 """A call of the NPU: registers, doorbell, interrupt; about 5 us of a core with 2 operations a
 nanosecond."""
+OPERATIONS_PER_US = 2_000
+"""Of that core."""
 BORDER_OPERATIONS = 4
 """For each element that enters or leaves: scale, round, bound, store."""
 OPERATIONS = {"softmax": 24} | dict.fromkeys(

@@ -147,6 +147,8 @@ SOFTMAX_IS_ROUNDED = (
 SOFTMAX_STEPS = "A softmax at the end of a region saves the CPU more than its steps cost the NPU."
 TOO_WIDE = "The values that a tensor takes in calibration fit the smallest Q-point."
 CANCELS = "Sums and bounds leave enough digits of what the CPU hands over."
+PAGE = "docs/rules.md"
+"""Has an anchor for each operator that has rules."""
 CONTROL_FLOW = "Conditionals, functions and other control flow run on the CPU."
 MACHINE_LACKS = "The machine has instructions for the layer that the operator becomes."
 ONLY_A_PART = (
@@ -183,7 +185,8 @@ def check_types(call: OpCall, context: Context) -> Refusal | None:
 def refusal(call: OpCall, rule: str, violation: Violation) -> Refusal:
     """What a user reads of a broken rule."""
     name = call.spelling or "call"
-    return Refusal(call.source, name, rule, violation.value, violation.limit)
+    page = f"{PAGE}#{call.name}" if call.name in RULES else PAGE
+    return Refusal(call.source, name, rule, violation.value, violation.limit, page=page)
 
 
 def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:

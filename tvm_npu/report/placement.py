@@ -16,19 +16,54 @@ from tvm_npu.report.frames import dataframe, html_table
 
 
 @dataclass(frozen=True)
+class FallbackCost:
+    """What an operator costs on the CPU: the ``elements`` of its result, microseconds by the rule
+    of `door.paying` (a core that does 2 operations a nanosecond), bytes of tensors that pass
+    between it and regions, and how many regions more there are because it lies between them."""
+
+    elements: int
+    cpu_us: float
+    crossing_bytes: int
+    more_regions: int
+
+    def __add__(self, other: FallbackCost) -> FallbackCost:
+        return FallbackCost(
+            self.elements + other.elements,
+            self.cpu_us + other.cpu_us,
+            self.crossing_bytes + other.crossing_bytes,
+            self.more_regions + other.more_regions,
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.elements:,} elements, about {self.cpu_us:,.2g} us on the CPU"
+        if self.cpu_us >= 100:
+            text = f"{self.elements:,} elements, about {self.cpu_us:,.0f} us on the CPU"
+        if self.crossing_bytes:
+            text += f"; {self.crossing_bytes:,} bytes pass between CPU and NPU"
+        if self.more_regions:
+            text += f"; {self.more_regions} more region{'s' * (self.more_regions > 1)}"
+        return text
+
+
+@dataclass(frozen=True)
 class Refusal:
-    """Why one operator stays on the CPU: the rule's text, what was found, what is allowed."""
+    """Why one operator stays on the CPU: the rule's text, what was found, what is allowed; what
+    that costs (None: not known), and where the operator's rules are written."""
 
     source: str
     operator: str
     rule: str
     value: str
     limit: str
+    cost: FallbackCost | None = None
+    page: str = ""
 
     def __str__(self) -> str:
+        costs = "" if self.cost is None else f"; it costs {self.cost}"
+        page = f"; see {self.page}" if self.page else ""
         return (
             f"{self.operator} {self.source!r} stays on the CPU: {self.rule} "
-            f"(found: {self.value}; allowed: {self.limit})"
+            f"(found: {self.value}; allowed: {self.limit}){costs}{page}"
         )
 
 
@@ -79,13 +114,14 @@ class PartitionReport:
         """A row for each operator: where it runs, and the rule that keeps it off the NPU."""
         found: list[dict[str, Any]] = [
             {"operator": name, "source": source, "place": region.symbol, "rule": None,
-             "found": None, "allowed": None}
+             "found": None, "allowed": None, "costs": None}
             for region in self.regions
             for source, name in region.operators
         ]  # fmt: skip
         return found + [
             {"operator": one.operator, "source": one.source, "place": "CPU", "rule": one.rule,
-             "found": one.value, "allowed": one.limit}
+             "found": one.value, "allowed": one.limit,
+             "costs": None if one.cost is None else str(one.cost)}
             for one in self.refusals
         ]  # fmt: skip
 
@@ -122,10 +158,12 @@ class PartitionReport:
     def why_not_table(self) -> Table:
         """One row for each operator that stays on the CPU."""
         table = Table(title="why not on the NPU")
-        for heading in ("source", "operator", "rule", "found", "allowed"):
+        for heading in ("source", "operator", "rule", "found", "allowed", "costs"):
             table.add_column(heading, overflow="fold")
-        for refusal in self.refusals:
-            table.add_row(*(Text(str(cell)) for cell in asdict(refusal).values()))
+        for one in self.refusals:
+            costs = "" if one.cost is None else str(one.cost)
+            cells = one.source, one.operator, one.rule, one.value, one.limit, costs
+            table.add_row(*map(Text, cells))
         return table
 
     def __str__(self) -> str:

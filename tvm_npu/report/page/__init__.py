@@ -99,7 +99,9 @@ def grouped(report: PartitionReport) -> list[dict[str, Any]]:
         row = rows.setdefault(
             key,
             {"operator": one.operator, "rule": one.rule, "value": one.value, "limit": one.limit,
-             "sources": []},
+             "sources": [], "cost": None},
         )  # fmt: skip
         row["sources"].append(one.source)
+        if one.cost is not None:
+            row["cost"] = one.cost if row["cost"] is None else row["cost"] + one.cost
     return list(rows.values())
