@@ -91,6 +91,9 @@ addEventListener("error", (event) => { document.body.dataset.error = event.messa
   dark.addEventListener("change", paint);
   const name = location.hash.slice(1);
   open(known(name) ? name : "summary");
+  addEventListener("load", () => {  // the browser has gone to the part: back to where its tab is
+    if (known(name)) { document.activeElement.blur(); scrollTo(0, 0); }
+  });
   addEventListener("hashchange", () => { if (known(location.hash.slice(1))) open(location.hash.slice(1)); });
   (function whenReady() {
     if (!window.Bokeh || !Bokeh.documents.length || !figure("timeline")) return setTimeout(whenReady, 30);
