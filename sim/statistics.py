@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.streams import Stream
 from tvm_npu.sim.units import LOADED, STORED, Role, Unit
 
@@ -93,7 +94,7 @@ class LayerStatistics(Statistics):
 
 
 @dataclass(frozen=True)
-class RunStatistics(Statistics):
+class RunStatistics(Statistics, Tabular):
     """One or more runs, summed: the layers and what belongs to none. ``cycles`` is until the last
     unit has ended; zero when timing was off."""
 
@@ -106,6 +107,23 @@ class RunStatistics(Statistics):
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer; cycles by role are those of its busiest unit."""
+        return [
+            {
+                "layer": layer.name,
+                "cycles": layer.cycles,
+                "macs": layer.macs,
+                "mac_utilization": layer.mac_utilization,
+                "mac_cycles": max(layer.busy_cycles("mac"), default=0.0),
+                "dma_cycles": max(layer.busy_cycles("dma"), default=0.0),
+                "loaded_bytes": sum(layer.loaded_bytes.values()),
+                "stored_bytes": sum(layer.stored_bytes.values()),
+                "instructions": layer.instructions,
+            }
+            for layer in self.layers
+        ]
 
 
 @dataclass(frozen=True, eq=False)

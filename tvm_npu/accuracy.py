@@ -23,6 +23,7 @@ from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.frames import Tabular
 
 LOW_SQNR_DB = 15.0
 """Below this, outputs have little to do with those of float."""
@@ -49,7 +50,7 @@ class RegionErrors:
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Tabular):
     """Counts of images. ``sqnr_db`` is the signal to noise of the worst output against float,
     ``agreement`` counts images with the class that float gives; classes are those of the first
     output. ``cycles`` is the simulator's count for one inference (None: not simulated),
@@ -66,6 +67,16 @@ class Accuracy:
     simulated: int
     cycles: float | None
     regions: tuple[RegionErrors, ...] = ()
+
+    shown_columns = ("layer", "kind", "own_db", "accumulated_db", "clipped_share", "advice")
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer, worst own error first in each region; ratios as in `to_dict`."""
+        return [
+            {"region": region["region"], **layer}
+            for region in self.to_dict()["regions"]
+            for layer in region["layers"]
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; ratios that are infinite (nothing differs) are None."""

@@ -46,13 +46,14 @@ from tvm_npu.codegen.program.parts import (
 )
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.streams import Stream
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Tabular):
     """A compiled region for one machine.
 
     ``relocations`` is a RELOCATION array: the 32-bit word at ``offset`` of segment number
@@ -89,6 +90,20 @@ class Program:
         if not self.images:
             whole = CodeRange(0, WORD_BYTES * len(self.code))
             object.__setattr__(self, "images", (whole,))
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer: what it computes and, where it has one, its plan's fields."""
+        return [
+            {
+                "layer": layer.name,
+                "kind": layer.kind,
+                "precision": layer.precision,
+                "macs": layer.macs,
+                "predicted_cycles": layer.predicted_cycles,
+                **{f"plan_{key}": value for key, value in (layer.plan or {}).items()},
+            }
+            for layer in self.layers
+        ]
 
     def machine_description(self) -> MachineDescription:
         return machine_from_dict(dict(self.machine), origin=f"program {self.name}")

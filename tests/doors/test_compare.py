@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from tvm_npu.cli import main
-from tvm_npu.cli.compare_tables import comparison_rows, print_comparison
+from tvm_npu.cli.compare_tables import print_comparison
 from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
@@ -97,7 +97,7 @@ def test_the_table_fits_80_columns_and_csv_and_json_hold_all(
     table = text.split("─\n")[1].splitlines()[: len(found.rows)]
     assert max(map(len, table)) <= 80
     assert [line.split()[-1] for line in table] and "  sim  " in table[2] and "  cpu  " in table[0]
-    write_csv(tmp_path / "rows.csv", comparison_rows(found))
+    write_csv(tmp_path / "rows.csv", found.flat_rows())
     lines = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     assert [line["output_sha256"] for line in lines] == [row.output_sha256 for row in found.rows]
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][2]["regions"] == 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 
 import pytest
 
 import tvm_npu
+from tests.report.small_runs import MACHINES, recorded
+from tvm_npu.accuracy import Accuracy, RegionErrors
+from tvm_npu.codegen.passes.layer_errors import LayerError
 from tvm_npu.models.data import load_digits_calibration, load_digits_lenet
-from tvm_npu.report import frames
+from tvm_npu.sim import frames
 
 pytestmark = pytest.mark.relay
 
@@ -29,14 +33,46 @@ def test_one_call_profiles_a_model(tmp_path: Path) -> None:
     try:
         import pandas  # noqa: F401
     except ImportError:
-        with pytest.raises(frames.ReportError, match="pandas"):
+        with pytest.raises(frames.FrameError, match="pandas"):
             found.to_dataframe()
     else:
         frame = found.to_dataframe()
         assert frame["cycles"].sum() == pytest.approx(sum(r.cycles or 0 for r in profile.layers))
+    found.write_overlay(tmp_path / "model.onnx")
+    assert b"npu.q_point" in (tmp_path / "model.onnx").read_bytes()
+    found.write_overlay(tmp_path / "place.json", "place")
+    assert '"tvmgen_default_npu_main_0"' in (tmp_path / "place.json").read_text()
     pytest.importorskip("bokeh")
     found.write_html(tmp_path / "page.html")
     assert 'id="graph"' in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_statistics_and_plans_show_themselves(name: str) -> None:
+    session = recorded(name).session
+    assert session.statistics is not None
+    for found in (session.statistics, session.program):
+        rows = found.flat_rows()
+        assert [row["layer"] for row in rows] == [of.name for of in session.program.layers]
+        assert found._repr_html_().count("<tr>") == 1 + len(rows)
+    measured, planned = session.statistics.flat_rows(), session.program.flat_rows()
+    assert sum(row["macs"] for row in measured) == session.statistics.macs
+    assert sum(row["cycles"] for row in measured) == pytest.approx(session.statistics.cycles, 0.1)
+    for row, layer in zip(planned, session.program.layers, strict=True):
+        assert row["predicted_cycles"] == layer.predicted_cycles
+        assert {key for key in row if key.startswith("plan_")} == {
+            f"plan_{key}" for key in layer.plan or {}
+        }
+
+
+def test_accuracies_show_themselves() -> None:
+    advised = LayerError("c<1", "conv", "t", ("c1",), 12.5, inf, 0.0, 1.0, 0.1, 0.5, 0.0, "int16")
+    found = Accuracy(
+        1, 0, 0, 0, 0, 0, 1, 9.0, 0, None, (RegionErrors("r", (advised,)),)
+    )  # fmt: skip
+    (row,) = found.flat_rows()
+    assert (row["region"], row["own_db"], row["accumulated_db"]) == ("r", 12.5, None)
+    assert "<td>c&lt;1</td>" in found._repr_html_() and "int16" in found._repr_html_()
 
 
 def test_tables_of_notebooks_hold_text_not_markup() -> None:

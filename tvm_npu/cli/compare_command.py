@@ -88,7 +88,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     for path in (args.json, args.csv):
         if path is not None:
             check_writable(path)
-    from tvm_npu.cli.compare_tables import comparison_rows, print_comparison
+    from tvm_npu.cli.compare_tables import print_comparison
     from tvm_npu.comparison import compare
 
     with terminal.steps() as steps:
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, found.to_dict())
     if args.csv is not None:
-        write_csv(args.csv, comparison_rows(found))
+        write_csv(args.csv, found.flat_rows())
     if all(row.error is not None for row in found.rows):
         raise CliError("no runner has run the model")
     return 0

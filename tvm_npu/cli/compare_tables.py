@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tvm_npu.cli.tables import Column, print_tables
 
@@ -81,15 +81,3 @@ def _below(found: Comparison, rows: list[Row]) -> Iterator[str]:
         if len(phases) > 1:
             listed = ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases)
             yield f"compile s of {row.name}: {listed}"
-
-
-def comparison_rows(found: Comparison) -> list[dict[str, Any]]:
-    """Flat rows; times of phases are columns ``phase_<name>_s``."""
-    rows = []
-    for one in found.rows:
-        row = one.to_dict()
-        phases = row.pop("phases_s")
-        del row["versions"]
-        times = {f"phase_{name.replace(' ', '_')}_s": phases[name] for name in sorted(phases)}
-        rows.append({"model": found.model, **row, **times})
-    return rows

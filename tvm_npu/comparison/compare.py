@@ -21,6 +21,7 @@ from tvm_npu.comparison.task import Task
 from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, make_options
+from tvm_npu.sim.frames import Tabular
 
 SCHEMA = "tvm-npu compare 1"
 REFERENCES = ("onnxruntime", "stock")
@@ -29,7 +30,7 @@ Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """``rows`` in the order of runners; ``reference`` is the runner whose answers the others' are
     compared with ("" where none ran); ``left_out`` says which runners were left out, and why."""
 
@@ -44,6 +45,12 @@ class Comparison:
         """Plain values for JSON."""
         values = {key: value for key, value in asdict(self).items() if key != "rows"}
         return {"schema": SCHEMA, **values, "rows": [row.to_dict() for row in self.rows]}
+
+    shown_columns = ("name", "latency_us", "simulated", "images_per_s", "sqnr_db", "top1", "error")
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each of `rows`; times of phases are columns ``phase_<name>_s``."""
+        return [{"model": self.model, "name": row.name, **row.flat()} for row in self.rows]
 
 
 def compare(

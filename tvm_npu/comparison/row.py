@@ -61,6 +61,14 @@ class Row:
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def flat(self) -> dict[str, Any]:
+        """Numbers and texts alone, without versions; times of phases as ``phase_<name>_s``."""
+        values = self.to_dict()
+        phases = values.pop("phases_s")
+        del values["versions"]
+        times = {f"phase_{name.replace(' ', '_')}_s": phases[name] for name in sorted(phases)}
+        return {**values, **times}
+
 
 def _named(task: Task) -> dict[str, Any]:
     return {

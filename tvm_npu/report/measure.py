@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tvm_npu.calibration import samples_from, synthetic
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.door.models import import_onnx
+from tvm_npu.door.models import PartitionedModel, import_onnx
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import DEFAULT_MACHINE, make_options
 from tvm_npu.report.model_graph import graph_of_onnx
 from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import RegionRun
-
-if TYPE_CHECKING:
-    import pandas
+from tvm_npu.sim.frames import Tabular
 
 
 @dataclass(frozen=True)
-class ProfiledModel:
+class ProfiledModel(Tabular):
     """A profile with what it was made of: ``model`` is the onnx.ModelProto."""
 
     model: Any
     profile: Profile
     runs: tuple[RegionRun, ...]
+    partitioned: PartitionedModel
 
-    def to_dataframe(self) -> pandas.DataFrame:
-        """A row for each layer, as `Profile.to_dataframe`."""
-        return self.profile.to_dataframe()
+    shown_columns = Profile.shown_columns
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer, as those of `Profile`."""
+        return self.profile.flat_rows()
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """The compiled regions by symbol, whose tables show the layers' plans."""
+        return {run.symbol: run.session.program for run in self.runs}
 
     def write_html(self, path: str | Path) -> None:
         """The report as one page that opens offline. PageError without Bokeh and Jinja2."""
@@ -48,8 +55,17 @@ class ProfiledModel:
         trace = make_trace(self.runs, self.profile.report.refusals, layers)
         Path(path).write_bytes(trace.content)
 
-    def _repr_html_(self) -> str:
-        return self.profile._repr_html_()
+    def write_overlay(self, path: str | Path, value: str = "time_us") -> None:
+        """The model with what was found as metadata of its nodes, for Netron; or, to a path that
+        ends in .json, Model Explorer's node data, by one ``value`` of `overlay.VALUES`. Raises
+        OverlayError."""
+        from tvm_npu.report.overlay import annotated, node_data, notes_by_node
+
+        notes = notes_by_node(self.model, self.profile, self.partitioned.fixed_graphs().values())
+        if Path(path).suffix == ".json":
+            Path(path).write_text(json.dumps(node_data(self.model, notes, value)), "utf-8")
+        else:
+            Path(path).write_bytes(annotated(self.model, notes).SerializeToString())
 
 
 def profile(
@@ -88,4 +104,4 @@ def profile(
     name = str(model) if isinstance(model, str | Path) else proto.graph.name
     source = None if data is None else "given data"
     found = profile_of(made, report, name, calibration=source, seed=chosen.seed)
-    return ProfiledModel(proto, found, made)
+    return ProfiledModel(proto, found, made, partitioned)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tvm_npu.report.frames import dataframe, html_table
+from tvm_npu.sim.frames import Tabular
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RegionReport:
 
 
 @dataclass(frozen=True)
-class PartitionReport:
+class PartitionReport(Tabular):
     """The split of one model. ``macs`` count one run of the whole model, all images included."""
 
     machine: str
@@ -110,7 +110,7 @@ class PartitionReport:
     def from_json(text: str) -> PartitionReport:
         return TypeAdapter(PartitionReport).validate_json(text)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def flat_rows(self) -> list[dict[str, Any]]:
         """A row for each operator: where it runs, and the rule that keeps it off the NPU."""
         found: list[dict[str, Any]] = [
             {"operator": name, "source": source, "place": region.symbol, "rule": None,
@@ -124,13 +124,6 @@ class PartitionReport:
              "costs": None if one.cost is None else str(one.cost)}
             for one in self.refusals
         ]  # fmt: skip
-
-    def to_dataframe(self) -> Any:
-        """`rows` as a pandas.DataFrame. ReportError without pandas."""
-        return dataframe(self.rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.rows())
 
     def split_table(self) -> Table:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""

@@ -10,11 +10,11 @@ from typing import Any
 from tvm_npu.codegen.program.format import LayerEntry, Segment
 from tvm_npu.report.breakdown import Breakdown, Roofs, break_down
 from tvm_npu.report.energy import energy_uj
-from tvm_npu.report.frames import dataframe, html_table
 from tvm_npu.report.memory import capacities, fullest, peaks_by_layer
 from tvm_npu.report.model_macs import macs_by_layer
 from tvm_npu.report.placement import PartitionReport
 from tvm_npu.report.runs import RegionRun
+from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, Statistics, add
 from tvm_npu.sim.units import Link
@@ -80,7 +80,7 @@ class Totals:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(Tabular):
     """``calibration`` is where ranges and input came from; None: random, from ``seed``.
     ``capacity_bytes`` is of one memory of each part on the chip."""
 
@@ -106,17 +106,13 @@ class Profile:
     """Of the worst output against float, on calibration data; None without, or if none differs."""
     host_seconds: dict[str, float] = field(default_factory=dict)
 
-    def to_dataframe(self) -> Any:
-        """A pandas.DataFrame with a row for each layer. ReportError without pandas."""
+    shown_columns = ("layer", "kind", "macs", "cycles", "time_us", "bound", "roofline_share")
+
+    def flat_rows(self) -> list[dict[str, Any]]:
+        """A row for each layer."""
         from tvm_npu.report.table import rows
 
-        return dataframe(rows(self))
-
-    def _repr_html_(self) -> str:
-        from tvm_npu.report.table import rows
-
-        keys = ("layer", "kind", "macs", "cycles", "time_us", "bound", "roofline_share")
-        return html_table([{key: row[key] for key in keys} for row in rows(self)])
+        return rows(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; keys carry units, what is not known is None."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.designs import Design, DesignSpace
 from tvm_npu.sweep.engines import Engine, Processes, run_tasks
@@ -45,7 +46,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class SweepResult:
+class SweepResult(Tabular):
     """``rows``: a row a fidelity, design and model, in the order of the designs; ``on_front`` is
     said of designs, all models together, at the last fidelity they reached. ``sensitivity``: see
     `front.sensitivities`, at the first fidelity."""
@@ -66,17 +67,11 @@ class SweepResult:
         return tuple(row for row in self.rows if row["on_front"])
 
     def flat_rows(self) -> list[Row]:
-        """The rows with a column for each key that is varied."""
+        """`rows` with a column for each key that is varied."""
         return [
             {**{name: row[name] for name in row if name != "keys"}, **row["keys"]}
             for row in self.rows
         ]
-
-    def to_dataframe(self) -> Any:
-        """A pandas.DataFrame of the rows. ReportError without pandas."""
-        from tvm_npu.report.frames import dataframe
-
-        return dataframe(self.flat_rows())
 
 
 def run_sweep(
