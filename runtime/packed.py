@@ -17,7 +17,10 @@ from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.sim.locks import ForkedLock
 
-RUN = "tvm_npu.run"
+RUN = "tvm_npu.run (import tvm_npu.runtime first)"
+"""The name, which TVM quotes where nobody has registered the function."""
+OLD_RUN = "tvm_npu.run"
+"""The name in libraries that were compiled before the one above."""
 
 
 class _Open:
@@ -37,7 +40,8 @@ _last: list[Any] = []
 def register_packed(tvm: Any) -> None:
     """Registers the packed function with ``tvm``, the module."""
     register = getattr(tvm, "register_global_func", None) or tvm.register_func
-    register(RUN, run_packed, override=True)
+    for name in (RUN, OLD_RUN):
+        register(name, run_packed, override=True)
 
 
 def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: Any) -> None:

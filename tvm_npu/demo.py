@@ -7,7 +7,6 @@ NPU then reads test digits that the network has never seen.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,8 +56,6 @@ def run(chosen: argparse.Namespace) -> None:
     from tvm_npu.runtime import last_session
 
     console = Console()
-    # TVM's advice to tune schedules is of no use here.
-    logging.getLogger("autotvm").setLevel(logging.ERROR)
     images, labels = load_digits()
     images, labels = images[: chosen.images], labels[: chosen.images]
     model = load_digits_lenet()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import sys
 import types
@@ -18,6 +19,13 @@ def prepare() -> None:
     os.environ.setdefault("TOPHUB_LOCATION", "NONE")
     restore_onnx_mapping()
     import_tvm()
+    logging.getLogger("autotvm").addFilter(_is_no_advice)
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    """TVM advises once to tune operators of the CPU, to whoever builds anything; with an NPU there
+    is nothing that its reader could do."""
+    return "have not been tuned" not in record.getMessage()
 
 
 def restore_onnx_mapping() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import gc
 import importlib
-import logging
 import os
 import re
 import sys
@@ -115,8 +114,6 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
     interrupts.command = args.command
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
-    if not debug:  # "operators have not been tuned": nobody who runs a command can act on it
-        logging.getLogger("autotvm").setLevel(logging.ERROR)
     try:
         with terminal.warnings_as_notes(everybody=debug):
             code: int = command_module(args.command).run(args, terminal)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tvm_npu.sim.frames import Tabular
+
+WIDTH_OF_TEXT = 120
+"""Columns of a report that goes into no terminal."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,8 @@ class PartitionReport(Tabular):
 
     def __str__(self) -> str:
         out = io.StringIO()
-        console = Console(file=out, width=120, color_system=None)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_OF_TEXT
+        console = Console(file=out, width=width, color_system=None)
         console.print(self.split_table())
         if self.refusals:
             console.print(self.why_not_table())
