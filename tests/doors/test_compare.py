@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -101,6 +102,24 @@ def test_the_table_fits_80_columns_and_csv_and_json_hold_all(
     lines = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     assert [line["output_sha256"] for line in lines] == [row.output_sha256 for row in found.rows]
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["rows"][2]["regions"] == 1
+
+
+def test_the_page_tells_simulated_times_from_measured_ones(found: Comparison) -> None:
+    pytest.importorskip("jinja2")
+    from tvm_npu.report.page.compared import make_comparison_page
+
+    broken = replace(found.rows[0], error="a <b> went wrong", latency_us=None)
+    page = make_comparison_page(replace(found, rows=(*found.rows, broken)))
+    simulated, measured = page.split("<h2>Latency, ")[1:3]
+    measured = measured.split("</section>")[0]
+    for row in found.rows:
+        assert row.latency_us is not None
+        cells = f'<th scope="row">{row.name}</th><td class="n">{row.latency_us:,.1f}</td>'
+        assert (cells in simulated) == bool(row.simulated), row.name
+        assert (cells in measured) == (not row.simulated), row.name
+    assert 'style="width:100.0%"' in simulated and 'style="width:100.0%"' in measured
+    assert "a &lt;b&gt; went wrong" in page and "left out: stock-tuned: needs trials" in page
+    assert not re.search(r"(src|href)=", page)
 
 
 def test_failures_are_rows(found: Comparison, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_csv, write_json
+from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
 from tvm_npu.cli.onnx_file import input_shapes, parse_shapes, read_onnx
 from tvm_npu.cli.terminal import Terminal
@@ -82,10 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows as JSON")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the rows as CSV")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write a page that a browser opens without a network",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
-    for path in (args.json, args.csv):
+    for path in (args.json, args.csv, args.html):
         if path is not None:
             check_writable(path)
     from tvm_npu.cli.compare_tables import print_comparison
@@ -105,6 +109,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         write_json(args.json, found.to_dict())
     if args.csv is not None:
         write_csv(args.csv, found.flat_rows())
+    if args.html is not None:
+        from tvm_npu.report.page.compared import make_comparison_page
+
+        write_bytes(args.html, make_comparison_page(found).encode())
     if all(row.error is not None for row in found.rows):
         raise CliError("no runner has run the model")
     return 0

@@ -51,7 +51,7 @@ def make_page(
     drawn = timelines(runs)
     script, parts = components(figures(profile, drawn))
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_source), autoescape=True, trim_blocks=True,
+        loader=jinja2.FunctionLoader(page_source), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     environment.filters.update(FILTERS)
@@ -69,12 +69,13 @@ def make_page(
         bokeh="\n".join(bokeh.js_raw),
         script=script,
         parts=parts,
-        style=_source("page.css"),
-        behaviour=_source("page.js"),
+        style=page_source("page.css"),
+        behaviour=page_source("page.js"),
     )
 
 
-def _source(name: str) -> str:
+def page_source(name: str) -> str:
+    """A file of this package: templates, style, behaviour."""
     return (resources.files(__package__ or __name__) / name).read_text("utf-8")
 
 
