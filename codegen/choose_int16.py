@@ -27,7 +27,7 @@ from tvm_npu.codegen.passes.quantize import Formats, Prepared, formats
 from tvm_npu.codegen.plan import planner as planner_called
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.reference import run_fixed, run_float, stream_float
-from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.description import Q_POINTS_ONLY, MachineDescription
 
 Sample = Mapping[str, FloatArray]
 RANKED_IMAGES = 2
@@ -87,7 +87,7 @@ class _Region:
     ) -> None:
         self.graph, self.ranges, self.machine, self.options = graph, ranges, machine, options
         self.sample = sample
-        self.prepared = prepared_graph(graph, ranges, machine, options)
+        self.prepared = prepared_graph(graph, ranges, machine, options, Q_POINTS_ONLY)
         few = {name: values[:RANKED_IMAGES] for name, values in sample.items()}
         self.few = run_float(self.prepared.graph, few)
         self.outputs = {

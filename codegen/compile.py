@@ -36,7 +36,7 @@ from tvm_npu.codegen.program.tables import (
     state_slots,
     tensor_slots,
 )
-from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.description import MachineDescription, Requantization
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 
@@ -98,12 +98,18 @@ def fixed_graph(
 
 
 def prepared_graph(
-    graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
+    graph: Graph,
+    ranges: Ranges,
+    machine: MachineDescription,
+    options: CompileOptions,
+    requantization: Requantization | None = None,
 ) -> Prepared:
-    """The float graph whose layers `fixed_graph` makes integers of, one by one."""
+    """The float graph whose layers `fixed_graph` makes integers of, one by one; for another
+    ``requantization`` than the machine's, if given."""
     precision = options.precision or machine.default_precision
     parted, ranges = _parted(graph, ranges, machine, options)
-    return prepare(parted, ranges, precision, _int16_layers(machine, options))
+    step = requantization or machine.requantization(precision)
+    return prepare(parted, ranges, precision, _int16_layers(machine, options), step)
 
 
 def _parted(

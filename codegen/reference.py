@@ -14,9 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import GraphError, InputError
-from tvm_npu.codegen.fixed_point import ELEMENT_TYPE
-from tvm_npu.codegen.graph import Array, FixedGraph, FixedLayer, Graph, Layer, Shape
+from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
+from tvm_npu.codegen.graph import Array, FixedGraph, FixedLayer, Graph, Layer, Scale, Shape
 from tvm_npu.codegen.ops.registry import operator_of
+
+FLOAT_NOISE = 1e-4
+"""Of a step: how far from a half float32 may bring a value that lies on it."""
 
 
 def run_float(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
@@ -26,6 +29,36 @@ def run_float(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np
     contradict their tensors' shapes.
     """
     return dict(stream_float(graph, inputs, keep=True))
+
+
+def run_rounded(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
+    """`run_float` of a quantized model as it says itself: tensors whose scales ``graph`` gives are
+    rounded to integers of 8 bits, halves up, or as their operators say. Raises as `run_float`."""
+
+    def rounded(tensor: str, values: Array, halves_away: bool = False) -> Array:
+        scale = graph.scales.get(tensor)
+        if scale is None:
+            return values
+        made = _halves_away(values, scale) if halves_away else scale.quantize(values, 1)
+        return scale.dequantize(made)
+
+    def apply(layer: Layer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
+        operator = operator_of(layer)
+        made = zip(layer.outputs, operator.run_float(layer, arrays, shapes), strict=True)
+        return [rounded(tensor, values, operator.halves_away) for tensor, values in made]
+
+    _check_inputs(dict.fromkeys(graph.inputs, np.dtype(np.float32)), graph.shapes, inputs)
+    entry = {tensor: rounded(tensor, inputs[tensor]) for tensor in graph.inputs}
+    return dict(_run(graph.layers, graph.shapes, graph.inputs, entry, apply, keep=True))
+
+
+def _halves_away(values: Array, scale: Scale) -> Array:
+    """The integers of averages, for the one step of a quantized model's tensor."""
+    exact = values.astype(np.float64) / scale.steps[0] + scale.zero_points[0]
+    halves = np.rint(2 * exact) / 2
+    exact = np.where(np.abs(exact - halves) < FLOAT_NOISE, halves, exact)
+    rounded = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
+    return np.clip(rounded, *element_limits(1)).astype(ELEMENT_TYPE[1])
 
 
 def run_fixed(fixed: FixedGraph, inputs: Mapping[str, Array]) -> dict[str, Array]:

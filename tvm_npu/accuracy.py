@@ -19,7 +19,7 @@ from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.layer_errors import LayerError, LayerErrors, ratio_db
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import as_batch
-from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.codegen.reference import run_fixed, run_float, run_rounded
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
 from tvm_npu.runtime.session import Session
@@ -27,6 +27,8 @@ from tvm_npu.sim.frames import Tabular
 
 LOW_SQNR_DB = 15.0
 """Below this, outputs have little to do with those of float."""
+STEP_TOLERANCE = 1.001
+"""Real numbers that are one step apart may be a little more in float32."""
 SCHEMA = "tvm-npu accuracy 1"
 Runners = Mapping[str, Any]
 
@@ -50,11 +52,24 @@ class RegionErrors:
 
 
 @dataclass(frozen=True)
+class BesideSource:
+    """A quantized model on the NPU beside its own arithmetic (real numbers, rounded where the model
+    says scales): the share of the elements of regions' outputs that are at most one step of the
+    model apart, counts of right classes of the source, and of images with the same class."""
+
+    within_one_step: float
+    top1_source: int
+    agreement: int
+
+
+@dataclass(frozen=True)
 class Accuracy(Tabular):
-    """Counts of images. ``sqnr_db`` is the signal to noise of the worst output against float,
-    ``agreement`` counts images with the class that float gives; classes are those of the first
-    output. ``cycles`` is the simulator's count for one inference (None: not simulated),
-    ``simulated`` how many samples it agreed on."""
+    """Counts of images. ``sqnr_db`` is the signal to noise of the worst output against float, where
+    the signal of an output of integers is its distance from their mean; ``agreement`` counts images
+    with the class that float gives; classes are those of the first output. ``cycles`` is the
+    simulator's count for one inference (None: not simulated), ``simulated`` how many samples it
+    agreed on. ``source`` is there for models that say scales; float then means real numbers that
+    regions do not round."""
 
     images: int
     labelled: int
@@ -67,6 +82,7 @@ class Accuracy(Tabular):
     simulated: int
     cycles: float | None
     regions: tuple[RegionErrors, ...] = ()
+    source: BesideSource | None = None
 
     shown_columns = ("layer", "kind", "own_db", "accumulated_db", "clipped_share", "advice")
 
@@ -103,12 +119,39 @@ class _Float:
         return [tensors[name] for name in graph.outputs]
 
 
+class _Rounded:
+    """As the model says itself; ``made`` holds the last outputs."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.made: dict[str, NDArray[np.float32]] = {}
+
+    def run(self, arrays: list[Any], /) -> Sequence[Any]:
+        graph = self.graph
+        tensors = run_rounded(graph, _feed(arrays, graph.inputs, graph.shapes))
+        self.made = {name: tensors[name] for name in graph.outputs}
+        return list(self.made.values())
+
+    def near(self, found: Mapping[str, NDArray[Any]]) -> tuple[int, int]:
+        """How many elements of outputs with scales there are, and how many of them are at most one
+        step away in ``found``."""
+        count = near = 0
+        for name, wanted in self.made.items():
+            scale = self.graph.scales.get(name)
+            if scale is not None:
+                count += wanted.size
+                off = np.abs(found[name].reshape(wanted.shape) - wanted.astype(np.float64))
+                near += int((off <= STEP_TOLERANCE * scale.steps.max()).sum())
+        return count, near
+
+
 class _Fixed:
     """By the reference; with ``errors`` layer by layer, with ``session`` also by the simulator."""
 
     def __init__(self, symbol: str, fixed: FixedGraph, errors: LayerErrors | None) -> None:
         self.symbol, self.fixed, self.errors = symbol, fixed, errors
         self.session: Session | None = None
+        self.made: dict[str, NDArray[np.float32]] = {}
         self.cycles = 0.0
 
     def run(self, arrays: list[Any], /) -> Sequence[Any]:
@@ -123,7 +166,8 @@ class _Fixed:
             self.errors.add(feed)
         if self.session is not None:
             self._simulate([integers[name] for name in fixed.inputs], tensors)
-        return [fixed.scales[name].dequantize(tensors[name]) for name in fixed.outputs]
+        self.made = {n: fixed.scales[n].dequantize(tensors[n]) for n in fixed.outputs}
+        return list(self.made.values())
 
     def _simulate(self, inputs: list[Any], tensors: Mapping[str, Any]) -> None:
         assert self.session is not None
@@ -149,26 +193,56 @@ def _feed(
 
 
 @dataclass
+class _Power:
+    """Of one output: sums over its elements."""
+
+    square: float = 0.0
+    total: float = 0.0
+    noise: float = 0.0
+    count: int = 0
+    has_zero: bool = True
+
+    def add(self, wanted: NDArray[Any], found: NDArray[Any]) -> None:
+        real = wanted.astype(np.float64)
+        self.square += float(np.square(real).sum())
+        self.total += float(real.sum())
+        self.noise += float(np.square(found - real).sum())
+        self.count += real.size
+        self.has_zero = wanted.dtype.kind == "f"
+
+    @property
+    def ratio_db(self) -> float:
+        """Of integers nobody says here which one means zero; they are taken from their mean."""
+        offset = 0.0 if self.has_zero else self.total * self.total / self.count
+        return ratio_db(self.square - offset, self.noise)
+
+
+@dataclass
 class _Counts:
+    """The first of all results are those of float, the last those of the NPU; a quantized model's
+    own stand between them."""
+
     images: int = 0
     labelled: int = 0
-    top1: list[int] = field(default_factory=lambda: [0, 0])
-    top5: list[int] = field(default_factory=lambda: [0, 0])
-    agreement: int = 0
-    powers: list[list[float]] = field(default_factory=list)
+    top1: list[int] = field(default_factory=lambda: [0, 0, 0])
+    top5: list[int] = field(default_factory=lambda: [0, 0, 0])
+    agreement: list[int] = field(default_factory=lambda: [0, 0, 0])
+    powers: list[_Power] = field(default_factory=list)
+    elements: int = 0
+    near: int = 0
 
     def add(self, results: list[list[NDArray[Any]]], labels: tuple[int, ...] | None) -> None:
-        """``results`` are the outputs of float and of the NPU."""
         if not self.powers:
-            self.powers = [[0.0, 0.0] for _ in results[0]]
-        for index, (wanted, found) in enumerate(zip(*results, strict=True)):
-            real = wanted.astype(np.float64)
-            self.powers[index][0] += float(np.square(real).sum())
-            self.powers[index][1] += float(np.square(found - real).sum())
+            self.powers = [_Power() for _ in results[0]]
+        for power, wanted, found in zip(self.powers, results[0], results[-1], strict=True):
+            power.add(wanted, found)
         scores = [outputs[0].reshape(len(outputs[0]), -1) for outputs in results]
-        ranked = [np.argsort(-one, axis=1, kind="stable")[:, :5] for one in scores]
+        ranked = [
+            np.argsort(-one.astype(np.float64), axis=1, kind="stable")[:, :5] for one in scores
+        ]
         self.images += len(ranked[0])
-        self.agreement += int((ranked[0][:, 0] == ranked[1][:, 0]).sum())
+        for which, classes in enumerate(ranked):
+            self.agreement[which] += int((classes[:, 0] == ranked[-1][:, 0]).sum())
         if labels is None:
             return
         if len(labels) != len(ranked[0]):
@@ -178,6 +252,24 @@ class _Counts:
         for which, classes in enumerate(ranked):
             self.top1[which] += int((classes[:, :1] == right).sum())
             self.top5[which] += int((classes == right).sum())
+
+
+    def result(
+        self,
+        is_quantized: bool,
+        simulated: int,
+        cycles: float | None,
+        regions: tuple[RegionErrors, ...],
+    ) -> Accuracy:
+        npu, source = 1, None
+        if is_quantized:
+            npu, share = 2, self.near / self.elements if self.elements else 1.0
+            source = BesideSource(share, self.top1[1], self.agreement[1])
+        return Accuracy(
+            self.images, self.labelled, self.top1[0], self.top1[npu], self.top5[0],
+            self.top5[npu], self.agreement[0], min(power.ratio_db for power in self.powers),
+            simulated, cycles, regions, source,
+        )  # fmt: skip
 
 
 class _Given:
@@ -210,16 +302,21 @@ def measure(
     Raises AccuracyError without samples, and where the simulator differs from the reference.
     """
     regions = {symbol: model.compared(symbol) for symbol in model.symbols}
-    errors = {symbol: LayerErrors(one.graph, one.fixed) for symbol, one in regions.items()}
-    floats = {
-        symbol: _Float(model.door.region(model.mod, symbol).graph()) for symbol in regions
+    graphs = {symbol: model.region(symbol).graph() for symbol in regions}
+    errors = {
+        symbol: LayerErrors(one.graph, one.fixed, graphs[symbol].scales)
+        for symbol, one in regions.items()
     }
+    floats = {symbol: _Float(graph) for symbol, graph in graphs.items()}
+    rounded = {symbol: _Rounded(graph) for symbol, graph in graphs.items()}
     fixed = {symbol: _Fixed(symbol, one.fixed, errors[symbol]) for symbol, one in regions.items()}
     if simulated:
         for symbol, runner in fixed.items():
             runner.session = Session(Program.from_bytes(model.program(symbol)))
     counts, given = _Counts(), _Given(samples)
-    runners: list[Mapping[str, Any]] = [fixed] if given.has_outputs else [floats, fixed]
+    is_quantized = any(graph.scales for graph in graphs.values())
+    runners: list[Mapping[str, Any]] = [] if given.has_outputs else [floats]
+    runners += [rounded, fixed] if is_quantized else [fixed]
     number = 0
     for number, results in enumerate(model.run(runners, given.samples()), 1):
         if given.has_outputs:
@@ -227,6 +324,9 @@ def measure(
                 raise AccuracyError(f"sample {number} says no outputs; the first one does")
             results = [list(given.last.wanted), *results]
         counts.add(results, given.last.labels)
+        for symbol, one in rounded.items() if is_quantized else ():
+            elements, near = one.near(fixed[symbol].made)
+            counts.elements, counts.near = counts.elements + elements, counts.near + near
         for runner in fixed.values():
             if number >= simulated:
                 runner.session = None
@@ -238,9 +338,5 @@ def measure(
     found = []
     if layer_samples:
         found = [RegionErrors(symbol, tuple(one.worst_first())) for symbol, one in errors.items()]
-    return Accuracy(
-        counts.images, counts.labelled, counts.top1[0], counts.top1[1], counts.top5[0],
-        counts.top5[1], counts.agreement, min(ratio_db(*powers) for powers in counts.powers),
-        min(simulated, number), sum(one.cycles for one in fixed.values()) if simulated else None,
-        tuple(found),
-    )  # fmt: skip
+    cycles = sum(one.cycles for one in fixed.values()) if simulated else None
+    return counts.result(is_quantized, min(simulated, number), cycles, tuple(found))

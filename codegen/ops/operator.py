@@ -123,6 +123,8 @@ class Operator(Generic[L, F]):
     placement = Placement.COMPUTED
     may_widen = False
     """Whether results may have another width than operands (`FixedLayer.out_bytes`)."""
+    halves_away = False
+    """Whether results between two integers of a quantized model's scale go away from zero."""
 
     def shapes(self, layer: L | F, inputs: Shapes, declared: Shapes) -> Shapes:
         """The shapes of the outputs. ``declared`` are those that the graph gives; where the

@@ -53,6 +53,7 @@ class FixedPool(Requantized):
 class PoolOperator(Operator[Pool, FixedPool]):
     layer = Pool
     fixed = FixedPool
+    halves_away = True
 
     def shapes(self, layer: Pool | FixedPool, inputs: Shapes, declared: Shapes) -> Shapes:
         take(layer, inputs, 1)

@@ -24,6 +24,8 @@ MOST_STEPS = 255
 """Between the smallest and the largest weight of a model of 8 bits."""
 TOLERANCE = 2e-4
 """Of a step: how far from a multiple of it a weight may lie that float32 has rounded."""
+WHOLE = 1e-2
+"""How far from a whole number a bias may lie that float32 has rounded."""
 SAMPLES = 64
 """Weights of a filter that rule most steps out."""
 LARGEST_BIAS = float(1 << 30)
@@ -56,6 +58,8 @@ def scaled_weights(
     step_in, step_out = float(source.steps[0]), float(target.steps[0])
     flat = weight.reshape(len(weight), -1).astype(np.float64)
     integers, steps, zero_point = integer_weights(flat)
+    if zero_point == 0:
+        integers, steps = with_whole_biases(integers, steps, bias.astype(np.float64) / step_in)
     coarsest = np.abs(bias.astype(np.float64)) / (LARGEST_BIAS * step_in)
     if (coarsest > steps).any():  # weights that vanish beside the bias
         steps = np.maximum(steps, coarsest)
@@ -96,6 +100,28 @@ def integer_weights(weight: Reals) -> tuple[NDArray[np.int64], Reals, int]:
     steps = np.where(largest > 0.0, largest, max(float(largest.max()), 1.0)) / counts
     integers = np.rint(weight / steps[:, None]).astype(np.int64)
     return integers, _exact(weight, integers, steps), 0
+
+
+def with_whole_biases(
+    integers: NDArray[np.int64], steps: Reals, biases: Reals
+) -> tuple[NDArray[np.int64], Reals]:
+    """Integers [M, K] and steps [M] that give the same weights, with other multiples of the least
+    integers where those bring ``biases`` [M] nearer to whole numbers of steps.
+
+    A filter of one weight (an affine layer between two scales) can have any integer to 127. Biases
+    that are whole already, as those of quantized convolutions, leave everything as it is.
+    """
+    integers, steps = integers.copy(), steps.copy()
+    for row in np.flatnonzero(np.abs(biases / steps - np.rint(biases / steps)) > WHOLE):
+        factor = int(np.gcd.reduce(integers[row]))
+        if factor == 0:
+            continue
+        least = integers[row] // factor
+        multiples = np.arange(LARGEST // int(np.abs(least).max()), 0, -1)
+        units = biases[row] / (steps[row] * factor)
+        best = int(multiples[np.argmin(np.abs(np.rint(units * multiples) / multiples - units))])
+        integers[row], steps[row] = least * best, steps[row] * factor / best
+    return integers, steps
 
 
 def _exact(weight: Reals, integers: NDArray[np.int64], steps: Reals) -> Reals:

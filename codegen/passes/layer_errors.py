@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,10 +63,12 @@ class _Sums:
 @dataclass
 class LayerErrors:
     """Sums over samples; `add` takes one, `worst_first` gives the result. ``graph`` is the fused
-    float graph whose layers ``fixed`` has, one by one, and whose tensors' scales it gives."""
+    float graph whose layers ``fixed`` has, one by one, and whose tensors' scales it gives;
+    ``said`` are tensors of which a quantized model says the scales itself."""
 
     graph: Graph
     fixed: FixedGraph
+    said: Collection[str] = ()
     _sums: dict[str, _Sums] = field(default_factory=dict)
 
     def add(self, sample: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
@@ -121,7 +123,7 @@ class LayerErrors:
         return LayerError(
             layer.name, kind_of(layer), tensor, layer.source, own, accumulated, sums.low,
             sums.high, float(self.fixed.scales[tensor].steps[0]), clipped, shifted,
-            _advice(own, accumulated, clipped, shifted),
+            _advice(own, accumulated, clipped, shifted, tensor in self.said),
         )  # fmt: skip
 
 
@@ -132,12 +134,16 @@ def ratio_db(signal: float, noise: float) -> float:
     return 10.0 * math.log10(signal / noise) if signal > 0.0 else -math.inf
 
 
-def _advice(own: float, accumulated: float, clipped: float, shifted: float) -> str:
+def _advice(
+    own: float, accumulated: float, clipped: float, shifted: float, is_said: bool
+) -> str:
+    if is_said and (clipped > CLIPPED_SHARE or own < COARSE_DB):
+        return "the scale is the model's own: quantize the model anew, on more samples"
     if clipped > CLIPPED_SHARE:
         return "values leave the range: calibrate on more samples, or with a higher percentile"
     if min(own, accumulated) >= COARSE_DB:
         return ""
-    if shifted > SHIFTED_SHARE:
+    if shifted > SHIFTED_SHARE and not is_said:
         return "means are shifted: quantization bias-corrected"
     if own < COARSE_DB:
         return "its own numbers are too coarse: quantization equalised, or int16"

@@ -23,7 +23,8 @@ DESCRIPTION = """\
 Runs an ONNX model on labelled images as the NPU computes it, beside float: top-1, top-5, and the
 signal-to-noise ratio of the output. Then each layer's own error (only that layer quantized) and the
 accumulated one, worst first. Regions run by the reference, which the simulator equals to the bit;
-it runs the first images and is compared.
+it runs the first images and is compared. A quantized model (ONNX or TensorFlow Lite) also runs
+with its own rounding alone, and float means that nothing is rounded on the NPU.
 
 Images are a folder of .png, .npy and .npz files or one such file; an .npz file may hold `images`
 and `labels`. Without --calibration ranges come from the first images; its files are prepared as
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps, calibrate_on=first_images)
-        if args.calibration is None:
+        if args.calibration is None and not job.partitioned.is_quantized:
             count = CALIBRATION_IMAGES
             terminal.note(f"no --calibration: ranges come from the first {count} images")
         steps.begin("running images")
@@ -113,6 +114,12 @@ def _summary(found: Accuracy) -> list[str]:
             )
     lines.append(f"same class as float: {found.agreement} of {found.images}")
     lines.append(f"output SQNR: {found.sqnr_db:.1f} dB")
+    if found.source is not None:
+        source = found.source
+        lines.append(
+            f"beside the model's own rounding: {100 * source.within_one_step:.3f} % of outputs "
+            f"within one step, same class for {source.agreement} of {found.images}"
+        )
     if found.cycles is not None:
         lines.append(f"cycles of one inference: {found.cycles:,.0f} (simulator agrees to the bit)")
     return lines

@@ -65,6 +65,11 @@ class PartitionedModel:
         """For each sample the model's outputs, once with each set of ``runners``."""
         return self.door.run_model(self.mod, runners, samples)
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the model says scales of tensors on the NPU itself."""
+        return any(self.region(symbol).graph().scales for symbol in self.symbols)
+
     def int16_layers(self, symbol: str) -> int:
         """How many layers of an int8 region compute in int16."""
         fixed = self.compared(symbol).fixed

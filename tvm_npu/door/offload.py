@@ -26,6 +26,7 @@ from tvm_npu.errors import (
     NothingOffloadedWarning,
     ScalesApproximatedWarning,
     SyntheticCalibrationWarning,
+    TargetError,
 )
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport, Refusal
@@ -109,6 +110,7 @@ def _calibrated(
             _tell_lost_scales(graphs.values(), options)
         given = given_ranges(calibrated)
         if given is not None:
+            _check_questions(options)
             return split, result, {symbol: Calibrated(one) for symbol, one in given.items()}
         samples = _samples(calibration, door.inputs(result), options.seed, warned=bool(known))
         try:
@@ -127,6 +129,22 @@ def _calibrated(
             samples = _samples(calibration, door.inputs(result), options.seed, warned=True)
             run = partial(door.run_regions, result, samples=samples)
             return split, result, adjusted(graphs, calibrated, ranges, run, options)
+
+
+def _check_questions(options: NpuOptions) -> None:
+    """TargetError for options that choose numbers, of a model that says all of its own."""
+    asked = {
+        "quantization": options.quantization if options.quantization != "plain" else None,
+        "max_loss": options.max_loss,
+        "int16_layers": ", ".join(options.int16_layers) or None,
+    }
+    for name, value in asked.items():
+        if value is not None:
+            raise TargetError(
+                f"{name} is {value!r}, but the model is quantized and says the scales of all its "
+                "tensors: there is nothing to choose; leave the option out, or give the float "
+                "model that the quantized one was made of"
+            )
 
 
 def _tell_lost_scales(graphs: Iterable[Graph], options: NpuOptions) -> None:

@@ -102,6 +102,21 @@ def fixed_of(q: Quantized) -> tuple[Graph, FixedGraph]:
     return graph, quantize(graph, Ranges(), "int8", REQUANTIZATION)
 
 
+def test_an_affine_layer_between_scales_rounds_as_real_numbers_do() -> None:
+    """All 256 integers of 32 channels; a bias rounded to 127 steps of each weight is off for 17."""
+    q = Quantized(3, (32, 16, 16))
+    x = q.rounded("x", 0.031, -5)
+    gains = q.rng.uniform(-4, 4, 32).astype(np.float32)
+    gains[0], bias = 0.0, q.rng.normal(0, 1, 32).astype(np.float32)
+    q.rounded(q.add(ScaleShift("a", (x,), ("a",), gains, bias), (32, 16, 16)), 0.043, 7)
+    _, fixed = fixed_of(q)
+    integers = np.broadcast_to(np.arange(-128, 128).reshape(16, 16), (1, 32, 16, 16))
+    real = (integers + 5) * 0.031 * gains[:, None, None] + bias[:, None, None]
+    wanted = np.clip(np.floor(real / 0.043 + 0.5) + 7, -128, 127)
+    found = run_fixed(fixed, {"x": integers.astype(np.int8)})[fixed.outputs[0]]
+    assert (found != wanted).sum() <= 4 and np.abs(found - wanted).max() <= 1
+
+
 def test_scales_are_read_out_of_the_spelling() -> None:
     q = network(1)
     graph = with_given_scales(q.graph(q.layers[-1].output))
