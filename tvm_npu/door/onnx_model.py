@@ -10,7 +10,24 @@ import numpy as np
 
 from tvm_npu.errors import PartitionError
 
-_WINDOWED = frozenset({"Conv", "MaxPool", "AveragePool", "LpPool"})
+_WINDOWED = frozenset(
+    {"Conv", "MaxPool", "AveragePool", "LpPool", "QLinearConv", "QLinearAveragePool"}
+)
+_WEIGHTS = {"QLinearConv": 3}
+"""Number of the input that holds the weights, where it is not 1."""
+_QUANTIZED = {
+    "QLinearAdd": ("Add", slice(0, 4, 3)),
+    "QLinearMul": ("Mul", slice(0, 4, 3)),
+    "QLinearConcat": ("Concat", slice(2, None, 3)),
+    "QLinearAveragePool": ("AveragePool", slice(1)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", slice(1)),
+    "QLinearLeakyRelu": ("Identity", slice(1)),
+    "QLinearSigmoid": ("Identity", slice(1)),
+    "QLinearSoftmax": ("Identity", slice(1)),
+    "QGemm": ("Gemm", slice(0, 4, 3)),
+}
+"""onnxruntime's quantized operators: ONNX's own with results of the same shapes, and its inputs
+among theirs."""
 
 
 def read_model(model: Any) -> Any:
@@ -42,7 +59,8 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
             dims = graph_input.type.tensor_type.shape.dim
             for dim, extent in zip(dims, extents, strict=False):
                 dim.dim_value = int(extent)
-    shapes = _known_shapes(onnx.shape_inference.infer_shapes(model).graph)
+    inferred = onnx.shape_inference.infer_shapes(_with_own_operators(model))
+    shapes = _known_shapes(inferred.graph)
     for node in model.graph.node:
         mode = _auto_pad(node)
         pads = _pads(node, mode, shapes) if mode else None
@@ -51,6 +69,22 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
             del node.attribute[:]
             node.attribute.extend([*kept, onnx.helper.make_attribute("pads", pads)])
     return model
+
+
+def _with_own_operators(model: Any) -> Any:
+    """A copy whose tensors have the same shapes, for ONNX to infer them."""
+    import onnx
+
+    plain = onnx.ModelProto.FromString(model.SerializeToString())
+    for node in plain.graph.node:
+        if node.domain != "com.microsoft" or node.op_type not in _QUANTIZED:
+            continue
+        node.op_type, which = _QUANTIZED[node.op_type]
+        node.domain = ""
+        inputs = list(node.input)[which]
+        del node.input[:]
+        node.input.extend(inputs)
+    return plain
 
 
 def with_folded_views(model: Any) -> Any:
@@ -118,7 +152,9 @@ def _known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
 def _pads(node: Any, mode: str, shapes: dict[str, tuple[int, ...]]) -> list[int] | None:
     """ONNX's [begins..., ends...] for SAME_UPPER, SAME_LOWER or VALID; None for unknown shapes."""
     attributes = {item.name: tuple(item.ints) for item in node.attribute if item.ints}
-    kernel = attributes.get("kernel_shape") or shapes.get(node.input[1], ())[2:]
+    kernel = attributes.get("kernel_shape", ())
+    if not kernel and node.op_type in ("Conv", "QLinearConv"):
+        kernel = shapes.get(node.input[_WEIGHTS.get(node.op_type, 1)], ())[2:]
     spatial = shapes.get(node.input[0], ())[2:]
     if not kernel or len(spatial) != len(kernel) or 0 in spatial:
         return None
