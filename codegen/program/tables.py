@@ -44,6 +44,12 @@ def tensor_slots(
     )
 
 
+def slots_by_tensor(program: Program, storage: Storage) -> dict[str, TensorSlot]:
+    """Where a program of ``storage`` has its tensors, by the names that layers know."""
+    slots = {slot.name: slot for slot in (*program.inputs, *program.intermediates)}
+    return slots | dict(zip(storage.outputs, program.outputs, strict=True))
+
+
 def state_slots(fixed: FixedGraph, storage: Storage, stored_bytes: StoredBytes) -> Slots:
     """What layers keep from step to step."""
     return tuple(

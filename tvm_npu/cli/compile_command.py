@@ -43,18 +43,17 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     lines: list[str] = []
     with terminal.steps() as steps:
         job = load_and_partition(args, terminal, steps)
-        from tvm_npu.codegen.program.format import Program
-
         steps.expect(PARTITION_STEPS + len(job.partitioned.symbols))
-        for symbol, content in compiled(job, steps):
+        for symbol, generated in compiled(job, steps):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 reason = error.strerror or error
                 raise CliError(f"cannot make folder {str(folder)!r}: {reason}") from error
             path = folder / f"{symbol}{SUFFIX}"
+            program = generated.program()
+            content = program.to_bytes()
             write_bytes(path, content)
-            program = Program.from_bytes(content)
             predicted = sum(layer.predicted_cycles or 0.0 for layer in program.layers)
             lines += [
                 str(path),

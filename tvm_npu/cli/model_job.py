@@ -36,6 +36,7 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from tvm_npu.calibration import InputSpec, Sample
+    from tvm_npu.codegen.compile import Generated
     from tvm_npu.door.models import PartitionedModel
 
 PARTITION_STEPS = 2
@@ -211,10 +212,10 @@ def calibration_text(args: argparse.Namespace) -> str | None:
     return f"{args.calibration} as {named}{preparation_of(args)}"
 
 
-def compiled(job: ModelJob, steps: Steps) -> Iterator[tuple[str, bytes]]:
-    """(symbol, Program file) of every region, in execution order; one step each."""
+def compiled(job: ModelJob, steps: Steps) -> Iterator[tuple[str, Generated]]:
+    """(symbol, what becomes its program) of every region, in execution order; one step each."""
     symbols = job.partitioned.symbols
     for number, symbol in enumerate(symbols, 1):
         steps.begin(f"planning and compiling region {number} of {len(symbols)}")
-        yield symbol, job.partitioned.program(symbol)
+        yield symbol, job.partitioned.region(symbol).generated()
         steps.done()

@@ -207,17 +207,13 @@ def _profiled(
     steps: Steps,
     watch: Stopwatch,
 ) -> tuple[Profile, list[RegionRun]]:
-    from tvm_npu.codegen.program.format import Program
     from tvm_npu.report.profile import profile_of
     from tvm_npu.report.runs import RegionRun
 
     with watch.part("compile"):
         runs = [
-            RegionRun(
-                symbol, Program.from_bytes(content), args.timing, records=args.timing,
-                limits=args.limits,
-            )
-            for symbol, content in compiled(job, steps)
+            RegionRun.of(symbol, generated, args.timing, args.timing, args.limits)
+            for symbol, generated in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
     with watch.part("simulate"):

@@ -96,7 +96,7 @@ def profile(
     if not report.regions:
         raise PartitionError(f"no operator runs on the NPU ({len(report.refusals)} on the CPU)")
     made = tuple(
-        RegionRun(symbol, Program.from_bytes(partitioned.program(symbol)), True, records=True)
+        RegionRun.of(symbol, partitioned.region(symbol).generated(), True, records=True)
         for symbol in partitioned.symbols
     )
     samples: Iterable[Any] = synthetic(imported.inputs, chosen.seed) if data is None else data

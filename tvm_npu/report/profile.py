@@ -29,7 +29,8 @@ class LayerRow:
     """One layer of one inference, averaged over the runs. Cycle figures and ``breakdown`` are None
     where the cycle model was off or the planner predicts nothing. ``code_bytes`` counts once, not
     per image; ``peak_bytes`` are of the first image, by part of the machine, up to the highest
-    byte used; ``energy_uj`` is None where the machine file gives no energies."""
+    byte used; ``energy_uj`` is None where the machine file gives no energies;
+    ``dram_live_bytes`` are those of activations in use, of an image (`report.dram`)."""
 
     region: str
     name: str
@@ -49,6 +50,7 @@ class LayerRow:
     peak_bytes: dict[str, int] = field(default_factory=dict)
     energy_uj: float | None = None
     plan: dict[str, Any] | None = None
+    dram_live_bytes: int | None = None
 
     @property
     def dram_bytes(self) -> int:
@@ -139,10 +141,12 @@ def layer_rows(run: RegionRun, report: PartitionReport) -> list[LayerRow]:
     (region,) = (region for region in report.regions if region.symbol == run.symbol)
     macs = macs_by_layer(region, entries, run.runs[0].runs)
     peaks = [{}] * len(entries) if run.events is None else peaks_by_layer(run.events)
-    return [
+    live: Sequence[int | None] = run.live_bytes or [None] * len(entries)
+    rows = [
         _layer_row(run, entry, [of.layers[index] for of in run.runs], macs[index], peaks[index])
         for index, entry in enumerate(entries)
     ]
+    return [replace(row, dram_live_bytes=live[index]) for index, row in enumerate(rows)]
 
 
 def _layer_row(

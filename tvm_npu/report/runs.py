@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.codegen.compile import Generated
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.report.dram import live_bytes
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog, Events
 from tvm_npu.sim.limits import DEFAULT, Limits
@@ -16,7 +18,8 @@ from tvm_npu.sim.statistics import RunStatistics
 
 class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
-    if ``records``, what its units did in the first image of the first run."""
+    if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
+    of `report.dram`, a layer each (none: not known)."""
 
     def __init__(
         self,
@@ -25,12 +28,26 @@ class RegionRun:
         timing: bool,
         records: bool = False,
         limits: Limits = DEFAULT,
+        live_bytes: tuple[int, ...] = (),
     ) -> None:
-        self.symbol = symbol
+        self.symbol, self.live_bytes = symbol, live_bytes
         self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
         self.events: Events | None = None
         self._records = records
+
+    @staticmethod
+    def of(
+        symbol: str,
+        generated: Generated,
+        timing: bool,
+        records: bool = False,
+        limits: Limits = DEFAULT,
+    ) -> RegionRun:
+        """Of a region that becomes words now."""
+        program = generated.program()
+        live = live_bytes(generated.planned, program)
+        return RegionRun(symbol, program, timing, records, limits, live)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None

@@ -46,6 +46,7 @@ def _row(layer: LayerRow, streams: dict[str, dict[str, None]], parts: list[str])
             for stream in names
         },
         "dram_bytes": layer.dram_bytes,
+        "dram_live_bytes": layer.dram_live_bytes,
         "bursts": layer.bursts,
         "instructions": layer.instructions,
         "code_bytes": layer.code_bytes,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.graph import Array
 from tvm_npu.codegen.program.format import Program, Segment, TensorSlot
+from tvm_npu.codegen.program.tables import slots_by_tensor
 from tvm_npu.codegen.reference import run_fixed
 
 
@@ -45,9 +46,7 @@ class Reference:
             for tensor in layer.outputs:
                 if tensor not in values:
                     values[tensor] = values[layer.inputs[0]]
-        shown = (*program.inputs, *program.intermediates)
-        slots = {slot.name: slot for slot in shown}
-        slots |= dict(zip(storage.outputs, program.outputs, strict=True))
+        slots = slots_by_tensor(program, storage)
         entries = tuple(LayerTensors(one.name, one.inputs, one.outputs) for one in layers)
         return Reference(fixed.inputs, entries, values, slots)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool
+import numpy as np
+from bokeh.models import ColumnDataSource, CustomJSTickFormatter, HoverTool, NumeralTickFormatter
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
@@ -22,6 +23,7 @@ def figures(profile: Profile, timelines: list[dict[str, Any]]) -> dict[str, Any]
         "timeline": _timeline(), "fill": _fill(), "peaks": _peaks(profile),
     }  # fmt: skip
     if profile.timing:
+        found["dram"] = _dram(profile)
         found["times"] = _times(profile)
         found["roofline"] = _roofline(profile)
     return found
@@ -162,6 +164,28 @@ def _fill() -> Any:
     plot.multi_line("xs", "ys", source=source, line_color="colour", line_width=2,
                     legend_field="part")  # fmt: skip
     _legend(plot)
+    return plot
+
+
+def _dram(profile: Profile) -> Any:
+    """Bytes of activations in use over the time of an inference."""
+    rows = [row for row in profile.layers if row.dram_live_bytes is not None]
+    ends = np.cumsum([row.time_us or 0.0 for row in rows])
+    source = ColumnDataSource(
+        {
+            "left": [0.0, *ends[:-1].tolist()] if rows else [],
+            "right": ends.tolist(),
+            "bytes": [row.dram_live_bytes for row in rows],
+            "name": [row.name for row in rows],
+        }
+    )
+    plot = _blank("dram", x_axis_label="us", y_axis_label="bytes of activations in use")
+    plot.quad(left="left", right="right", bottom=0, top="bytes", source=source,
+              fill_color=COLOURS["mac"], fill_alpha=0.25, line_color=COLOURS["mac"])  # fmt: skip
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    plot.add_tools(HoverTool(tooltips=[("layer", "@name"), ("in use", "@bytes{0,0} bytes"),
+                                       ("from", "@left{0,0.0} us"),
+                                       ("to", "@right{0,0.0} us")]))  # fmt: skip
     return plot
 
 
