@@ -17,6 +17,7 @@ Anything else that is no trial is an error with file and line number.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -212,7 +213,8 @@ class LogWriter:
     def __enter__(self) -> LogWriter:
         try:
             is_new = not self.path.exists()
-            file = open(self.path, "a+b")  # noqa: SIM115
+            # Without a buffer: what could not be written is not tried again when the file closes.
+            file = open(self.path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._failed(error) from error
         try:
@@ -241,13 +243,17 @@ class LogWriter:
         return self
 
     def append(self, trial: Trial) -> None:
-        """Returns when the line is on the disk."""
+        """Returns when the line is on the disk. A line that has no room there is taken back."""
         assert self._file is not None
+        line, whole = trial.to_line(), os.fstat(self._file.fileno()).st_size
         try:
-            self._file.write(trial.to_line())
-            self._file.flush()
+            written = 0
+            while written < len(line):
+                written += self._file.write(line[written:])
             os.fsync(self._file.fileno())
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.truncate(whole)
             raise self._failed(error) from error
 
     def __exit__(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,29 @@ def test_a_torn_line_is_dropped_and_tried_again(
         with LogWriter(path) as log:
             tune(Grid(), Run("random", False, 0), 12, measure, log)
     assert path.read_bytes() == whole
+
+
+@contextmanager
+def disk_with(size: int) -> Iterator[None]:
+    """Files cannot grow beyond ``size`` bytes, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 1, 40])
+def test_a_full_disk_leaves_whole_lines_and_tuning_goes_on_later(tmp_path: Path, room: int) -> None:
+    path, again = tmp_path / "log.jsonl", tmp_path / "again.jsonl"
+    whole = make_log(again)
+    begin = whole[: whole.index(b"\n", len(whole) // 2) + 1]
+    with pytest.raises(TuningLogError, match=f"cannot write tuning log '{path}': File too large"):
+        with disk_with(len(begin) + room):
+            make_log(path)
+    assert path.read_bytes() == begin
+    assert make_log(path) == whole
 
 
 GOOD: dict[str, object] = json.loads(
