@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import prod
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from math import isfinite, prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -130,6 +130,8 @@ def _check_images(program: Program, code_bytes: int) -> None:
         position = image.end
     require(position == code_bytes, "end of the last code image", position, code_bytes)
     for layer in program.layers:
+        odd = [one for one in _numbers(layer.plan) if not isfinite(one)]
+        require(not odd, f"a number in the plan of layer {layer.name!r}", odd[:1], "finite")
         name = f"code of layer {layer.name!r}"
         require(len(layer.code) == len(program.images), f"number of images in the {name}",
                 len(layer.code), len(program.images))  # fmt: skip
@@ -140,6 +142,19 @@ def _check_images(program: Program, code_bytes: int) -> None:
                 inside and aligned, name, (code.begin, code.end),
                 f"whole instructions within bytes {image.begin} to {image.end}",
             )  # fmt: skip
+
+
+def _numbers(values: Any) -> Iterator[float]:
+    """Those anywhere in lists and objects."""
+    left = [values]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            left += one
+        elif isinstance(one, float):
+            yield one
 
 
 def _check_tables(program: Program, constant_bytes: int) -> None:
