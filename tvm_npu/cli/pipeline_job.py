@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.calibration import Sample, synthetic
@@ -30,6 +28,7 @@ from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.platform_file import load_platform
 from tvm_npu.pipelines.search import run_search
 from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
+from tvm_npu.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from tvm_npu.door.protocol import Cut
@@ -111,12 +110,12 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
     from tvm_npu.runtime.pipeline import Pipeline
     from tvm_npu.runtime.pipeline.trace import trace_events
 
-    with tempfile.TemporaryDirectory(prefix="tvm-npu-pipeline-") as folder:
+    with temporary_folder("tvm-npu-pipeline-") as folder:
         with terminal.steps() as steps:
             job = _prepare(args, platform, terminal, steps)
             from tvm_npu.door.find import door
 
-            stages = door().placed_stages(job.model, platform, Path(folder))
+            stages = door().placed_stages(job.model, platform, folder)
             steps.begin(f"compiling {len(job.model)} layers")
             stages.compile_primitives()
             fastest = platform.speed_order[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -22,6 +21,7 @@ from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, make_options
 from tvm_npu.sim.frames import Tabular
+from tvm_npu.temporary import temporary_folder
 
 SCHEMA = "tvm-npu compare 1"
 REFERENCES = ("onnxruntime", "stock")
@@ -91,8 +91,8 @@ def compare(
     doors = {sys.executable: ""}
     if any(runner.has_door for runner in chosen):
         doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
-    with tempfile.TemporaryDirectory(prefix="tvm-npu-compare-") as folder:
-        asked = prepared(Path(folder), model, images, calibration, shapes, threads, repeats)
+    with temporary_folder("tvm-npu-compare-") as folder:
+        asked = prepared(folder, model, images, calibration, shapes, threads, repeats)
         log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
         rows = []
         for python, door in doors.items():

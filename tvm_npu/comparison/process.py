@@ -6,20 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import tvm_npu
 from tvm_npu.comparison.task import Measured, Task
 from tvm_npu.errors import ComparisonError
+from tvm_npu.temporary import temporary_folder
 
 MODULE = "tvm_npu.comparison.worker"
 
 
 def measured(task: Task, python: str = sys.executable) -> Measured:
     """Raises ComparisonError with the last line of what the process said."""
-    with tempfile.TemporaryDirectory(prefix="tvm-npu-compare-") as folder:
-        asked, answer = Path(folder, "task.json"), Path(folder, "result.json")
+    with temporary_folder("tvm-npu-compare-") as folder:
+        asked, answer = folder / "task.json", folder / "result.json"
         asked.write_text(json.dumps(task.to_dict()), "utf-8")
         done = _run(["-m", MODULE, str(asked), str(answer)], task.threads, python)
         if done.returncode or not answer.exists():

@@ -15,6 +15,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from tvm_npu.temporary import Remover
+
 _numbers = itertools.count()
 
 
@@ -40,10 +42,11 @@ def section_code(symbol: str, program: bytes) -> str:
 def _folder(process: int) -> Path:
     """Of one process: what a fork leaves behind is its own."""
     folder = Path(tempfile.mkdtemp(prefix="tvm-npu-programs-"))
-    atexit.register(_remove, folder, process)
+    atexit.register(_remove, folder, process, Remover(folder))
     return folder
 
 
-def _remove(folder: Path, process: int) -> None:
+def _remove(folder: Path, process: int, remover: Remover) -> None:
     if os.getpid() == process:
         shutil.rmtree(folder, ignore_errors=True)
+        remover.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tvm_npu.relay.cut import CutModel, cut_model
 from tvm_npu.relay.stage_modules import StageModule
 from tvm_npu.relay.stage_primitives import PrimitiveCache, lowering_only, with_marked_calls
 from tvm_npu.runtime.pipeline.artifact import StageArtifact, tvm_library
+from tvm_npu.temporary import TemporaryFolder
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ class StageCompiler:
 
     def __init__(self, model: CutModel, folder: Path | None = None) -> None:
         self.model = model
-        self._temporary = None if folder else tempfile.TemporaryDirectory(prefix="tvm-npu-stages-")
-        self.folder = Path(self._temporary.name) if self._temporary else Path(folder or "")
+        self._temporary = None if folder else TemporaryFolder("tvm-npu-stages-")
+        self.folder = self._temporary.path if self._temporary else Path(folder or "")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.primitives = PrimitiveCache(self.folder)
         self._artifacts: dict[tuple[int, int, str, int], StageArtifact] = {}
@@ -90,7 +90,7 @@ class StageCompiler:
     def close(self) -> None:
         """Removes the temporary folder, and with it the artifacts' libraries."""
         if self._temporary is not None:
-            self._temporary.cleanup()
+            self._temporary.close()
 
     def compile(self, first: int, end: int, target: CpuTarget) -> StageArtifact:
         """Layers ``first`` to ``end`` - 1 for a target. CutError for another range."""
