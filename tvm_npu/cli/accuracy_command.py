@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
 from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of
+from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of, prepares
 from tvm_npu.cli.model_job import add_model_arguments, load_and_partition
 from tvm_npu.cli.tables import Column, make_table
 from tvm_npu.cli.terminal import Terminal
@@ -77,9 +77,10 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             progress=lambda count: steps.begin(f"{count} images"),
         )  # fmt: skip
     options = job.options
+    prepared = f" as {preparation_of(args)}" if prepares(args) else ""
     terminal.out.print(
         f"{args.model} on {options.machine.name} ({options.precision}, {options.quantization}): "
-        f"{found.images} images as {preparation_of(args)}"
+        f"{found.images} images{prepared}"
     )
     for line in _summary(found):
         terminal.out.print(line)
