@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ from tvm import relax  # noqa: E402
 from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
 
-from tvm_npu.relax import explain, partition_for_npu  # noqa: E402
+from tvm_npu.relax import explain, partition_for_npu, run_codegen  # noqa: E402
 
 
 @I.ir_module
@@ -55,3 +57,25 @@ def test_branches_read_what_stands_for_the_variables_outside() -> None:
         arguments = [tvm.runtime.tensor(one) for one in (x, np.array(chosen))]
         got, want = (vm["main"](*arguments).numpy() for vm in (machine, plain))
         assert np.abs(got - want).max() < 0.01 * np.abs(want).max()
+
+
+def test_libraries_hold_programs_and_constants_of_the_cpu_but_no_weights_of_regions(
+    tmp_path: Path,
+) -> None:
+    """TVM's own pass keeps the weights; both libraries compute the same."""
+    random = np.random.default_rng()
+    x, w = (random.standard_normal(s).astype(np.float32) for s in ((1, 3, 8, 8), (4, 3, 3, 3)))
+    b = random.standard_normal((1, 4, 1, 1)).astype(np.float32)
+    samples = [{"x": x, "c": np.array(True)}]
+    mod = partition_for_npu(Branching, {"w": w / 5, "b": b}, calibration=samples)
+    found, answers = [], []
+    for number, compiled in enumerate((run_codegen(mod), relax.transform.RunCodegen()(mod))):
+        library = tvm.compile(compiled, target="llvm")
+        path = tmp_path / f"{number}.so"
+        library.export_library(str(path))
+        found.append((w / 5).tobytes() in path.read_bytes())
+        machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
+        arguments = [tvm.runtime.tensor(one) for one in (x, np.array(False))]
+        answers.append(machine["main"](*arguments).numpy())
+    assert found == [False, True]
+    assert np.array_equal(*answers)

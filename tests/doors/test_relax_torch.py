@@ -28,6 +28,7 @@ from tvm_npu.relax import (  # noqa: E402
     from_onnx,
     partition_for_npu,
     region_programs,
+    run_codegen,
 )
 
 
@@ -79,7 +80,7 @@ def through_onnx(model: nn.Module, image: Any, path: Path) -> tvm.IRModule:
 
 
 def run(mod: tvm.IRModule, image: Any) -> Any:
-    library = tvm.compile(relax.transform.RunCodegen()(mod), target=tvm.target.Target("llvm"))
+    library = tvm.compile(run_codegen(mod), target=tvm.target.Target("llvm"))
     machine = relax.VirtualMachine(library, tvm.cpu())
     return machine["main"](tvm.runtime.tensor(image.numpy())).numpy()
 

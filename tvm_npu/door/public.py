@@ -43,7 +43,7 @@ class PublicFunctions:
         mod_name: str = "default",
     ) -> Module:
         """``mod`` with its NPU regions as functions that TVM's build compiles for the NPU:
-        `relay.build`, or `relax.transform.RunCodegen`.
+        `relay.build`, or `run_codegen` of the Relax door.
 
         ``params`` are by name, or as `relax.frontend.detach_params` gives them.
         ``target``: a tag ``npu/<machine>``, a machine's name, file or object, or what

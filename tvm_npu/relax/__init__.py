@@ -1,4 +1,4 @@
-"""The Relax door: marks a model's NPU regions; `relax.transform.RunCodegen` compiles them.
+"""The Relax door: marks a model's NPU regions; `run_codegen` compiles them.
 
 For TVM 0.26 and later, whose programs run on Relax's virtual machine.
 """
@@ -12,7 +12,7 @@ prepare()  # imports TVM, before the modules below do
 from tvm_npu.door.models import build_onnx
 from tvm_npu.door.public import PublicFunctions
 from tvm_npu.door.rule_table import rule_table
-from tvm_npu.relax.codegen import region_of
+from tvm_npu.relax.codegen import region_of, run_codegen
 from tvm_npu.relax.door import DOOR
 from tvm_npu.relax.frontend import from_exported_program, from_onnx
 from tvm_npu.targets import register_tags
@@ -29,6 +29,7 @@ __all__ = [
     "region_functions",
     "region_programs",
     "rule_table",
+    "run_codegen",
 ]
 
 

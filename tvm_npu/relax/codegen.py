@@ -14,6 +14,7 @@ from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.dataflow import relax_dataflow
 from tvm_npu.relax.embed import packed_caller
+from tvm_npu.relax.run_regions import is_region
 from tvm_npu.runtime.packed import RUN
 
 
@@ -30,6 +31,25 @@ def compile_regions(
 ) -> list[Any]:
     """What `relax.transform.RunCodegen` calls with every function whose ``Codegen`` is npu."""
     return [_compiled(function) for function in functions]
+
+
+def run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
+    """`relax.transform.RunCodegen`, which compiles the regions of a partitioned module, without
+    the float weights that it keeps for them: their programs hold what they need, and TVM would
+    write both into the library."""
+    prefixes = tuple(
+        f"{of.name_of(var)}_npu_const_" for var, one in mod.functions_items() if is_region(one)
+    )
+    mod = relax.transform.RunCodegen()(mod)
+    constants = {} if mod.attrs is None else mod.attrs.get(CONSTANTS, {})
+    kept = {str(name): data for name, data in constants.items()
+            if not str(name).startswith(prefixes)}  # fmt: skip
+    mod = mod.without_attr(CONSTANTS)
+    return mod.with_attr(CONSTANTS, kept) if kept else mod
+
+
+CONSTANTS = "const_name_to_constant"
+"""TVM's attribute of a module: what external code asks for by name, when it is loaded."""
 
 
 def _compiled(function: relax.Function) -> Any:

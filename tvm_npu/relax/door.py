@@ -18,7 +18,7 @@ from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.errors import DoorError, PartitionError
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax.codegen import region_of
+from tvm_npu.relax.codegen import region_of, run_codegen
 from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
 from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
@@ -115,7 +115,7 @@ class RelaxDoor:
         if params:
             mod = normalize(mod, params)
         with tvm.transform.PassContext(opt_level=opt_level):
-            mod = relax.transform.RunCodegen()(mod)
+            mod = run_codegen(mod)
             return MachineExecutable(tvm.compile(mod, target=tvm.target.Target(target)), names)
 
     def stock(

@@ -51,9 +51,13 @@ def is_constant(expr: Expr) -> bool:
 
 
 def array_of(expr: Expr) -> Array:
-    """The values of a constant."""
+    """The values of a constant; large ones, which are float32, as TVM holds them, to be read."""
     data = expr.data if hasattr(expr, "data") else expr.value
-    return np.asarray(data.numpy())
+    if str(data.dtype) != "float32":
+        return np.asarray(data.numpy())
+    values = np.from_dlpack(data)
+    values.flags.writeable = False
+    return values
 
 
 def is_tensor(expr: Expr) -> bool:

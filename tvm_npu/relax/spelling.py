@@ -70,8 +70,8 @@ def _prelu(call: Any, definitions: Definitions) -> Any:
     What is left of `torch.export`'s PReLU behind its decompositions.
     """
     condition, data, other = call.args
-    above, product = (definitions.get(one) if isinstance(one, relax.Var) else None
-                      for one in (condition, other))  # fmt: skip
+    above: Any = definitions.get(condition) if isinstance(condition, relax.Var) else None
+    product: Any = definitions.get(other) if isinstance(other, relax.Var) else None
     if of.op_name(above) != "relax.greater" or of.op_name(product) != "relax.multiply":
         return None
     slopes, *rest = sorted(product.args, key=of.is_constant, reverse=True)

@@ -31,7 +31,8 @@ class _Importer(ExportedProgramImporter):  # type: ignore[misc]
     def __init__(self) -> None:
         self._builder: Any = None
         super().__init__()
-        self.convert_map = {key: self._naming(make) for key, make in self.convert_map.items()}
+        converters: dict[Any, Callable[..., Any]] = self.convert_map
+        self.convert_map = {key: self._naming(make) for key, make in converters.items()}
 
     @property
     def block_builder(self) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
@@ -52,7 +53,7 @@ def relay_dataflow(function: relay.Function, sources: Sequence[str] | None = Non
         if isinstance(expr, relay.Var):
             values[expr] = _input(expr)
         elif isinstance(expr, relay.Constant):
-            values[expr] = Constant(_types(expr), load=_loader(expr))
+            values[expr] = Constant(_types(expr), load=partial(of.array_of, expr))
         elif isinstance(expr, relay.Tuple):
             values[expr] = tuple(values[item] for item in expr.fields)
         elif isinstance(expr, relay.TupleGetItem):
@@ -116,10 +117,6 @@ def _extent(extent: Any) -> int | str:
     if isinstance(extent, tvm.tir.IntImm):
         return int(extent)
     return "?" if isinstance(extent, tvm.tir.Any) else str(extent)
-
-
-def _loader(expr: relay.Constant) -> Callable[[], of.Array]:
-    return lambda: expr.data.numpy()
 
 
 def _attribute_reader(attrs: Any) -> Callable[[str], Any]:

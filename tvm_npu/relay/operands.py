@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relay
@@ -88,4 +89,13 @@ def tensor_types(type_: Any) -> list[Any]:
 
 
 def constant(expr: Expr) -> Array | None:
-    return expr.data.numpy() if isinstance(expr, relay.Constant) else None
+    return array_of(expr) if isinstance(expr, relay.Constant) else None
+
+
+def array_of(expr: relay.Constant) -> Array:
+    """The values of a constant; large ones, which are float32, as TVM holds them, to be read."""
+    if str(expr.data.dtype) != "float32":
+        return np.asarray(expr.data.numpy())
+    values = np.from_dlpack(expr.data)
+    values.flags.writeable = False
+    return values

@@ -82,7 +82,7 @@ class NmpRegion:
     planned: PlannedGraph
     machine: NmpMachine
     codes: tuple[LayerCode, ...]
-    constants: bytes
+    constants: bytearray
 
     def text(self, layer: int) -> str:
         code = self.codes[layer]
@@ -118,7 +118,7 @@ def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
             )
         operands = constants.operands(one, planned.storage, machine)
         codes.append(_code(one, planned.storage.shapes, machine, operands))
-    return NmpRegion(planned, machine, tuple(codes), bytes(constants.constants.data))
+    return NmpRegion(planned, machine, tuple(codes), constants.constants.data)
 
 
 def _code(
@@ -244,9 +244,8 @@ def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[
 
 def _parameter_table(machine: NmpMachine, region: NmpRegion) -> tuple[bytes, int, NDArray[Any]]:
     """(constants with the parameter table behind them, its offset, relocations)."""
-    data = bytearray(region.constants)
-    data.extend(bytes(-len(data) % ALIGNMENT_BYTES))
-    offset = len(data)
+    gap = bytes(-len(region.constants) % ALIGNMENT_BYTES)
+    offset = len(region.constants) + len(gap)
     columns = [words for code in region.codes for words in code.parameters.words]
     table = np.zeros((machine.core_count, len(columns)), np.uint32)
     records = []
@@ -259,5 +258,5 @@ def _parameter_table(machine: NmpMachine, region: NmpRegion) -> tuple[bytes, int
                 records.append((number[Segment.CONSTANTS], place, number[word.segment]))
                 word = word.offset
             table[core, column] = word & 0xFFFF_FFFF
-    data.extend(table.astype("<u4").tobytes())
-    return bytes(data), offset, np.array(records, RELOCATION)
+    constants = b"".join((region.constants, gap, table.astype("<u4").tobytes()))
+    return constants, offset, np.array(records, RELOCATION)

@@ -103,6 +103,8 @@ class NpuRunner:
         return missing_tvm()
 
     def prepare(self, task: Task) -> None:
+        import numba  # noqa: F401 - planners import it when they are first asked
+
         from tvm_npu.door.find import door
 
         door()
