@@ -144,7 +144,10 @@ def explained(error: Exception) -> str:
     if "tvm_npu" in modules:
         return text
     if isinstance(error, ModuleNotFoundError) and error.name in ("tvm", "onnx"):
-        return f"this needs {error.name}: in the checkout, pip install '.[relay]'"
+        return (
+            f"this needs {error.name}: in the checkout, pip install '.[relay]' (TVM 0.19) or "
+            "'.[relax]' (TVM 0.26 and later)"
+        )
     if isinstance(error, MemoryError):
         return f"out of memory {text}".rstrip()
     if len(text) > LONGEST_SURPRISE:

@@ -28,11 +28,12 @@ def read_program(program: Any) -> Any:
 class _Importer(ExportedProgramImporter):  # type: ignore[misc]
     """Names the calls that a node of torch's graph becomes."""
 
+    convert_map: dict[Any, Callable[..., Any]]
+
     def __init__(self) -> None:
         self._builder: Any = None
         super().__init__()
-        converters: dict[Any, Callable[..., Any]] = self.convert_map
-        self.convert_map = {key: self._naming(make) for key, make in converters.items()}
+        self.convert_map = {key: self._naming(make) for key, make in self.convert_map.items()}
 
     @property
     def block_builder(self) -> Any:
