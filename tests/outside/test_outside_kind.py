@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
@@ -97,12 +98,36 @@ def test_planted_faults_are_named(site: Path) -> None:
     assert set(found) <= {"named", "effect", "harmless"}, found
 
 
+def _check_reports(files: dict[str, Path]) -> None:
+    """They say the same of each layer, and the trace has the machine's units as its lanes."""
+    layers = json.loads(files["json"].read_text())["layers"]
+    table = list(csv.DictReader(files["csv"].read_text().splitlines()))
+    assert [row["layer"] for row in table] == [layer["name"] for layer in layers]
+    page = files["html"].read_text()
+    trace = json.loads(files["trace"].read_text())["traceEvents"]
+    lanes = {one["args"]["name"] for one in trace if one["name"] == "thread_name"}
+    assert lanes == {"control", "lanes", "mover"}
+    for row, layer in zip(table, layers, strict=True):
+        assert float(row["cycles"]) == layer["cycles"] > 0
+        assert int(row["dram_live_bytes"]) == layer["dram_live_bytes"] > 0
+        assert f"{layer['cycles']:,.0f}" in page and layer["name"] in page
+        busy = [one for one in trace if one["ph"] == "X" and one["name"].startswith(layer["name"])]
+        spent = sum(one["dur"] for one in busy)  # one unit works at a time
+        assert abs(spent - layer["time_us"]) < 0.01 * layer["time_us"] + 0.01 * len(busy)
+
+
 @pytest.mark.relay
 def test_command_line_profiles_compiles_and_disassembles(site: Path, tmp_path: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
     model = str(ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx")
-    text = run(site, "-m", "tvm_npu.cli", "profile", model, "--machine", "loom-16")
+    files = {name: tmp_path / f"report.{name}" for name in ("json", "csv", "trace", "html")}
+    asked = [part for name, path in files.items() for part in (f"--{name}", str(path))]
+    text = run(site, "-m", "tvm_npu.cli", "profile", model, "--machine", "loom-16", *asked)
     assert "loom-16" in text and "cycles" in text
+    _check_reports(files)
+    verified = run(site, "-m", "tvm_npu.cli", "verify", model, "--machine", "loom-16")
+    layers = len(json.loads(files["json"].read_text())["layers"])
+    assert f"all tensors of {layers} layers are what the reference computes" in verified
     folder = tmp_path / "made"
     run(site, "-m", "tvm_npu.cli", "compile", model, "--machine", "loom-16", "-o", str(folder))
     (program,) = folder.rglob("*.npu*")

@@ -6,7 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from tests.runtime.networks import MACS, compiled, machine
+from tests.runtime.networks import MACS, machine, network
+from tvm_npu.codegen.compile import fixed_graph, generate_quantized
+from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.report.placement import PartitionReport, Refusal, RegionReport
 from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import RegionRun
@@ -19,10 +21,12 @@ REFUSED = Refusal("soft", "nn.softmax", "The operator has instructions.", "nn.so
 @lru_cache(maxsize=len(MACHINES))
 def recorded(name: str) -> RegionRun:
     where = machine() if name == "nmp" else load_machine(name)
-    program, _ = compiled(where)  # type: ignore[arg-type]
-    run = RegionRun("region", program, timing=True, records=True)
+    graph, samples = network()
+    ranges = calibrate(graph, [{"x": samples, "y": samples[::-1]}])
+    generated = generate_quantized(fixed_graph(graph, ranges, where), where)
+    run = RegionRun.of("region", generated, timing=True, records=True)
     random = np.random.default_rng(5)
-    run.run([random.normal(size=(1, *slot.shape)) for slot in program.inputs])
+    run.run([random.normal(size=(1, *slot.shape)) for slot in run.session.program.inputs])
     return run
 
 

@@ -21,6 +21,7 @@ from tests.report.small_runs import MACHINES, profiled, recorded  # noqa: E402
 from tvm_npu.report.model_graph import graph_of_onnx  # noqa: E402
 from tvm_npu.report.page import PageError, make_page  # noqa: E402
 from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
+from tvm_npu.report.page.figures import figures  # noqa: E402
 from tvm_npu.report.page.timelines import MOST_WORK, timelines  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -73,6 +74,7 @@ def test_the_page_says_what_was_measured(name: str) -> None:
         assert f"{row.dram_bytes:,}" in seen.text["layers"]
         for peak in row.peak_bytes.values():
             assert f"{peak:,}" in seen.text["memory"]
+        assert f"{row.dram_live_bytes:,}" in seen.text["memory"]
     assert "accuracy" not in seen.text and "comparison" not in seen.text
 
 
@@ -140,5 +142,7 @@ def test_a_browser_runs_the_page(tmp_path: Path) -> None:
     body = re.search(r"<body[^>]*>", result.stdout)
     assert body is not None and 'data-ready="yes"' in body[0] and "data-error" not in body[0]
     assert re.search(r'aria-controls="plans" aria-selected="true"', result.stdout)
+    plots = len(figures(profiled("nmp"), []))
+    assert f'data-painted="{plots}"' in body[0]  # their text has the theme's colour
     text = re.search(r'<p id="timeline-text"[^>]*>([^<]*)', result.stdout)
     assert text is not None and "events" in text[1]

@@ -74,10 +74,10 @@ addEventListener("error", (event) => { document.body.dataset.error = event.messa
   const dark = matchMedia("(prefers-color-scheme: dark)");
   function paint() {
     const colour = dark.matches && !matchMedia("print").matches ? "#e0e0e0" : "#222222";
+    let painted = 0;
     for (const doc of Bokeh.documents) {
-      for (const name of ["times", "roofline", "timeline", "fill", "peaks"]) {
-        const plot = doc.get_model_by_name(name);
-        if (!plot) continue;
+      for (const plot of doc.roots()) {
+        painted += 1;
         for (const side of [plot.below, plot.left, plot.above]) {
           for (const part of side) {
             for (const key of ["axis_label_text_color", "major_label_text_color", "label_text_color"]) {
@@ -87,6 +87,7 @@ addEventListener("error", (event) => { document.body.dataset.error = event.messa
         }
       }
     }
+    document.body.dataset.painted = painted;
   }
   dark.addEventListener("change", paint);
   const name = location.hash.slice(1);
