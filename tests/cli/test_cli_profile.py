@@ -348,3 +348,21 @@ def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch)
     monkeypatch.setattr(Session, "run", slow)
     _, err, _ = profiled(run, tmp_path, lenet, "--runs", 3)
     assert err.count(terminal.COMPILING) == 1
+
+
+def test_a_run_without_end_ends(run, tmp_path, make_onnx, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """In memories of 64 bytes large layers take billions of instructions."""
+    from tvm_npu.cli import profile_command
+
+    machine = tmp_path / "tiny.toml"
+    memories = "".join(f"{name}_bytes = 64\n" for name in ("mb0", "mb1", "mb2", "bias"))
+    machine.write_text(f'extends = "nmp-4x8"\nname = "tiny"\n[memories]\n{memories}')
+    monkeypatch.setattr(profile_command, "MOST_INSTRUCTIONS", 2_000)
+    monkeypatch.setattr(profile_command, "SLOW_S", 0.0)
+    model = make_onnx(["Conv"], (1, 3, 24, 24))
+    code, _, err = run("profile", model, "--machine", machine)
+    assert code == 1 and "still running after 2000 instructions" in err
+    assert "after 2,000 instructions, --limits instructions=N says another number" in err
+    _, _, found = profiled(run, tmp_path, model, "--machine", machine,
+                           "--limits", "instructions=9m")  # fmt: skip
+    assert found["totals"]["instructions"] > 2_000

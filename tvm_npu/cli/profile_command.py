@@ -6,6 +6,7 @@ import argparse
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from tvm_npu.cli.model_job import (
     compiled,
     load_and_partition,
 )
-from tvm_npu.cli.terminal import Steps, Terminal
+from tvm_npu.cli.terminal import Steps, Terminal, after
 from tvm_npu.sim.making_code import Stopwatch
 
 if TYPE_CHECKING:
@@ -48,6 +49,12 @@ examples:
   tvm-npu profile resnet.onnx --html resnet.html --overlay resnet.npu.onnx
   tvm-npu profile open.onnx --shape image=1,3,224,224 --machine my-npu.toml --no-timing
 """
+
+
+MOST_INSTRUCTIONS = 200_000_000
+"""Of a region's run unless --limits say: about a minute. Networks take some millions; memories of a
+few bytes make plans of billions."""
+SLOW_S = 30.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -210,13 +217,20 @@ def _profiled(
     from tvm_npu.report.profile import profile_of
     from tvm_npu.report.runs import RegionRun
 
+    limits = args.limits
+    if limits.instructions is None:
+        limits = replace(limits, instructions=MOST_INSTRUCTIONS)
     with watch.part("compile"):
         runs = [
-            RegionRun.of(symbol, generated, args.timing, args.timing, args.limits)
+            RegionRun.of(symbol, generated, args.timing, args.timing, limits)
             for symbol, generated in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)
-    with watch.part("simulate"):
+    slow = (
+        f"still simulating; a region's run ends with an error after {limits.instructions:,} "
+        "instructions, --limits instructions=N says another number"
+    )
+    with watch.part("simulate"), after(SLOW_S, lambda: terminal.note(slow)):
         job.partitioned.run_regions({run.symbol: run for run in runs}, samples)
     with watch.part("sqnr"):
         sqnr_db = _output_sqnr_db(job, terminal)
