@@ -68,8 +68,9 @@ class Accuracy(Tabular):
     the signal of an output of integers is its distance from their mean; ``agreement`` counts images
     with the class that float gives; classes are those of the first output. ``cycles`` is the
     simulator's count for one inference (None: not simulated), ``simulated`` how many samples it
-    agreed on. ``source`` is there for models that say scales; float then means real numbers that
-    regions do not round."""
+    agreed on. ``within_one`` is the share of the elements of outputs of integers (None: there are
+    none) that differ from float by at most 1. ``source`` is there for models that say scales;
+    float then means real numbers that regions do not round."""
 
     images: int
     labelled: int
@@ -83,6 +84,7 @@ class Accuracy(Tabular):
     cycles: float | None
     regions: tuple[RegionErrors, ...] = ()
     source: BesideSource | None = None
+    within_one: float | None = None
 
     shown_columns = ("layer", "kind", "own_db", "accumulated_db", "clipped_share", "advice")
 
@@ -230,12 +232,17 @@ class _Counts:
     powers: list[_Power] = field(default_factory=list)
     elements: int = 0
     near: int = 0
+    whole: int = 0
+    whole_near: int = 0
 
     def add(self, results: list[list[NDArray[Any]]], labels: tuple[int, ...] | None) -> None:
         if not self.powers:
             self.powers = [_Power() for _ in results[0]]
         for power, wanted, found in zip(self.powers, results[0], results[-1], strict=True):
             power.add(wanted, found)
+            if wanted.dtype.kind in "iu":
+                self.whole += wanted.size
+                self.whole_near += int((np.abs(found - wanted.astype(np.float64)) <= 1).sum())
         scores = [outputs[0].reshape(len(outputs[0]), -1) for outputs in results]
         ranked = [
             np.argsort(-one.astype(np.float64), axis=1, kind="stable")[:, :5] for one in scores
@@ -269,6 +276,7 @@ class _Counts:
             self.images, self.labelled, self.top1[0], self.top1[npu], self.top5[0],
             self.top5[npu], self.agreement[0], min(power.ratio_db for power in self.powers),
             simulated, cycles, regions, source,
+            self.whole_near / self.whole if self.whole else None,
         )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ Layout of the folder:
     models/<model>.onnx     float32, NCHW, batch 1, static shapes
     images/<set>/*.png      images at exactly the network's size
     refs/<model>.npz        key `<image>|<output>`: outputs of a reference run
-    bulk/                   MNIST test set (gzipped IDX), 500 CIFAR-10 test images (npz)
+    bulk/                   MNIST test set (gzipped IDX), 500 CIFAR-10 test images, 200
+                            photographs (npz)
     labels.csv              file, label, name, source and licence of each image
 
 The folder is no part of a checkout; `find_shared_models` says where it is, if anywhere.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,6 +168,21 @@ class SharedModels:
         """500 CIFAR-10 test images [500, 32, 32, 3] uint8 RGB, labels [500]."""
         with np.load(self._existing("bulk/cifar10_jpeg_500.npz"), allow_pickle=False) as arrays:
             return arrays["images"], arrays["labels"].astype(np.int64)
+
+    def photographs(self) -> tuple[Pixels, Labels]:
+        """200 photographs [200, 224, 224, 3] uint8 RGB, their ImageNet classes [200]."""
+        from PIL import Image
+
+        with np.load(self._existing("bulk/imagenet_200_jpeg.npz"), allow_pickle=False) as arrays:
+            content, offsets = arrays["jpeg"].tobytes(), arrays["offsets"]
+            labels = arrays["labels"].astype(np.int64)
+
+        def image(begin: int, end: int) -> Pixels:
+            with Image.open(io.BytesIO(content[begin:end])) as found:
+                return np.asarray(found.convert("RGB"), np.uint8)
+
+        ends = [int(one) for one in offsets]
+        return np.stack([image(a, b) for a, b in zip(ends, ends[1:], strict=False)]), labels
 
     def _entry(self, name: str) -> ModelEntry:
         if name not in MODELS:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 
 from tvm_npu.accuracy import Labelled
 from tvm_npu.models import data
-from tvm_npu.models.shared import MODELS, Pixels, SharedModels, find_shared_models
+from tvm_npu.models.shared import MODELS, SharedModels, find_shared_models
 
-PHOTOGRAPHS = "bulk/imagenet_200_jpeg.npz"
 DIGITS = "digits_lenet"
 SETS = (
     DIGITS, "mnist_cntk", "resnet8_cifar10", "resnet20_cifar10", "mobilenet_v1_0.25_vww96",
@@ -77,23 +75,8 @@ def _images(shared: SharedModels, name: str) -> tuple[NDArray[np.float32], NDArr
         order = np.random.default_rng(0).permutation(len(labels))  # a part has all classes
         return shared.preprocess(name, pixels[order]), labels[order]
     if folder == "photo224":
-        pixels, labels = _photographs(shared)
+        pixels, labels = shared.photographs()
         return shared.preprocess(name, pixels), labels + MODELS[name].label_offset
     found = shared.labels(name)
     own = [(image, found[label]) for label, image in shared.inputs(name) if label in found]
     return np.concatenate([image for image, _ in own]), np.array([label for _, label in own])
-
-
-def _photographs(shared: SharedModels) -> tuple[Pixels, NDArray[Any]]:
-    from PIL import Image
-
-    with np.load(shared.root / PHOTOGRAPHS, allow_pickle=False) as arrays:
-        content, offsets = arrays["jpeg"].tobytes(), arrays["offsets"]
-        labels = arrays["labels"].astype(np.int64)
-
-    def image(begin: int, end: int) -> Pixels:
-        with Image.open(io.BytesIO(content[begin:end])) as found:
-            return np.asarray(found.convert("RGB"), np.uint8)
-
-    ends: Sequence[int] = [int(one) for one in offsets]
-    return np.stack([image(a, b) for a, b in zip(ends, ends[1:], strict=False)]), labels

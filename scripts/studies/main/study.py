@@ -16,15 +16,18 @@ from studies.harness.errors import StudyError
 from studies.harness.options import add_machines, check_distinct_names
 from studies.harness.processes import module_command, module_environment
 from studies.harness.study import Bench, Key, Part, Study, Texts
-from studies.main.tables import COLUMNS, print_rows
+from studies.main.tables import COLUMNS, SOURCE, print_rows
 from tvm_npu.cli.arguments import positive
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-GROUPS = ("pretrained", "light", "built", "modern")
+QUANTIZED = "quantized"
+GROUPS = ("pretrained", "light", "built", "modern", QUANTIZED)
 STOCK = "stock"
 MACHINES = ("nmp-4x8",)
+SCALE_MACHINES = ("nmp-4x8-scale", "nmp-4x8-int8")
+"""Those of quantized models where no machine is given: one with their scales, one with Q-points."""
 Figures = dict[str, Any]
 
 
@@ -44,8 +47,9 @@ class MainStudy(Study[list[Figures]]):
         parser.add_argument("--groups", nargs="+", choices=GROUPS)
         add_machines(parser, load_machine, MACHINES, "--machine")
         parser.add_argument(
-            "--precision", nargs="+", choices=["int16", "int8"],
-            help="(default: that of each machine, int16 on nmp-4x8)",
+            "--precision", nargs="+", choices=["int16", "int8", SOURCE],
+            help="(default: that of each machine, int16 on nmp-4x8; quantized models have their "
+            f"own, {SOURCE!r}, and machines {' '.join(SCALE_MACHINES)})",
         )  # fmt: skip
         parser.add_argument(
             "--tles", type=positive, metavar="N",
@@ -55,14 +59,19 @@ class MainStudy(Study[list[Figures]]):
         parser.add_argument("--no-stock", action="store_true", help="leave stock TVM out")
 
     def parts(self, options: argparse.Namespace) -> list[Part[Figures]]:
+        from studies.main.quantized import sources
         from studies.shared.bench_models import cases, chosen_names
 
-        wanted = chosen_names(options.models)
+        quantized = [name for name in sources() if name in (options.models or sources())]
+        others = [name for name in options.models or () if name not in quantized]
+        wanted = chosen_names(others)
         machines = [_with_tles(machine, options.tles) for machine in options.machines]
         check_distinct_names(machines)
         parts: list[Part[Figures]] = []
-        for case in cases().values():
-            if wanted and case.name not in wanted:
+        precisions = [one for one in options.precision or () if one != SOURCE]
+        float_models = [] if options.precision and not precisions else list(cases().values())
+        for case in float_models:
+            if options.models and case.name not in wanted:
                 continue
             if options.groups and case.group not in options.groups:
                 continue
@@ -70,7 +79,7 @@ class MainStudy(Study[list[Figures]]):
                 stock = partial(_measured, [case.name, STOCK], None)
                 parts.append(Part((case.name, STOCK), Figures, stock))
             for machine in machines:
-                for precision in options.precision or [machine.default_precision]:
+                for precision in precisions or [machine.default_precision]:
                     arguments = [case.name, precision]
                     arguments += ["--small-tiles"] if options.small_tiles else []
                     parts.append(
@@ -79,6 +88,10 @@ class MainStudy(Study[list[Figures]]):
                             partial(_measured, arguments, machine),
                         )
                     )  # fmt: skip
+        if SOURCE in (options.precision or [SOURCE]) and QUANTIZED in (
+            options.groups or [QUANTIZED]
+        ):
+            parts += _quantized_parts(quantized, machines)
         return parts
 
     def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[Figures]:
@@ -109,6 +122,18 @@ class MainStudy(Study[list[Figures]]):
 
 
 STUDY = MainStudy()
+
+
+def _quantized_parts(
+    names: Sequence[str], machines: Sequence[MachineDescription]
+) -> list[Part[Figures]]:
+    if tuple(machine.name for machine in machines) == MACHINES:
+        machines = [load_machine(name) for name in SCALE_MACHINES]
+    return [
+        Part((name, one.name, SOURCE), Figures, partial(_measured, [name, SOURCE], one))
+        for name in names
+        for one in machines
+    ]
 
 
 def _with_tles(machine: MachineDescription, tles: int | None) -> MachineDescription:

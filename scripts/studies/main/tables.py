@@ -10,6 +10,8 @@ from rich.console import Console
 from studies.harness.tables import Sheet, print_sheets
 from tvm_npu.cli.tables import Column
 
+SOURCE = "source"
+"""The precision of a model that says its own scales."""
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("bit_mismatches", "bits\noff", "d"),
     ("npu_mac_share", "NPU\nMACs", ".2%"),
@@ -17,6 +19,8 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("sqnr_db", "SQNR\ndB", ".1f"),
     ("top1_float", "top-1\nfloat", ".2%"),
     ("top1_npu", "top-1\nNPU", ".2%"),
+    ("within_one_step", "within\n1 step", ".3%"),
+    ("top1_source", "top-1\nsource", ".2%"),
     ("agreement", "agree", ".2%"),
     ("images", "images", "d"),
     ("compile_s", "compile\ns", ".1f"),

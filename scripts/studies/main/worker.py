@@ -13,11 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tvm_npu.runtime as npu_runtime
+from studies.main.quantized import sources
+from studies.main.tables import SOURCE
 from studies.shared.bench_models import Case, Inputs, cases, image_input
+from tvm_npu.accuracy import measure
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.models.detection import Detection, detections, matched, ultraface_boxes
+from tvm_npu.options import make_options
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.making_code import machine_code_seconds
@@ -81,6 +85,28 @@ def measure_npu(
         "code_bytes": sum(s.statistics.code_bytes for s in sessions.values()),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "images": len(inputs.images),
+    }
+
+
+def measure_source(name: str, machine: MachineDescription) -> dict[str, Any]:
+    """A quantized model beside its own runtime: all figures of one row."""
+    source = sources()[name]()
+    partitioned = source.model.partition(make_options(machine), None)
+    report = partitioned.report
+    found = measure(partitioned, source.samples(), layer_samples=0)
+    has_labels = found.labelled > 0
+    return {
+        "bit_mismatches": 0,  # or `measure` had raised
+        "npu_mac_share": report.mac_share,
+        "regions": len(report.regions),
+        "sqnr_db": found.sqnr_db if np.isfinite(found.sqnr_db) else 200.0,
+        "within_one_step": found.within_one,
+        "top1_source": found.top1_float / found.images if has_labels else None,
+        "top1_npu": found.top1_npu / found.images if has_labels else None,
+        "agreement": found.agreement / found.images,
+        "images": found.images,
+        "cycles": found.cycles,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
@@ -185,17 +211,21 @@ def _sqnr_db(wanted: Array, found: Array) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
-    parser.add_argument("mode", choices=["stock", "int16", "int8"])
+    parser.add_argument("mode", choices=["stock", SOURCE, "int16", "int8"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("result", type=Path)
     parser.add_argument("--machine", type=Path)
     parser.add_argument("--small-tiles", action="store_true")
     options = parser.parse_args()
-    case = cases()[options.case]
-    if options.mode == "stock":
-        figures = measure_stock(case, options.folder)
-    else:
+    machine = None
+    if options.machine is not None:
         machine = machine_from_dict(json.loads(options.machine.read_text()))
+    if options.mode == SOURCE:
+        figures = measure_source(options.case, machine)
+    elif options.mode == "stock":
+        figures = measure_stock(cases()[options.case], options.folder)
+    else:
+        case = cases()[options.case]
         figures = measure_npu(case, options.folder, options.mode, machine, options.small_tiles)
     options.result.write_text(json.dumps(figures))
 
