@@ -90,7 +90,7 @@ def test_what_the_user_may_have_meant(run, lenet: Path, tmp_path: Path) -> None:
     path = tmp_path / "own.toml"
     path.write_text('extends = "setup-a"\nname = "own"\n[mover]\nsetup_cycle = 1.0\n')
     message = failing(run, 1, "machines", path)
-    assert message.endswith("(value: 1.0); did you mean 'setup_cycles'?")
+    assert message.endswith("(value: 1.0); did you mean 'setup_cycles'? (line 4)")
     path.write_text('extends = "setup-a"\nname = "own"\n[memories]\nweigth_bytes = 128\n')
     assert "did you mean 'weight_bytes'?" in failing(run, 1, "machines", path)
     path.write_text('extends = "nmp-4x8"\nname = "own"\n[energie]\n')
