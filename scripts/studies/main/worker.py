@@ -208,6 +208,16 @@ def _sqnr_db(wanted: Array, found: Array) -> float:
     return 10 * float(np.log10(signal / noise)) if noise > 0 else 200.0
 
 
+def _figures(options: argparse.Namespace) -> dict[str, Any]:
+    if options.mode == "stock":
+        return measure_stock(cases()[options.case], options.folder)
+    machine = machine_from_dict(json.loads(options.machine.read_text()))
+    if options.mode == SOURCE:
+        return measure_source(options.case, machine)
+    case = cases()[options.case]
+    return measure_npu(case, options.folder, options.mode, machine, options.small_tiles)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("case")
@@ -217,16 +227,7 @@ def main() -> None:
     parser.add_argument("--machine", type=Path)
     parser.add_argument("--small-tiles", action="store_true")
     options = parser.parse_args()
-    machine = None
-    if options.machine is not None:
-        machine = machine_from_dict(json.loads(options.machine.read_text()))
-    if options.mode == SOURCE:
-        figures = measure_source(options.case, machine)
-    elif options.mode == "stock":
-        figures = measure_stock(cases()[options.case], options.folder)
-    else:
-        case = cases()[options.case]
-        figures = measure_npu(case, options.folder, options.mode, machine, options.small_tiles)
+    figures = _figures(options)
     options.result.write_text(json.dumps(figures))
 
 
