@@ -83,11 +83,24 @@ def check_understood(model: Any) -> None:
                     f"{node.op_type} {node.name!r} has {item.name} {shown}, which TVM 0.19 ignores"
                 )
         has_lengths = len(node.input) > SEQUENCE_LENGTHS and node.input[SEQUENCE_LENGTHS]
-        if has_lengths and node.op_type in ("LSTM", "RNN"):
+        if has_lengths and node.op_type in ("LSTM", "RNN") and not _are_whole(node, model.graph):
             raise PartitionError(
                 f"{node.op_type} {node.name!r} has lengths of sequences, which TVM 0.19 ignores; "
                 "cut the sequences to one length"
             )
+
+
+def _are_whole(node: Any, graph: Any) -> bool:
+    """Whether constant lengths of sequences are all that of the sequences' own axis."""
+    from onnx import numpy_helper
+
+    lengths = [one for one in graph.initializer if one.name == node.input[SEQUENCE_LENGTHS]]
+    known = [one for one in (*graph.input, *graph.value_info) if one.name == node.input[0]]
+    if not lengths or not known or any(item.name == "layout" and item.i for item in node.attribute):
+        return False
+    dims = known[0].type.tensor_type.shape.dim
+    extent = dims[0].dim_value if dims else 0
+    return extent > 0 and bool((numpy_helper.to_array(lengths[0]) == extent).all())
 
 
 def check_opset(model: Any) -> None:
