@@ -64,6 +64,7 @@ class PoolTiles:
     """Its steps run between those of the layer before, which leaves these words free."""
 
 
+@lru_cache(maxsize=4096)
 def pieces(planes: int, parts: int) -> tuple[Range, ...]:
     """(begin, count) of ``parts`` parts of the planes, some of them empty where there are too few:
     whole units of the memory, or lines, or words."""
@@ -141,7 +142,7 @@ def pool_tiles(shape: PoolShape, machine: SnowflakeMachine) -> PoolTiles | Infea
                 "leave the layer to the CPU",
             )  # fmt: skip
     for places in (2, 1):
-        found = list(_fitting(shape, places, machine))
+        found = list(fitting(shape, places, machine))
         if found:
             return min(found, key=lambda tiles: pool_cost(shape, tiles, machine).cycles)
     least = PoolTiles(1, 1, 1, 1, 1, 1)
@@ -152,7 +153,7 @@ def pool_tiles(shape: PoolShape, machine: SnowflakeMachine) -> PoolTiles | Infea
     )  # fmt: skip
 
 
-def _fitting(shape: PoolShape, places: int, machine: SnowflakeMachine) -> Iterator[PoolTiles]:
+def fitting(shape: PoolShape, places: int, machine: SnowflakeMachine) -> Iterator[PoolTiles]:
     """For every part of planes and columns the most rows that fit."""
     clusters, cus = machine.clusters.count, machine.clusters.cus
     room = machine.mbuf_words // places
@@ -198,6 +199,15 @@ class PoolCost:
         return max(self.memory_cycles, self.vector_cycles) + last + TILE * self.tiles
 
 
+def tile_count(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> int:
+    """Of the cluster that has most."""
+    (_, rows), (_, planes) = pool_parts(shape, tiles, machine.clusters.count)[0]
+    return (
+        -(-rows // tiles.tile_r) * -(-shape.columns.out // tiles.tile_c)
+        * -(-planes // tiles.tile_planes)
+    )  # fmt: skip
+
+
 def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> PoolCost:
     cus, clusters = machine.clusters.cus, machine.clusters.count
     down = sum(
@@ -218,11 +228,7 @@ def pool_cost(shape: PoolShape, tiles: PoolTiles, machine: SnowflakeMachine) -> 
     )
     results = shape.rows.out * shape.columns.out
     memory = MEMORY_UNIT_BYTES * units * (down * across + results) / machine.memory_bytes_per_cycle
-    (_, rows), (_, planes) = pool_parts(shape, tiles, clusters)[0]
-    count = (
-        -(-rows // tiles.tile_r) * -(-shape.columns.out // tiles.tile_c)
-        * -(-planes // tiles.tile_planes)
-    )  # fmt: skip
+    count = tile_count(shape, tiles, machine)
     return PoolCost(memory, count * _vector_cycles(shape, tiles, cus), count)
 
 
@@ -242,6 +248,7 @@ def _vector_cycles(shape: PoolShape, tiles: PoolTiles, cus: int) -> float:
     return max(1, taps_r - 1) * down + max(1, taps_c - 1) * across
 
 
+@lru_cache(maxsize=4096)
 def _units(pitch: int, words: int) -> float:
     """Units of the memory that ``words`` words of a pixel touch, on average."""
     if words == pitch:

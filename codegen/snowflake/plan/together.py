@@ -1,0 +1,121 @@
+"""Plans for a maximum of overlapping windows and the convolution between whose steps it runs.
+
+The convolution's tiles are cut where that leaves the maximum words of the MBufs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.snowflake.plan.check import plan_fault
+from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
+from tvm_npu.codegen.snowflake.plan.division import parts_of
+from tvm_npu.codegen.snowflake.plan.pools import (
+    PoolShape,
+    PoolTiles,
+    fitting,
+    pool_cost,
+    tile_count,
+)
+from tvm_npu.codegen.snowflake.plan.tiling import Geometry, SnowflakePlan, conv_shape, geometry
+from tvm_npu.sim.snowflake.isa import WORD_BYTES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+TILE = 700
+"""Cycles that the convolution waits for a tile, at most: its first stages, its last words."""
+PARTS = (1, 2, 3, 4, 6)
+"""Into which the columns of the convolution's tiles are cut."""
+LEAST_ROOM = 0.25
+"""Of the MBufs, for the maximum."""
+PLACES = 2
+"""Tiles of the maximum in that room."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a convolution leaves: words of the MBufs from ``at`` on, cycles of the memory."""
+
+    at: int
+    idle_cycles: float
+
+
+def room_beside(problem: Any, plan: Any, machine: SnowflakeMachine) -> Room | None:
+    """None where nothing can run beside the layer."""
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, SnowflakePlan):
+        return None
+    if problem.is_dense or plan.prediction is None:
+        return None
+    parts = parts_of(problem, plan.divides, machine.clusters.count)
+    found = [geometry(conv_shape(part.problem), plan, machine) for part in parts]
+    if not found or any(one.splits_depth for one in found):
+        return None
+    known = plan.prediction
+    idle = known.cycles - known.load_cycles - known.store_cycles
+    return Room(max(_end(one) for one in found), max(0.0, idle))
+
+
+def _end(found: Geometry) -> int:
+    """Behind the words of the MBufs that are in use."""
+    rooms = found.rooms
+    assert rooms is not None, "a plan fits"
+    return max(
+        max(rooms.maps) + found.maps_words, max(at for _, at in rooms.out) + found.out_words
+    )
+
+
+def together(
+    conv: PlannedLayer, pool: PlannedLayer, machine: SnowflakeMachine
+) -> tuple[PlannedLayer, PlannedLayer]:
+    """Both layers, with plans for the second between the steps of the first where that is expected
+    to save time."""
+    shape, plan = pool.problem, conv.plan
+    if not isinstance(shape, PoolShape) or not shape.is_max or pool.predicted_cycles is None:
+        return conv, pool
+    if room_beside(conv.problem, plan, machine) is None:
+        return conv, pool
+    best = plan.prediction.cycles + pool.predicted_cycles
+    found = (conv, pool)
+    for smaller in _smaller(conv.problem, plan, machine):
+        cycles = smaller.prediction.cycles
+        room = room_beside(conv.problem, smaller, machine)
+        assert room is not None, "the convolution has room for others"
+        for tiles, longer in _tiles(shape, room, machine, best - cycles):
+            if cycles + longer < best:
+                best = cycles + longer
+                found = (
+                    replace(conv, plan=smaller, predicted_cycles=cycles),
+                    replace(pool, plan=tiles, predicted_cycles=longer),
+                )
+    return found
+
+
+def _smaller(
+    problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
+) -> Iterator[Any]:
+    """``plan`` with parts of its columns, predicted."""
+    for parts in PARTS:
+        one = replace(plan, tile_c=-(-plan.tile_c // parts))
+        if plan_fault(problem, one, machine) is None:
+            yield replace(one, prediction=divided_prediction(problem, one, machine))
+
+
+def _tiles(
+    shape: PoolShape, room: Room, machine: SnowflakeMachine, most_cycles: float
+) -> Iterator[tuple[PoolTiles, float]]:
+    """Tiles in the room that is left, and by how many cycles both layers take longer than the
+    convolution; not those that are known to take longer by more than ``most_cycles``."""
+    free = machine.mbuf_words - room.at
+    if free < LEAST_ROOM * machine.mbuf_words:
+        return
+    smaller = machine.clusters.model_copy(update={"mbuf_bytes": WORD_BYTES * free})
+    for tiles in fitting(shape, PLACES, machine.model_copy(update={"clusters": smaller})):
+        waits = TILE * tile_count(shape, tiles, machine)
+        if waits >= most_cycles:
+            continue
+        cost = pool_cost(shape, tiles, machine)
+        longer = max(0.0, cost.memory_cycles - room.idle_cycles) + cost.vector_cycles
+        yield replace(tiles, at=room.at, is_beside=True), longer + waits
