@@ -92,3 +92,25 @@ def test_a_channel_shuffle_is_one_move() -> None:
     assert (found.wrong, found.hazards) == (0, ())
     kept = replace(fixed, outputs=("y", "b"))
     assert outcome(kept, machine("snowflake-2cc")).wrong == 0
+
+
+def test_a_move_behind_a_move_and_its_reshape() -> None:
+    """The first makes what the reshape made, and the second reads that."""
+    first = ops.Transpose("turn", ("x",), ("a",), (6, 4, 5), (2, 0, 1))
+    second = ops.StridedSlice("pick", ("b",), ("y",), (3, 10, 4), (2, 1, 0), (-1, 3, 1), (3, 3, 4))
+    layers: list[FixedLayer] = []
+    for layer in (first, second):
+        (source,), target, pieces = ops.operator_of(layer).moved(layer)
+        layers.append(
+            ops.FixedMove(
+                layer.name, layer.inputs, layer.outputs, tuple(pieces), "move", (source, target)
+            )
+        )
+    layers.insert(1, fixed_reshape("between", "a", "b"))
+    shapes: dict[str, Shape] = {"x": (6, 4, 5), "a": (5, 6, 4), "b": (3, 10, 4), "y": (3, 3, 4)}
+    scales = q_point_scales(dict.fromkeys(shapes, 8))
+    found = outcome(
+        FixedGraph(tuple(layers), shapes, ("x",), ("y",), scales, 2), machine("snowflake-1cc")
+    )
+    assert [entry.name for entry in found.program.layers] == ["turn", "pick"]
+    assert (found.wrong, found.hazards) == (0, ())
