@@ -132,16 +132,12 @@ def _predicted(
 ) -> Outcome:
     kind, size = backend_of(machine), machine.stored_element_bytes(precision)
     cycles = moved = macs = 0.0
-    known: dict[ConvProblem, int] = {}
     for one in layers:
         cycles += one.predicted_cycles or 0.0
         macs += layer_macs(one.layer, shapes)
         if isinstance(one.problem, ConvProblem):
-            if one.problem not in known:  # equal questions have equal plans
-                expected = kind.predict(one.problem, one.plan, machine)
-                total = expected.in_bytes + expected.weight_bytes + expected.out_bytes
-                known[one.problem] = total
-            moved += known[one.problem]
+            expected = one.plan.prediction or kind.predict(one.problem, one.plan, machine)
+            moved += expected.in_bytes + expected.weight_bytes + expected.out_bytes
         else:  # every tensor crosses once
             tensors = (*one.layer.inputs, *one.layer.outputs)
             moved += size * sum(prod(shapes[name]) for name in tensors)

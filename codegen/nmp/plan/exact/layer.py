@@ -21,7 +21,7 @@ from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 Mode = Literal["multicast", "grouped"]
@@ -127,16 +127,26 @@ def parts_of(
 
 def plainest(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> ConvPlan:
     """``plan`` with its prediction; without a weight layout or linear maps that do not help."""
+    depth = problem.channels // problem.groups
     best = replace(plan, prediction=predict(problem, plan, machine))
-    for plainer in ({"weights": "filters"}, {"linear_maps": False}):
+    for plainer, matters in (
+        ({"weights": "filters"}, plan.schedule != "WS" and plan.tile_n < depth),
+        ({"linear_maps": False}, _has_wide_tiles(problem, plan)),
+    ):
         other = replace(best, **plainer)  # type: ignore[arg-type]
-        if other == best:
-            continue
-        other = replace(other, prediction=predict(problem, other, machine))
+        if matters:
+            other = replace(other, prediction=predict(problem, other, machine))
         assert best.prediction is not None and other.prediction is not None
         if other.prediction.cycles <= best.prediction.cycles:
             best = other
     return best
+
+
+def _has_wide_tiles(problem: ConvProblem, plan: ConvPlan) -> bool:
+    """Whether tiles may be as wide as their map, which can move as a 1-D transfer then."""
+    longest = slice_of(problem.columns, plan.column_slices, 0)[1]
+    columns = min(plan.tile_c, share(longest, plan.tlt_columns, 0)[1])
+    return columns == problem.columns or problem.in_tile_columns(columns) >= problem.in_columns
 
 
 def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
