@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +34,33 @@ def test_a_worker_that_dies_costs_its_task_only() -> None:
     assert sorted(found) == list(range(8))
     assert isinstance(found[4], ValueError) and isinstance(found[3], Exception)
     assert {n: found[n] for n in (0, 1, 2, 5, 6, 7)} == {n: n * n for n in (0, 1, 2, 5, 6, 7)}
+
+
+def wait_unless_first(number: int, folder: str) -> int:
+    if number:
+        (Path(folder) / str(number)).touch()
+        time.sleep(600)
+    return number
+
+
+def test_what_is_interrupted_ends_without_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers are busy, and tasks wait for them."""
+    failed: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    where = Processes(2)
+    begin = time.monotonic()
+    try:
+        tasks = [(number, str(tmp_path)) for number in range(40)]
+        with closing(run_tasks(where, wait_unless_first, tasks)) as results:
+            assert next(results) == (0, 0)
+            while len(list(tmp_path.iterdir())) < 2:
+                time.sleep(0.01)
+    finally:
+        where.stop()
+    assert not failed
+    assert time.monotonic() - begin < 300 and len(list(tmp_path.iterdir())) == 2
 
 
 def test_an_engine_that_does_not_exist() -> None:

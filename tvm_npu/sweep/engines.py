@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -11,8 +12,11 @@ from tvm_npu.sweep.evaluate import Shared
 from tvm_npu.sweep.spec import SweepError, missing
 
 T = TypeVar("T")
-AHEAD = 4
-"""Tasks a worker that are handed out before their turn."""
+AHEAD = 2
+"""Tasks a worker that are handed out. loky has room for twice the number of workers beside those
+that run, and its thread fails when it is taken down while tasks wait outside of that."""
+TAKEN_S = 0.2
+"""The longest that handing out may take."""
 
 
 class Engine(Protocol):
@@ -103,36 +107,46 @@ def engine(name: str, workers: int, address: str | None = None) -> Engine:
 
 def run_tasks(
     where: Engine, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
-) -> Iterator[tuple[int, T | Exception]]:
+) -> Generator[tuple[int, T | Exception], None, None]:
     """(number of the task, what ``function`` made of it or the exception that it ended with), in
     the order in which they end. When workers die, tasks that were under way are tried alone, one
-    by one: one that ends its worker again costs itself only."""
+    by one: one that ends its worker again costs itself only. Close it before the engine stops."""
     waiting = list(range(len(tasks)))[::-1]
     suspects: list[int] = []
     executor = where.executor()
     running: dict[Future[T], int] = {}
-    while waiting or suspects or running:
-        alone = bool(suspects)
-        most = 1 if alone else AHEAD * where.workers
-        source = suspects if alone else waiting
-        while source and len(running) < most:
-            number = source.pop()
-            running[executor.submit(function, *tasks[number])] = number
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        is_broken = False
-        for future in done:
-            number = running.pop(future)
-            error = future.exception()
-            if error is None:
-                yield number, future.result()
-                continue
-            is_broken |= isinstance(error, BrokenExecutor)
-            if isinstance(error, BrokenExecutor) and not alone:
-                suspects.append(number)
-            else:
-                assert isinstance(error, Exception)
-                yield number, error
-        if is_broken:
-            suspects += running.values()
-            running.clear()
-            executor = where.executor()
+    try:
+        while waiting or suspects or running:
+            alone = bool(suspects)
+            most = 1 if alone else AHEAD * where.workers
+            source = suspects if alone else waiting
+            while source and len(running) < most:
+                number = source.pop()
+                running[executor.submit(function, *tasks[number])] = number
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            is_broken = False
+            for future in done:
+                number = running.pop(future)
+                error = future.exception()
+                if error is None:
+                    yield number, future.result()
+                    continue
+                is_broken |= isinstance(error, BrokenExecutor)
+                if isinstance(error, BrokenExecutor) and not alone:
+                    suspects.append(number)
+                else:
+                    assert isinstance(error, Exception)
+                    yield number, error
+            if is_broken:
+                suspects += running.values()
+                running.clear()
+                executor = where.executor()
+    finally:
+        _until_taken(running)
+
+
+def _until_taken(futures: Iterable[Future[Any]]) -> None:
+    """Waits until the workers' side has all tasks, so that it can be stopped."""
+    end = time.monotonic() + TAKEN_S
+    while any(not (one.running() or one.done()) for one in futures) and time.monotonic() < end:
+        time.sleep(TAKEN_S / 100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -162,19 +163,20 @@ class _Run:
         batch: list[tuple[str, Outcome]] = []
         written = time.monotonic()
         try:
-            for done, result in run_tasks(self.engine, evaluate_all, tasks):
-                index = missing[done]
-                if isinstance(result, Exception):
-                    text = f"{type(result).__name__}: {result}"
-                    result = [Outcome(fault=text) for _ in self.spec.models]
-                else:
-                    batch += zip(keys[index], result, strict=True)
-                known[index] = result
-                self.evaluated += len(result)
-                if time.monotonic() - written >= WRITE_S:
-                    self.store.put(batch)
-                    batch, written = [], time.monotonic()
-                self.progress(fidelity, len(known), len(designs))
+            with closing(run_tasks(self.engine, evaluate_all, tasks)) as results:
+                for done, result in results:
+                    index = missing[done]
+                    if isinstance(result, Exception):
+                        text = f"{type(result).__name__}: {result}"
+                        result = [Outcome(fault=text) for _ in self.spec.models]
+                    else:
+                        batch += zip(keys[index], result, strict=True)
+                    known[index] = result
+                    self.evaluated += len(result)
+                    if time.monotonic() - written >= WRITE_S:
+                        self.store.put(batch)
+                        batch, written = [], time.monotonic()
+                    self.progress(fidelity, len(known), len(designs))
         finally:
             self.store.put(batch)
         return [
