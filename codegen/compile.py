@@ -89,12 +89,19 @@ def fixed_graph(
 ) -> FixedGraph:
     """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
     `compile_graph` computes."""
-    precision = options.precision or machine.default_precision
     with phase("quantize"):
-        parted, ranges = _parted(graph, ranges, machine, options)
+        parted = _parted(graph, machine, options)
         del graph  # where nobody else holds it, its weights go before those of the integers come
-        int16 = _int16_layers(machine, options)
-        return quantize(parted, ranges, precision, machine.requantization(precision), int16)
+        return quantized(parted, ranges, machine, options)
+
+
+def quantized(
+    parted: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
+) -> FixedGraph:
+    """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
+    precision = options.precision or machine.default_precision
+    ranges, int16 = with_ranges_of_parts(parted, ranges), _int16_layers(machine, options)
+    return quantize(parted, ranges, precision, machine.requantization(precision), int16)
 
 
 def prepared_graph(
@@ -107,21 +114,24 @@ def prepared_graph(
     """The float graph whose layers `fixed_graph` makes integers of, one by one; for another
     ``requantization`` than the machine's, if given."""
     precision = options.precision or machine.default_precision
-    parted, ranges = _parted(graph, ranges, machine, options)
+    parted = _parted(graph, machine, options)
+    ranges, int16 = with_ranges_of_parts(parted, ranges), _int16_layers(machine, options)
     step = requantization or machine.requantization(precision)
-    return prepare(parted, ranges, precision, _int16_layers(machine, options), step)
+    return prepare(parted, ranges, precision, int16, step)
 
 
-def _parted(
-    graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
-) -> tuple[Graph, Ranges]:
-    made = calibrated_graph(graph, machine, options.precision or machine.default_precision)
-    return options.adjustments.apply(made), with_ranges_of_parts(made, ranges)
+def _parted(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+    precision = options.precision or machine.default_precision
+    return options.adjustments.apply(calibrated_graph(graph, machine, precision))
 
 
 def calibrated_graph(graph: Graph, machine: MachineDescription, precision: Precision) -> Graph:
     """The graph whose tensors calibration should see: fused, global pools in parts."""
-    fused = fuse(graph, backend_of(machine).made(machine))
+    return in_parts(fuse(graph, backend_of(machine).made(machine)), machine, precision)
+
+
+def in_parts(fused: Graph, machine: MachineDescription, precision: Precision) -> Graph:
+    """A fused graph with its global pools in the parts that the machine has room for."""
     needs = least_needs(machine, precision)
     return with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -16,25 +16,21 @@ from threadpoolctl import threadpool_limits
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import compile_fixed, plan_graph
 from tvm_npu.codegen.fixed_point import quantize_tensor
-from tvm_npu.codegen.graph import FixedGraph, Graph
-from tvm_npu.codegen.least import least_needs
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops.registry import layer_macs
-from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_parts
-from tvm_npu.codegen.passes.fuse import fuse
-from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.shared_graphs import SharedGraphs
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import BoundedError
-from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
 
-T = TypeVar("T")
 KEPT_MODELS = 8
 
 
@@ -58,11 +54,19 @@ Shared = str | bytes
 """The file that `models.prepared` wrote, or its contents."""
 
 
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in a worker; ``graphs`` are those of its regions."""
+
+    model: SweptModel
+    graphs: tuple[SharedGraphs, ...]
+
+
 @lru_cache(maxsize=KEPT_MODELS)
-def model_from(shared: Shared) -> SweptModel:
+def model_from(shared: Shared) -> LoadedModel:
     content = Path(shared).read_bytes() if isinstance(shared, str) else shared
-    found: SweptModel = pickle.loads(content)
-    return found
+    model: SweptModel = pickle.loads(content)
+    return LoadedModel(model, tuple(SharedGraphs(one.graph, one.ranges) for one in model.regions))
 
 
 def evaluate_all(shared: Sequence[Shared], design: Design, fidelity: Fidelity) -> list[Outcome]:
@@ -71,7 +75,7 @@ def evaluate_all(shared: Sequence[Shared], design: Design, fidelity: Fidelity) -
         return [evaluate(model_from(one), design, fidelity) for one in shared]
 
 
-def evaluate(model: SweptModel, design: Design, fidelity: Fidelity) -> Outcome:
+def evaluate(loaded: LoadedModel, design: Design, fidelity: Fidelity) -> Outcome:
     """Never raises the typed errors of planning, code generation and simulation: they are
     outcomes."""
     machine = design.machine
@@ -79,8 +83,8 @@ def evaluate(model: SweptModel, design: Design, fidelity: Fidelity) -> Outcome:
     precision = design.precision or machine.default_precision
     try:
         parts = [
-            _region(model.digest, number, region, machine, precision, design.planner, fidelity)
-            for number, region in enumerate(model.regions)
+            _region(graphs.fixed(machine, precision), region, machine, design.planner, fidelity)
+            for region, graphs in zip(loaded.model.regions, loaded.graphs, strict=True)
         ]
     except BoundedError as error:
         return Outcome(fault=f"{type(error).__name__}: {error}")
@@ -96,19 +100,16 @@ def evaluate(model: SweptModel, design: Design, fidelity: Fidelity) -> Outcome:
 
 
 def _region(
-    digest: str,
-    number: int,
+    fixed: FixedGraph,
     region: SweptRegion,
     machine: MachineDescription,
-    precision: Precision,
     planner_name: str,
     fidelity: Fidelity,
 ) -> Outcome:
-    fixed = _fixed((digest, number), region, machine, precision)
     if fidelity == "predicted":
-        layers = LayerPlanner(precision, machine, planner(planner_name))
+        layers = LayerPlanner(fixed.precision, machine, planner(planner_name))
         planned = plan_graph(fixed, layers)
-        return _predicted(list(planned.layers), planned.storage.shapes, machine, precision)
+        return _predicted(list(planned.layers), planned.storage.shapes, machine, fixed.precision)
     session = Session(compile_fixed(fixed, machine, planner_name))
     inputs = [
         quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
@@ -142,37 +143,3 @@ def _predicted(
             tensors = (*one.layer.inputs, *one.layer.outputs)
             moved += size * sum(prod(shapes[name]) for name in tensors)
     return Outcome(cycles, None, int(moved), int(macs))
-
-
-_FUSED: dict[Any, Graph] = {}
-_FIXED: dict[Any, FixedGraph] = {}
-MOST_KEPT = 64
-
-
-def _fixed(
-    key: tuple[str, int], region: SweptRegion, machine: MachineDescription, precision: Precision
-) -> FixedGraph:
-    """As `codegen.compile.fixed_graph`; machines that differ in nothing that a graph depends on
-    share it."""
-    makes = backend_of(machine).made(machine)
-    made = (*key, machine.isa, makes)
-    fused = _kept(_FUSED, made, lambda: fuse(region.graph, makes))
-    needs = least_needs(machine, precision)
-    parted = with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
-    scales = machine.requantization(precision)
-    layers = tuple((type(layer), layer.name) for layer in parted.layers)
-    known = (*made, precision, scales, layers)
-
-    def quantized() -> FixedGraph:
-        ranges = with_ranges_of_parts(parted, region.ranges)
-        return quantize(parted, ranges, precision, scales)
-
-    return _kept(_FIXED, known, quantized)
-
-
-def _kept(cache: dict[Any, T], key: Any, make: Callable[[], T]) -> T:
-    if key not in cache:
-        while len(cache) >= MOST_KEPT:
-            del cache[next(iter(cache))]
-        cache[key] = make()
-    return cache[key]
