@@ -8,6 +8,7 @@ with one, a class that moved included, is a miss. Saving removes them.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import pickle
 import re
 import warnings
@@ -38,6 +39,16 @@ def _say_that_nothing_is_kept() -> None:
         "folder that can be",
         stacklevel=2,
     )
+
+
+class _Files(IndexDataCacheFile):  # type: ignore[misc]
+    """Names of machine code say what it was made from: an index whose machine code could not be
+    saved (a full disk, a process that was stopped) must not name older code of the same number."""
+
+    def __init__(self, cache_path: str, filename_base: str, source_stamp: str) -> None:
+        super().__init__(cache_path, filename_base, source_stamp)
+        made_from = hashlib.sha256(source_stamp.encode()).hexdigest()[:16]
+        self._data_name_pattern = f"{filename_base}.{made_from}.{{number:d}}.nbc"
 
 
 class DigestCache(FunctionCache):  # type: ignore[misc]
@@ -75,7 +86,7 @@ class DigestCache(FunctionCache):  # type: ignore[misc]
         """What the code is made of is known only now: at the function's definition, names that it
         uses may not exist yet."""
         if self._stamped is None:
-            self._stamped = IndexDataCacheFile(
+            self._stamped = _Files(
                 cache_path=self._cache_path,
                 filename_base=self._impl.filename_base,
                 source_stamp=digest(self._dispatcher),
@@ -97,7 +108,8 @@ class DigestCache(FunctionCache):  # type: ignore[misc]
         name, line_and_python = base.rsplit("-", 1)
         python = line_and_python.partition(".")[2]
         mine = re.compile(
-            rf"{re.escape(name)}(_[0-9a-f]{{16}})?-\d+\.{re.escape(python)}(\.\d+\.nbc|\.nbi)"
+            rf"{re.escape(name)}(_[0-9a-f]{{16}})?-\d+\.{re.escape(python)}"
+            r"((\.[0-9a-f]{16})?\.\d+\.nbc|\.nbi)"
         )
         kept = {f"{base}.nbi", *self._cache_file._load_index().values()}
         for path in Path(self._cache_path).glob(f"{name}*"):

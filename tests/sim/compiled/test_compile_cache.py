@@ -38,8 +38,11 @@ FILES = {
     ),
 }
 PROGRAM = (
+    "import resource\n"
     "from pkg.kernel import run\n"
     "from pkg.kinds import Task\n"
+    "if LARGEST_FILE is not None:\n"
+    "    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))\n"
     "print(run(Task(1, 2)), sum(run.stats.cache_hits.values()))\n"
 )
 
@@ -64,13 +67,15 @@ class Package:
         value, hits = self.started().stdout.split()
         return int(value), hits == "1"
 
-    def started(self, **variables: str) -> subprocess.CompletedProcess[str]:
+    def started(
+        self, largest_file: int | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
         paths = os.pathsep.join((str(self.folder), str(ROOT)))
         environment = {**os.environ, "PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
         environment.pop("NUMBA_CACHE_DIR", None)
         environment |= variables
         result = subprocess.run(
-            [sys.executable, "-c", PROGRAM],
+            [sys.executable, "-c", f"LARGEST_FILE = {largest_file}\n{PROGRAM}"],
             env=environment, capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
@@ -138,6 +143,22 @@ def test_broken_files_are_a_miss(compiled: Package, suffix: str, content: bytes)
         path.write_bytes(content)
     assert compiled.run() == (value, False)
     assert compiled.run() == (value, True)
+
+
+@pytest.mark.parametrize("largest_file", [0, 3000])
+def test_a_full_disk_costs_the_cache_alone(tmp_path: Path, largest_file: int) -> None:
+    """With room for the index and none for machine code, the old code must not take its place."""
+    package = Package(tmp_path)
+    assert package.run() == (2213, False)
+    index, code = sorted((tmp_path / "pkg" / "__pycache__").glob("kernel.run*"),
+                         key=lambda path: path.stat().st_size)  # fmt: skip
+    assert index.stat().st_size < 3000 < code.stat().st_size
+    package.change("numbers.py", "SCALE = 10", "SCALE = 30")
+    result = package.started(largest_file)
+    assert result.stdout.split() == ["2233", "0"] and result.stderr == ""
+    assert package.run() == (2233, False)
+    assert package.run() == (2233, True)
+    assert len(package.cached_files()) == 2, package.cached_files()
 
 
 AFTER_LOADING = """
