@@ -22,7 +22,8 @@ def evaluate(expression: str, names: Mapping[str, Any], what: str) -> Any:
     except ImportError as error:
         raise missing("simpleeval") from error
     try:
-        return EvalWithCompoundTypes(names=dict(names), functions=FUNCTIONS).eval(expression)
+        evaluator = EvalWithCompoundTypes(names=dict(names), functions=FUNCTIONS)
+        return evaluator.eval(f"({expression})")  # of several lines it would take the first
     except Exception as error:
         raise SweepError(f"{what}: {expression!r} has no value: {error}") from error
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
-from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sweep.designs import Design, DesignSpace
 from tvm_npu.sweep.engines import Engine, Processes, run_tasks
 from tvm_npu.sweep.evaluate import Outcome, evaluate_all
@@ -217,7 +217,11 @@ class _Run:
         formulas = self.spec.outcome
         if outcome.fault is not None or design.machine is None:
             return dict.fromkeys(formulas)
-        names = {**design.machine.model_dump(), **outcome.to_dict()}
+        precision = design.precision or design.machine.default_precision
+        names = {
+            **design.machine.model_dump(), **outcome.to_dict(),
+            "element_bytes": ELEMENT_BYTES[precision],
+        }  # fmt: skip
         return {
             name: number(one.formula, names, f"outcome {name!r}")
             for name, one in formulas.items()

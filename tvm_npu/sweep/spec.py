@@ -68,8 +68,9 @@ Values = Annotated[list[Scalar], Field(min_length=1)] | Range
 
 
 class Formula(_Part):
-    """An expression over keys of the machine (``cores.tles``) and the outcome (``cycles``,
-    ``time_us``, ``dram_bytes``, ``macs``); ``source`` says where its numbers come from."""
+    """An expression over keys of the machine (``cores.tles``), the outcome (``cycles``,
+    ``time_us``, ``dram_bytes``, ``macs``) and the precision's ``element_bytes``; ``source`` says
+    where its numbers come from."""
 
     formula: str
     source: str
@@ -132,7 +133,7 @@ class SweepSpec(_Part):
                 raise ValueError(f"planner {name!r}: must be one of {', '.join(planner_names())}")
         if sorted(self.fidelity, key=FIDELITIES.index) != self.fidelity:
             raise ValueError(f"fidelity: must be in the order {', '.join(FIDELITIES)}")
-        taken = set(self.outcome) & {*MEASURED, "macs"}
+        taken = set(self.outcome) & {*MEASURED, "macs", "element_bytes"}
         if taken:
             raise ValueError(f"outcome {min(taken)!r}: the name is that of a measured outcome")
         known = (*MEASURED, *self.outcome)
