@@ -292,6 +292,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/scales.py": "copies where two scales meet",
     "codegen/passes/weighed.py": "averages as depthwise convolutions",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
+    "codegen/shared_graphs.py": "pools that memories cut into parts",
     "codegen/passes/softmax_steps.py": "softmax as layers that machines have",
     "codegen/passes/phases.py": "transposed convolutions as convolutions",
     "tvm_npu/door/partition.py": "what layers over tokens need of a machine",
