@@ -48,7 +48,7 @@ def html_table(found: Sequence[Mapping[str, Any]]) -> str:
     def cell(value: Any) -> str:
         if isinstance(value, float):
             return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-        if isinstance(value, int):
+        if isinstance(value, int) and not isinstance(value, bool):
             return f"{value:,}"
         return "–" if value is None else escape(str(value))
 

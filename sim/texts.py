@@ -67,8 +67,10 @@ def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
         raise TextError(f"not TOML: {_first_line(error)}") from None
 
 
-KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-TABLE = re.compile(r"\s*\[+([^\]]+)\]+")
+NAME = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
+NAMES = rf"({NAME}(?:\s*\.\s*{NAME})*)"
+KEY = re.compile(rf"\s*{NAMES}\s*=")
+TABLE = re.compile(rf"\s*\[\[?\s*{NAMES}\s*\]\]?\s*(?:#.*)?$")
 LONG_TEXT = re.compile(r"\"\"\"|'''")
 
 

@@ -55,6 +55,7 @@ def check(program: Program) -> None:
     )  # fmt: skip
     _check_slots(program, machine)
     _check_images(program, sizes[Segment.CODE])
+    _check_plans(program)
     _check_tables(program, constants)
     _check_records(program, sizes)
     kind = machine_kind(machine.isa)
@@ -130,8 +131,6 @@ def _check_images(program: Program, code_bytes: int) -> None:
         position = image.end
     require(position == code_bytes, "end of the last code image", position, code_bytes)
     for layer in program.layers:
-        odd = [one for one in _numbers(layer.plan) if not isfinite(one)]
-        require(not odd, f"a number in the plan of layer {layer.name!r}", odd[:1], "finite")
         name = f"code of layer {layer.name!r}"
         require(len(layer.code) == len(program.images), f"number of images in the {name}",
                 len(layer.code), len(program.images))  # fmt: skip
@@ -144,7 +143,14 @@ def _check_images(program: Program, code_bytes: int) -> None:
             )  # fmt: skip
 
 
-def _numbers(values: Any) -> Iterator[float]:
+def _check_plans(program: Program) -> None:
+    """JSON has no NaN and no infinity."""
+    for layer in program.layers:
+        odd = [one for one in _floats(layer.plan) if not isfinite(one)]
+        require(not odd, f"a number in the plan of layer {layer.name!r}", odd[:1], "finite")
+
+
+def _floats(values: Any) -> Iterator[float]:
     """Those anywhere in lists and objects."""
     left = [values]
     while left:

@@ -59,7 +59,7 @@ class LoadedProgram:
         steps = None
         if watch is not None:
             steps = self._simulator.store_steps(watch)
-            events = events or EventLog()
+            events = EventLog() if events is None else events
         statistics, codes = self._simulator.run(
             self._code.entry_address,
             {PARAMETER_REGISTER: self._image.parameter_address},

@@ -76,7 +76,8 @@ def test_accuracies_show_themselves() -> None:
 
 
 def test_tables_of_notebooks_hold_text_not_markup() -> None:
-    text = frames.html_table([{"a<b": "<i>", "n": 12345, "x": 0.25, "none": None}])
+    text = frames.html_table([{"a<b": "<i>", "n": 12345, "x": 0.25, "none": None, "is": True}])
     assert "<i>" not in text and "&lt;i&gt;" in text and "a&lt;b" in text
     assert "12,345" in text and "0.25" in text and "–" in text
+    assert "<td>True</td>" in text
     assert frames.html_table([]) == "<p>nothing</p>"

@@ -16,6 +16,7 @@ from tvm_npu.sim.nmp.machine import (
     nmp_machine_from_dict,
     nmp_machine_from_toml,
 )
+from tvm_npu.sim.texts import lines_of_keys
 
 
 def different(one: NmpMachine, other: NmpMachine) -> dict[str, Any]:
@@ -143,6 +144,13 @@ def test_messages_tell_the_line_of_a_key(name: str) -> None:
         heading = lines.index(table) + 1 if table else 0
         for told in re.findall(r"Field required \(line (\d+)\)", str(caught.value)):
             assert int(told) == heading  # a key that is missing should stand in the table
+
+
+def test_arrays_of_arrays_are_no_tables() -> None:
+    text = "[a] # one\nb = [\n  [1, 2],\n  [3, 4]\n]\n'c d'.e = 5\n[[ f . \"g\" ]]\nh = 6\n"
+    assert lines_of_keys(text) == {
+        ("a",): 1, ("a", "b"): 2, ("a", "c d", "e"): 6, ("f", "g"): 7, ("f", "g", "h"): 8,
+    }  # fmt: skip
 
 
 def test_lines_inside_of_long_texts_are_no_keys() -> None:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.plan.problem import ConvProblem, share
 from tvm_npu.codegen.snowflake.plan.tiling import Divides
+from tvm_npu.codegen.snowflake.plan.transfers import UNIT_WORDS
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.isa import LANES
 
 Range = tuple[int, int]
-UNIT_WORDS = 32
-"""Of the memory's units of 64 bytes."""
 
 
 @dataclass(frozen=True)

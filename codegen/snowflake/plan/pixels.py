@@ -103,12 +103,9 @@ def _cut(piece: Piece, offset: int, steps: Sequence[int], pixels: int) -> list[P
 
 def _split(piece: Piece, number: int, inner: int) -> Piece:
     """An axis as two, the second with ``inner`` indices."""
-    extent, source, target = (
-        piece.axes[number].extent, piece.axes[number].source, piece.axes[number].target
-    )  # fmt: skip
-    two = (
-        Axis(extent // inner, source * inner, target * inner), Axis(inner, source, target)
-    )  # fmt: skip
+    axis = piece.axes[number]
+    outer = Axis(axis.extent // inner, axis.source * inner, axis.target * inner)
+    two = (outer, replace(axis, extent=inner))
     return replace(piece, axes=(*piece.axes[:number], *two, *piece.axes[number + 1 :]))
 
 

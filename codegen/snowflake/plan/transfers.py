@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, WORD_BYTES
 
 UNIT_WORDS = MEMORY_UNIT_BYTES // WORD_BYTES
+"""Of a unit of the memory."""
 
 
 class Stride(NamedTuple):

@@ -216,7 +216,7 @@ class PoolLayer:
         active = (1 << self.cus) - 1
         whole, rest = divmod(share, GROUP)
         groups_of = [(0, whole, GROUP)] * (whole > 0) + [(whole, 1, rest)] * (rest > 0)
-        for rows_here in quarters(down):
+        for rows_here in row_parts(down):
             for first, groups, outputs in groups_of:
                 nest = SumNest(
                     mode=MacMode.LANE, groups=groups, rows=rows_here, columns=across,
@@ -242,14 +242,14 @@ class PoolLayer:
                 )  # fmt: skip
 
 
-def quarters(runs_of: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
-    """A tile's rows in parts, so that transfers find a place between the chunks."""
-    total = sum(run.count for run in runs_of)
+def row_parts(whole: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
+    """A tile's rows in at most `PARTS` parts, so that transfers find a place between the chunks."""
+    total = sum(run.count for run in whole)
     for begin, count in cut(0, total, -(-total // PARTS)):
         inside = (
             replace(run, begin=max(run.begin, begin),
                     count=min(run.begin + run.count, begin + count) - max(run.begin, begin))
-            for run in runs_of
+            for run in whole
         )  # fmt: skip
         yield tuple(run for run in inside if run.count > 0)
 

@@ -71,5 +71,3 @@ def _resize(draw: st.DrawFn, shape: Shape) -> Layer:
         return tuple(draw(st.lists(st.integers(0, extent - 1), min_size=1, max_size=9)))
 
     return ResizeNearest("l", ("x",), ("y",), shape, picked(shape[1]), picked(shape[2]))
-
-
