@@ -46,7 +46,8 @@ DETAIL_FORMATS: dict[TrapCode, str] = {
         "ecall with a7 = {a}; known are 93 (exit) and, where there is a console, 64 (write)"
     ),
     TrapCode.READ_ONLY: "store to {a:#x}: code and read-only data lie at {b:#x}..{c:#x}",
-    TrapCode.STACK: "access of {b} bytes at {a:#x}: the stack is used up, sp is {c:#x}",
+    TrapCode.STACK: "access of {b} bytes at {a:#x}, in the guard between heap and stack; sp is "
+    "{c:#x}",
     TrapCode.OVERWRITTEN: "the program has overwritten this instruction: code is read once, before "
     "the program begins",
     TrapCode.HAZARD: "transfer uses {memory} of core {a} while its MAC unit does",
