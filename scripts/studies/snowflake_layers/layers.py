@@ -24,8 +24,11 @@ from tvm_npu.codegen.ops import (
     Pool,
     ReflectPad,
     Reshape,
+    ResizeNearest,
     ScaleShift,
+    StridedSlice,
     TableFunction,
+    Transpose,
     TransposedConv,
 )
 
@@ -283,6 +286,34 @@ def _reflection(rng: Random) -> Graph:
     return _graph((layer,), {"x": shape, "y": target}, "x")
 
 
+def _move(rng: Random) -> Graph:
+    """A nearest resize, a strided slice, or a transpose."""
+    shape = _map(rng, 64, 16)
+    kind = rng.integers(3)
+    layer: ResizeNearest | StridedSlice | Transpose
+    if kind == 0:
+        sizes = [int(rng.integers(1, 3 * extent + 1)) for extent in shape[1:]]
+        rows, columns = (
+            tuple(int(at) for at in np.sort(rng.integers(0, extent, size)))
+            for extent, size in zip(shape[1:], sizes, strict=True)
+        )
+        layer = ResizeNearest("move", ("x",), ("y",), shape, rows, columns)
+        target = (shape[0], len(rows), len(columns))
+    elif kind == 1:
+        begins = tuple(int(rng.integers(extent)) for extent in shape)
+        steps = tuple(int(rng.integers(1, 4)) for _ in shape)
+        target = tuple(
+            -(-(extent - begin) // step)
+            for extent, begin, step in zip(shape, begins, steps, strict=True)
+        )  # type: ignore[assignment]
+        layer = StridedSlice("move", ("x",), ("y",), shape, begins, steps, target)
+    else:
+        axes = tuple(int(axis) for axis in rng.permutation(3))
+        target = tuple(shape[axis] for axis in axes)  # type: ignore[assignment]
+        layer = Transpose("move", ("x",), ("y",), shape, axes)
+    return _graph((layer,), {"x": shape, "y": target}, "x")
+
+
 def _recurrent(rng: Random, cell: str) -> Graph:
     features, hidden = _extent(rng, 150), _extent(rng, 150)
     steps = int(rng.integers(1, 5))
@@ -324,6 +355,7 @@ KINDS: dict[str, Callable[[Random], Graph | None]] = {
     "reshaping": _reshaping,
     "padding": _padding,
     "reflection": _reflection,
+    "move": _move,
     "lstm": lambda rng: _recurrent(rng, "lstm"),
     "gru": lambda rng: _recurrent(rng, "gru"),
 }
