@@ -18,7 +18,7 @@ from tvm_npu.calibration import Sample
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.layer_errors import LayerError, LayerErrors, ratio_db
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.program.parts import as_batch
+from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import run_fixed, run_float, run_rounded
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
@@ -188,10 +188,7 @@ class _Fixed:
 def _feed(
     arrays: list[Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
 ) -> dict[str, NDArray[np.float32]]:
-    return {
-        name: as_batch(np.asarray(array, np.float32), shapes[name])
-        for name, array in zip(names, arrays, strict=True)
-    }
+    return as_batches([np.asarray(one, np.float32) for one in arrays], names, shapes)
 
 
 @dataclass
@@ -259,7 +256,6 @@ class _Counts:
         for which, classes in enumerate(ranked):
             self.top1[which] += int((classes[:, :1] == right).sum())
             self.top5[which] += int((classes == right).sum())
-
 
     def result(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -55,6 +56,16 @@ def as_batch(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     if array.shape[1:] == shape or _without_ones(array.shape) != _without_ones(shape):
         return array
     return array.reshape(1, *shape)
+
+
+def as_batches(
+    arrays: Sequence[Any], names: Sequence[str], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, NDArray[Any]]:
+    """What a region is called with, by the ``names`` of its inputs, each `as_batch`."""
+    return {
+        name: as_batch(np.asarray(array), shapes[name])
+        for name, array in zip(names, arrays, strict=True)
+    }
 
 
 def _without_ones(shape: tuple[int, ...]) -> tuple[int, ...]:

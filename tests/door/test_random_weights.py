@@ -63,6 +63,23 @@ def test_files_that_are_there_are_kept(tmp_path: Path) -> None:
     assert kept.data_location == TensorProto.EXTERNAL
 
 
+def test_states_that_are_given_stay_inputs(tmp_path: Path) -> None:
+    def value(name: str, *shape: int, dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, dtype, shape)
+
+    inputs = [
+        value("x", 5, 1, 3), value("w", 1, 16, 3), value("r", 1, 16, 4), value("b", 1, 32),
+        value("lengths", 1, dtype=TensorProto.INT32), value("h", 1, 1, 4), value("c", 1, 1, 4),
+        value("p", 1, 12),
+    ]  # fmt: skip
+    names = [one.name for one in inputs]
+    node = helper.make_node("LSTM", names, ["y"], hidden_size=4)
+    graph = helper.make_graph([node], "g", inputs, [value("y", 5, 1, 1, 4)])
+    found = with_random_weights(helper.make_model(graph), 0, tmp_path)
+    assert [one.name for one in found.graph.input] == ["x", "lengths", "h", "c"]
+    assert {one.name for one in found.graph.initializer} == set("wrbp")
+
+
 def test_what_cannot_be_random_is_named(tmp_path: Path) -> None:
     bare = model()
     bare.graph.initializer.append(TensorProto(name="axes", dims=[2], data_type=TensorProto.INT64))

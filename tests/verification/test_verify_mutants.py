@@ -1,5 +1,5 @@
 """Faults planted into emitted code are found, and the instruction that is named is the right one.
-`scripts/verify_mutants` plants more of them."""
+`scripts/mutants` plants more of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tvm_npu.runtime import session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.machine_file import load_machine
-from tvm_npu.verification import verify_program
+from tvm_npu.verification import Divergence, verify_program
 
 COUNT = 20
 
@@ -53,6 +53,13 @@ def test_a_right_program_has_no_divergence_and_a_wrong_weight_is_one(name: str) 
         if one.element is not None:
             assert one.element.found != one.element.expected
             assert one.element.tensor in planned.layers[one.layer_number].layer.outputs
+
+
+def test_a_store_into_code_does_not_read_as_the_end_of_the_run() -> None:
+    said = list(Divergence("stray", "c1", 0, None, trap="byte 64 of code or constants").lines())
+    assert said[-1] == "written: byte 64 of code or constants"
+    said = list(Divergence("trap", "c1", 0, None, trap="deadlock").lines())
+    assert said[-1] == "the run ends: deadlock"
 
 
 def test_both_values_and_the_tile_are_told() -> None:

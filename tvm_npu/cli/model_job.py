@@ -37,7 +37,7 @@ from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 if TYPE_CHECKING:
     from tvm_npu.calibration import InputSpec, Sample
     from tvm_npu.codegen.compile import Generated
-    from tvm_npu.door.models import PartitionedModel
+    from tvm_npu.door.models import ImportedModel, PartitionedModel
 
 PARTITION_STEPS = 2
 """Steps of progress in `load_and_partition`."""
@@ -185,6 +185,19 @@ def load_and_partition(
         )
     elif any(path.suffix.lower() in IMAGES for path in files or ()) and not prepares(args):
         terminal.note(FED_AS_THEY_ARE)
+    partitioned = _partitioned(args, imported, options, samples, terminal, steps)
+    return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
+
+
+def _partitioned(
+    args: argparse.Namespace,
+    imported: ImportedModel,
+    options: NpuOptions,
+    samples: Iterable[Sample] | None,
+    terminal: Terminal,
+    steps: Steps,
+) -> PartitionedModel:
+    """Raises CliError when no operator runs on the NPU, having printed why."""
     steps.begin("partitioning and calibrating")
     with warnings.catch_warnings():
         for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
@@ -201,7 +214,7 @@ def load_and_partition(
             f"no operator of {str(args.model)!r} runs on the NPU (operators left on the CPU: "
             f"{len(report.refusals)})"
         )
-    return ModelJob(args.model, options, imported.inputs, calibration, partitioned)
+    return partitioned
 
 
 def calibration_text(args: argparse.Namespace) -> str | None:

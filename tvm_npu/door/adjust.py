@@ -19,7 +19,7 @@ from tvm_npu.codegen.passes.precisions import names
 from tvm_npu.codegen.passes.quantize import Int16Layers
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
 from tvm_npu.codegen.phases import phase
-from tvm_npu.codegen.program.parts import as_batch
+from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.errors import TargetError
@@ -51,10 +51,7 @@ class _Channels:
 
     def run(self, arrays: list[Any], /) -> Sequence[Any]:
         graph = self.graph
-        feed = {
-            name: as_batch(np.asarray(array), graph.shapes[name])
-            for name, array in zip(graph.inputs, arrays, strict=True)
-        }
+        feed = as_batches(arrays, graph.inputs, graph.shapes)
         if len(self.inputs) < KEPT_SAMPLES:
             self.inputs.append({name: np.array(values) for name, values in feed.items()})
         outputs: dict[str, Any] = {}

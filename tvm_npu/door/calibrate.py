@@ -13,7 +13,7 @@ from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange, observe
 from tvm_npu.codegen.passes.scales import with_scale_ranges
 from tvm_npu.codegen.phases import phase
-from tvm_npu.codegen.program.parts import as_batch
+from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import stream_float
 from tvm_npu.errors import CalibrationError
 
@@ -68,11 +68,7 @@ class _Observer:
 
     def run(self, arrays: list[Any]) -> list[Any]:
         """Outputs of the float graph for one sample of its inputs."""
-        shapes = self.graph.shapes
-        feed = {
-            name: as_batch(np.asarray(array), shapes[name])
-            for name, array in zip(self.graph.inputs, arrays, strict=True)
-        }
+        feed = as_batches(arrays, self.graph.inputs, self.graph.shapes)
         outputs: dict[str, Any] = {}
         with np.errstate(over="ignore", invalid="ignore"):
             for tensor, values in stream_float(self.graph, feed):

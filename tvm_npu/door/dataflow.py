@@ -163,6 +163,16 @@ def part(
     return Input(types, is_tuple=is_tuple, name=f"{getattr(value, 'name', '')}.{position}")
 
 
+def values_of(data: Any) -> Array:
+    """The values of a tensor of TVM's; large ones, which are float32, as TVM holds them, to be
+    read."""
+    if str(data.dtype) != "float32":
+        return np.asarray(data.numpy())
+    values = np.from_dlpack(data)
+    values.flags.writeable = False
+    return values
+
+
 def constant(array: Any) -> Constant:
     """A constant that is already in memory."""
     values = np.asarray(array)

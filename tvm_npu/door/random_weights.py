@@ -25,7 +25,9 @@ _FACTORS = {
     "BatchNormalization": (1, 4),
 }
 _TAKE_WEIGHTS = frozenset({*_KERNELS, *_FACTORS} - {"MatMul", "Mul", "Div"})
-"""Operators whose operands behind the first one are weights, and never a model's own inputs."""
+"""Operators whose operands behind the first one are weights, not a model's own inputs."""
+_LENGTHS_AND_STATES = {"LSTM": (4, 5, 6), "GRU": (4, 5), "RNN": (4, 5)}
+"""Numbers of the operands that are none all the same: what a model may be given."""
 LOWEST_FACTOR, HIGHEST_FACTOR = 0.75, 1.25
 DEVIATION = 0.05
 """Of summands."""
@@ -94,7 +96,11 @@ def _missing(model: Any, folder: Path) -> Iterator[tuple[str, tuple[tuple[int, .
             yield tensor.name, (tuple(tensor.dims), tensor_dtype_to_np_dtype(tensor.data_type))
     known = {tensor.name for tensor in graph.initializer}
     taken = {
-        name for node in graph.node if node.op_type in _TAKE_WEIGHTS for name in node.input[1:]
+        name
+        for node in graph.node
+        if node.op_type in _TAKE_WEIGHTS
+        for index, name in enumerate(node.input)
+        if index and index not in _LENGTHS_AND_STATES.get(node.op_type, ())
     }
     for value in graph.input:
         if value.name in taken and value.name not in known:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relax
+
+from tvm_npu.door.dataflow import values_of
 
 Expr = Any
 Array = NDArray[Any]
@@ -51,13 +52,8 @@ def is_constant(expr: Expr) -> bool:
 
 
 def array_of(expr: Expr) -> Array:
-    """The values of a constant; large ones, which are float32, as TVM holds them, to be read."""
-    data = expr.data if hasattr(expr, "data") else expr.value
-    if str(data.dtype) != "float32":
-        return np.asarray(data.numpy())
-    values = np.from_dlpack(data)
-    values.flags.writeable = False
-    return values
+    """See `values_of`, for a constant."""
+    return values_of(expr.data if hasattr(expr, "data") else expr.value)
 
 
 def is_tensor(expr: Expr) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import tvm
 from numpy.typing import NDArray
 from tvm import relay
+
+from tvm_npu.door.dataflow import values_of
 
 Expr = Any
 Array = NDArray[Any]
@@ -93,9 +94,5 @@ def constant(expr: Expr) -> Array | None:
 
 
 def array_of(expr: relay.Constant) -> Array:
-    """The values of a constant; large ones, which are float32, as TVM holds them, to be read."""
-    if str(expr.data.dtype) != "float32":
-        return np.asarray(expr.data.numpy())
-    values = np.from_dlpack(expr.data)
-    values.flags.writeable = False
-    return values
+    """See `values_of`, for a constant."""
+    return values_of(expr.data)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.graph import Graph
@@ -53,14 +52,11 @@ class _Keeper:
         self.inputs: tuple[Array, ...] | None = None
 
     def run(self, arrays: list[Any]) -> list[Array]:
-        from tvm_npu.codegen.program.parts import as_batch
+        from tvm_npu.codegen.program.parts import as_batches
         from tvm_npu.codegen.reference import run_float
 
         graph = self.graph
-        given = {
-            name: as_batch(np.asarray(array), graph.shapes[name])
-            for name, array in zip(graph.inputs, arrays, strict=True)
-        }
+        given = as_batches(arrays, graph.inputs, graph.shapes)
         self.inputs = self.inputs or tuple(given.values())
         tensors = run_float(graph, given)
         return [tensors[name] for name in graph.outputs]

@@ -37,7 +37,8 @@ class Divergence:
     values, or the one at which the machine stopped; where a store is missing, the next one of the
     layer behind it in memory (None: there is none). ``box`` are the elements of the tensor that it
     wrote, [first, end) by dimension. ``wrong`` of ``elements`` of the tensor differ when the layer
-    ends. ``trap`` says how the run ended, if it did not end well."""
+    ends. ``trap`` says how the run ended, if it did not end well, or of a stray store that hits no
+    tensor what it hits."""
 
     kind: Kind
     layer: str
@@ -69,7 +70,7 @@ class Divergence:
         if self.elements:
             yield f"wrong: {self.wrong:,} of {self.elements:,} elements"
         if self.trap:
-            yield f"the run ends: {self.trap}"
+            yield f"{'written' if self.kind == 'stray' else 'the run ends'}: {self.trap}"
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

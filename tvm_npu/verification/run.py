@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tvm_npu.calibration import Sample, samples_from, synthetic
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated
 from tvm_npu.codegen.graph import Array
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.program.parts import as_batch
+from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.models import PartitionedModel, import_onnx
 from tvm_npu.errors import PartitionError, VerificationError
@@ -95,10 +93,8 @@ class _Region:
         """The region's float outputs, as it should compute them."""
         fixed = self._planned.fixed
         integers = {
-            name: fixed.scales[name].quantize(
-                as_batch(np.asarray(array), fixed.shapes[name]), fixed.width_of(name)
-            )
-            for name, array in zip(fixed.inputs, arrays, strict=True)
+            name: fixed.scales[name].quantize(values, fixed.width_of(name))
+            for name, values in as_batches(arrays, fixed.inputs, fixed.shapes).items()
         }
         first = {name: array[:1] for name, array in integers.items()}
         found = verify_program(self._program, self._planned, first, self._limits)

@@ -6,7 +6,6 @@ import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from studies.harness.errors import StudyError
@@ -14,7 +13,7 @@ from tvm_npu import models
 from tvm_npu.calibration import synthetic
 from tvm_npu.codegen.fixed_point import dequantize_tensor, quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph
-from tvm_npu.codegen.program.parts import as_batch
+from tvm_npu.codegen.program.parts import as_batches
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.options import make_options
@@ -77,10 +76,10 @@ class _Recorder:
 
     def run(self, arrays: list[Any]) -> list[Array]:
         fixed = self.fixed
-        inputs = {}
-        for name, array in zip(fixed.inputs, arrays, strict=True):
-            values = as_batch(np.asarray(array), fixed.shapes[name])
-            inputs[name] = quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
+        inputs = {
+            name: quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
+            for name, values in as_batches(arrays, fixed.inputs, fixed.shapes).items()
+        }
         tensors = run_fixed(fixed, inputs)
         expected = tuple(tensors[name] for name in fixed.outputs)
         self.region = Region(fixed, tuple(inputs.values()), expected)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.errors import NpuError
 from tvm_npu.report.breakdown import IN_WORDS
@@ -16,6 +16,9 @@ from tvm_npu.report.model_graph import ModelGraph
 from tvm_npu.report.placement import PartitionReport
 from tvm_npu.report.profile import Profile
 from tvm_npu.report.runs import RegionRun
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MISSING = "this needs {name}: pip install '.[report]'"
 
@@ -34,8 +37,8 @@ def make_page(
     """The page of ``profile``; ``runs`` are what it was made of. ``sqnr_db`` has for layers (own,
     accumulated) signal to noise. ``others`` are profiles to compare with, as `Profile.to_dict`
     gives them. Raises PageError."""
+    template = page_template("page.html.jinja")
     try:
-        import jinja2
         from bokeh.embed import components
         from bokeh.resources import Resources
 
@@ -44,19 +47,13 @@ def make_page(
         raise PageError(MISSING.format(name=error.name or "bokeh")) from error
     from tvm_npu.report.page.comparison import comparison
     from tvm_npu.report.page.drawing import draw
-    from tvm_npu.report.page.numbers import FILTERS
     from tvm_npu.report.page.timelines import timelines
     from tvm_npu.report.page.words import layer_words
 
     drawn = timelines(runs)
     script, parts = components(figures(profile, drawn))
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(page_source), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    environment.filters.update(FILTERS)
     bokeh = Resources(mode="inline", components=["bokeh"])
-    return environment.get_template("page.html.jinja").render(
+    return template.render(
         profile=profile,
         bounds=_bounds(profile),
         words=[layer_words(row, profile) for row in profile.layers],
@@ -72,6 +69,23 @@ def make_page(
         style=page_source("page.css"),
         behaviour=page_source("page.js"),
     )
+
+
+def page_template(name: str) -> Template:
+    """A template of this package, with the filters of `numbers`. Raises PageError without
+    Jinja2."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise PageError(MISSING.format(name="jinja2")) from error
+    from tvm_npu.report.page.numbers import FILTERS
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(page_source), autoescape=True, trim_blocks=True,
+        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    environment.filters.update(FILTERS)
+    return environment.get_template(name)
 
 
 def page_source(name: str) -> str:

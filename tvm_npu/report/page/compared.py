@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm_npu.comparison import Comparison
 from tvm_npu.comparison.row import Row
-from tvm_npu.report.page import MISSING, PageError, page_source
+from tvm_npu.report.page import page_source, page_template
 
 Group = tuple[str, str, list[Row]]
 _SIMULATED = (
@@ -20,19 +20,8 @@ _MEASURED = (
 
 def make_comparison_page(found: Comparison) -> str:
     """The page of ``found``. Raises PageError without Jinja2."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise PageError(MISSING.format(name="jinja2")) from error
-    from tvm_npu.report.page.numbers import FILTERS
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(page_source), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
-    environment.filters.update(FILTERS)
     ran = [row for row in found.rows if row.error is None]
-    return environment.get_template("compared.html.jinja").render(
+    return page_template("compared.html.jinja").render(
         found=found,
         groups=_by_kind_of_time(ran),
         ran=ran,
