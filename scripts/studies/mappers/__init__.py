@@ -1,0 +1,1 @@
+"""Our exact planners beside mappers of others: CPU time, least time, least traffic."""

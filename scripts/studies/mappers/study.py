@@ -1,0 +1,173 @@
+"""Our exact planners beside AccelForge and ZigZag."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from studies.harness.options import add_several
+from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.mappers.layers import NETWORKS, Case
+from studies.mappers.own import NOTES, PLANNERS, own
+from studies.mappers.peers import ABSENT, PEERS, Peer, left_out, python_of
+from studies.mappers.question import GOALS, Goal, Row, Totals, compulsory_bytes, question
+from studies.mappers.tables import print_rows
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.tiles.machine import TileMachine
+
+EPILOG = """\
+The machine is set-up A: memories for inputs, weights and outputs (256, 128, 256 KB), 4-byte values,
+16 x 16 PEs on channels and filters, 58.8 bytes a cycle. Inputs come with their padding. What each
+mapper models:
+  ours        the machine as it is simulated: starts of transfers and steps, and whether a tile has
+              two places; halos are loaded again, all tensors have the tiles of one loop nest
+  accelforge  the memories, and no time: it is asked for the least traffic only; halos stay, each
+              tensor has its own tile, tiles divide their loops
+  zigzag      the same memories, array and wires, transfers that wait where no second tile fits;
+              loops as at most six factors in any order
+Times are thus not of one machine model; bytes are. A peer's environment is made in the cache
+folder by pip, or named; a peer that cannot be had is left out, and a line says so. Timeloop is not
+on the package index. cpu_s: the mapping alone, on one thread, after imports and a tiny layer.
+"""
+
+
+@dataclass(frozen=True)
+class Compared:
+    rows: tuple[Row, ...]
+    absent: Mapping[str, str]
+    """Peers that were left out, and why."""
+
+
+class MappersStudy(Study[Compared]):
+    name = "bench_mappers"
+    texts = Texts(
+        "Our exact planners beside mappers of others: CPU time, least traffic to the memory\n"
+        "outside, least time, each by its own count.",
+        EPILOG,
+        {"json": "write one object a mapper, goal and layer"},
+    )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        add_several(parser, "--models", "network", tuple(NETWORKS), ("resnet18",))
+        add_several(parser, "--goals", "goal", GOALS, ("bytes",))
+        add_several(parser, "--peers", "peer", tuple(PEERS), nargs="*")
+        parser.add_argument(
+            "--cache", type=Path, metavar="FOLDER", default=_cache(),
+            help="where environments of peers are made (default: %(default)s)",
+        )  # fmt: skip
+        for peer in PEERS.values():
+            parser.add_argument(
+                f"--{peer.name}", type=Path, metavar="PYTHON",
+                help=f"an interpreter that has {peer.packages[0]}",
+            )  # fmt: skip
+
+    def parts(self, options: argparse.Namespace) -> list[Part[Any]]:
+        peers = [PEERS[name] for name in options.peers]
+        parts: list[Part[Any]] = [
+            Part(
+                ("environment", peer.name), tuple[str, str],
+                partial(_environment, peer, vars(options)[peer.name], options.cache),
+            )
+            for peer in peers
+        ]  # fmt: skip
+        for model in options.models:
+            for goal in options.goals:
+                for case in NETWORKS[model]():
+                    parts.extend(_case_parts(model, goal, case, peers))
+        return parts
+
+    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> Compared:
+        absent = dict(ABSENT)
+        rows: list[Row] = []
+        for key, value in found.items():
+            if key[0] == "environment":
+                absent |= {key[1]: value[1]} if value[1] else {}
+            else:
+                rows.extend(value)
+        return Compared(tuple(rows), absent)
+
+    def rows(self, result: Compared) -> Mapping[str, Sequence[Any]]:
+        return {"json": result.rows}
+
+    def show(self, console: Console, result: Compared) -> None:
+        print_rows(console, result.rows)
+        for name, why in result.absent.items():
+            console.print(left_out(name, why), soft_wrap=True)
+
+
+STUDY = MappersStudy()
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tvm-npu" / "mappers"
+
+
+def _case_parts(model: str, goal: Goal, case: Case, peers: Sequence[Peer]) -> list[Part[Any]]:
+    kind = tuple[Row, ...]
+    parts: list[Part[Any]] = [
+        Part((model, goal, case.name, PLANNERS[goal]), kind, partial(_own, model, goal, case))
+    ]
+    for peer in peers:
+        if goal not in peer.units:
+            continue
+        asked = partial(_asked, model, goal, case, peer)
+        parts.append(Part((model, goal, case.name, peer.name), kind, asked))
+    return parts
+
+
+def _machine() -> TileMachine:
+    machine = load_machine("setup-a")
+    assert isinstance(machine, TileMachine)
+    return machine
+
+
+def _environment(peer: Peer, given: Path | None, cache: Path, bench: Bench) -> tuple[str, str]:
+    """The peer's interpreter, or "" and why there is none."""
+    found = python_of(peer, given, cache)
+    return (str(found), "") if isinstance(found, Path) else ("", found)
+
+
+def _own(model: str, goal: Goal, case: Case, bench: Bench) -> tuple[Row, ...]:
+    totals = own(case, _machine(), goal)
+    return (_row(PLANNERS[goal], NOTES, model, goal, case, totals),)
+
+
+def _asked(model: str, goal: Goal, case: Case, peer: Peer, bench: Bench) -> tuple[Row, ...]:
+    """No row where the peer is left out. One that maps a layer at a time gets them in turn."""
+    python, _ = bench.found["environment", peer.name]
+    if not python:
+        return ()
+    apart = [Case(layer.name, (layer,)) for layer in case.layers]
+    answers = [
+        peer.ask(Path(python), question(one, _machine(), goal), bench.scratch.resolve())
+        for one in apart
+    ]
+    return (_row(peer.name, peer.notes, model, goal, case, _sum(answers)),)
+
+
+def _sum(answers: Sequence[Totals]) -> Totals:
+    def total(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if len(known) == len(values) else None
+
+    return Totals(
+        answers[0].version,
+        sum(one.cpu_s for one in answers),
+        total([one.cycles for one in answers]),
+        total([one.dram_bytes for one in answers]),
+    )
+
+
+def _row(mapper: str, notes: str, model: str, goal: Goal, case: Case, totals: Totals) -> Row:
+    return Row(
+        mapper, totals.version, goal, model, case.name, False, totals.cpu_s, totals.cycles,
+        totals.dram_bytes, compulsory_bytes(case, _machine()), notes,
+    )  # fmt: skip

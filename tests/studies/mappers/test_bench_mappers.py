@@ -1,0 +1,149 @@
+"""The comparison of mappers: questions, recorded answers, what is left out, rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+pytest.importorskip("onnx", reason="the relay extra is not installed")
+
+from studies.harness.command import main
+from studies.harness.errors import StudyError
+from studies.mappers import peers, study
+from studies.mappers.layers import NETWORKS, Case, Layer, problem_of
+from studies.mappers.own import own
+from studies.mappers.peers import PEERS, left_out, python_of
+from studies.mappers.question import compulsory_bytes, question, read_answer
+from studies.mappers.runners import accelforge_runner, zigzag_runner
+from studies.mappers.study import STUDY
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.tiles.machine import TileMachine
+
+LAST = Layer("last", 512, 512, 1, 7, 7, (3, 3), (1, 1))
+RECORDED = {
+    "accelforge": '{"version": "1.0.467", "cpu_s": 3.83, "totals": {"Total energy": 77627392.0}}',
+    "zigzag": '{"version": "3.9.1", "cpu_s": 4.5, "totals": '
+    '{"energy": 9703326.25, "latency": 456117.0}}',
+}
+"""What the runners answered about `LAST` on set-up A."""
+
+
+def machine() -> TileMachine:
+    loaded = load_machine("setup-a")
+    assert isinstance(loaded, TileMachine)
+    return loaded
+
+
+def test_recorded_answers_count_the_same_bytes() -> None:
+    """Every tensor of this layer crosses once under all three."""
+    least = compulsory_bytes(Case("one", (LAST,)), machine())
+    assert own(Case("one", (LAST,)), machine(), "bytes").dram_bytes == least == 9703424
+    answers = {
+        name: read_answer(text, name, PEERS[name].units["bytes"]) for name, text in RECORDED.items()
+    }
+    assert answers["accelforge"].dram_bytes == least
+    assert answers["accelforge"].cycles is None
+    assert answers["zigzag"].dram_bytes == pytest.approx(least, rel=1e-4)
+    assert (answers["zigzag"].cycles, answers["zigzag"].cpu_s) == (456117.0, 4.5)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "cpu_s": 2, "totals": {}}'])
+def test_what_is_no_answer_is_named(text: str) -> None:
+    with pytest.raises(StudyError, match="zigzag answered .*expected an object with version"):
+        read_answer(text, "zigzag", PEERS["zigzag"].units["bytes"])
+
+
+def test_layers_are_those_of_the_networks() -> None:
+    layers = [case.layers for case in NETWORKS["resnet18"]()]
+    assert len(layers) == len(set(layers)) == 12
+    assert layers[0][0].name == "64x3 112x112 k7 s2"
+
+
+def test_our_question_has_the_input_that_peers_count() -> None:
+    problem = problem_of(Layer("x", 8, 4, 1, 5, 6, (3, 1), (2, 3)), machine())
+    assert (problem.in_rows, problem.in_columns, problem.padding) == (11, 16, (0, 0, 0, 0))
+    strided = Layer("x", 8, 4, 1, 5, 6, (3, 1), (2, 3))
+    assert strided.inputs == 4 * 11 * 6  # two of three columns touch no window
+
+
+def test_runners_describe_machine_and_layer() -> None:
+    asked = question(Case("one", (LAST,)), machine(), "bytes")
+    (layer,) = json.loads(json.dumps(asked))["layers"]
+    spelled = accelforge_runner.workload([layer], 32)["einsums"][0]
+    data, weights, result = spelled["tensor_accesses"]
+    assert data["projection"] == {"HT0": "p0 + r0", "WT0": "q0 + s0", "CT0": "c0"}
+    assert result["output"] and list(weights["projection"].values()) == ["m0", "c0", "r0", "s0"]
+    assert "0 <= c0 < 512" in spelled["iteration_space_shape"]
+    described = zigzag_runner.accelerator(asked["machine"])
+    sizes = {name: memory["size"] for name, memory in described["memories"].items()}
+    assert list(sizes) == ["input", "weight", "output", "dram"]  # inner ones first
+    assert (sizes["input"], sizes["weight"]) == (262144 * 8, 131072 * 8)
+    dram = described["memories"]["dram"]
+    assert dram["r_cost"] * 8 == dram["ports"][0]["bandwidth_max"] == 470
+    (sized,) = zigzag_runner.workload(layer, 32)
+    assert dict(zip(sized["loop_dims"], sized["loop_sizes"], strict=True))["C"] == 512
+
+
+def test_a_peer_that_cannot_be_had_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = python_of(PEERS["accelforge"], Path(sys.executable), tmp_path)
+    assert isinstance(found, str) and "cannot import accelforge: ModuleNotFoundError" in found
+    nowhere = python_of(PEERS["zigzag"], tmp_path / "python", tmp_path)
+    assert nowhere == f"{tmp_path / 'python'} does not start: No such file or directory"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    made = python_of(PEERS["accelforge"], None, tmp_path)
+    assert made == "no python3.12 here to make an environment with; --accelforge names one"
+    assert left_out("zigzag", nowhere).startswith("left out: zigzag: ")
+
+
+def test_rows_with_a_peer_and_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A runner that answers what was recorded stands for ZigZag; AccelForge is not there."""
+    monkeypatch.setitem(study.NETWORKS, "resnet18", lambda: (Case("last", (LAST,)),))
+    runner = tmp_path / "zigzag_runner.py"
+    runner.write_text(
+        'import sys\nassert \'"goal": "bytes"\' in open(sys.argv[1]).read()\n'
+        f"open(sys.argv[2], 'w').write({RECORDED['zigzag']!r})\n"
+    )
+    monkeypatch.setattr(peers, "RUNNERS", tmp_path)
+    monkeypatch.setattr(peers, "_fault", lambda python, peer: None if "bin" in str(python) else "x")
+    file = tmp_path / "rows.json"
+    options = ["--zigzag", sys.executable, "--accelforge", "nowhere", "--json", str(file)]
+    assert main(STUDY, options) == 0
+    text = capsys.readouterr().out
+    assert "left out: accelforge: x" in text and "left out: timeloop: " in text
+    rows = json.loads(file.read_text())
+    assert [row["mapper"] for row in rows] == ["exact-traffic", "zigzag"]
+    assert [row["dram_bytes"] for row in rows] == [9703424, 9703326.25]
+    assert rows[1]["cpu_s"] == 4.5 and not rows[1]["fused"]
+
+
+def test_a_runner_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "zigzag_runner.py").write_text("raise ValueError('too small')")
+    monkeypatch.setattr(peers, "RUNNERS", tmp_path)
+    asked = question(Case("one", (LAST,)), machine(), "bytes")
+    with pytest.raises(StudyError, match="zigzag: exit code 1: ValueError: too small"):
+        PEERS["zigzag"].ask(Path(sys.executable), asked, tmp_path)
+
+
+def test_tables_sum_only_what_is_whole() -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=160)
+    totals = [read_answer(RECORDED[name], name, PEERS[name].units["bytes"]) for name in RECORDED]
+    case = Case("last", (LAST,))
+    rows = [
+        study._row(name, "", "resnet18", "bytes", case, one)
+        for name, one in zip(RECORDED, totals, strict=True)
+    ]
+    other = Case("more", (LAST,))
+    rows.append(study._row("accelforge", "", "resnet18", "bytes", other, totals[0]))
+    study.print_rows(console, rows)
+    last = next(line for line in out.getvalue().splitlines() if line.startswith("all"))
+    assert last.split() == ["all", "19,406,848", "19,406,848", "7.660", "-", "-"]
