@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from tvm_npu import models
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.models.layers import LayerShape, layer_shapes
+from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-PRECISION = "int8"
+PRECISION: Precision = "int8"
 """Of what set-up A calls its default; its words are as wide as the thesis's float32."""
 
 
@@ -97,9 +98,8 @@ def _layer(shape: LayerShape) -> Layer:
         return Layer("", shape.output[1], shape.input[1], 1, 1, 1, (1, 1), (1, 1))
     kernel = shape.weights[2], shape.weights[3]
     stride = shape.strides[0], shape.strides[1]
-    return Layer(
-        "", shape.output[1], shape.input[1], shape.groups, *shape.output[2:], kernel, stride
-    )
+    _, filters, rows, columns = shape.output
+    return Layer("", filters, shape.input[1], shape.groups, rows, columns, kernel, stride)
 
 
 def problem_of(layer: Layer, machine: TileMachine) -> ConvProblem:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from studies.harness.errors import StudyError
 from studies.mappers.layers import PRECISION, Case
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles.machine import SplitMemories, TileMachine
 
 Goal = Literal["bytes", "cycles"]
 GOALS: tuple[Goal, ...] = ("bytes", "cycles")
@@ -53,7 +53,8 @@ class Totals:
 
 def facts(machine: TileMachine) -> dict[str, Any]:
     """What peers learn of the machine."""
-    memories, array = machine.memories, machine.array
+    memories, array, mover = machine.memories, machine.array, machine.mover
+    assert isinstance(memories, SplitMemories) and array is not None and mover is not None
     return {
         "input_bytes": memories.input_bytes,
         "weight_bytes": memories.weight_bytes,
@@ -61,7 +62,7 @@ def facts(machine: TileMachine) -> dict[str, Any]:
         "array_channels": array.width,
         "array_filters": array.height,
         "element_bytes": machine.element_bytes(PRECISION),
-        "dram_bytes_per_cycle": machine.mover.bytes_per_cycle,
+        "dram_bytes_per_cycle": mover.bytes_per_cycle,
     }
 
 
