@@ -328,6 +328,8 @@ def test_a_model_without_weights_costs_the_same(run, tmp_path, lenet) -> None:
     assert found["totals"]["cycles"] == pytest.approx(wanted["totals"]["cycles"], rel=1e-3)
     code, _, err = run("tune", "x.tflite", "--log", tmp_path / "log", "--random-weights")
     assert code == 1 and "is a TensorFlow Lite model" in err
+    code, _, err = run("profile", "x.tflite", "--overlay", tmp_path / "nodes.json")
+    assert code == 2 and "'x.tflite' is no ONNX model, and overlays are for these" in err
 
 
 def test_a_long_first_simulation_is_explained(run, tmp_path, lenet, monkeypatch) -> None:

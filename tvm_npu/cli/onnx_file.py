@@ -37,6 +37,10 @@ def parse_shapes(texts: list[str]) -> dict[str, Shape]:
     return shapes
 
 
+def is_tflite(path: Path) -> bool:
+    return path.suffix.lower() == ".tflite"
+
+
 def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
     """The model in ``path`` (an onnx.ModelProto, with its external data); with a seed weights that
     it lacks are random. Raises CliError, and PartitionError for those that cannot be."""
@@ -77,7 +81,7 @@ def import_file(
     ``weights_seed`` weights that it lacks are random. Raises CliError, and the typed errors of the
     door."""
     steps.begin("reading the model")
-    if path.suffix.lower() == ".tflite":
+    if is_tflite(path):
         if weights_seed is not None:
             raise CliError(f"--random-weights: {str(path)!r} is a TensorFlow Lite model, not ONNX")
         return _import_tflite(path, given, steps)

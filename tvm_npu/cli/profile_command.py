@@ -22,6 +22,7 @@ from tvm_npu.cli.model_job import (
     compiled,
     load_and_partition,
 )
+from tvm_npu.cli.onnx_file import is_tflite, read_onnx
 from tvm_npu.cli.terminal import Steps, Terminal, after
 from tvm_npu.sim.making_code import Stopwatch
 
@@ -142,6 +143,10 @@ def _overlay_values() -> tuple[str, ...]:
 
 
 def _check_overlays(args: argparse.Namespace) -> None:
+    if args.overlay and is_tflite(args.model):
+        raise UsageError(
+            f"argument --overlay: {str(args.model)!r} is no ONNX model, and overlays are for these"
+        )
     for path in args.overlay:
         if path.suffix not in (".onnx", ".json"):
             raise UsageError(f"argument --overlay: {str(path)!r} ends in neither .onnx nor .json")
@@ -167,20 +172,21 @@ def _write_trace(
 def _write_on_model(
     args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
 ) -> None:
-    """The page and the overlays, which show the model's own graph."""
-    from tvm_npu.cli.onnx_file import read_onnx
-
-    model = read_onnx(job.path, args.seed if args.random_weights else None)
+    """The page and the overlays, which show the model's own graph; that of TensorFlow Lite files
+    is not read."""
+    model = None
+    if not is_tflite(job.path):
+        model = read_onnx(job.path, args.seed if args.random_weights else None)
     sqnr_db = _sqnr_by_layer(job)
     if args.html is not None:
         from tvm_npu.report.model_graph import graph_of_onnx
         from tvm_npu.report.page import make_page
         from tvm_npu.report.page.comparison import read_profile
 
+        graph = None if model is None else graph_of_onnx(model, profile.layers)
         others = [read_profile(path) for path in args.compare]
-        page = make_page(profile, runs, graph_of_onnx(model, profile.layers), sqnr_db, others)
-        write_bytes(args.html, page.encode())
-    if args.overlay:
+        write_bytes(args.html, make_page(profile, runs, graph, sqnr_db, others).encode())
+    if args.overlay and model is not None:
         from tvm_npu.report.overlay import annotated, node_data, notes_by_node
 
         graphs = job.partitioned.fixed_graphs().values()
