@@ -139,6 +139,14 @@ def _add_tile(task, is_rows, start, extent, row):
 
 
 @device
+def _copy_row(source, target):
+    """Column by column: an assignment of arrays brings numba's check of their shapes and the
+    making of its message along, a second of compilation."""
+    for column in range(target.shape[0]):
+        target[column] = source[column]
+
+
+@device
 def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
     """All turns of ``parts`` parts of ``count`` positions from ``first`` on: their sum into a row
     of the table and, unless ``kinds`` is empty, their kinds; how many. ``seen`` is for the
@@ -175,7 +183,7 @@ def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
                     break
                 known += 1
             if known == found:
-                kinds[found] = one
+                _copy_row(one, kinds[found])
                 found += 1
             kinds[known, STEPS] += 1
     row[STEPS] = turns
@@ -185,7 +193,7 @@ def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
 @device
 def _add_class(table, begin, first, last, least, end):
     """Row ``end`` of ``least``: of tile extents ``first`` to ``last`` of the table."""
-    least[end] = table[begin + first]
+    _copy_row(table[begin + first], least[end])
     for tile in range(first + 1, last + 1):
         for column in range(AXIS_WIDTH):
             least[end, column] = min(least[end, column], table[begin + tile, column])
@@ -201,7 +209,7 @@ def _add_regions(least, begin, classes, smallest, largest, halves):
         for half in range(first, level, 2):
             other = half + 1 if half + 1 < level else -1
             row = begin + end
-            least[row] = least[begin + half]
+            _copy_row(least[begin + half], least[row])
             largest[row], smallest[row] = largest[begin + half], smallest[begin + half]
             if other >= 0:
                 smallest[row] = smallest[begin + other]
