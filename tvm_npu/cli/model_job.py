@@ -170,7 +170,8 @@ def load_and_partition(
     from tvm_npu.cli.calibration_files import IMAGES, calibration_files
 
     files = None if args.calibration is None else calibration_files(args.calibration)
-    preparation_of(args)  # its errors before the work
+    if prepares(args):
+        preparation_of(args)  # its errors before the work
     weights_seed = args.seed if args.random_weights else None
     imported = import_file(args.model, shapes, terminal, steps, weights_seed)
     steps.done()

@@ -21,6 +21,7 @@ QUICK = {
     "planners": ["planners"],
     "a mistyped argument": ["profile", "--mistyped"],
 }
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 PROFILE = ["profile", str(MODEL)]
 
 
@@ -45,8 +46,9 @@ def measure(what: str, arguments: list[str], runs: int, limit_s: float, cache: P
 
 
 def cpu_s(arguments: list[str], cache: Path | None) -> float:
-    """Of one process. Raises StudyError when it fails otherwise than by a wrong command line."""
-    environment = dict(os.environ)
+    """Of one process, which keeps Python's bytecode on disk, as it does unless it is told not to.
+    Raises StudyError when it fails otherwise than by a wrong command line."""
+    environment = {key: text for key, text in os.environ.items() if key != NO_BYTECODE}
     if cache is not None:
         environment["NUMBA_CACHE_DIR"] = str(cache)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -22,7 +22,8 @@ class StartupStudy(Study[list[Row]]):
     name = "bench_startup"
     texts = Texts(
         "CPU time (user and system) of commands that list and refuse, of a profile of the digits\n"
-        "LeNet with machine code on disk, and with --first of one without any.",
+        "LeNet with bytecode and machine code on disk, and with --first of one without machine\n"
+        "code.",
         "CPU times grow when other work shares the computer's cores.",
         {"json": "write one object a command"},
     )
