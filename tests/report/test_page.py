@@ -5,10 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,41 +14,13 @@ pytest.importorskip("bokeh")
 pytest.importorskip("jinja2")
 onnx = pytest.importorskip("onnx")
 
+from tests.report.pages import BROWSER, Visible, dom_of  # noqa: E402
 from tests.report.small_runs import MACHINES, profiled, recorded  # noqa: E402
 from tvm_npu.report.model_graph import graph_of_onnx  # noqa: E402
 from tvm_npu.report.page import PageError, make_page  # noqa: E402
 from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
 from tvm_npu.report.page.figures import figures  # noqa: E402
 from tvm_npu.report.page.timelines import MOST_WORK, timelines  # noqa: E402
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-class Visible(HTMLParser):
-    """Text by panel, and every address that the page refers to."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.panel, self.text, self.addresses = "", {"": ""}, []
-        self.inside: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.addresses += [v for k, v in attrs if k in ("src", "href") and v is not None]
-        if found.get("role") == "tabpanel":
-            self.panel = found["id"] or ""
-            self.text[self.panel] = ""
-        if tag in ("script", "style"):
-            self.inside.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("script", "style"):
-            self.inside.pop()
-
-    def handle_data(self, data: str) -> None:
-        if not self.inside:
-            self.text[self.panel] += " " + data
 
 
 def page_of(name: str, **options: object) -> str:
@@ -134,15 +103,11 @@ def test_runs_are_compared_by_layer(tmp_path: Path) -> None:
 def test_a_browser_runs_the_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page_of("nmp"))
-    result = subprocess.run(
-        [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}",
-         "--virtual-time-budget=20000", "--dump-dom", f"file://{path}#plans"],
-        capture_output=True, text=True, timeout=180,
-    )  # fmt: skip
-    body = re.search(r"<body[^>]*>", result.stdout)
+    dom = dom_of(path, "plans")
+    body = re.search(r"<body[^>]*>", dom)
     assert body is not None and 'data-ready="yes"' in body[0] and "data-error" not in body[0]
-    assert re.search(r'aria-controls="plans" aria-selected="true"', result.stdout)
+    assert re.search(r'aria-controls="plans" aria-selected="true"', dom)
     plots = len(figures(profiled("nmp"), []))
     assert f'data-painted="{plots}"' in body[0]  # their text has the theme's colour
-    text = re.search(r'<p id="timeline-text"[^>]*>([^<]*)', result.stdout)
+    text = re.search(r'<p id="timeline-text"[^>]*>([^<]*)', dom)
     assert text is not None and "events" in text[1]

@@ -148,6 +148,11 @@ def test_command(
     front = said.out.split("\n\n")[0]
     assert "10" in front.split() and "20" not in front.split()
     assert "2 points have no outcome" in said.err
+    page = tmp_path / "s.html"
+    given = ["sweep", str(file), "--store", str(store)]
+    assert main([*given, "--html", str(page), "--profiles", "1"]) == 0
+    assert "s.profiles/1-1-small.html" in page.read_text()
+    assert "<title>lenet on nmp-4x8" in (tmp_path / "s.profiles" / "1-1-small.html").read_text()
     rows = json.loads(points.read_text())
     assert len(rows) == 8 and len(table.read_text().splitlines()) == 9
     assert main([*given, "--budget", "energy=1"]) == 1

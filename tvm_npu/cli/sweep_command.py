@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import positive
+from tvm_npu.cli.arguments import non_negative, positive
 from tvm_npu.cli.errors import CliError
-from tvm_npu.cli.files import check_writable, write_csv, write_json
+from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ examples:
   tvm-npu sweep study.toml
   tvm-npu sweep study.toml --workers 8 --csv points.csv
   tvm-npu sweep study.toml --scheduler tcp://10.0.0.5:8786 --store /shared/study
-  tvm-npu sweep study.toml --budget area_mm2=5
+  tvm-npu sweep study.toml --budget area_mm2=5 --html study.html --profiles 3
 """
 
 
@@ -75,13 +75,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all points as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all points as JSON")
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE",
+        help="write a page with the front, parallel axes and sensitivities, which a browser opens "
+        "without a network",
+    )  # fmt: skip
+    parser.add_argument(
+        "--profiles", type=non_negative, default=0, metavar="N",
+        help="for --html: simulate the front's first N designs once more and write their profiles, "
+        "which the page's points lead to, into a folder beside it (default: 0)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.sweep import read_spec, run_sweep
     from tvm_npu.sweep.engines import engine
 
-    for path in (args.csv, args.json):
+    for path in (args.csv, args.json, args.html):
         if path is not None:
             check_writable(path)
     spec = read_spec(args.spec)
@@ -108,7 +118,19 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         write_json(args.json, list(result.rows))
     if args.csv is not None:
         write_csv(args.csv, result.flat_rows())
+    if args.html is not None:
+        _write_page(result, args, terminal)
     return 0
+
+
+def _write_page(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:
+    from tvm_npu.report.page.swept import make_sweep_page
+    from tvm_npu.sweep.profiles import write_profiles
+
+    folder = args.html.with_suffix(".profiles")
+    with terminal.steps() as steps:
+        profiles = write_profiles(result, args.profiles, folder, steps.begin)
+    write_bytes(args.html, make_sweep_page(result, profiles).encode())
 
 
 def _budget(text: str) -> tuple[str, float]:

@@ -17,6 +17,7 @@ from tvm_npu.options import DEFAULT_MACHINE, make_options
 from tvm_npu.report.model_graph import graph_of_onnx
 from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import RegionRun
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 
 
@@ -70,7 +71,7 @@ class ProfiledModel(Tabular):
 
 def profile(
     model: Any,
-    machine: str | Path = DEFAULT_MACHINE,
+    machine: MachineDescription | str | Path = DEFAULT_MACHINE,
     calibration: Any = None,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,

@@ -69,6 +69,16 @@ def model_from(shared: Shared) -> LoadedModel:
     return LoadedModel(model, tuple(SharedGraphs(one.graph, one.ranges) for one in model.regions))
 
 
+@lru_cache(maxsize=1)
+def layer_planner(design: Design) -> LayerPlanner:
+    """Of a design's machine, for all regions of all models: equal layers are planned once. Raises
+    the typed errors of planners that a machine does not have."""
+    machine = design.machine
+    assert machine is not None
+    precision = design.precision or machine.default_precision
+    return LayerPlanner(precision, machine, planner(design.planner))
+
+
 def evaluate_all(shared: Sequence[Shared], design: Design, fidelity: Fidelity) -> list[Outcome]:
     """Of each model, on one thread."""
     with threadpool_limits(1):
@@ -83,7 +93,7 @@ def evaluate(loaded: LoadedModel, design: Design, fidelity: Fidelity) -> Outcome
     precision = design.precision or machine.default_precision
     try:
         parts = [
-            _region(graphs.fixed(machine, precision), region, machine, design.planner, fidelity)
+            _region(graphs.fixed(machine, precision), region, design, fidelity)
             for region, graphs in zip(loaded.model.regions, loaded.graphs, strict=True)
         ]
     except BoundedError as error:
@@ -100,17 +110,14 @@ def evaluate(loaded: LoadedModel, design: Design, fidelity: Fidelity) -> Outcome
 
 
 def _region(
-    fixed: FixedGraph,
-    region: SweptRegion,
-    machine: MachineDescription,
-    planner_name: str,
-    fidelity: Fidelity,
+    fixed: FixedGraph, region: SweptRegion, design: Design, fidelity: Fidelity
 ) -> Outcome:
+    machine = design.machine
+    assert machine is not None
     if fidelity == "predicted":
-        layers = LayerPlanner(fixed.precision, machine, planner(planner_name))
-        planned = plan_graph(fixed, layers)
+        planned = plan_graph(fixed, layer_planner(design))
         return _predicted(list(planned.layers), planned.storage.shapes, machine, fixed.precision)
-    session = Session(compile_fixed(fixed, machine, planner_name))
+    session = Session(compile_fixed(fixed, machine, design.planner))
     inputs = [
         quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
         for name, values in zip(fixed.inputs, region.inputs, strict=True)

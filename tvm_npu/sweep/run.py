@@ -55,14 +55,14 @@ class SweepResult(Tabular):
     spec: SweepSpec
     rows: tuple[Row, ...]
     sensitivity: dict[str, tuple[float, ...]]
-    judged: tuple[Judged, ...]
-    """The designs at the last fidelity."""
+    stages: tuple[tuple[Judged, ...], ...]
+    """The designs at each fidelity."""
     evaluated: int
     """Points that were not in the store."""
 
     def front_designs(self) -> tuple[Judged, ...]:
         """Those of the last fidelity that no other is better than, by their first objective."""
-        return tuple(sorted(_front(self.judged), key=lambda one: one.scores))
+        return tuple(sorted(_front(self.stages[-1]), key=lambda one: one.scores))
 
     def front(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row["on_front"])
@@ -124,8 +124,9 @@ class _Run:
         scores = np.array([one.scores for one in stages[0]]).reshape(len(stages[0]), -1)
         changes = [dict(one.design.changes) for one in stages[0]]
         return SweepResult(
-            self.spec, tuple(rows), sensitivities(changes, scores), tuple(judged), self.evaluated
-        )
+            self.spec, tuple(rows), sensitivities(changes, scores), tuple(map(tuple, stages)),
+            self.evaluated,
+        )  # fmt: skip
 
     def _first(self, fidelity: Fidelity) -> list[Judged]:
         search, space = self.spec.search, self.space

@@ -39,9 +39,6 @@ def make_page(
     gives them. Raises PageError."""
     template = page_template("page.html.jinja")
     try:
-        from bokeh.embed import components
-        from bokeh.resources import Resources
-
         from tvm_npu.report.page.figures import figures
     except ImportError as error:
         raise PageError(MISSING.format(name=error.name or "bokeh")) from error
@@ -51,8 +48,6 @@ def make_page(
     from tvm_npu.report.page.words import layer_words
 
     drawn = timelines(runs)
-    script, parts = components(figures(profile, drawn))
-    bokeh = Resources(mode="inline", components=["bokeh"])
     return template.render(
         profile=profile,
         bounds=_bounds(profile),
@@ -62,13 +57,32 @@ def make_page(
         graph=None if graph is None else draw(graph, profile, sqnr_db or {}),
         sqnr_db=sqnr_db or {},
         comparison=comparison(profile.to_dict(), others),
-        timelines=json.dumps(drawn, separators=(",", ":")).replace("</", "<\\/"),
-        bokeh="\n".join(bokeh.js_raw),
-        script=script,
-        parts=parts,
-        style=page_source("page.css"),
-        behaviour=page_source("page.js"),
+        timelines=as_script_data(drawn),
+        **with_plots(figures(profile, drawn), "page.js"),
     )
+
+
+def with_plots(plots: dict[str, Any], behaviour: str) -> dict[str, Any]:
+    """What templates of pages with Bokeh's ``plots`` take beside their own: ``parts`` (a place for
+    each plot), the scripts, the last of them the file ``behaviour``, and the style."""
+    from bokeh.embed import components
+    from bokeh.resources import Resources
+
+    script, parts = components(plots)
+    return {
+        "parts": parts,
+        "script": script,
+        "bokeh": "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw),
+        "shared": page_source("shared.js"),
+        "behaviour": page_source(behaviour),
+        "style": page_source("page.css"),
+    }
+
+
+def as_script_data(values: Any) -> str:
+    """JSON that can stand in a script element. ValueError for NaN."""
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
 
 
 def page_template(name: str) -> Template:

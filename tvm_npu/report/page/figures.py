@@ -29,7 +29,8 @@ def figures(profile: Profile, timelines: list[dict[str, Any]]) -> dict[str, Any]
     return found
 
 
-def _blank(name: str, **options: Any) -> Any:
+def blank(name: str, **options: Any) -> Any:
+    """A plot as wide as the page."""
     plot = figure(
         name=name, height=HEIGHT, sizing_mode="stretch_width", tools=TOOLS,
         toolbar_location="above", background_fill_alpha=0, border_fill_alpha=0,
@@ -60,7 +61,7 @@ def _times(profile: Profile) -> Any:
             "wait_at": [k + 0.25 for k, _, _ in rows],
         }
     )
-    plot = _blank("times", x_axis_label="layer, in order of execution", y_axis_label="us")
+    plot = blank("times", x_axis_label="layer, in order of execution", y_axis_label="us")
     plot.vbar(x="at", top="us", width=0.9, source=source, fill_color="colour", fill_alpha=0.25,
               line_color="colour")  # fmt: skip
     for part, at in (("mac", "mac_at"), ("dma", "dma_at"), ("waits", "wait_at")):
@@ -72,19 +73,21 @@ def _times(profile: Profile) -> Any:
                             ("MAC units", "@mac{0,0.0}"), ("moving data", "@dma{0,0.0}"),
                             ("no unit works", "@waits{0,0.0}")])
     )  # fmt: skip
-    _names_on_axis(plot, [row.name for row in profile.layers])
-    _legend(plot)
+    names_on_axis(plot, [row.name for row in profile.layers])
+    legend(plot)
     return plot
 
 
-def _names_on_axis(plot: Any, names: list[str]) -> None:
+def names_on_axis(plot: Any, names: list[str]) -> None:
+    """The name of place k at tick k."""
     plot.xaxis.formatter = CustomJSTickFormatter(
         args={"names": names}, code="return Number.isInteger(tick) ? names[tick] ?? '' : ''"
     )
     plot.xaxis.major_label_orientation = 0.9
 
 
-def _legend(plot: Any) -> None:
+def legend(plot: Any) -> None:
+    """Above the plot, in a line."""
     plot.legend.background_fill_alpha = 0
     plot.legend.border_line_alpha = 0
     plot.legend.orientation = "horizontal"
@@ -98,7 +101,7 @@ def _roofline(profile: Profile) -> Any:
         for row in profile.layers
         if row.cycles and row.macs and row.dram_bytes
     ]
-    plot = _blank(
+    plot = blank(
         "roofline", x_axis_type="log", y_axis_type="log",
         x_axis_label="multiply-accumulates a byte of DRAM",
         y_axis_label="multiply-accumulates a cycle",
@@ -132,7 +135,7 @@ def _roofline(profile: Profile) -> Any:
             ("MACs a cycle", "@y{0,0.0}"),
         ])
     )  # fmt: skip
-    _legend(plot)
+    legend(plot)
     return plot
 
 
@@ -142,7 +145,7 @@ def _timeline() -> Any:
         {key: [] for key in ("y", "left", "right", "colour", "alpha", "label", "tile", "unit")},
         name="slices",
     )
-    plot = _blank("timeline", x_axis_label="cycles from the layer's first event", y_range=["-"],
+    plot = blank("timeline", x_axis_label="cycles from the layer's first event", y_range=["-"],
                   x_range=(0, 1))  # fmt: skip
 
     plot.hbar(y="y", left="left", right="right", height=0.8, source=source, color="colour",
@@ -157,13 +160,13 @@ def _timeline() -> Any:
 def _fill() -> Any:
     """Filled by the script: share of each memory that holds what is still needed."""
     source = ColumnDataSource({"xs": [], "ys": [], "part": [], "colour": []}, name="shares")
-    plot = _blank(
+    plot = blank(
         "fill", x_axis_label="cycles from the layer's first event", y_axis_label="% of the memory",
         y_range=(0, 100), x_range=(0, 1),
     )  # fmt: skip
     plot.multi_line("xs", "ys", source=source, line_color="colour", line_width=2,
                     legend_field="part")  # fmt: skip
-    _legend(plot)
+    legend(plot)
     return plot
 
 
@@ -179,7 +182,7 @@ def _dram(profile: Profile) -> Any:
             "name": [row.name for row in rows],
         }
     )
-    plot = _blank("dram", x_axis_label="us", y_axis_label="bytes of activations in use")
+    plot = blank("dram", x_axis_label="us", y_axis_label="bytes of activations in use")
     plot.quad(left="left", right="right", bottom=0, top="bytes", source=source,
               fill_color=COLOURS["mac"], fill_alpha=0.25, line_color=COLOURS["mac"])  # fmt: skip
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
@@ -194,7 +197,7 @@ PART_COLOURS = ("#4477aa", "#cc8833", "#228855", "#aa4488", "#66aacc", "#777777"
 
 def _peaks(profile: Profile) -> Any:
     """For each layer the highest byte used of each memory on the chip, of its size."""
-    plot = _blank(
+    plot = blank(
         "peaks", x_axis_label="layer, in order of execution", y_axis_label="% of the memory",
         y_range=(0, 105),
     )  # fmt: skip
@@ -217,7 +220,7 @@ def _peaks(profile: Profile) -> Any:
     plot.add_layout(Span(location=100, dimension="width", line_dash="dashed", line_color="#888888"))
     plot.add_tools(HoverTool(tooltips=[("layer", "@name"), ("@part", "@bytes{0,0} bytes"),
                                        ("of the memory", "@share{0.0} %")]))  # fmt: skip
-    _names_on_axis(plot, [row.name for row in profile.layers])
+    names_on_axis(plot, [row.name for row in profile.layers])
     if parts:
-        _legend(plot)
+        legend(plot)
     return plot

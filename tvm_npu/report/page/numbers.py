@@ -28,4 +28,9 @@ def data(size_bytes: float | None) -> str:
     return f"{size_bytes:,.0f} {unit}" if unit == "bytes" else f"{size_bytes:,.1f} {unit}"
 
 
-FILTERS = {"count": count, "decimal": decimal, "percent": percent, "data": data}
+def figure(value: float | None) -> str:
+    """Of any size, to six places."""
+    return UNKNOWN if value is None else f"{value:,.6g}"
+
+
+FILTERS = {"figure": figure, "count": count, "decimal": decimal, "percent": percent, "data": data}

@@ -1,32 +1,9 @@
 "use strict";
-addEventListener("error", (event) => { document.body.dataset.error = event.message; });
 (() => {
+  const { figure, show, whenReady } = Page;
   const COLOURS = ["#4477aa", "#cc8833", "#228855", "#aa4488", "#66aacc", "#777777"];
   const layers = JSON.parse(document.getElementById("timelines").textContent);
-  const tabs = [...document.querySelectorAll("[role=tab]")];
-  const panels = [...document.querySelectorAll("[role=tabpanel]")];
   const chooser = document.getElementById("layer");
-  document.body.classList.add("scripted");
-
-  function open(name, focus) {
-    for (const tab of tabs) {
-      const mine = tab.getAttribute("aria-controls") === name;
-      tab.setAttribute("aria-selected", String(mine));
-      tab.tabIndex = mine ? 0 : -1;
-      if (mine && focus) tab.focus();
-    }
-    for (const panel of panels) panel.classList.toggle("open", panel.id === name);
-  }
-  const known = (name) => panels.some((panel) => panel.id === name);
-  const show = (name, focus) => { open(name, focus); history.replaceState(null, "", "#" + name); };
-  for (const tab of tabs) tab.addEventListener("click", () => show(tab.getAttribute("aria-controls")));
-  document.querySelector("[role=tablist]").addEventListener("keydown", (event) => {
-    const now = tabs.findIndex((tab) => tab.getAttribute("aria-selected") === "true");
-    const to = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: tabs.length - 1 }[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    show(tabs[(to + tabs.length) % tabs.length].getAttribute("aria-controls"), true);
-  });
   for (const link of document.querySelectorAll("a[data-layer]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
@@ -36,7 +13,6 @@ addEventListener("error", (event) => { document.body.dataset.error = event.messa
     });
   }
 
-  const figure = (name) => Bokeh.documents.map((doc) => doc.get_model_by_name(name)).find((one) => one);
   function choose() {
     const number = Number(chooser.value);
     for (const plan of document.querySelectorAll(".plan")) plan.hidden = plan.id !== "plan-" + number;
@@ -70,36 +46,5 @@ addEventListener("error", (event) => { document.body.dataset.error = event.messa
     figure("fill").x_range.setv({ start: 0, end: Math.max(1, layer.cycles ?? 1) });
   }
   chooser.addEventListener("change", choose);
-
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  function paint() {
-    const colour = dark.matches && !matchMedia("print").matches ? "#e0e0e0" : "#222222";
-    let painted = 0;
-    for (const doc of Bokeh.documents) {
-      for (const plot of doc.roots()) {
-        painted += 1;
-        for (const side of [plot.below, plot.left, plot.above]) {
-          for (const part of side) {
-            for (const key of ["axis_label_text_color", "major_label_text_color", "label_text_color"]) {
-              if (key in part) part[key] = colour;
-            }
-          }
-        }
-      }
-    }
-    document.body.dataset.painted = painted;
-  }
-  dark.addEventListener("change", paint);
-  const name = location.hash.slice(1);
-  open(known(name) ? name : "summary");
-  addEventListener("load", () => {  // the browser has gone to the part: back to where its tab is
-    if (known(name)) { document.activeElement.blur(); scrollTo(0, 0); }
-  });
-  addEventListener("hashchange", () => { if (known(location.hash.slice(1))) open(location.hash.slice(1)); });
-  (function whenReady() {
-    if (!window.Bokeh || !Bokeh.documents.length || !figure("timeline")) return setTimeout(whenReady, 30);
-    paint();
-    choose();
-    document.body.dataset.ready = "yes";
-  })();
+  whenReady("timeline", choose);
 })();

@@ -1,0 +1,151 @@
+"""The page of a sweep says what the sweep found, and leads from a point to its figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("bokeh")
+pytest.importorskip("jinja2")
+
+from tests.report.pages import BROWSER, Visible, dom_of  # noqa: E402
+from tvm_npu.report.page import swept  # noqa: E402
+from tvm_npu.report.page.swept import Links, machine_text, make_sweep_page, sweep_axes  # noqa: E402
+from tvm_npu.sim.machine_file import load_machine  # noqa: E402
+from tvm_npu.sweep import SweepResult  # noqa: E402
+from tvm_npu.sweep.designs import DesignSpace  # noqa: E402
+from tvm_npu.sweep.evaluate import Outcome  # noqa: E402
+from tvm_npu.sweep.run import Judged, promoted  # noqa: E402
+from tvm_npu.sweep.spec import spec_from_dict  # noqa: E402
+
+EVIL = "</script><b>x"
+
+
+def made_up(**changes: Any) -> SweepResult:
+    """Four machines with figures of nobody's, of which a third fidelity has the front."""
+    keys = {"cores.tles": [1, 2], "mac.setup_cycles": [4, 8]}
+    values = {
+        "models": ["lenet", EVIL],
+        "machine": {"base": "nmp-4x8", "keys": keys},
+        "planners": ["exact", "naive"],
+        "fidelity": ["predicted", "checked"],
+        "search": {"objectives": ["cycles", "dram_bytes"]},
+        **changes,
+    }
+    spec = spec_from_dict(values)
+    designs = list(DesignSpace(spec).grid())
+    first = [judged(design, at) for at, design in enumerate(designs)]
+    last = [judged(one.design, designs.index(one.design), 1.25) for one in promoted(first, "front")]
+    rows = [
+        {"fault": outcome.fault} for stage in (first, last) for one in stage
+        for outcome in one.outcomes
+    ]  # fmt: skip
+    sensitivity = {"cores.tles": (1.5, 2.0), "mac.setup_cycles": (1.0, 3.0)}
+    return SweepResult(spec, tuple(rows), sensitivity, (tuple(first), tuple(last)), 0)
+
+
+def judged(design: Any, at: int, factor: float = 1.0) -> Judged:
+    """The third design has no outcome."""
+    if at == 3:
+        outcomes = (Outcome(fault="CapacityError: too small"),) * 2
+        return Judged(design, "predicted", outcomes, ({}, {}), (math.nan, math.nan))
+    cycles, moved = factor * (1000.5 + 37 * at), 900 - (100 * at if at < 3 else 0)
+    outcomes = (Outcome(cycles, cycles / 500, moved, 17), Outcome(3 * cycles, 1.0, moved, 18, 0))
+    return Judged(design, "predicted", outcomes, ({}, {}), (cycles * math.sqrt(3), float(moved)))
+
+
+def contents(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="sweep">(.*?)</script>', page, re.S)
+    assert found is not None
+    values: dict[str, Any] = json.loads(found[1])
+    return values
+
+
+def test_the_page_has_all_designs_with_their_figures() -> None:
+    result = made_up()
+    page = make_sweep_page(result)
+    seen, found = Visible(page), contents(page)
+    assert all(address.startswith("#") for address in seen.addresses)
+    assert EVIL not in page and EVIL in found["models"] and EVIL in seen.text[""]
+    assert [axis["name"] for axis in found["axes"]] == [
+        "cores.tles", "mac.setup_cycles", "planner", "cycles", "dram_bytes",
+    ]  # fmt: skip
+    for stage, points in zip(result.stages, found["stages"], strict=True):
+        for one, point in zip(stage, points, strict=True):
+            values = [
+                None if at is None else axis["values"][at]
+                for axis, at in zip(found["axes"], point["at"], strict=True)
+            ]
+            scores = [None if math.isnan(score) else score for score in one.scores]
+            assert values == [*dict(one.design.changes).values(), one.design.planner, *scores]
+            assert point["rows"][1][0] == one.outcomes[1].cycles
+            assert point["faults"] == [outcome.fault for outcome in one.outcomes]
+    best = result.front_designs()
+    assert len(best) == 3
+    assert [p["name"] for p in found["stages"][1] if p["front"]] == [b.design.name for b in best]
+    for one in best:
+        assert one.design.name in seen.text["best"] and f"{one.scores[0]:,.6g}" in seen.text["best"]
+    assert "1.500" in seen.text["sensitivity"] and "3.000" in seen.text["sensitivity"]
+    assert "CapacityError: too small" in seen.text["faults"]
+
+
+def test_places_on_axes_keep_the_order() -> None:
+    for axis in sweep_axes(made_up()):
+        assert axis.at[0] == 0 and axis.at[-1] == 1 and sorted(axis.at) == list(axis.at)
+        assert sorted(axis.values) == list(axis.values)
+    titles = [axis.title for axis in sweep_axes(made_up())]
+    assert titles[:3] == ["cores.tles: 1 to 2", "mac.setup_cycles: 4 to 8",
+                          "planner: exact to naive"]  # fmt: skip
+
+
+def test_many_designs_are_thinned_but_for_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(swept, "MOST_DESIGNS", 5)
+    points = contents(make_sweep_page(made_up()))["stages"][0]
+    assert len(points) < 8 and sum(point["front"] for point in points) == 3
+
+
+def test_the_machine_file_of_a_point_is_its_machine(tmp_path: Path) -> None:
+    for one in made_up().stages[0]:
+        text = machine_text(one.design, "nmp-4x8")
+        assert text is not None and one.design.machine is not None
+        (tmp_path / "swept.toml").write_text(text)
+        made = load_machine(str(tmp_path / "swept.toml"))
+        said = {"name": "swept", "description": ""}
+        assert made.model_dump() == {**one.design.machine.model_dump(), **said}
+
+
+CLICKS = """<script>(function click() {
+  if (document.body.dataset.ready !== "yes") return setTimeout(click, 30);
+  Page.figure("marks").selected.indices = [Page.figure("marks").data.design.indexOf(2)];
+  limit();
+})();
+function limit() {
+  if (document.getElementById("point").hidden) return setTimeout(limit, 30);
+  const from = document.getElementById("from-0");
+  from.value = 1;
+  from.dispatchEvent(new Event("input"));
+  document.body.dataset.drawn = Page.figure("threads").data.xs.length;
+}</script></body>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_browser_leads_from_a_point_to_its_profile(tmp_path: Path) -> None:
+    result = made_up()
+    third = result.stages[0][2]
+    links: Links = {(third.design, "lenet"): "sweep.profiles/a.html"}
+    path = tmp_path / "page.html"
+    path.write_text(make_sweep_page(result, links).replace("</body>", CLICKS))
+    dom = dom_of(path, "parallel")
+    body = re.search(r"<body[^>]*>", dom)
+    assert body is not None and 'data-ready="yes"' in body[0] and "data-error" not in body[0]
+    assert 'data-painted="2"' in body[0]
+    assert 'data-shown="4"' in body[0] and 'data-drawn="4"' in body[0]  # with two TLEs
+    point = dom[dom.index('id="point"') :]
+    assert third.design.name in point and f"{third.outcomes[0].cycles:,}" in point
+    assert 'href="sweep.profiles/a.html"' in point and "mac.setup_cycles = 8" in point
+    assert "tvm_npu.profile(models.build('lenet')" in point

@@ -1,0 +1,41 @@
+"""Profiles of the best designs of a sweep, as pages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from tvm_npu.errors import SyntheticCalibrationWarning
+from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.models import model_bytes
+from tvm_npu.sweep.run import SweepResult
+
+
+def write_profiles(
+    result: SweepResult, count: int, folder: Path, progress: Callable[[str], None]
+) -> dict[tuple[Design, str], str]:
+    """Simulates each model on the first ``count`` designs of the front, with random input, and
+    writes what `tvm_npu.profile` finds into ``folder``. The addresses are relative to the place
+    beside it. Raises what `profile` and `write_html` raise."""
+    import onnx
+
+    from tvm_npu.report.measure import profile
+
+    found: dict[tuple[Design, str], str] = {}
+    for number, one in enumerate(result.front_designs()[:count], 1):
+        design = one.design
+        assert design.machine is not None
+        for place, model in enumerate(result.spec.models, 1):
+            progress(f"profiling design {number} of {count}: {Path(model).name}")
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / f"{number}-{place}-{Path(model).stem}.html"
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SyntheticCalibrationWarning)
+                made = profile(
+                    onnx.load_from_string(model_bytes(model)), design.machine,
+                    planner=design.planner, precision=design.precision,
+                )  # fmt: skip
+            made.write_html(path)
+            found[design, model] = f"{folder.name}/{path.name}"
+    return found
