@@ -54,6 +54,45 @@ def _in_axis(extent: int, tile: int, size: int, stride: int, reach: int, padding
     return InAxis(-(-extent // tile), inside, largest, full, filled)
 
 
+class KeptRows(NamedTuple):
+    """Of the IN tiles of the loop over OFM rows those that take rows from the tile before: they
+    begin in it, below its first row."""
+
+    tiles: int
+    bringing: int
+    """Those among them that have other rows, too."""
+    kept: int
+    """Rows that move, of all these tiles together."""
+    brought: int
+    """Rows that come from outside."""
+
+
+def kept_rows(problem: ConvProblem, tile: int) -> KeptRows:
+    """What tiles of ``tile`` OFM rows, one after another, leave to the next."""
+    tiles = bringing = kept = brought = 0
+    before = (0, 0)
+    for begin in range(0, problem.rows, tile):
+        first, count, _ = in_extent(problem, begin, min(tile, problem.rows - begin), "R")
+        if not count:
+            continue
+        both = shared_rows(before, (first, count))
+        if both:
+            tiles += 1
+            kept += both
+            brought += count - both
+            bringing += count > both
+        before = (first, count)
+    return KeptRows(tiles, bringing, kept, brought)
+
+
+def shared_rows(before: tuple[int, int], rows: tuple[int, int]) -> int:
+    """How many of ``rows`` (begin, count) a tile keeps of those of the tile before: none unless it
+    begins below the first of them."""
+    if rows[0] <= before[0]:
+        return 0
+    return max(0, min(sum(before), sum(rows)) - rows[0])
+
+
 def largest_inside(problem: ConvProblem, loop: Loop, tile: int) -> int:
     """`InAxis.largest`, counted tile by tile with `in_extent`."""
     total = problem.rows if loop == "R" else problem.columns

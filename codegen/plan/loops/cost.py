@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tvm_npu.codegen.errors import PlanningError
-from tvm_npu.codegen.plan.loops.axes import in_axis
-from tvm_npu.codegen.plan.loops.machine import LoopMachine, TransferCost
+from tvm_npu.codegen.plan.loops.axes import in_axis, kept_rows
+from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, TransferCost
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
     LOOPS,
@@ -30,6 +30,7 @@ from tvm_npu.codegen.plan.loops.plan import (
     extent,
     group_runs,
     trips,
+    visits,
 )
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, tile_traffic
@@ -60,6 +61,8 @@ def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) ->
         passes *= iterations(extent(problem, loop), plan.tile(loop), machine.pes_on(loop))
     outputs = problem.filters * problem.rows * problem.columns
     cycles = cost.iteration * passes + cost.setup * steps + cost.output * outputs
+    if plan.keeps_rows:
+        cycles += _keeping_cycles(problem, plan, cost)
     if cost.total == cost.finish == cost.byte == 0:
         return cycles
     size, spread = problem.element_bytes, counts["R"] * counts["C"]
@@ -73,6 +76,16 @@ def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) ->
         + cost.finish * runs * counts["M"] * spread
         + cost.byte * touched
     )
+
+
+def _keeping_cycles(problem: ConvProblem, plan: LoopPlan, cost: EngineCost) -> float:
+    """What the engine takes to move rows from IN tile to IN tile, a channel at a time."""
+    kept = kept_rows(problem, plan.tile_r)
+    columns = in_axis(problem, "C", plan.tile_c)
+    times = problem.channels * visits(problem, plan, IN_LOOPS)
+    elements = kept.kept * columns.inside
+    each = cost.output + 2 * problem.element_bytes * cost.byte
+    return times * (cost.finish * kept.tiles * columns.filled + each * elements)
 
 
 def predict_loops(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Prediction:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory, SplitMemories
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent, trips
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim import arithmetic
 from tvm_npu.sim.arithmetic import Count
@@ -146,6 +146,12 @@ def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Itera
         for name, size, most in sizes[:2]:
             yield size == most, f"{name} with tile_groups > 1", size, most
     yield plan.buffers in (1, 2), "buffers", plan.buffers, "1 or 2"
+    yield isinstance(plan.keeps_rows, bool), "keeps_rows", plan.keeps_rows, "True or False"
+    if plan.keeps_rows:
+        yield machine.moves_rows, f"rows that {machine.name} moves", "none", "some for keeps_rows"
+        inside = plan.order[plan.order.index("R") :]
+        moving = [loop for loop in inside if loop in "NC" and trips(problem, plan, loop) > 1]
+        yield not moving, "loops over IN tiles inside of R", " ".join(moving), "none to keep rows"
     each = "one" if plan.buffers == 1 else f"one in each of {plan.buffers} buffers"
     for tiles, memory, needed, available in _needs(problem, plan, machine):
         what = f"{tiles} ({each}) in the {memory}, bytes"

@@ -1,15 +1,15 @@
 """What a plan of loops moves between the chip and the memory outside, in closed form.
 
 Every count equals the sum over `plan.steps`: a stream's tiles together, times how often they come
-(`plan.visits`). Halos count as often as tiles need them, edge tiles by their own size, padding not
-at all, partial sums at accumulator width both ways.
+(`plan.visits`). Halos count as often as tiles need them, or once where the plan keeps rows, edge
+tiles by their own size, padding not at all, partial sums at accumulator width both ways.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.axes import KeptRows, in_axis, kept_rows
 from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
@@ -94,17 +94,20 @@ def tile_traffic(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> 
 
 def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """Every IN tile once. Tiles of full columns are one run a channel, those of all rows as well
-    one run in all; others a run a row."""
+    one run in all; others a run a row. What comes of a tile that keeps rows is a transfer a
+    channel."""
     rows = in_axis(problem, "R", plan.tile_r)
+    kept = kept_rows(problem, plan.tile_r) if plan.keeps_rows else KeptRows(0, 0, 0, 0)
     columns = in_axis(problem, "C", plan.tile_c)
     stacks = group_runs(problem, plan) * trips(problem, plan, "N")
     channels = problem.channels
-    wide = rows.full * stacks + (rows.filled - rows.full) * channels
-    narrow = rows.inside * channels
+    afresh, inside = rows.filled - kept.tiles, rows.inside - kept.kept
+    wide = rows.full * stacks + (afresh - rows.full + kept.bringing) * channels
+    narrow = inside * channels
     return Moved(
-        rows.filled * columns.filled * stacks,
+        columns.filled * (afresh * stacks + kept.bringing * channels),
         columns.full * wide + (columns.filled - columns.full) * narrow,
-        rows.inside * columns.inside * channels * size,
+        inside * columns.inside * channels * size,
     )
 
 

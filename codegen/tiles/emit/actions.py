@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tvm_npu.codegen.plan.loops.axes import shared_rows
 from tvm_npu.codegen.plan.loops.plan import Step, in_extent
 from tvm_npu.codegen.plan.loops.room import Place
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -56,6 +57,20 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Slide:
+    """The INPUT tile comes: its first rows are the last of the tile ``before``, with the same
+    channels and columns, and move on chip; the others come from outside."""
+
+    held: Held
+    before: Held
+
+    @property
+    def kept(self) -> int:
+        """Rows that move."""
+        return shared_rows(self.before.tile.rows, self.held.tile.rows)
+
+
+@dataclass(frozen=True)
 class Multiply:
     """Convolves; ``starts``: the sums begin at zero. ``padding`` lies in front of the IN tile's
     rows and columns."""
@@ -91,18 +106,20 @@ class Store:
     partial: bool
 
 
-Action = Load | Multiply | Clear | Finish | Store
+Action = Load | Slide | Multiply | Clear | Finish | Store
 
 
 @dataclass
 class ActionSteps:
     """Walks steps and remembers which tile lies where. Newly loaded tiles take the places of their
-    kind in turn; ``biases_stay``: all biases come at once, before the first results are made."""
+    kind in turn; ``biases_stay``: all biases come at once, before the first results are made;
+    ``keeps_rows`` as in `LoopPlan`."""
 
     problem: ConvProblem
     steps: Iterable[Step]
     places: tuple[Place, ...]
     biases_stay: bool
+    keeps_rows: bool = False
     _turn: dict[str, int] = field(init=False, default_factory=dict)
     _in: Held | None = field(init=False, default=None)
     _weight: Held | None = field(init=False, default=None)
@@ -127,8 +144,7 @@ class ActionSteps:
         in_tile = Tile("INPUT", channels, rows[:2], columns[:2])
         loads: list[Action] = []
         if step.loads_in and in_tile.count:
-            self._in = Held(in_tile, self._next("in").in_offset)
-            loads.append(Load(self._in))
+            loads.append(self._arrival(in_tile))
         if step.loads_weights:
             weight = Tile("WEIGHT", filters, step.channels, (0, 1))
             self._weight = Held(weight, self._next("weight").weight_offset)
@@ -164,6 +180,14 @@ class ActionSteps:
             stores.append(Store(self._out, partial=True))
         return TileStep(tuple(loads), tuple(work), tuple(stores))
 
+    def _arrival(self, tile: Tile) -> Action:
+        """How an INPUT tile comes to its place."""
+        before, held = self._in, Held(tile, self._next("in").in_offset)
+        self._in = held
+        if self.keeps_rows and before is not None and slides(before.tile, tile):
+            return Slide(held, before)
+        return Load(held)
+
     def _biases(self, filters: Range) -> tuple[Held, bool]:
         """The biases on chip that a tile needs, and whether they have to come."""
         wanted = (0, self.problem.filters) if self.biases_stay else filters
@@ -171,6 +195,12 @@ class ActionSteps:
             return self._bias, False
         self._bias = Held(Tile("BIAS", wanted, (0, 1), (0, 1)), 0)
         return self._bias, True
+
+
+def slides(before: Tile, tile: Tile) -> bool:
+    """Whether the INPUT ``tile`` can take rows from the one ``before``."""
+    beside = before.first == tile.first and before.columns == tile.columns
+    return beside and shared_rows(before.rows, tile.rows) > 0
 
 
 def _over_groups(groups: Range, own: Range, each: int) -> Range:

@@ -75,8 +75,6 @@ class DmacEmitter:
             read = flight.loads and any(_meet(one, flight.on_chip) for one in work.reads)
             if outside or written or read:
                 self._wait(channel)
-        if TileRegister.OPERANDS not in work.registers:
-            self.code.set({TileRegister.OPERANDS: int(OPERANDS)})
         self.code.work(work)
 
     def _move(self, transfer: Transfer) -> None:

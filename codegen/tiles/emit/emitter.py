@@ -72,7 +72,7 @@ class Code:
         self._append(TILE_ISA.encode(mnemonic, **operands), carries)
 
     def work(self, work: Work) -> None:
-        self.set(work.registers)
+        self.set({TileRegister.OPERANDS: int(OPERANDS), **work.registers})
         self.emit(work.mnemonic, {} if work.sub is None else {"sub": work.sub}, Stream.OTHER)
 
     def words(self) -> NDArray[np.uint32]:

@@ -17,6 +17,8 @@ The arguments of CONV are the tiles, the stride, ``s`` or ``(rows,columns)``, an
 - ``RESIDUAL_n`` and ``BIAS_n`` tiles with memories ``RS_MEM_n`` and ``BS_MEM_n``.
 - ``FINISH OUTPUT_n BIAS_m [RESIDUAL_k]``: sums become results. An OUTPUT tile that is stored
   before that leaves as partial sums, and ``LOAD OT_MEM_k OUTPUT_n`` brings these back.
+- ``SLIDE IN_MEM_k INPUT_n INPUT_m``: INPUT_n comes to IN_MEM_k; the rows that INPUT_m has, too,
+  move from there, only the others come from outside.
 - ``CLEAR OUTPUT_n``: sums of a tile whose windows all lie in the padding; then ``[info]`` has
   ``STRIDE(rows,columns)`` and the layer's ``PADDING(left,right,top,bottom)``, which otherwise
   follow from the CONVs.
@@ -42,6 +44,7 @@ from tvm_npu.codegen.tiles.emit.actions import (
     Held,
     Load,
     Multiply,
+    Slide,
     Store,
     Tile,
     TileKind,
@@ -129,6 +132,8 @@ def held_tiles(action: Action) -> tuple[Held, ...]:
     """The tiles that an action names."""
     if isinstance(action, Load | Store):
         return (action.held,)
+    if isinstance(action, Slide):
+        return action.held, action.before
     if isinstance(action, Multiply):
         return action.out, action.in_, action.weight
     if isinstance(action, Finish):
@@ -141,6 +146,8 @@ def moved(action: Action, where: Callable[[Held], Held]) -> Action:
     """``action`` with its tiles held elsewhere."""
     if isinstance(action, Load | Store):
         return replace(action, held=where(action.held))
+    if isinstance(action, Slide):
+        return replace(action, held=where(action.held), before=where(action.before))
     if isinstance(action, Multiply):
         return replace(
             action, out=where(action.out), in_=where(action.in_), weight=where(action.weight)
@@ -260,6 +267,9 @@ def _command(
 ) -> str:
     if isinstance(action, Load):
         return f"LOAD {memories[action.held.offset]} {names[_key(action.held)]}"
+    if isinstance(action, Slide):
+        both = f"{names[_key(action.held)]} {names[_key(action.before)]}"
+        return f"SLIDE {memories[action.held.offset]} {both}"
     if isinstance(action, Store):
         return f"STORE {names[_key(action.held)]} {memories[action.held.offset]}"
     if isinstance(action, Clear):

@@ -25,7 +25,10 @@ INFO = {
 }  # fmt: skip
 """Names in the first section and how many numbers they have."""
 REQUIRED = ("INPUT", "WEIGHT", "OUTPUT")
-ARGUMENTS = {"LOAD": (2, 2), "STORE": (2, 2), "CONV": (5, 5), "CLEAR": (1, 1), "FINISH": (2, 3)}
+ARGUMENTS = {
+    "LOAD": (2, 2), "SLIDE": (3, 3), "STORE": (2, 2), "CONV": (5, 5), "CLEAR": (1, 1),
+    "FINISH": (2, 3),
+}  # fmt: skip
 """Commands and how many arguments they have."""
 
 

@@ -16,9 +16,11 @@ from tvm_npu.codegen.tiles.emit.actions import (
     Held,
     Load,
     Multiply,
+    Slide,
     Store,
     Tile,
     TileKind,
+    slides,
 )
 from tvm_npu.codegen.tiles.ir.document import PREFIXES, Ir, IrError, behind
 from tvm_npu.codegen.tiles.ir.parse import Command, Parsed, numbers
@@ -168,6 +170,21 @@ class Walk:
             sums.is_away = False
         self._put(name, index, command)
         return Load(Held(tile, index))
+
+    def _slide(self, command: Command, number: int) -> Action:
+        memory, name, before_name = command.arguments
+        tile = self._tile(name, command, "INPUT")
+        before_tile = self._tile(before_name, command, "INPUT")
+        before = self._held(before_name, command)
+        if not slides(before_tile, tile):
+            raise IrError(
+                f"SLIDE: {name} is not the channels and columns of {before_name} with some of its "
+                "rows but not the first",
+                command.line,
+            )
+        index = self._memory(memory, name, command)
+        self._put(name, index, command)
+        return Slide(Held(tile, index), before)
 
     def _out(self, name: str, command: Command, number: int) -> tuple[Held, _Sums]:
         """The OUTPUT tile of a CONV or CLEAR, which may begin here."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.codegen.plan.loops.tile_cases import can_keep_rows
 from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
 from tvm_npu.codegen.plan.loops.room import check_loop_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
@@ -88,6 +89,8 @@ class AnyPlan:
             if problem.groups > 1 and draw.random() < 0.5:
                 groups, tile[0], tile[1] = draw.randint(1, problem.groups), extents[0], extents[1]
             plan = LoopPlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
+            if draw.random() < 0.5 and can_keep_rows(problem, plan):
+                plan = replace(plan, keeps_rows=True)
             if check_loop_plan(problem, plan, loop_machine(machine)) is None:
                 return plan
             extents = [max(1, size * 9 // 10) for size in extents] if groups == 1 else extents

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.loops.axes import in_axis
+from tvm_npu.codegen.plan.loops.axes import in_axis, kept_rows
 from tvm_npu.codegen.plan.loops.cost import iterations, predicted
 from tvm_npu.codegen.plan.loops.exact import search
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
@@ -22,9 +22,14 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
 
 Table = NDArray[np.int64]
 ORDERS: tuple[tuple[Loop, ...], ...] = tuple(permutations(LOOPS))
-_ORDERS = np.array([[LOOPS.index(loop) for loop in order] for order in ORDERS], np.int64)
+_KEEPING = tuple(
+    order for order in ORDERS if order.index("R") > max(order.index("N"), order.index("C"))
+)
+"""Orders in which IN tiles follow each other down the rows."""
 _FREE_START = 1e-7
 """Cost of a transfer in bytes under "bytes": breaks ties, as no layer has 10^7 transfers more."""
+_LEAST_GAIN = 0.5
+"""In bytes: what is below by that much moves fewer of them, whatever its transfers."""
 
 Goal = Literal["cycles", "bytes"]
 
@@ -41,10 +46,15 @@ class LoopProof:
 
 
 def loop_table(
-    problem: ConvProblem, machine: LoopMachine, loop: Loop, limits: TileLimits = NO_LIMITS
+    problem: ConvProblem,
+    machine: LoopMachine,
+    loop: Loop,
+    limits: TileLimits = NO_LIMITS,
+    keeps_rows: bool = False,
 ) -> Table:
     """All tile sizes along a loop that no other one of as many tiles dominates, largest first:
-    size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled)."""
+    size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled).
+    With ``keeps_rows`` the rows inside are those that come from outside."""
     total, pes = extent(problem, loop), machine.pes_on(loop)
     rows: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for size in range(1, limited(problem, loop, limits) + 1):
@@ -52,7 +62,9 @@ def loop_table(
         row: tuple[int, ...] = (size, count, passes, 0, 0, 0, 0)
         if loop in ("R", "C"):
             axis = in_axis(problem, loop, size)
-            row = (size, count, passes, axis.largest, axis.inside, axis.full, axis.filled)
+            kept = kept_rows(problem, size).kept if keeps_rows and loop == "R" else 0
+            inside = axis.inside - kept
+            row = (size, count, passes, axis.largest, inside, axis.full, axis.filled)
         alike = rows.setdefault((count, row[search.FILLED]), [])
         if not any(_dominates(other, row) for other in alike):
             alike.append(row)
@@ -111,35 +123,66 @@ def prove(
     limits: TileLimits = NO_LIMITS,
 ) -> LoopProof | Infeasible:
     """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
-    first, then one buffer before two, then `ORDERS`."""
+    first, then one buffer before two, then `ORDERS`. By bytes, plans that keep rows come after all
+    others, and only with fewer bytes."""
+    found = _search(problem, machine, goal, limits)
+    if found is None:
+        return no_room(problem, machine)
+    if goal == "bytes" and machine.moves_rows and _has_halos(problem):
+        below = found.value - _LEAST_GAIN
+        keeping = _search(problem, machine, goal, limits, keeps_rows=True, below=below)
+        if keeping is not None:
+            seen, timed = found.tilings + keeping.tilings, found.timed + keeping.timed
+            return replace(keeping, tilings=seen, timed=timed)
+    return found
+
+
+def _has_halos(problem: ConvProblem) -> bool:
+    """Rows of the IFM lie under windows of several OFM rows."""
+    reach = (problem.kernel[0] - 1) * problem.dilation[0] + 1
+    return problem.rows > 1 and reach > problem.stride[0]
+
+
+def _search(
+    problem: ConvProblem,
+    machine: LoopMachine,
+    goal: Goal,
+    limits: TileLimits,
+    keeps_rows: bool = False,
+    below: float = np.inf,
+) -> LoopProof | None:
+    """The best plan of those that keep rows, or of the others, that is better than ``below``."""
     if goal == "cycles":
         transfer, engine, buffers = machine.transfer, machine.engine, machine.most_buffers
     else:
         transfer, engine, buffers = (
             TransferCost(_FREE_START, 0.0, 1.0), EngineCost(0.0, 0.0, 0.0), 1,
         )  # fmt: skip
-    tables = [loop_table(problem, machine, loop, limits) for loop in LOOPS]
+    tables = [loop_table(problem, machine, loop, limits, keeps_rows) for loop in LOOPS]
     lengths = np.array([len(table) for table in tables], np.int64)
     padded = np.zeros((4, int(lengths.max()), 7), np.int64)
     for at, table in enumerate(tables):
         padded[at, : len(table)] = table
-    found: Any = np.zeros(7, np.int64)
+    chosen: Any = np.zeros(7, np.int64)
     layer = _layer(problem, machine, transfer, engine)
     groups = np.array(list(tile_sizes(problem.groups)), np.int64)
+    orders = _KEEPING if keeps_rows else ORDERS
+    numbers = np.array([[LOOPS.index(loop) for loop in order] for order in orders], np.int64)
     best, seen, timed = search.search(
-        layer, padded, lengths, groups, _ORDERS, buffers, np.inf, found
+        layer, padded, lengths, groups, numbers, buffers, below, chosen
     )
-    if not np.isfinite(best):
-        return no_room(problem, machine)
-    m, n, r, c = (int(tables[at][int(found[at]), search.SIZE]) for at in range(4))
+    if best == below:
+        return None
+    m, n, r, c = (int(tables[at][int(chosen[at]), search.SIZE]) for at in range(4))
     plan = LoopPlan(
         m,
         n,
         r,
         c,
-        order=ORDERS[int(found[5])],
-        tile_groups=int(found[4]),
-        buffers=2 if int(found[6]) == 2 else 1,
+        order=orders[int(chosen[5])],
+        tile_groups=int(chosen[4]),
+        buffers=2 if int(chosen[6]) == 2 else 1,
+        keeps_rows=keeps_rows,
     )
     return LoopProof(plan, float(best), int(seen), int(timed))
 

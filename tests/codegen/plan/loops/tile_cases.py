@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, in_extent, steps
+from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, in_extent, steps, trips
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -105,7 +106,7 @@ def plans(draw: st.DrawFn, problem: ConvProblem) -> LoopPlan:
     filters, channels = problem.filters // problem.groups, problem.channels // problem.groups
     tile_groups = draw(st.integers(1, problem.groups))
     whole = tile_groups > 1
-    return LoopPlan(
+    plan = LoopPlan(
         tile_m=filters if whole else draw(st.integers(1, filters)),
         tile_n=channels if whole else draw(st.integers(1, channels)),
         tile_r=draw(st.integers(1, problem.rows)),
@@ -114,6 +115,13 @@ def plans(draw: st.DrawFn, problem: ConvProblem) -> LoopPlan:
         tile_groups=tile_groups,
         buffers=draw(st.sampled_from((1, 2))),
     )
+    return replace(plan, keeps_rows=draw(st.booleans()) and can_keep_rows(problem, plan))
+
+
+def can_keep_rows(problem: ConvProblem, plan: LoopPlan) -> bool:
+    """No loop over channels or columns lies inside of that over rows."""
+    inside = plan.order[plan.order.index("R") :]
+    return all(trips(problem, plan, loop) == 1 for loop in inside if loop in "NC")
 
 
 def walked(problem: ConvProblem, plan: LoopPlan) -> Counter[str]:
@@ -127,14 +135,24 @@ def walked(problem: ConvProblem, plan: LoopPlan) -> Counter[str]:
             found[f"{stream} segments"] += runs
             found[f"{stream} bytes"] += moved
 
+    before: tuple[object, range] = (None, range(0))
     for step in steps(problem, plan):
         groups, filters, channels = step.groups[1], step.filters[1], step.channels[1]
         if step.loads_in:
-            rows, columns = (
-                in_extent(problem, *part, loop)[1]  # type: ignore[arg-type]
-                for part, loop in ((step.rows, "R"), (step.columns, "C"))
-            )
+            first, rows, _ = in_extent(problem, *step.rows, "R")
+            columns = in_extent(problem, *step.columns, "C")[1]
             count = groups * channels
+            place = (step.groups, step.channels, step.columns)
+            coming = set(range(first, first + rows))
+            if plan.keeps_rows and place == before[0] and first > before[1].start:
+                coming -= set(before[1])
+            if rows * columns:
+                before = (place, range(first, first + rows))
+            if len(coming) < rows:
+                for _ in range(count):
+                    move("in", 1 if columns == problem.in_columns else len(coming),
+                         len(coming) * columns * size)  # fmt: skip
+                rows = 0
             runs = _runs(count, rows, columns, rows == problem.in_rows,
                          columns == problem.in_columns)  # fmt: skip
             move("in", runs, count * rows * columns * size)
