@@ -32,10 +32,10 @@ class LoopPlan:
     and ``tile_c`` columns of the OFM; edge tiles are smaller. ``order`` lists the loops from the
     outermost in; the loop over groups is outside of all of them. ``tile_groups`` > 1 takes all
     filters and channels of its groups. ``buffers`` 2: every tile has two places that take turns, so
-    that a transfer can run while the engine works on the other. ``keeps_rows``: an IN tile takes the
-    rows that lie in the IN tile before, too, from there, and only the others come from outside (a
-    line buffer); tiles then follow each other down the rows, no loop over channels or columns being
-    inside."""
+    that a transfer can run while the engine works on the other. ``keeps_rows``: an IN tile takes
+    the rows that lie in the IN tile before, too, from there, and only the others come from outside
+    (a line buffer); tiles then follow each other down the rows, no loop over channels or columns
+    being inside."""
 
     tile_m: int
     tile_n: int

@@ -1,5 +1,6 @@
 """What every planner answers for some layers on machines of both kinds: predicted cycles, bytes
-moved and tiles, as recorded before planners met in the middle."""
+moved and tiles, as recorded before planners met in the middle (`exact-traffic` on tight-shared: as
+recorded when its plans could keep rows)."""
 
 from __future__ import annotations
 

@@ -107,6 +107,31 @@ def test_partial_sums_leave_and_come_back() -> None:
     assert read_ir(text) == plan_ir(PROBLEM, plan, MACHINE)
 
 
+SLIDING = LoopPlan(4, 6, 3, 6, ("N", "C", "R", "M"), keeps_rows=True)
+
+
+def test_rows_slide_from_tile_to_tile() -> None:
+    text = write_ir(PROBLEM, SLIDING, MACHINE)
+    assert "LOAD IN_MEM_0 INPUT_0\n" in text
+    assert "SLIDE IN_MEM_0 INPUT_1 INPUT_0\n" in text
+    assert read_ir(text) == plan_ir(PROBLEM, SLIDING, MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("SLIDE IN_MEM_0 INPUT_0 INPUT_0", "INPUT_0 is not the channels and columns of INPUT_0"),
+        ("SLIDE IN_MEM_0 INPUT_0 INPUT_1", "SLIDE: INPUT_1 is not on chip"),
+        ("SLIDE WT_MEM_0 INPUT_1 INPUT_0", "INPUT_1 does not go to WT_MEM_0"),
+        ("SLIDE IN_MEM_0 INPUT_1 WEIGHT_0", "WEIGHT_0 where a tile INPUT is expected"),
+    ],
+)
+def test_rows_that_cannot_slide(wrong: str, message: str) -> None:
+    text = write_ir(PROBLEM, SLIDING, MACHINE)
+    with pytest.raises(IrError, match=message):
+        read_ir(text.replace("SLIDE IN_MEM_0 INPUT_1 INPUT_0", wrong))
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_any_plan_runs_from_its_text(

@@ -154,6 +154,11 @@ def sound(**changes: Any) -> LoopPlan:
             replace(NINTH, has_residual=True),
             r"IN and residual tile \(one\) in the input memory, bytes is 315392",
         ),
+        (
+            sound(keeps_rows=True, tile_c=14, order=("R", "C", "M", "N")),
+            NINTH,
+            "loops over IN tiles inside of R is C N; it must be none to keep rows",
+        ),
         (sound(), layer(512, 512, 28, groups=3), "filters is 512; it must be a positive multiple"),
     ],
 )  # fmt: skip
@@ -162,6 +167,31 @@ def test_faults_name_thing_value_and_limit(
 ) -> None:
     with pytest.raises(PlanningError, match=message):
         predict_loops(problem, plan, loop_machine(setup("a")))
+
+
+def test_rows_are_kept_by_machines_that_move_them() -> None:
+    plan = LoopPlan(2, 4, 2, 4, ("M", "N", "C", "R"), keeps_rows=True)
+    machine = loop_machine(small())
+    problem = layer(4, 8, 4)
+    assert check_loop_plan(problem, plan, machine) is None
+    fault = check_loop_plan(problem, plan, replace(machine, moves_rows=False))
+    assert "rows that small moves is none; it must be some for keeps_rows" in str(fault)
+
+
+def test_kept_rows_by_hand() -> None:
+    """Three tiles of 2 rows under 3 x 3 kernels: 3 + 4 + 3 rows of the 6; each but the first has
+    two of the tile before. W comes for every tile, as IN does for both filters."""
+    problem = layer(2, 5, 6)
+    plan = LoopPlan(1, 5, 2, 6, ("N", "C", "M", "R"))
+    machine = loop_machine(small())
+    plain, kept = (
+        predict_loops(problem, replace(plan, keeps_rows=keeps), machine) for keeps in (False, True)
+    )
+    row = 6 * 5 * 4
+    assert plain.in_bytes == 2 * 10 * row
+    assert kept.in_bytes == 2 * 6 * row
+    assert tile_traffic(problem, replace(plan, keeps_rows=True), machine).inputs.transfers == 22
+    assert kept.mac_cycles - plain.mac_cycles == pytest.approx(2 * 4 * 6 * 5 / 16)
 
 
 def test_biases_of_a_tile_must_fit() -> None:
