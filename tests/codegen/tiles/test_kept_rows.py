@@ -1,0 +1,61 @@
+"""Plans that keep rows: computed to the bit, with the bytes and about the time that they predict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.codegen.nmp.fixed_layers import random_tensors
+from tests.codegen.plan.loops.tile_cases import layer, setup
+from tests.codegen.tiles.tile_cases import Given
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.loops.cost import predict_loops
+from tvm_npu.codegen.plan.loops.plan import LoopPlan
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.codegen.tiles.ir.run import random_layer
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.runtime.session import Session
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize(
+    ("problem", "plan"),
+    [
+        # The second tile has 8 rows, the first, behind 3 of padding, 5: channels must not move
+        # onto rows of others that have not moved yet.
+        (layer(4, 6, 12, kernel=5, padding=3), LoopPlan(4, 6, 4, 12, ("M", "N", "C", "R"))),
+        (layer(4, 6, 12, kernel=7, stride=2), LoopPlan(4, 3, 5, 12, ("N", "C", "M", "R"))),
+        (layer(4, 6, 12, has_residual=True), LoopPlan(2, 6, 5, 7, ("N", "C", "R", "M"))),
+        (layer(6, 6, 12, groups=3), LoopPlan(2, 2, 3, 12, ("M", "N", "C", "R"), tile_groups=2)),
+    ],
+)
+def test_kept_rows_run_as_predicted(problem: ConvProblem, plan: LoopPlan, buffers: int) -> None:
+    machine = setup("a")
+    kept = replace(plan, buffers=buffers, keeps_rows=True)  # type: ignore[arg-type]
+    said = predict_loops(problem, kept, loop_machine(machine))
+    assert said.in_bytes < predict_loops(problem, plan, loop_machine(machine)).in_bytes
+    fixed = random_layer(problem, 1, seed=3)
+    tensors = random_tensors(fixed, 4)
+    expected = run_fixed(fixed, {name: value[None] for name, value in tensors.items()})
+    session = Session(compile_fixed(fixed, machine, Given(kept)))
+    (found,) = session.run_fixed([tensors[name][None] for name in fixed.inputs])
+    np.testing.assert_array_equal(found, expected["y"])
+    statistics = session.statistics
+    assert statistics is not None
+    loaded = statistics.loaded_bytes
+    assert loaded["in"] + loaded.get("residual", 0) == said.in_bytes
+    assert statistics.cycles == pytest.approx(said.cycles, rel=0.1)
+
+
+def test_the_first_layer_of_resnet_moves_every_value_once() -> None:
+    """With its padding in the input, as other mappers see it."""
+    problem = layer(64, 3, 112, kernel=7, stride=2, padding=0)
+    plan = planner("exact-traffic").plan(problem, setup("a"))
+    said = plan.prediction
+    elements = 3 * 229 * 229 + 64 * 3 * 49 + 64 + 64 * 112 * 112
+    assert said.in_bytes + said.weight_bytes + said.out_bytes == 4 * elements
+    assert plan.keeps_rows
