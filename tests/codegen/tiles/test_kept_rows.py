@@ -1,4 +1,4 @@
-"""Plans that keep rows: computed to the bit, with the bytes and about the time that they predict."""
+"""Plans that keep rows: computed to the bit, with the bytes and about the time they predict."""
 
 from __future__ import annotations
 
