@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +48,7 @@ from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_file import machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.whole_files import write_whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,16 +215,7 @@ class Program(Tabular):
 
     def to_file(self, path: str | Path) -> None:
         """Writes the program so that ``path`` never holds half of it."""
-        target = Path(path)
-        data = self.to_bytes()
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, self.to_bytes())
 
     @classmethod
     def from_file(cls, path: str | Path) -> Program:

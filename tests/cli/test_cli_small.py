@@ -116,6 +116,13 @@ def test_files_are_whole_and_readable(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_check_says_before_the_work_that_its_rows_cannot_be_written(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = run(
+        "check", ELF.with_name("hello.elf"), "--json", tmp_path / "no" / "rows.json"
+    )
+    assert code == 1 and not out and "there is no folder" in err
+
+
 def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

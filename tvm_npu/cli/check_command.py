@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from tvm_npu.cli.arguments import add_limits_argument
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.terminal import Terminal, one_line
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
@@ -42,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.json is not None:
+        check_writable(args.json)
     rows = []
     for path in args.files:
         try:
@@ -51,7 +53,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         rows.append({"file": str(path), "good": good, "what": text})
         terminal.out.print(f"{path}: {'' if good else 'BAD: '}{text}", soft_wrap=True, markup=False)
     if args.json is not None:
-        args.json.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+        write_json(args.json, rows)
     bad = sum(not row["good"] for row in rows)
     if bad:
         raise CliError(f"{bad} of {len(rows)} files are not good")

@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tvm_npu.cli.errors import CliError
+from tvm_npu.sim.whole_files import write_whole
 
 
 def check_writable(path: Path) -> None:
@@ -26,22 +26,10 @@ def check_writable(path: Path) -> None:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """A temporary file beside ``path``, then a rename; straight into pipes and devices."""
+    """`write_whole`, with CliError where it cannot be."""
     check_writable(path)
-    target = Path(os.path.realpath(path))
     try:
-        if target.exists() and not target.is_file():
-            target.write_bytes(data)
-            return
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_whole(path, data)
     except OSError as error:
         raise CliError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
@@ -69,8 +57,3 @@ def read_bytes(path: Path, what: str) -> bytes:
     except OSError as error:
         raise CliError(f"cannot read {what} {str(path)!r}: {error.strerror or error}") from error
 
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -187,15 +187,12 @@ def _write_on_model(
         others = [read_profile(path) for path in args.compare]
         write_bytes(args.html, make_page(profile, runs, graph, sqnr_db, others).encode())
     if args.overlay and model is not None:
-        from tvm_npu.report.overlay import annotated, node_data, notes_by_node
+        from tvm_npu.report.overlay import notes_by_node, overlay_bytes
 
         graphs = job.partitioned.fixed_graphs().values()
         notes = notes_by_node(model, profile, graphs, sqnr_db)
         for path in args.overlay:
-            if path.suffix == ".json":
-                write_json(path, node_data(model, notes, args.overlay_value))
-            else:
-                write_bytes(path, annotated(model, notes).SerializeToString())
+            write_bytes(path, overlay_bytes(path, model, notes, args.overlay_value))
 
 
 def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]]:

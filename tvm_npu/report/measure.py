@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -19,6 +18,7 @@ from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
+from tvm_npu.sim.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class ProfiledModel(Tabular):
         from tvm_npu.report.page import make_page
 
         graph = graph_of_onnx(self.model, self.profile.layers)
-        Path(path).write_text(make_page(self.profile, self.runs, graph), "utf-8")
+        write_whole(path, make_page(self.profile, self.runs, graph).encode())
 
     def write_trace(self, path: str | Path, layers: str | None = None) -> None:
         """What every unit did when, for Perfetto; ``layers`` is ``FIRST:LAST``. TraceError for a
@@ -54,19 +54,16 @@ class ProfiledModel(Tabular):
         from tvm_npu.report.trace import make_trace
 
         trace = make_trace(self.runs, self.profile.report.refusals, layers)
-        Path(path).write_bytes(trace.content)
+        write_whole(path, trace.content)
 
     def write_overlay(self, path: str | Path, value: str = "time_us") -> None:
         """The model with what was found as metadata of its nodes, for Netron; or, to a path that
         ends in .json, Model Explorer's node data, by one ``value`` of `overlay.VALUES`. Raises
         OverlayError."""
-        from tvm_npu.report.overlay import annotated, node_data, notes_by_node
+        from tvm_npu.report.overlay import notes_by_node, overlay_bytes
 
         notes = notes_by_node(self.model, self.profile, self.partitioned.fixed_graphs().values())
-        if Path(path).suffix == ".json":
-            Path(path).write_text(json.dumps(node_data(self.model, notes, value)), "utf-8")
-        else:
-            Path(path).write_bytes(annotated(self.model, notes).SerializeToString())
+        write_whole(path, overlay_bytes(Path(path), self.model, notes, value))
 
 
 def profile(

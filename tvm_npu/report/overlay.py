@@ -7,7 +7,9 @@ Explorer colours nodes by a file of node data, of the layout of `GraphNodeData` 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tvm_npu.codegen.graph import FixedGraph
@@ -67,6 +69,16 @@ def notes_by_node(
             notes |= _figures(row, (sqnr_db or {}).get(row.name, (None, None)))
         found.append(notes)
     return found
+
+
+def overlay_bytes(
+    path: Path, model: Any, notes: Iterable[Mapping[str, Note]], value: str = "time_us"
+) -> bytes:
+    """What ``path`` holds for its viewer: `node_data` by ``value`` where it ends in .json, else the
+    `annotated` model. Raises OverlayError as they do."""
+    if path.suffix == ".json":
+        return json.dumps(node_data(model, notes, value), indent=2).encode() + b"\n"
+    return bytes(annotated(model, notes).SerializeToString())
 
 
 def annotated(model: Any, notes: Iterable[Mapping[str, Note]]) -> Any:

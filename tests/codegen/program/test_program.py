@@ -80,6 +80,9 @@ def test_file(tmp_path: Path) -> None:
     PROGRAM.to_file(path)
     assert Program.from_file(path).to_bytes() == DATA
     assert list(tmp_path.iterdir()) == [path]
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert path.stat().st_mode == plain.stat().st_mode, "others may read it as any file"
 
 
 def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
