@@ -20,6 +20,7 @@ import numpy as np
 from tvm_npu.runtime.pipeline.errors import ArtifactError
 
 TVM_LIBRARY = "tvm_npu.runtime.pipeline.tvm_stage:load"
+RELAX_LIBRARY = "tvm_npu.runtime.pipeline.relax_stage:load"
 NPU_PROGRAM = "tvm_npu.runtime.pipeline.npu_stage:load"
 PYTHON_FUNCTION = "tvm_npu.runtime.pipeline.python_stage:load"
 

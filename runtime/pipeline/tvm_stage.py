@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,53 +19,87 @@ SHARE_CORES = -3
 """TVM's thread pool mode in which all threads share the listed cores."""
 
 
-class TvmStage:
-    """A graph executor. TVM's thread pools belong to threads: it is set up by the first run in
-    each thread, for the process's cores only."""
+class Executor(Protocol):
+    """A loaded library."""
 
-    def __init__(self, artifact: StageArtifact, executor: Any) -> None:
+    @property
+    def inputs(self) -> Sequence[str]:
+        """Names of what it reads."""
+        ...
+
+    def run(self, inputs: Tensors) -> Sequence[Any]:
+        """TVM's tensors, for all that the stage takes."""
+        ...
+
+
+class GraphExecutor:
+    """The graph executor of a library that ``relay.build`` made."""
+
+    def __init__(self, executor: Any, names: Iterable[str]) -> None:
+        self._executor = executor
+        self.inputs = tuple(name for name in names if executor.get_input_index(name) >= 0)
+
+    def run(self, inputs: Tensors) -> Sequence[Any]:
+        for name in self.inputs:
+            self._executor.set_input(name, inputs[name])
+        self._executor.run()
+        return [self._executor.get_output(n) for n in range(self._executor.get_num_outputs())]
+
+
+class TvmStage:
+    """TVM's thread pools belong to threads: one is set up by the first run in each thread, for the
+    process's cores only."""
+
+    def __init__(self, artifact: StageArtifact, executor: Executor) -> None:
         self._artifact = artifact
         self._executor = executor
         carried = {spec.name for spec in artifact.carried}
-        self._taken = [
-            spec.name
-            for spec in artifact.inputs
-            if spec.name not in carried or executor.get_input_index(spec.name) >= 0
-        ]
-        for name in self._taken:
-            if executor.get_input_index(name) < 0:
-                raise ArtifactError(f"library of stage {artifact.name!r} has no input {name!r}")
-        found = executor.get_num_outputs()
-        if found != len(artifact.computed):
-            raise ArtifactError(
-                f"library of stage {artifact.name!r} returns {found} tensors, its artifact says "
-                f"{len(artifact.computed)}: {', '.join(s.name for s in artifact.computed)}"
-            )
+        for spec in artifact.inputs:
+            if spec.name not in carried and spec.name not in executor.inputs:
+                raise ArtifactError(
+                    f"library of stage {artifact.name!r} has no input {spec.name!r}"
+                )
         self._pools = threading.local()
+
+    @classmethod
+    def ready(cls, artifact: StageArtifact, executor: Executor) -> TvmStage:
+        """Runs one frame of zeros: memory is touched, a simulator inside is compiled."""
+        stage = cls(artifact, executor)
+        stage.run(*zeros(artifact))
+        return stage
 
     def run(self, inputs: Tensors, outputs: Tensors) -> None:
         if not getattr(self._pools, "ready", False):
             use_threads(self._artifact.threads)
             self._pools.ready = True
-        for name in self._taken:
-            self._executor.set_input(name, inputs[name])
-        self._executor.run()
-        for index, spec in enumerate(self._artifact.computed):
-            result = np.from_dlpack(self._executor.get_output(index))
-            store(self._artifact.name, outputs[spec.name], result, spec)
+        results = self._executor.run(inputs)
+        computed = self._artifact.computed
+        if len(results) != len(computed):
+            raise ArtifactError(
+                f"library of stage {self._artifact.name!r} returns {len(results)} tensors, its "
+                f"artifact says {len(computed)}: {', '.join(spec.name for spec in computed)}"
+            )
+        for result, spec in zip(results, computed, strict=True):
+            store(self._artifact.name, outputs[spec.name], np.from_dlpack(result), spec)
 
 
 def load(artifact: StageArtifact) -> TvmStage:
-    """Runs one frame of zeros: memory is touched, a simulator inside is compiled."""
-    if artifact.path is None or not artifact.path.is_file():
-        raise ArtifactError(f"stage {artifact.name!r}: there is no library {str(artifact.path)!r}")
-    tvm = import_tvm()
+    """A library for the graph executor."""
+    library = library_of(artifact)
+    import tvm
     from tvm.contrib import graph_executor
 
-    library = tvm.runtime.load_module(str(artifact.path))
-    stage = TvmStage(artifact, graph_executor.GraphModule(library["default"](tvm.cpu())))
-    stage.run(*zeros(artifact))
-    return stage
+    executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    return TvmStage.ready(
+        artifact, GraphExecutor(executor, (spec.name for spec in artifact.inputs))
+    )
+
+
+def library_of(artifact: StageArtifact) -> Any:
+    """TVM's module, from the file. ArtifactError without one."""
+    if artifact.path is None or not artifact.path.is_file():
+        raise ArtifactError(f"stage {artifact.name!r}: there is no library {str(artifact.path)!r}")
+    return import_tvm().runtime.load_module(str(artifact.path))
 
 
 def use_threads(count: int) -> None:

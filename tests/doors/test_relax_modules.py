@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,10 @@ from tvm import relax  # noqa: E402
 from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
 
+from tvm_npu.errors import CutError  # noqa: E402
 from tvm_npu.relax import explain, partition_for_npu, run_codegen  # noqa: E402
+from tvm_npu.relax import expressions as of  # noqa: E402
+from tvm_npu.relax.door import DOOR  # noqa: E402
 
 
 @I.ir_module
@@ -79,3 +84,32 @@ def test_libraries_hold_programs_and_constants_of_the_cpu_but_no_weights_of_regi
         answers.append(machine["main"](*arguments).numpy())
     assert found == [False, True]
     assert np.array_equal(*answers)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: x, "no operator"),
+        (lambda x: of.Tuple([relax.op.nn.relu(x), relax.const(1.0)]), "output of the model is a"),
+    ],
+)
+def test_what_cannot_be_cut(make: Callable[[Any], Any], message: str) -> None:
+    x = relax.Var("x", of.TensorType((1, 4), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.normalize(make(x)))
+    with pytest.raises(CutError, match=message):
+        DOOR.cut(builder.get(), None, target="llvm", name="model")
+
+
+def test_control_flow_and_open_shapes_cannot_be_cut() -> None:
+    with pytest.raises(CutError, match="has a If: only plain dataflow"):
+        DOOR.cut(Branching, None, target="llvm", name="model")
+    x = relax.Var("x", of.TensorType((1, tvm.tirx.Var("n", "int64")), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.nn.relu(x)))
+    with pytest.raises(CutError, match="tensor of 'x' has type .*: stages need static shapes"):
+        DOOR.cut(builder.get(), None, target="llvm", name="model")
+    with pytest.raises(CutError, match="no function 'main'"):
+        DOOR.cut(tvm.IRModule(), None, target="llvm", name="model")

@@ -31,7 +31,7 @@ from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 from tvm_npu.temporary import temporary_folder
 
 if TYPE_CHECKING:
-    from tvm_npu.door.protocol import Cut
+    from tvm_npu.pipelines.cut import CutModel
 
 REFRESH_S = 0.2
 """Between two updates of the progress bar: drawing one for each frame would slow the stream."""
@@ -41,7 +41,7 @@ REFRESH_S = 0.2
 class _Job:
     """``samples`` are what flows; ``inputs`` says whether they are random."""
 
-    model: Cut
+    model: CutModel
     platform: Platform
     samples: Sequence[Sample]
 
@@ -105,6 +105,8 @@ def _simulate(
 
 
 def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) -> dict[str, Any]:
+    from tvm_npu.door.find import door
+    from tvm_npu.pipelines.placed_stages import PlacedStages
     from tvm_npu.pipelines.stream import ResultDiffers, tune_and_measure
     from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
     from tvm_npu.runtime.pipeline import Pipeline
@@ -113,9 +115,7 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
     with temporary_folder("tvm-npu-pipeline-") as folder:
         with terminal.steps() as steps:
             job = _prepare(args, platform, terminal, steps)
-            from tvm_npu.door.find import door
-
-            stages = door().placed_stages(job.model, platform, folder)
+            stages = PlacedStages(door(), job.model, platform, folder)
             steps.begin(f"compiling {len(job.model)} layers")
             stages.compile_primitives()
             fastest = platform.speed_order[0]

@@ -14,7 +14,7 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
-from tvm_npu.door.protocol import Cut, Door, Executable, Module
+from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import PartitionError
 from tvm_npu.options import NpuOptions
@@ -23,6 +23,7 @@ from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
 
 if TYPE_CHECKING:
+    from tvm_npu.pipelines.cut import CutModel
     from tvm_npu.pipelines.platform import Platform
 
 
@@ -103,13 +104,18 @@ class ImportedModel:
         name: str,
         npu: NpuOptions | None = None,
         calibration: Iterable[Sample] | None = None,
-    ) -> Cut:
+    ) -> CutModel:
         """The model as a chain for the places of ``platform``; with ``npu`` partitioned before.
 
         A simulated platform's chain is that of TVM's plain CPU target. Raises CutError, and with
         ``npu`` what `partition_for_npu` raises.
         """
-        target = "llvm" if platform.simulated else self.door.common_target(platform)
+        from tvm_npu.pipelines.stage_compiler import place_targets
+
+        target = "llvm"
+        if not platform.simulated:
+            targets = place_targets(self.door, platform)
+            target = self.door.common_target([one.target for one in targets])
         if npu is None:
             return self.door.cut(self.mod, self.params, target=target, name=name)
         partitioned = self.partition(npu, calibration)

@@ -19,12 +19,7 @@ from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 
 if TYPE_CHECKING:
-    from tvm_npu.pipelines.chain import LayerChain
-    from tvm_npu.pipelines.configuration import Configuration
-    from tvm_npu.pipelines.platform import Platform
-    from tvm_npu.pipelines.stream import Frame
-    from tvm_npu.runtime.pipeline import Deployment, TensorSpec
-    from tvm_npu.runtime.pipeline.artifact import StageArtifact
+    from tvm_npu.pipelines.cut import CutModel, Stage
 
 Module = Any
 """An IRModule of the door's TVM."""
@@ -44,73 +39,22 @@ class Executable(Protocol):
         ...
 
 
-class Cut(Protocol):
-    """A model as a chain of layers that can be cut into stages."""
+class StageLibraries(Protocol):
+    """Libraries of stages of one model, whose primitives are compiled once for each target."""
 
     @property
-    def chain(self) -> LayerChain: ...
+    def loader(self) -> str:
+        """Of the stages, for a `StageArtifact`."""
+        ...
 
     @property
-    def inputs(self) -> tuple[TensorSpec, ...]: ...
-
-    def __len__(self) -> int: ...
-
-
-class StageTarget(Protocol):
-    """What a stage is compiled for: TVM's target as text, and the threads it will run with."""
-
-    @property
-    def target(self) -> str: ...
-
-    @property
-    def threads(self) -> int: ...
-
-
-class StageCompiler(Protocol):
-    """Compiles stages of one model, each once."""
-
-    def stages(
-        self, configuration: Configuration, targets: tuple[Any, ...]
-    ) -> tuple[StageArtifact, ...]:
-        """The stages of a configuration on places that have ``targets`` (each a StageTarget).
-        Raises ConfigurationError when it does not fit the chain or names other places."""
+    def compiled(self) -> int:
+        """Functions that had to be compiled so far."""
         ...
 
-    def serial(self, target: Any) -> StageArtifact:
-        """The whole model as one stage for a StageTarget."""
-        ...
-
-    def close(self) -> None:
-        """Removes temporary files."""
-        ...
-
-
-class PlacedStages(Protocol):
-    """Deployments of one model on the places of one platform; ``deployed`` counts configurations
-    asked for, ``compiling`` says whether a thread is in `deploy`."""
-
-    deployed: int
-    compiling: bool
-
-    @property
-    def targets(self) -> Sequence[StageTarget]:
-        """By place."""
-        ...
-
-    def compile_primitives(self) -> None:
-        """Compiles every layer for every kind of place."""
-        ...
-
-    def deploy(self, configuration: Configuration) -> Deployment:
-        """Raises ConfigurationError when it fits neither the model nor the places."""
-        ...
-
-    def serial(self, place: int) -> Configuration:
-        """The whole model on one place."""
-        ...
-
-    def references(self, samples: Sequence[Sample], place: int) -> list[Frame]:
-        """What the whole model, compiled for ``place``, makes of each sample."""
+    def export(self, stage: Stage, target: str, path: Path) -> None:
+        """Writes a stage's library for a target: inputs by the names of what it reads, results in
+        the order of what it computes."""
         ...
 
 
@@ -213,22 +157,22 @@ class Door(Protocol[F]):
         xgboost has to be imported before TVM. Raises whatever TVM raises."""
         ...
 
-    def cut(self, mod: Module, params: Mapping[str, Any] | None, *, target: str, name: str) -> Cut:
-        """A module, partitioned or not, as a chain for pipelines. Raises CutError."""
+    def cut(
+        self, mod: Module, params: Mapping[str, Any] | None, *, target: str, name: str
+    ) -> CutModel:
+        """A module, before or after `partition_for_npu`, as a chain of layers. ``target`` is the
+        CPU target that the graph is optimised for; stages can be compiled for others, too. Raises
+        CutError for a model that cannot be cut (control flow, open shapes, no operator)."""
         ...
 
-    def common_target(self, platform: Platform) -> str:
-        """The target whose layouts stages for all places of ``platform`` share."""
+    def cpu_target(self, mcpu: str) -> str:
+        """TVM's target, as text, for a processor that LLVM calls ``mcpu``; "" is this machine's."""
         ...
 
-    def host_target(self) -> StageTarget:
-        """This machine's own processor, one thread."""
+    def common_target(self, targets: Sequence[str]) -> str:
+        """Of ``targets`` the one to optimise the graph for, whose layouts all stages share."""
         ...
 
-    def stage_compiler(self, model: Any, folder: Path) -> StageCompiler:
-        """For stages of what `cut` made, on targets that the caller names."""
-        ...
-
-    def placed_stages(self, model: Any, platform: Platform, folder: Path) -> PlacedStages:
-        """Stages of what `cut` made; libraries go to ``folder``."""
+    def stage_libraries(self, folder: Path) -> StageLibraries:
+        """For stages of one model that `cut` made; objects go to ``folder``."""
         ...

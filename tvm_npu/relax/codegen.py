@@ -30,7 +30,7 @@ def compile_regions(
     functions: Sequence[relax.Function], options: Mapping[str, Any], constants: Mapping[Any, str]
 ) -> list[Any]:
     """What `relax.transform.RunCodegen` calls with every function whose ``Codegen`` is npu."""
-    return [_compiled(function) for function in functions]
+    return [compile_region(function) for function in functions]
 
 
 def run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
@@ -52,7 +52,8 @@ CONSTANTS = "const_name_to_constant"
 """TVM's attribute of a module: what external code asks for by name, when it is loaded."""
 
 
-def _compiled(function: relax.Function) -> Any:
+def compile_region(function: relax.Function) -> Any:
+    """The runtime module of one region."""
     symbol = str(function.attrs["global_symbol"])
     region = region_of(function, symbol)
     program = region.program()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import tvm
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
-from tvm_npu.errors import DoorError, PartitionError
+from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.codegen import region_of, run_codegen
 from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
@@ -26,7 +27,8 @@ from tvm_npu.relax.normalize import normalize
 from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
 
 if TYPE_CHECKING:
-    from tvm_npu.pipelines.platform import Platform
+    from tvm_npu.pipelines.cut import CutModel
+    from tvm_npu.relax.stage_libraries import RelaxStageLibraries
 
 
 @dataclass(frozen=True)
@@ -145,27 +147,24 @@ class RelaxDoor:
 
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str
-    ) -> NoReturn:
-        raise _no_stages()
+    ) -> CutModel:
+        from tvm_npu.pipelines.cut import cut_graph
+        from tvm_npu.relax.primitive_graph import primitive_graph
 
-    def common_target(self, platform: Platform) -> NoReturn:
-        raise _no_stages()
+        return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
-    def host_target(self) -> NoReturn:
-        raise _no_stages()
+    def cpu_target(self, mcpu: str) -> str:
+        mcpu = mcpu or str(tvm.get_global_func("target.llvm_get_system_cpu")())
+        return json.dumps({"kind": "llvm", "mcpu": mcpu})
 
-    def stage_compiler(self, model: Any, folder: Path) -> NoReturn:
-        raise _no_stages()
+    def common_target(self, targets: Sequence[str]) -> str:
+        """Any: no layout depends on it."""
+        return targets[0]
 
-    def placed_stages(self, model: Any, platform: Platform, folder: Path) -> NoReturn:
-        raise _no_stages()
+    def stage_libraries(self, folder: Path) -> RelaxStageLibraries:
+        from tvm_npu.relax.stage_libraries import RelaxStageLibraries
 
-
-def _no_stages() -> DoorError:
-    return DoorError(
-        "pipelines cut Relay modules, and the installed TVM has Relax alone: "
-        "use an environment with pip install '.[relay]'"
-    )
+        return RelaxStageLibraries(folder)
 
 
 DOOR = RelaxDoor()

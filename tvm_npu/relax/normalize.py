@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.folding import folded
-from tvm_npu.relax.rewriting import rewrite_calls
+from tvm_npu.relax.rewriting import Change, rewrite_calls
 from tvm_npu.relax.spelling import plain_spelling
 
 
@@ -30,12 +30,16 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         raise PartitionError("the module has no function 'main'")
     known = _known(mod["main"], params or {})
     for change in (folded, plain_spelling):
-        mod = _with_main(mod, rewrite_calls(mod["main"], change, known))
+        mod = with_main(mod, change, known)
         known = {}
     return mod
 
 
-def _with_main(mod: tvm.IRModule, main: relax.Function) -> tvm.IRModule:
+def with_main(
+    mod: tvm.IRModule, change: Change, known: Mapping[Any, Any] | None = None
+) -> tvm.IRModule:
+    """A copy of ``mod`` whose main is rewritten; see `rewrite_calls`."""
+    main = rewrite_calls(mod["main"], change, known)
     builder = relax.BlockBuilder(mod)
     builder.update_func(mod.get_global_var("main"), main)
     return relax.transform.Normalize()(builder.get())

@@ -28,10 +28,8 @@ from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
 
 if TYPE_CHECKING:
-    from tvm_npu.pipelines.platform import Platform
-    from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler
-    from tvm_npu.relay.cut import CutModel
-    from tvm_npu.relay.placed_stages import PlacedStages
+    from tvm_npu.pipelines.cut import CutModel
+    from tvm_npu.relay.stage_libraries import RelayStageLibraries
 
 TUNING_LOG = "autotvm.log"
 """In the folder of a tuning."""
@@ -153,29 +151,28 @@ class RelayDoor:
     def cut(
         self, mod: tvm.IRModule, params: Mapping[str, Any] | None, *, target: str, name: str
     ) -> CutModel:
-        from tvm_npu.relay.cut import cut_model
+        from tvm_npu.pipelines.cut import cut_graph
+        from tvm_npu.relay.primitive_graph import primitive_graph
 
-        return cut_model(mod, params, target=target, name=name)
+        return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
-    def common_target(self, platform: Platform) -> str:
-        from tvm_npu.relay.compile_stages import common_target, place_targets
+    def cpu_target(self, mcpu: str) -> str:
+        return f"llvm -mcpu={mcpu or tvm.get_global_func('target.llvm_get_system_cpu')()}"
 
-        return common_target(place_targets(platform))
+    def common_target(self, targets: Sequence[str]) -> str:
+        """The one with the narrowest vectors, which every place can fill; of equals the first."""
+        from tvm.target.x86 import get_simd_32bit_lanes
 
-    def host_target(self) -> CpuTarget:
-        from tvm_npu.relay.compile_stages import CpuTarget, host_mcpu
+        def lanes(target: str) -> int:
+            with tvm.target.Target(target):
+                return int(get_simd_32bit_lanes())
 
-        return CpuTarget(f"llvm -mcpu={host_mcpu()}", 1)
+        return min(targets, key=lanes)
 
-    def stage_compiler(self, model: CutModel, folder: Path) -> StageCompiler:
-        from tvm_npu.relay.compile_stages import StageCompiler
+    def stage_libraries(self, folder: Path) -> RelayStageLibraries:
+        from tvm_npu.relay.stage_libraries import RelayStageLibraries
 
-        return StageCompiler(model, folder)
-
-    def placed_stages(self, model: CutModel, platform: Platform, folder: Path) -> PlacedStages:
-        from tvm_npu.relay.placed_stages import PlacedStages
-
-        return PlacedStages(model, platform, folder)
+        return RelayStageLibraries(folder)
 
 
 DOOR = RelayDoor()

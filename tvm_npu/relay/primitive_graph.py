@@ -1,27 +1,21 @@
-"""A model as primitives, the fused functions that TVM runs for it: optimised and fused once, before
-anything is cut.
-
-Everything that TVM does to a whole graph (folding of constants and batch norms, blocked layouts,
-fusion) changes bits, and changes them differently in a piece of the graph. So it is done here, on
-the whole model, exactly as ``relay.build`` does it; what is cut later is the sequence of fused
-functions that ``relay.build`` would compile, and no graph pass sees the pieces.
-"""
+"""A Relay module as primitives: optimised and fused once as ``relay.build`` does it, so that they
+are the fused functions that it would compile."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from typing import Any, TypeVar
 
-import numpy as np
 import tvm
 from tvm import relay
 
+from tvm_npu.door.dataflow import TensorType
 from tvm_npu.door.region import SOURCES
-from tvm_npu.door.work import Work, call_work, total
+from tvm_npu.door.work import call_work, total
 from tvm_npu.errors import CutError
+from tvm_npu.pipelines.primitives import Primitive, PrimitiveGraph, Value
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.dataflow import typed_call
@@ -31,54 +25,22 @@ Expr = Any
 Key = TypeVar("Key")
 
 
-@dataclass(frozen=True, order=True)
-class Value:
-    """One tensor: result ``position`` of primitive ``node``, or input ``position`` (node -1)."""
-
-    node: int
-    position: int
-
-
 @dataclass(frozen=True)
-class Primitive:
-    """One call of a fused function or of an NPU region.
+class RelayPrimitives(PrimitiveGraph):
+    """Knows the inputs' variables."""
 
-    ``source`` names the operators of the model inside that have work (for a region: all of
-    them); empty where TVM's passes changed too much to tell.
-    """
+    variables: tuple[relay.Var, ...]
 
-    call: relay.Call
-    reads: tuple[Value, ...]
-    work: Work
-    parameter_bytes: int
-    operators: tuple[str, ...]
-    source: tuple[str, ...]
-    is_region: bool
-
-
-@dataclass(frozen=True)
-class PrimitiveGraph:
-    """``outputs`` are the model's, in its order; one tensor may be two outputs."""
-
-    mod: tvm.IRModule
-    inputs: tuple[relay.Var, ...]
-    primitives: tuple[Primitive, ...]
-    outputs: tuple[Value, ...]
-    output_is_tuple: bool
-
-    def type_of(self, value: Value) -> relay.TensorType:
+    def relay_type(self, value: Value) -> relay.TensorType:
+        """Of a tensor, as Relay says it."""
         if value.node < 0:
-            return self.inputs[value.position].checked_type
+            return self.variables[value.position].checked_type
         return of.tensor_types(self.primitives[value.node].call.checked_type)[value.position]
-
-    def size_bytes(self, value: Value) -> int:
-        type_ = self.type_of(value)
-        return prod(of.static_shape(type_) or ()) * np.dtype(str(type_.dtype)).itemsize
 
 
 def primitive_graph(
     mod: tvm.IRModule, params: Mapping[str, Any] | None, target: tvm.target.Target
-) -> PrimitiveGraph:
+) -> RelayPrimitives:
     """``mod`` (before or after `partition_for_npu`) as primitives for ``target``.
 
     Raises CutError for a model with control flow, open shapes or no operator, and for what TVM
@@ -121,13 +83,17 @@ def primitive_graph(
     for number, call in enumerate(nodes):
         reads = dict.fromkeys(value for arg in call.args for value in values(arg))
         primitives.append(_primitive(optimised, call, tuple(reads), sources.get(number, ())))
-    return PrimitiveGraph(
+    return RelayPrimitives(
         optimised,
-        tuple(main.params),
+        tuple((str(var.name_hint), _type(var.checked_type)) for var in main.params),
         tuple(primitives),
         tuple(outputs),
-        isinstance(main.body.checked_type, relay.TupleType),
+        tuple(main.params),
     )
+
+
+def _type(type_: relay.TensorType) -> TensorType:
+    return TensorType(of.static_shape(type_) or (), str(type_.dtype))
 
 
 def _check_plain(mod: tvm.IRModule) -> None:
@@ -161,6 +127,7 @@ def _primitive(
     return Primitive(
         call=call,
         reads=reads,
+        results=tuple(_type(type_) for type_ in of.tensor_types(call.checked_type)),
         work=total(call_work(typed_call(e)) for e in inside),
         parameter_bytes=sum(constant.data.numpy().nbytes for constant in constants),
         operators=tuple(of.op_name(e) for e in inside),

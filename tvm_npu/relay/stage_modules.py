@@ -2,98 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relay
 
+from tvm_npu.pipelines.cut import Stage
+from tvm_npu.pipelines.primitives import Value
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.primitive_graph import PrimitiveGraph, Value
-from tvm_npu.relay.run_regions import is_region
-from tvm_npu.runtime.pipeline.artifact import TensorSpec
+from tvm_npu.relay.primitive_graph import RelayPrimitives
 
 Expr = Any
 
 
-@dataclass(frozen=True)
-class StageModule:
-    """``mod`` has a main of calls of fused functions; its parameters are the inputs that the stage
-    reads, then ``params``. ``inputs`` and ``outputs`` are all tensors that cross the cuts; those
-    in both are carried along and are no results of ``mod``, whose results are the other outputs.
-    """
-
-    name: str
-    mod: tvm.IRModule
-    params: Mapping[str, tvm.nd.NDArray]
-    inputs: tuple[TensorSpec, ...]
-    outputs: tuple[TensorSpec, ...]
-    regions: int
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """Names of the inputs that the stage computes with."""
-        return tuple(
-            var.name_hint for var in self.mod["main"].params if var.name_hint not in self.params
-        )
-
-    @property
-    def computed(self) -> tuple[TensorSpec, ...]:
-        """The results of ``mod``, in order."""
-        carried = {spec.name for spec in self.inputs}
-        return tuple(spec for spec in self.outputs if spec.name not in carried)
-
-    @property
-    def parameter_bytes(self) -> int:
-        return sum(array.numpy().nbytes for array in self.params.values())
-
-
-def stage_module(
-    graph: PrimitiveGraph,
-    name: str,
-    primitives: Sequence[int],
-    inputs: Sequence[Value],
-    outputs: Sequence[Value],
-    tensors: Mapping[Value, TensorSpec],
-) -> StageModule:
-    """The module of ``primitives`` (ascending) with ``inputs`` in front and ``outputs`` behind.
+def stage_module(stage: Stage) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
+    """A module whose main calls a stage's fused functions, and its weights by name: its parameters
+    are the inputs that the stage reads, then those.
 
     before: ``relu(conv(pool(x), w))``, cut behind the pool
     after: ``main(%cut0, %w0) = fused_conv_relu(%cut0, %w0)`` with params ``{w0: w}``
     """
-    builder = _Builder(graph, {value: tensors[value] for value in inputs})
-    for number in primitives:
+    builder = _Builder(stage)
+    for number in stage.primitives:
         builder.add(number)
-    made = [builder.value(value) for value in outputs if value not in builder.free]
+    made = [builder.value(value) for value in stage.computed]
     main = relay.Function(
         [*builder.inputs.values(), *builder.weights.values()],
         made[0] if len(made) == 1 else relay.Tuple(made),
     )
     mod = relay.transform.InferType()(tvm.IRModule({relay.GlobalVar("main"): main}))
-    return StageModule(
-        name=name,
-        mod=mod,
-        params={var.name_hint: constant.data for constant, var in builder.weights.items()},
-        inputs=tuple(tensors[value] for value in inputs),
-        outputs=tuple(tensors[value] for value in outputs),
-        regions=builder.regions,
-    )
+    return mod, {var.name_hint: constant.data for constant, var in builder.weights.items()}
 
 
 class _Builder:
     """Copies calls; what comes from outside becomes a parameter of the new main."""
 
-    def __init__(self, graph: PrimitiveGraph, free: Mapping[Value, TensorSpec]) -> None:
-        self.graph = graph
-        self.free = free
+    def __init__(self, stage: Stage) -> None:
+        assert isinstance(stage.graph, RelayPrimitives)
+        self.graph = stage.graph
+        self.free = stage.taken
         self.inputs: dict[Value, relay.Var] = {}
         self.weights: dict[relay.Constant, relay.Var] = {}
-        self.regions = 0
         self._made: dict[int, Expr] = {}
-        self._numbers = {one.call: number for number, one in enumerate(graph.primitives)}
-        self._positions = {var: position for position, var in enumerate(graph.inputs)}
-        names = [spec.name for spec in free.values()]
+        self._numbers = {one.call: number for number, one in enumerate(self.graph.primitives)}
+        self._positions = {var: position for position, var in enumerate(self.graph.variables)}
+        names = [spec.name for spec in self.free.values()]
         self._weight_prefix = "w"
         while any(name.startswith(self._weight_prefix) for name in names):
             self._weight_prefix += "_"
@@ -103,14 +56,13 @@ class _Builder:
         function = call.op
         if isinstance(function, relay.GlobalVar):
             function = self.graph.mod[function]
-        self.regions += is_region(function)
         self._made[number] = relay.Call(function, [self._argument(arg) for arg in call.args])
 
     def value(self, value: Value) -> Expr:
         """The expression of one tensor, made here or free."""
         if value.node not in self._made:
             if value not in self.inputs:
-                self.inputs[value] = relay.Var(self.free[value].name, self.graph.type_of(value))
+                self.inputs[value] = relay.Var(self.free[value].name, self.graph.relay_type(value))
             return self.inputs[value]
         made = self._made[value.node]
         is_tuple = isinstance(self.graph.primitives[value.node].call.checked_type, relay.TupleType)

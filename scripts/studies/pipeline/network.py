@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from studies.pipeline.stock import finish_stock, start_stock
 from tvm_npu.door import door, import_onnx
-from tvm_npu.door.protocol import StageCompiler, StageTarget
 from tvm_npu.models import build
 from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.stage_compiler import CpuTarget, StageCompiler, host_target
 from tvm_npu.runtime.pipeline import Deployment, Place, TensorSpec
 
 Frame = dict[str, NDArray[np.generic]]
@@ -31,7 +31,7 @@ class Network:
     name: str
     chain: LayerChain
     compiler: StageCompiler
-    target: StageTarget
+    target: CpuTarget
     stock: Path | None
     frames: tuple[Frame, ...]
 
@@ -57,13 +57,13 @@ class Network:
 
 def make_network(name: str, folder: Path, *, with_stock: bool = True) -> Network:
     """Imports and cuts a model of `tvm_npu.models`; libraries go to ``folder``."""
-    target = door().host_target()
+    target = host_target(door())
     stock = folder / f"{name}-stock.so" if with_stock else None
     compiling = None if stock is None else start_stock(name, target.target, stock)
     try:
         model = import_onnx(build(name), {})
         cut = model.door.cut(model.mod, model.params, target=target.target, name=name)
-        compiler = model.door.stage_compiler(cut, folder / name)
+        compiler = StageCompiler(model.door, cut, folder / name)
         inputs = compiler.serial(target).inputs
         if compiling is not None:
             finish_stock(compiling, name)

@@ -1,18 +1,20 @@
-"""Stages of a cut model on the places of a platform, for programs that hold no TVM IR."""
+"""Stages of a cut model on the places of a platform."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tvm_npu.calibration import Sample
+from tvm_npu.door.protocol import Door
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.cut import CutModel, as_frame
 from tvm_npu.pipelines.platform import Platform
+from tvm_npu.pipelines.stage_compiler import CpuTarget, StageCompiler, place_targets
 from tvm_npu.pipelines.stream import Frame
-from tvm_npu.relay.compile_stages import CpuTarget, StageCompiler, place_targets
-from tvm_npu.relay.cut import CutModel, as_frame
 from tvm_npu.runtime.pipeline import Deployment
 from tvm_npu.runtime.pipeline.stage import load_stage
 
@@ -20,10 +22,12 @@ from tvm_npu.runtime.pipeline.stage import load_stage
 class PlacedStages:
     """Deployments of one model on the places of one platform, by configuration."""
 
-    def __init__(self, model: CutModel, platform: Platform, folder: Path) -> None:
+    def __init__(self, door: Door[Any], model: CutModel, platform: Platform, folder: Path) -> None:
+        """Libraries go to ``folder``."""
         self.model = model
-        self.targets: tuple[CpuTarget, ...] = place_targets(platform)
-        self._compiler = StageCompiler(model, folder)
+        self.targets: tuple[CpuTarget, ...] = place_targets(door, platform)
+        """By place."""
+        self._compiler = StageCompiler(door, model, folder)
         self.deployed = 0
         """Configurations asked for so far."""
         self.compiling = False

@@ -1,4 +1,4 @@
-"""Cutting a Relay module into a chain of layers, and any range of layers into a stage's module."""
+"""Cutting a model's primitives into a chain of layers, and any range of layers out as a stage."""
 
 from __future__ import annotations
 
@@ -8,18 +8,52 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import tvm
 from numpy.typing import NDArray
 
+from tvm_npu.door.dataflow import static
 from tvm_npu.errors import CutError
 from tvm_npu.pipelines.chain import ChainLayer, LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut_points import bits, cut_points
 from tvm_npu.pipelines.errors import ConfigurationError
-from tvm_npu.relay import operands as of
-from tvm_npu.relay.primitive_graph import Primitive, PrimitiveGraph, Value, primitive_graph
-from tvm_npu.relay.stage_modules import StageModule, stage_module
+from tvm_npu.pipelines.primitives import Primitive, PrimitiveGraph, Value
 from tvm_npu.runtime.pipeline.artifact import TensorSpec
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``primitives`` (ascending numbers) as a unit of their own. ``taken`` and ``returned`` are all
+    tensors that cross the cuts; those in both are carried along, and nobody computes them."""
+
+    name: str
+    graph: PrimitiveGraph
+    primitives: tuple[int, ...]
+    taken: Mapping[Value, TensorSpec]
+    returned: Mapping[Value, TensorSpec]
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(self.taken.values())
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(self.returned.values())
+
+    @property
+    def read(self) -> Mapping[Value, TensorSpec]:
+        """What the stage computes with, in the order in which primitives ask for it."""
+        asked = (value for n in self.primitives for value in self.graph.primitives[n].reads)
+        return {value: self.taken[value] for value in asked if value in self.taken}
+
+    @property
+    def computed(self) -> Mapping[Value, TensorSpec]:
+        """What the stage computes, in order."""
+        return {value: spec for value, spec in self.returned.items() if value not in self.taken}
+
+    @property
+    def regions(self) -> int:
+        """How many of the primitives are NPU regions."""
+        return sum(self.graph.primitives[number].is_region for number in self.primitives)
 
 
 @dataclass(frozen=True)
@@ -27,13 +61,12 @@ class CutModel:
     """A model as primitives and where it may be cut.
 
     ``layers[k]`` are the numbers of layer k's primitives, ascending; ``chain`` is what searches
-    see of it. ``target`` is what the graph was optimised for (blocked layouts depend on it).
+    see of it.
     """
 
     graph: PrimitiveGraph
     layers: tuple[tuple[int, ...], ...]
     chain: LayerChain
-    target: tvm.target.Target
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -42,20 +75,20 @@ class CutModel:
     def _prefix(self) -> str:
         """What names of tensors begin with that are no input of the model."""
         prefix = "cut"
-        while any(var.name_hint.startswith(prefix) for var in self.graph.inputs):
+        while any(name.startswith(prefix) for name, _ in self.graph.inputs):
             prefix += "_"
         return prefix
 
     def tensor(self, value: Value) -> TensorSpec:
         """Name (unique in the model), shape and type of a tensor."""
         if value.node < 0:
-            name = self.graph.inputs[value.position].name_hint
+            name, _ = self.graph.inputs[value.position]
         else:
             name = f"{self._prefix}{value.node}"
             if value.position:
                 name += f".{value.position}"
         type_ = self.graph.type_of(value)
-        return TensorSpec(name, of.static_shape(type_) or (), str(type_.dtype))
+        return TensorSpec(name, static(type_), type_.dtype)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
@@ -71,27 +104,29 @@ class CutModel:
         """Tensors that cross the cut in front of layer ``cut`` (behind the last: the outputs)."""
         if cut == len(self.layers):
             return tuple(dict.fromkeys(self.graph.outputs))
-        return _crossing(self.graph, {n for layer in self.layers[:cut] for n in layer})
+        return self.graph.crossing({n for layer in self.layers[:cut] for n in layer})
 
-    def stage(self, first: int, end: int) -> StageModule:
-        """Layers ``first`` to ``end`` - 1 as a module of their own. CutError for another range."""
+    def stage(self, first: int, end: int) -> Stage:
+        """Layers ``first`` to ``end`` - 1 as a stage. CutError for another range."""
         if not 0 <= first < end <= len(self.layers):
             raise CutError(
                 f"layers {first} to {end - 1} are no stage: the chain has layers 0 to "
                 f"{len(self.layers) - 1}"
             )
-        primitives = sorted(n for layer in self.layers[first:end] for n in layer)
-        last = self.chain.layers[end - 1].name
-        name = self.chain.layers[first].name if end == first + 1 else (
-            f"{self.chain.layers[first].name}..{last}"
-        )  # fmt: skip
-        inputs, outputs = self._crossing(first), self._crossing(end)
-        names = {value: self.tensor(value) for value in (*inputs, *outputs)}
-        return stage_module(self.graph, name, primitives, inputs, outputs, names)
+        name = self.chain.layers[first].name
+        if end > first + 1:
+            name = f"{name}..{self.chain.layers[end - 1].name}"
+        return Stage(
+            name,
+            self.graph,
+            tuple(sorted(n for layer in self.layers[first:end] for n in layer)),
+            {value: self.tensor(value) for value in self._crossing(first)},
+            {value: self.tensor(value) for value in self._crossing(end)},
+        )
 
-    def stages(self, layers: Sequence[int]) -> tuple[StageModule, ...]:
-        """One module a stage, for the number of layers of each. ConfigurationError unless they are
-        all layers of the chain."""
+    def stages(self, layers: Sequence[int]) -> tuple[Stage, ...]:
+        """One stage for each number of layers. ConfigurationError unless they are all layers of
+        the chain."""
         grouping = Configuration(tuple(layers), tuple(range(len(layers))))
         if grouping.layer_count != len(self):
             raise ConfigurationError(
@@ -105,49 +140,20 @@ class CutModel:
         return [tensors[spec.name] for spec in self.outputs]
 
 
-def cut_model(
-    mod: tvm.IRModule,
-    params: Mapping[str, Any] | None = None,
-    *,
-    target: Any = "llvm",
-    name: str = "model",
-) -> CutModel:
-    """``mod``, before or after `partition_for_npu`, as a chain of layers.
-
-    ``target`` is the CPU target that the graph is optimised for as ``relay.build`` does it at
-    ``opt_level`` 3; stages can be compiled for others, too. Raises CutError for a model that
-    cannot be cut (control flow, open shapes, no operator).
-    """
-    target = tvm.target.Target(target)
-    graph = primitive_graph(mod, params, target)
+def cut_graph(graph: PrimitiveGraph, name: str) -> CutModel:
+    """A model called ``name`` as a chain of layers."""
     reads = [{value.node for value in one.reads if value.node >= 0} for one in graph.primitives]
     cuts = cut_points(
         [sorted(nodes) for nodes in reads],
         [primitive.work.weight for primitive in graph.primitives],
-        lambda before: _bytes(graph, _crossing(graph, set(bits(before)))),
+        lambda before: graph.size_bytes(graph.crossing(set(bits(before)))),
     )
     layers = []
     done = 0
     for before in (*(cut.before for cut in cuts), (1 << len(graph.primitives)) - 1):
         layers.append(tuple(bits(before & ~done)))
         done |= before
-    return CutModel(graph, tuple(layers), _chain(graph, layers, name), target)
-
-
-def _crossing(graph: PrimitiveGraph, before: set[int]) -> tuple[Value, ...]:
-    """Tensors made before a cut (or inputs) and read, or returned by the model, behind it."""
-    wanted = {
-        value
-        for number, primitive in enumerate(graph.primitives)
-        if number not in before
-        for value in primitive.reads
-    }
-    wanted.update(graph.outputs)
-    return tuple(sorted(value for value in wanted if value.node < 0 or value.node in before))
-
-
-def _bytes(graph: PrimitiveGraph, values: Sequence[Value]) -> int:
-    return sum(graph.size_bytes(value) for value in values)
+    return CutModel(graph, tuple(layers), _chain(graph, layers, name))
 
 
 def _chain(graph: PrimitiveGraph, layers: Sequence[tuple[int, ...]], model: str) -> LayerChain:
@@ -162,18 +168,18 @@ def _chain(graph: PrimitiveGraph, layers: Sequence[tuple[int, ...]], model: str)
         if names[name] > 1:
             name = f"{name}#{names[name]}"
         last = number == len(layers) - 1
-        behind = dict.fromkeys(graph.outputs) if last else _crossing(graph, before)
+        behind = dict.fromkeys(graph.outputs) if last else graph.crossing(before)
         found.append(
             ChainLayer(
                 name=name,
                 weight=sum(primitive.work.weight for primitive in primitives),
                 macs=sum(primitive.work.macs for primitive in primitives),
                 parameter_bytes=sum(primitive.parameter_bytes for primitive in primitives),
-                activation_bytes=_bytes(graph, tuple(behind)),
+                activation_bytes=graph.size_bytes(tuple(behind)),
                 source=tuple(source for primitive in primitives for source in primitive.source),
             )
         )
-    return LayerChain(model, tuple(found), _bytes(graph, _crossing(graph, set())))
+    return LayerChain(model, tuple(found), graph.size_bytes(graph.crossing(set())))
 
 
 def _layer_name(primitives: Sequence[Primitive], number: int) -> str:
@@ -197,6 +203,3 @@ def as_frame(tensors: Sequence[TensorSpec], arrays: Mapping[str, Any]) -> dict[s
             raise CutError(f"input {spec.name!r} has shape {array.shape}, not {spec.shape}")
         frame[spec.name] = array
     return frame
-
-
-__all__ = ["CutModel", "as_frame", "cut_model"]
