@@ -9,11 +9,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,15 +60,50 @@ def _json(folder: Path) -> list[str]:
     return [str(path) for path in folder.glob("**/.*")]
 
 
+def _store(folder: Path) -> list[str]:
+    from tvm_npu.sweep.evaluate import Outcome
+
+    for path in folder.glob("*.sweep/*.sqlite"):
+        with closing(sqlite3.connect(path)) as store:
+            if (said := store.execute("PRAGMA integrity_check").fetchone()[0]) != "ok":
+                return [f"{path}: {said}"]
+            tables = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (text,) in store.execute("SELECT outcome FROM results") if tables else ():
+                Outcome(**json.loads(text))
+    return [str(path) for path in folder.glob("**/.*")]
+
+
 COMMANDS: dict[str, tuple[list[str], Callable[[Path], list[str]]]] = {
     "profile": (["profile", str(MODEL), "--json", "out.json"], _json),
     "compile": (["compile", str(MODEL), "--planner", "exact", "-o", "programs"], _programs),
     "tune": (["tune", str(MODEL), "--log", "log.jsonl", "--trials", "6"], _log),
     "pipeline": (["pipeline", str(MODEL), "--platform", "here.toml", "--json", "out.json"], _json),
+    "sweep": (["sweep", "spec.toml", "--workers", "2", "--json", "out.json"], _store),
 }
+SPEC = f"""\
+models = ["{MODEL}"]
+planners = ["exact-layers"]
+fidelity = ["predicted", "checked"]
+[machine]
+base = "nmp-4x8"
+[machine.keys]
+"cores.tles" = [1, 2, 4]
+"memories.mb0_bytes" = [4096, 8192, 16384]
+[search]
+objectives = ["cycles", "dram_bytes"]
+promote = "front"
+"""
 
 
-def _prepare(folder: Path) -> None:
+def _prepare(command: str, folder: Path) -> None:
+    """The files that a command reads."""
+    if command == "sweep":
+        (folder / "spec.toml").write_text(SPEC, "utf-8")
+    if command == "pipeline":
+        _detect(folder)
+
+
+def _detect(folder: Path) -> None:
     command = [sys.executable, "-m", "tvm_npu.cli", "platform", "detect", "--out", "here.toml"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, env=_environment(folder))
 
@@ -103,8 +140,7 @@ def interrupted(command: str, at_s: float) -> Row:
     arguments, check = COMMANDS[command]
     with tempfile.TemporaryDirectory(prefix="interrupts-") as name:
         folder = Path(name)
-        if "here.toml" in arguments:
-            _prepare(folder)
+        _prepare(command, folder)
         process = _start(arguments, folder)
         time.sleep(at_s)
         sent = time.monotonic()
@@ -144,8 +180,7 @@ def _ended(code: int, lines: list[str]) -> list[str]:
 def _duration(command: str) -> float:
     """Seconds that a whole run takes now."""
     with tempfile.TemporaryDirectory(prefix="interrupts-") as name:
-        if "here.toml" in COMMANDS[command][0]:
-            _prepare(Path(name))
+        _prepare(command, Path(name))
         begin = time.monotonic()
         process = _start(COMMANDS[command][0], Path(name))
         _, said = process.communicate()
