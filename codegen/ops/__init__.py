@@ -7,6 +7,7 @@ from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
 from tvm_npu.codegen.ops.concat import Concat, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, FixedConv
 from tvm_npu.codegen.ops.conv_maxima import FixedConvMaxima
+from tvm_npu.codegen.ops.conv_pixels import FixedConvPixels
 from tvm_npu.codegen.ops.dense import Dense
 from tvm_npu.codegen.ops.elementwise import Elementwise, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru
@@ -32,9 +33,9 @@ from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedC
 __all__ = [
     "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Difference",
     "Elementwise", "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat",
-    "FixedConv", "FixedConvMaxima", "FixedDifference", "FixedElementwise", "FixedGru", "FixedLstm",
-    "FixedMaxFeatureMap", "FixedMaximum", "FixedMove", "FixedPad", "FixedPool", "FixedReflectPad",
-    "FixedReshape", "FixedSoftmax", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm",
+    "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedDifference", "FixedElementwise",
+    "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove", "FixedPad",
+    "FixedPool", "FixedReflectPad", "FixedReshape", "FixedSoftmax", "FixedTable", "FixedTransposedConv", "Gru", "Join", "Lstm",
     "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape",
     "ResizeNearest", "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose",
     "TransposedConv", "operator_of",

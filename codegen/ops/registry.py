@@ -28,6 +28,7 @@ from tvm_npu.codegen.ops.channel_slice import (
 from tvm_npu.codegen.ops.concat import Concat, ConcatOperator, FixedConcat
 from tvm_npu.codegen.ops.conv2d import Conv2d, Conv2dOperator, FixedConv
 from tvm_npu.codegen.ops.conv_maxima import ConvMaximaOperator, FixedConvMaxima
+from tvm_npu.codegen.ops.conv_pixels import ConvPixelsOperator, FixedConvPixels
 from tvm_npu.codegen.ops.dense import Dense, DenseOperator
 from tvm_npu.codegen.ops.elementwise import Elementwise, ElementwiseOperator, FixedElementwise
 from tvm_npu.codegen.ops.gru import FixedGru, Gru, GruOperator
@@ -94,6 +95,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     ResizeNearest: ResizeNearestOperator(), FixedMove: FixedMoveOperator(),
     FixedCascade: CascadeOperator(),
     FixedConvMaxima: ConvMaximaOperator(),
+    FixedConvPixels: ConvPixelsOperator(),
 }  # fmt: skip
 
 

@@ -3,13 +3,14 @@ other."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.ops import FixedConv, FixedConvMaxima
+from tvm_npu.codegen.ops import FixedConv, FixedConvMaxima, FixedConvPixels
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
 from tvm_npu.codegen.snowflake.plan.behind import MaximaProblem
@@ -48,16 +49,26 @@ def conv_maxima_layer(layer: FixedConvMaxima, site: Site) -> list[LayerSteps]:
     return _layer(layer.conv, site, problem.conv, layer.output, Maxima(halves, windows))
 
 
+def conv_pixels_layer(layer: FixedConvPixels, site: Site) -> list[LayerSteps]:
+    """Blocks of results are filters of a convolution with a larger window and stride."""
+    problem = site.planned.problem
+    assert isinstance(problem, ConvProblem)
+    weight, bias = layer.weights()
+    conv = replace(layer.conv, weight=weight, bias=bias, stride=layer.stride)
+    return _layer(conv, site, problem, layer.output, NOTHING, layer.pixels)
+
+
 def _layer(
-    layer: FixedConv, site: Site, problem: ConvProblem, output: str, behind: Maxima
-) -> list[LayerSteps]:
+    layer: FixedConv, site: Site, problem: ConvProblem, output: str, behind: Maxima,
+    pixels: tuple[int, int] = (1, 1),
+) -> list[LayerSteps]:  # fmt: skip
     plan = site.planned.plan
     assert isinstance(plan, SnowflakePlan)
     image_planes = site.tensor(layer.inputs[0]).planes
     parts = parts_of(problem, plan.divides, site.clusters)
     found = [geometry(conv_shape(part.problem, image_planes), plan, site.machine) for part in parts]
     tiles = max(len(one.filter_tiles) for one in found), max(len(one.map_tiles) for one in found)
-    build = _Builder(layer, site, problem, tiles, output, behind)
+    build = _Builder(layer, site, problem, tiles, output, behind, pixels)
     # Of filters the first part has the most: with its places loads of maps are alike everywhere.
     places = [found[0].rooms if plan.divides == "filters" else one.rooms for one in found]
     return [
@@ -78,6 +89,7 @@ class _Builder:
     tiles: tuple[int, int]
     output: str
     behind: Maxima
+    pixels: tuple[int, int]
     arranged: dict[Range, tuple[Arranged, int]] = field(default_factory=dict)
 
     def cluster(self, part: Part, found: Geometry, rooms: Rooms) -> LayerSteps:
@@ -91,7 +103,7 @@ class _Builder:
             words, at = self._weights(found, filters)
             made = ConvLayer(
                 self.site.index, found, self._source(part, shape, filters[0]),
-                (Results(0, self._result(self.output, part, shape, filters, self.behind)),),
+                tuple(self._targets(part, shape, filters)),
                 self._result(layer.inputs[1], part, shape, filters, NOTHING)
                 if len(layer.inputs) > 1 else None,
                 words, at, requantize, group, tiles=self.tiles, behind=self.behind,
@@ -109,6 +121,20 @@ class _Builder:
         planes = group * (problem.channels // problem.groups)
         seen = _seen(tensor, shape.rows.size, shape.columns.size)
         return seen.some_planes(planes, shape.planes)
+
+    def _targets(self, part: Part, shape: ConvShape, filters: Range) -> Iterator[Results]:
+        """Where the results of ``filters`` lie."""
+        if self.pixels == (1, 1):
+            yield Results(0, self._result(self.output, part, shape, filters, self.behind))
+            return
+        first = 0
+        for target in _of_blocks(self.site.tensor(self.output), self.pixels):
+            begin = max(first, filters[0])
+            count = min(first + target.planes, sum(filters)) - begin
+            if count > 0:
+                mine = target.some_rows(*part.rows).some_planes(begin - first, count)
+                yield Results(begin - filters[0], mine)
+            first += target.planes
 
     def _result(
         self, name: str, part: Part, shape: ConvShape, filters: Range, behind: Maxima
@@ -146,6 +172,21 @@ class _Builder:
 
 def _whole(problem: ConvProblem) -> Part:
     return parts_of(problem, "none", 1)[0]
+
+
+def _of_blocks(tensor: Map, pixels: tuple[int, int]) -> Iterator[Map]:
+    """The results of blocks of ``pixels`` (rows, columns): those of each place in a block, or of
+    each row of it where nothing lies between pixels."""
+    tall, wide = pixels
+    joined = tensor.pitch == tensor.planes
+    planes = tensor.planes * (wide if joined else 1)
+    for row in range(tall):
+        for column in range(1 if joined else wide):
+            yield replace(
+                tensor, offset=tensor.byte(row, column), rows=tensor.rows // tall,
+                columns=tensor.columns // wide, planes=planes, pitch=tensor.pitch * wide,
+                row_pitch=tensor.row_words * tall if tall > 1 else 0,
+            )  # fmt: skip
 
 
 def _seen(tensor: Map, rows: int, columns: int) -> Map:

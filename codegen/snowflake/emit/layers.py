@@ -12,6 +12,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedConv,
     FixedConvMaxima,
+    FixedConvPixels,
     FixedElementwise,
     FixedGru,
     FixedLstm,
@@ -27,7 +28,11 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.constants import Constants
-from tvm_npu.codegen.snowflake.emit.conv import conv_layer, conv_maxima_layer
+from tvm_npu.codegen.snowflake.emit.conv import (
+    conv_layer,
+    conv_maxima_layer,
+    conv_pixels_layer,
+)
 from tvm_npu.codegen.snowflake.emit.elementwise import (
     broadcast_layer,
     elementwise_layer,
@@ -53,6 +58,7 @@ BuildLayer = Callable[[Any, Site], Sequence[LayerSteps]]
 BUILDERS: Mapping[type[FixedLayer], BuildLayer] = {
     FixedConv: conv_layer,
     FixedConvMaxima: conv_maxima_layer,
+    FixedConvPixels: conv_pixels_layer,
     FixedPool: pool_layer,
     FixedTransposedConv: transposed_layer,
     FixedElementwise: elementwise_layer,

@@ -44,6 +44,7 @@ from tvm_npu.codegen.snowflake.plan.room import (
     tile_rows,
     together,
 )
+from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.codegen.snowflake.plan.timeline import resolved
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
@@ -51,8 +52,8 @@ from tvm_npu.sim.snowflake.isa import LANES, WORD_BYTES
 
 TIE_CYCLES, TIE_BYTES = 1e-12, 1e-10
 """What a cycle counts beside bytes, and a byte beside cycles."""
-MOST_PLACES = 2
-"""Of tiles of maps, and of tiles of kernels."""
+MAP_PLACES = 2
+"""Of tiles of maps, at most."""
 SEEN, TIMED = range(2)
 """What a search counts: plans that fit and whose bound was computed, plans that were timed."""
 
@@ -296,8 +297,8 @@ def _queued(layer, mode, sizes, sizes_m, most_r, most_c, by_bytes, best, counts)
                     p = Choice(mode, m, r, c, maps_stay == 1)
                     alone = _total(
                         _moved(
-                            first, within(first, p), fixed[0], rows, columns, MOST_PLACES,
-                            MOST_PLACES,
+                            first, within(first, p), fixed[0], rows, columns, MAP_PLACES,
+                            KERNEL_PLACES,
                         )
                     )
                     memory = resolved(max(least, alone / first.rate + fixed[0].ends))

@@ -14,6 +14,7 @@ from tvm_npu.codegen.ops import (
     FixedBroadcast,
     FixedConv,
     FixedConvMaxima,
+    FixedConvPixels,
     FixedElementwise,
     FixedGru,
     FixedLstm,
@@ -38,6 +39,7 @@ from tvm_npu.codegen.snowflake.plan.recurrent import (
     WeightsChosen,
     recurrent_plan,
 )
+from tvm_npu.codegen.snowflake.plan.side_by_side import block_problem
 from tvm_npu.codegen.snowflake.plan.spread import (
     FlatShape,
     OrderShape,
@@ -61,6 +63,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape]) -> Any:
     if isinstance(layer, FixedConv):
         in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
         return conv_problem(layer, in_shape, out_shape, WORD_BYTES)
+    if isinstance(layer, FixedConvPixels):
+        return block_problem(question(layer.conv, shapes), layer)
     if isinstance(layer, FixedConvMaxima):
         return maxima_problem(layer, shapes)
     if isinstance(layer, FixedTransposedConv):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, span, touched, whole_lines
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
+from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.snowflake.isa import LANES, VMACS
@@ -133,9 +134,11 @@ def places(
         not can_split_depth(n, p.mode) or p.m > together(n, p.mode)
     ):
         return 0, 0, 0
-    halves = 2 if kernels <= n.wbuf // 2 // LANES * LANES else 1
     map_tiles = ceil_div(n.rows.out, p.r) * ceil_div(n.columns.out, p.c)
     filter_tiles = ceil_div(n.filters, p.m)
+    kernel_places = 2 if kernels <= n.wbuf // 2 // LANES * LANES else 1
+    if n.wbuf // kernels > 2 and filter_tiles * depth_parts(n, p.mode) > 2:
+        kernel_places = min(KERNEL_PLACES, n.wbuf // kernels)
     loads = map_tiles * n.groups
     if p.mode == LANE or (not p.maps_stay and map_tiles > 1):
         loads *= filter_tiles
@@ -145,5 +148,5 @@ def places(
     for map_places in range(2 if loads > 1 else 1, 0, -1):
         for out_places in range(outs, 0, -1):
             if map_places * maps + out_places * out <= n.mbuf:
-                return map_places, halves, n.cus if turns else out_places
+                return map_places, kernel_places, n.cus if turns else out_places
     return 0, 0, 0

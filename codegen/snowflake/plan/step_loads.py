@@ -11,6 +11,7 @@ from tvm_npu.codegen.snowflake.plan.counting import LANE
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import Choice, depth_parts
+from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 
@@ -76,12 +77,14 @@ def held(keys, used, count: int, key: int, number: int) -> tuple[int, bool]:
 class Loads(NamedTuple):
     """Units of memory and transfers by step, each [2, steps]: ``late`` are those that a step begins
     with, ``during`` come beside it, ``behind`` too, when the results of the step before have left.
-    ``early`` came before the first step."""
+    ``early`` came before the first step. ``further`` [steps] are the units of ``during`` that come
+    last and that the next step does not wait for."""
 
     late: np.ndarray
     during: np.ndarray
     behind: np.ndarray
     early: np.ndarray
+    further: np.ndarray
 
 
 @device
@@ -92,10 +95,10 @@ def loads_of(
     them have room. ``moved`` takes the bytes of maps (and residuals) and of kernels."""
     count = n.groups * tiles.steps
     late, during, behind = np.zeros((2, count)), np.zeros((2, count)), np.zeros((2, count))
-    early = np.zeros(2)
+    early, further = np.zeros(2), np.zeros(count)
     map_places, kernel_places, out_places = room
     map_keys, map_used = np.full(2, -1), np.full(2, -1)
-    kernel_keys, kernel_used = np.full(2, -1), np.full(2, -1)
+    kernel_keys, kernel_used = np.full(KERNEL_PLACES, -1), np.full(KERNEL_PLACES, -1)
     turn, number = -1, 0
     opens = True
     for group in range(n.groups):
@@ -111,7 +114,7 @@ def loads_of(
             if not there:
                 size, units, parts = maps_moved(n, p, group, at.tile, row, tall, column, wide)
                 moved[0] += size
-                _deal(number, used, units, parts, late, during)
+                _deal(number, used, units, parts, late, during, further)
             key = at.tile * tiles.depths + at.depth
             used, there = held(kernel_keys, kernel_used, kernel_places, key, number)
             if not there:
@@ -120,7 +123,7 @@ def loads_of(
                 if number == 0 and kernel_places > 1:
                     early[0], early[1] = units, parts
                 else:
-                    _deal(number, used, units, parts, late, during)
+                    _deal(number, used, units, parts, late, during, further)
             last_turn = turn
             if opens:
                 turn = (turn + 1) % out_places
@@ -137,11 +140,13 @@ def loads_of(
                     into[0, number - 1] += units
                     into[1, number - 1] += parts
             number += 1
-    return Loads(late, during, behind, early)
+    return Loads(late, during, behind, early, further)
 
 
 @device
-def _deal(number: int, used: int, units: float, count: int, late, during) -> None:
+def _deal(
+    number: int, used: int, units: float, count: int, late, during, further
+) -> None:  # fmt: skip
     """A load of step ``number`` into a place that step ``used`` was the last to use."""
     first = max(used + 1, number - MOST_AHEAD, 0)
     steps = number - first
@@ -149,7 +154,11 @@ def _deal(number: int, used: int, units: float, count: int, late, during) -> Non
         late[0, number] += units
         late[1, number] += count
         return
+    last = number - 1
+    steps = max(1, steps - 1)
     for k in range(steps):
         share = (k + 1) * count // steps - k * count // steps
         during[0, first + k] += units * share / count
         during[1, first + k] += share
+        if first + k < last:
+            further[first + k] += units * share / count

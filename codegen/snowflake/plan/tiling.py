@@ -21,6 +21,9 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 Mode = Literal["coop", "indp", "lane"]
 Stays = Literal["maps", "kernels"]
 Divides = Literal["none", "rows", "filters"]
+KERNEL_PLACES = 3
+"""Of tiles of kernels, at most: while one is in use, the next has come and one more comes, so that
+the memory need not wait for a step's end."""
 
 
 @dataclass(frozen=True)
@@ -275,14 +278,13 @@ class Geometry:
         if not (self.shape.rows.covers and self.shape.columns.covers):
             return None
         maps, kernels, out = self.maps_words, self.kernels_words, self.out_words
-        half = self.wbuf_words // 2 // LANES * LANES
         if kernels > self.wbuf_words:
             return None
         if self.splits_depth and (
             not self.can_split_depth or self.plan.tile_m > self.together
         ):
             return None
-        places = (0, half) if kernels <= half else (0,)
+        places = self._kernel_places(kernels)
         steps = self.map_loads * len(self.filter_tiles)
         turns = self.plan.mode == "coop" and self.cus > 1
         for map_places in (2, 1) if self.map_loads > 1 else (1,):
@@ -294,6 +296,15 @@ class Geometry:
                         outs = [(cu, at) for cu in range(self.cus)]
                     return Rooms(tuple(range(0, at, maps) if maps else (0,)), places, tuple(outs))
         return None
+
+    def _kernel_places(self, words: int) -> tuple[int, ...]:
+        """Where tiles of so many words begin: two halves of a WBuf, or more where they fit and
+        there are as many tiles."""
+        half = self.wbuf_words // 2 // LANES * LANES
+        count = min(KERNEL_PLACES, self.wbuf_words // words)
+        if count > 2 and len(self.filter_tiles) * self.depth_parts > 2:
+            return tuple(range(0, count * words, words))
+        return (0, half) if words <= half else (0,)
 
 
 def geometry(

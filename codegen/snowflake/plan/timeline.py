@@ -148,7 +148,7 @@ def chunks_of(n: Numbers, p: Choice, filters: int, tall: int, wide: int, depths:
             rows = dealt(n, p.mode, tall)
         total, small = columns, FIRST // 2
         if rows > 1:
-            total, small = rows, ceil_div(FIRST, 2 * columns)
+            total, small = rows, min(rows // 2, ceil_div(FIRST, 2 * columns))
         count = 1.0 + min(CHUNKS - 1, max(0, total - small))
         first *= min(1.0, small / total)
         count *= groups
@@ -189,7 +189,8 @@ def _beside(
         at[MEMORY] = max(at[MEMORY], asked + MOVE * (1.0 - now) * count)
     at[READY] = at[CORE]
     if count > 0:
-        at[READY] = max(at[READY], at[MEMORY] + n.load_latency)
+        needed = at[MEMORY] - seconds(n, loads.further[number])
+        at[READY] = max(at[READY], needed + n.load_latency)
     if loads.behind[1, number] > 0:
         # Residuals take the place of these results: the core waits for that.
         asked = max(begin + chunks.late * issued, start + chunks.late * cycles - hidden)

@@ -411,7 +411,7 @@ def _split(
     last's, so that there are `CHUNKS`; else all at once."""
     rows = sum(run.count for run in down)
     columns = sum(run.count for run in across)
-    total, small = (rows, -(-FIRST_VECTORS // (2 * columns))) if rows > 1 else (
+    total, small = (rows, min(rows // 2, -(-FIRST_VECTORS // (2 * columns)))) if rows > 1 else (
         columns, FIRST_VECTORS // 2
     )  # fmt: skip
     pieces: Iterable[Range] = ((0, total),)

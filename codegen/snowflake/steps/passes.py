@@ -91,7 +91,8 @@ class Placer:
 
     def __init__(self, passes: StepPasses) -> None:
         self._passes = passes
-        self._last: dict[Kind, list[int]] = {Kind.MAPS: [], Kind.KERNELS: []}
+        self._last: dict[Kind, tuple[int, int]] = {kind: (0, 0) for kind in Kind}
+        """(first word, end) of what the last step used."""
         self._turn = -1
 
     def layer(self, steps: Sequence[Step], rooms: Rooms) -> list[PlacedStep]:
@@ -101,7 +102,11 @@ class Placer:
         for kind, places in ((Kind.MAPS, rooms.maps), (Kind.KERNELS, rooms.kernels)):
             buffers[kind] = _Buffer(places[:1] if single else places)
             # What is used at the moment is taken last.
-            buffers[kind].used = [one for one in self._last[kind] if one in places]
+            words = max(
+                (one.words for step in steps for one in step.loads if one.kind is kind), default=0
+            )
+            begin, end = self._last[kind]
+            buffers[kind].used = [one for one in places if one < end and begin < one + words]
         found = []
         stored = True
         for step in steps:
@@ -119,18 +124,16 @@ class Placer:
                     loads.append(PlacedLoad(load, moves))
                 buffer.use(place)
                 at[load.kind] = place
+                self._last[load.kind] = place, place + load.words
             bases = Bases(at.get(Kind.MAPS, 0), at.get(Kind.KERNELS, 0), out, target)
             stores = step.stores(bases)
             stored = bool(stores)
             found.append(PlacedStep(step, bases, tuple(loads), step.in_place(bases), stores))
-        for kind, buffer in buffers.items():
-            self._last[kind] = buffer.used[-1:]
         return found
-
 
     def follow(self, other: Placer) -> None:
         """Goes on as ``other`` does: loads that two clusters share need the same places."""
-        self._last = {kind: list(places) for kind, places in other._last.items()}
+        self._last = dict(other._last)
         self._turn = other._turn
 
 
@@ -182,7 +185,8 @@ def _come_early(
     step = steps[number]
     layer = step.step.layer
     for one in step.loads:
-        _share(steps[firsts[one.load.kind] : number], layer, one.moves)
+        first = firsts[one.load.kind]
+        _share(steps[first : min(number, max(first + 1, number - 1))], layer, one.moves)
     step.loads = tuple(one for one in step.loads if firsts[one.load.kind] >= number)
     if number and step.in_place and number > begin:
         before = steps[number - 1].bases

@@ -19,12 +19,14 @@ def layers_in(layer: FixedLayer) -> tuple[FixedLayer, ...]:
     """The graph's layers that run as this one."""
     if isinstance(layer, ops.FixedConvMaxima):
         return layer.conv, *layer.behind
+    if isinstance(layer, ops.FixedConvPixels):
+        return (layer.conv,)
     return (layer,)
 
 
 def useful_macs(layer: FixedLayer, shapes: Shapes) -> int:
     """Products that are no products with padding."""
-    if isinstance(layer, ops.FixedConvMaxima):
+    if isinstance(layer, ops.FixedConvMaxima | ops.FixedConvPixels):
         return useful_macs(layer.conv, shapes)
     if not isinstance(layer, ops.FixedConv):
         return layer_macs(layer, shapes)
