@@ -89,6 +89,8 @@ class Sequencer:
         self._issued = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._known = {VECTOR: 0, LOAD: 0, STORE: 0}
         self._pending: list[_Pending] = []
+        self._stored = 0
+        """Stores that were issued before the step before."""
         self._delayed: list[tuple[int, Move]] = []
         """Stores that are to be issued later, in order."""
         self._transfers: _Transfers | None = None
@@ -105,8 +107,10 @@ class Sequencer:
     ) -> None:
         """All of a region's steps; in front of those of ``barriers`` clusters wait for each
         other."""
+        begun = 0
         for number, step in enumerate(steps):
             layer = step.step.layer
+            self._stored, begun = begun, self._issued[STORE]
             if number in barriers:
                 self._barrier(layer)
             chunks = step.step.compute(step.bases)
@@ -161,12 +165,14 @@ class Sequencer:
         return now, late
 
     def _waits_for_stores(self, move: Move) -> bool:
-        """A load goes where a store that is not complete takes its words from."""
+        """A load goes where a store takes its words from that was issued in this step or the one
+        before, or will be: older ones are complete when the load comes."""
         target = (move.in_buffer,)
         if any(_meet((one.in_buffer,), target) for _, one in self._delayed):
             return True
+        done = max(self._known[STORE], self._stored)
         return any(
-            one.unit == STORE and one.number > self._known[STORE] and _meet(one.reads, target)
+            one.unit == STORE and one.number > done and _meet(one.reads, target)
             for one in self._pending
         )
 

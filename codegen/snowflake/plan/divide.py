@@ -3,7 +3,7 @@ what it costs together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +18,17 @@ from tvm_npu.codegen.snowflake.plan.joint import joint, joint_costs
 from tvm_npu.codegen.snowflake.plan.numbers import MODES
 from tvm_npu.codegen.snowflake.plan.predict import alone_cycles, predicted, prediction
 from tvm_npu.codegen.snowflake.plan.room import Choice
-from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan, conv_shape, geometry
+from tvm_npu.codegen.snowflake.plan.tiling import (
+    Divides,
+    SnowflakePlan,
+    conv_shape,
+    geometry,
+    together,
+)
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-PlanOne = Callable[[ConvProblem, SnowflakeMachine], SnowflakePlan | Infeasible]
-"""Plans a layer for a machine of one cluster."""
+PlanOne = Callable[[ConvProblem, SnowflakeMachine, int | None], SnowflakePlan | Infeasible]
+"""Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any)."""
 
 
 def one_cluster(machine: SnowflakeMachine, share_of_memory: float = 1.0) -> SnowflakeMachine:
@@ -47,27 +53,35 @@ def _share_of_memory(problem: ConvProblem, divides: Divides, clusters: int) -> f
     results *= 2 if problem.has_residual else 1
     if divides == "rows":
         own = weights + (maps + results) / clusters
+    elif divides == "both":
+        own = maps / 2 + 2 * weights / clusters + results / clusters
+        return own / (clusters // 2 * maps + 2 * weights + results)
     else:
         own = maps / (clusters if problem.groups > 1 else 1) + (weights + results) / clusters
     return own / (maps + weights + results)
 
 
+def ways_of(machine: SnowflakeMachine) -> tuple[Divides, ...]:
+    """In which several clusters can share out a layer."""
+    clusters = machine.clusters.count
+    return ("rows", "filters", "both") if clusters % 2 == 0 and clusters > 2 else ("rows", "filters")
+
+
 def divided_plan(
     problem: ConvProblem, machine: SnowflakeMachine, plan_one: PlanOne
 ) -> SnowflakePlan | Infeasible:
-    """What ``plan_one`` plans for one cluster's part, of the division that is expected to be the
-    faster one; "none" where the layer cannot be divided."""
+    """What ``plan_one`` plans for one cluster's part, of the division and the number of filters a
+    tile that are expected to be the fastest; "none" where the layer cannot be divided."""
     clusters = machine.clusters.count
     if clusters == 1:
-        return plan_one(problem, machine)
+        return plan_one(problem, machine, None)
     found: list[SnowflakePlan] = []
-    ways: tuple[Divides, ...] = ("rows", "filters")
-    for divides in ways:
+    for divides in ways_of(machine):
         plan = _plan_of(problem, machine, plan_one, divides)
         if isinstance(plan, SnowflakePlan):
             found.append(plan)
     if found:
-        return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
+        return _fastest(found)
     return _plan_of(problem, machine, plan_one, "none")
 
 
@@ -80,14 +94,38 @@ def _plan_of(
     )
     view = _view(problem, divides, machine)
     for asked in dict.fromkeys(part.problem for part in parts):
-        plan = plan_one(asked, view)
+        plan = plan_one(asked, view, None)
         if not isinstance(plan, SnowflakePlan):
             answer = plan
             continue
-        plan = replace(plan, divides=divides)
-        if fits(problem, plan, machine):
-            return replace(plan, prediction=divided_prediction(problem, plan, machine))
+        tried = [replace(one, divides=divides) for one in _smaller(plan, asked, view, plan_one)]
+        found = [
+            replace(one, prediction=divided_prediction(problem, one, machine))
+            for one in tried
+            if fits(problem, one, machine)
+        ]
+        if found:
+            return _fastest(found)
     return answer
+
+
+def _smaller(
+    plan: SnowflakePlan, asked: ConvProblem, view: SnowflakeMachine, plan_one: PlanOne
+) -> Iterator[SnowflakePlan]:
+    """``plan`` and others with half as many filters a tile, a quarter and so on: less has to come
+    before the first step, and less is computed when the last kernels have come."""
+    yield plan
+    unit, size = together(plan.mode, view), plan.tile_m
+    while size > unit:
+        size = max(unit, size // 2 // unit * unit)
+        one = plan_one(asked, view, size)
+        if isinstance(one, SnowflakePlan):
+            yield one
+
+
+def _fastest(found: list[SnowflakePlan]) -> SnowflakePlan:
+    """By prediction; the first of equals."""
+    return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
 
 
 def _view(problem: ConvProblem, divides: Divides, machine: SnowflakeMachine) -> SnowflakeMachine:
@@ -146,7 +184,7 @@ def best_division(
     None where its tiles fit in none."""
     if machine.clusters.count == 1:
         return replace(plan, prediction=predicted(problem, plan, machine))
-    ways: tuple[Divides, ...] = ("rows", "filters", "none")
+    ways: tuple[Divides, ...] = (*ways_of(machine), "none")
     divided = [replace(plan, divides=way) for way in ways]
     found = [
         replace(one, prediction=divided_prediction(problem, one, machine))

@@ -35,13 +35,18 @@ def is_pointwise(problem: ConvProblem) -> bool:
 
 def parts_of(problem: ConvProblem, divides: Divides, clusters: int) -> tuple[Part, ...]:
     """A part a cluster; nothing where there is too little for every cluster. ``divides`` "none":
-    the first cluster computes everything, the one part."""
+    the first cluster computes everything, the one part; "both": two parts of the rows, and of each
+    parts of the filters."""
     points = is_pointwise(problem)
     rows = problem.rows * problem.columns if points else problem.rows
     inputs = problem.in_rows * problem.in_columns if points else problem.in_rows
     whole = Part(problem, (0, rows), (0, inputs), (0, problem.filters))
     if divides == "none":
         return (whole,)
+    if divides == "both":
+        half = clusters // 2
+        found = [list(_by_filters(part, half)) for part in _by_rows(whole, clusters // half)]
+        return tuple(part for parts in found for part in parts) if problem.groups == 1 else ()
     make = _by_rows if divides == "rows" else _by_filters
     return tuple(make(whole, clusters))
 

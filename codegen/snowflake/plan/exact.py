@@ -28,7 +28,7 @@ import numpy as np
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.snowflake.plan import exact_search as search
-from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction
+from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.joint import joint
 from tvm_npu.codegen.snowflake.plan.numbers import MODES
@@ -90,7 +90,7 @@ def plan_with_proof(
         return best
     best = replace(best, planner="")
     counts = np.zeros(2, np.int64)
-    ways: list[Divides] = ["rows", "filters"] if machine.clusters.count > 1 else []
+    ways: list[Divides] = list(ways_of(machine)) if machine.clusters.count > 1 else []
     if best.divides == "none":
         ways.append("none")
     for divides in ways:

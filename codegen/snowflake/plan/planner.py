@@ -25,12 +25,16 @@ class GreedyPlanner:
         return divided_plan(problem, machine, self._of_cluster)
 
     def _of_cluster(
-        self, problem: ConvProblem, machine: SnowflakeMachine
+        self, problem: ConvProblem, machine: SnowflakeMachine, most_filters: int | None
     ) -> SnowflakePlan | Infeasible:
         refused = refusal(problem, machine, self.limits)
         if refused is not None:
             return refused
-        plan = greedy(conv_shape(problem), machine, self.limits)
+        limits = self.limits
+        if most_filters is not None:
+            most = min(most_filters, limits.max_tile_m or most_filters)
+            limits = replace(limits, max_tile_m=most)
+        plan = greedy(conv_shape(problem), machine, limits)
         assert plan is not None, "a layer that is not refused has a plan"
         plan = replace(plan, planner=self.name)
         return replace(plan, prediction=predicted(problem, plan, machine))

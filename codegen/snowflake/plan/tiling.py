@@ -20,7 +20,7 @@ from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 Mode = Literal["coop", "indp", "lane"]
 Stays = Literal["maps", "kernels"]
-Divides = Literal["none", "rows", "filters"]
+Divides = Literal["none", "rows", "filters", "both"]
 KERNEL_PLACES = 3
 """Of tiles of kernels, at most: while one is in use, the next has come and one more comes, so that
 the memory need not wait for a step's end."""
