@@ -64,7 +64,8 @@ def _share_of_memory(problem: ConvProblem, divides: Divides, clusters: int) -> f
 def ways_of(machine: SnowflakeMachine) -> tuple[Divides, ...]:
     """In which several clusters can share out a layer."""
     clusters = machine.clusters.count
-    return ("rows", "filters", "both") if clusters % 2 == 0 and clusters > 2 else ("rows", "filters")
+    both = clusters > 2 and clusters % 2 == 0
+    return ("rows", "filters", "both") if both else ("rows", "filters")
 
 
 def divided_plan(

@@ -122,7 +122,7 @@ def test_transfers_hide_behind_sums() -> None:
     (entry,) = found.program.layers
     cycles = found.statistics.cycles / found.statistics.runs
     assert found.wrong == 0
-    assert entry.predicted_cycles is not None and cycles < 1.1 * entry.predicted_cycles
+    assert entry.predicted_cycles is not None and cycles < 1.15 * entry.predicted_cycles
 
 
 def test_no_order_can_be_taken_out() -> None:

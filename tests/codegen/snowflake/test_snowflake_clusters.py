@@ -51,7 +51,7 @@ class Divided:
 
 @RANDOM
 @given(
-    convolutions(), st.sampled_from(SEVERAL), st.sampled_from(("rows", "filters", "none")),
+    convolutions(), st.sampled_from(SEVERAL), st.sampled_from(("rows", "filters", "both", "none")),
     st.integers(1, 3), st.integers(0, 1 << 30),
 )  # fmt: skip
 def test_every_division_of_random_convolutions(

@@ -14,7 +14,7 @@ from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
-from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction
+from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
 from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
 from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
@@ -117,7 +117,7 @@ def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph
     values = [
         (prediction.cycles, float(moved(prediction)))
         for one in space(problem, on)
-        for other in (replace(one, divides="rows"), replace(one, divides="filters"))
+        for other in (replace(one, divides=way) for way in ways_of(on))
         if fits_clusters(problem, other, on)
         for prediction in (divided_prediction(problem, other, on),)
     ]
