@@ -27,6 +27,9 @@ from tvm_npu.codegen.snowflake.plan.tiling import (
 )
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
+SMALLER_TILES = 0.94
+"""Which part of the time plans with fewer filters a tile may take, at most, to be chosen: more
+steps leave less between them to the maxima that run beside a convolution."""
 PlanOne = Callable[[ConvProblem, SnowflakeMachine, int | None], SnowflakePlan | Infeasible]
 """Plans a layer for a machine of one cluster, with so many filters a tile at most (None: any)."""
 
@@ -106,7 +109,8 @@ def _plan_of(
             if fits(problem, one, machine)
         ]
         if found:
-            return _fastest(found)
+            best = _fastest(found)
+            return best if _cycles(best) < SMALLER_TILES * _cycles(found[0]) else found[0]
     return answer
 
 
@@ -126,7 +130,11 @@ def _smaller(
 
 def _fastest(found: list[SnowflakePlan]) -> SnowflakePlan:
     """By prediction; the first of equals."""
-    return min(found, key=lambda one: one.prediction.cycles if one.prediction else 0.0)
+    return min(found, key=_cycles)
+
+
+def _cycles(plan: SnowflakePlan) -> float:
+    return plan.prediction.cycles if plan.prediction else 0.0
 
 
 def _view(problem: ConvProblem, divides: Divides, machine: SnowflakeMachine) -> SnowflakeMachine:
@@ -192,6 +200,4 @@ def best_division(
         for one in divided
         if fits(problem, one, machine)
     ]
-    return min(
-        found, key=lambda one: one.prediction.cycles if one.prediction else 0.0, default=None
-    )
+    return min(found, key=_cycles, default=None)
