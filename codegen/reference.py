@@ -33,14 +33,16 @@ def run_float(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np
 
 def run_rounded(graph: Graph, inputs: Mapping[str, Array]) -> dict[str, NDArray[np.float32]]:
     """`run_float` of a quantized model as it says itself: tensors whose scales ``graph`` gives are
-    rounded to integers of 8 bits, halves up, or as their operators say. Raises as `run_float`."""
+    rounded to integers of 8 bits as these say, halves up also as their operators say. Raises as
+    `run_float`."""
 
     def rounded(tensor: str, values: Array, halves_away: bool = False) -> Array:
         scale = graph.scales.get(tensor)
         if scale is None:
             return values
-        made = _halves_away(values, scale) if halves_away else scale.quantize(values, 1)
-        return scale.dequantize(made)
+        if halves_away and scale.halves == "up":
+            return scale.dequantize(_halves_away(values, scale))
+        return scale.dequantize(scale.quantize(values, 1))
 
     def apply(layer: Layer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
         operator = operator_of(layer)

@@ -18,6 +18,7 @@ from tvm_npu.codegen.graph.scale import Scale, q_point_scales
 from tvm_npu.codegen.graph.tensors import (
     Array,
     FloatArray,
+    Halves,
     IntArray,
     Padding,
     Shape,
@@ -27,6 +28,6 @@ from tvm_npu.codegen.graph.tensors import (
 
 __all__ = [
     "NO_CLIP", "RELU", "Activation", "Array", "Clip", "FixedGraph", "FixedLayer", "FloatArray",
-    "Graph", "IntArray", "Layer", "Padding", "Requantized", "Rescaling", "Scale", "Shape",
-    "Slopes", "State", "Table", "chw", "output_extent", "q_point_scales",
+    "Graph", "Halves", "IntArray", "Layer", "Padding", "Requantized", "Rescaling", "Scale",
+    "Shape", "Slopes", "State", "Table", "chw", "output_extent", "q_point_scales",
 ]  # fmt: skip

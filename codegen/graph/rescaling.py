@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
-from tvm_npu.codegen.graph.tensors import Array, IntArray
+from tvm_npu.codegen.graph.tensors import Array, Halves, IntArray
 
 ACCUMULATOR_BITS = 38
 """Of an accumulator that is multiplied: with its multiplier of 24 bits it stays below 2**62."""
@@ -22,18 +22,21 @@ MULTIPLIER_BITS = 24
 class Rescaling:
     """``saturate(((acc * multiplier + half) >> shift) + zero point)``, half = 2**(shift - 1).
 
-    Multipliers (24 bits, unsigned) and shifts, both int64: one, or one a channel. Halves round up,
-    once: TensorFlow Lite's reference kernels round twice, onnxruntime and XNNPACK halves to even
-    after a product in float32; a result may differ from theirs by one step where it lies between
-    two.
+    Multipliers (24 bits, unsigned) and shifts, both int64: one, or one a channel. Results round
+    once, halves up, or to even (before the zero point is added) as ONNX's QuantizeLinear says.
+    TensorFlow Lite's reference kernels round twice, onnxruntime and XNNPACK after a product in
+    float32; a result may differ from theirs by one step where it lies between two.
     """
 
     multipliers: IntArray
     shifts: IntArray
     zero_point: int
+    halves: Halves = "up"
 
     @classmethod
-    def from_real(cls, factors: NDArray[np.float64], zero_point: int) -> Rescaling:
+    def from_real(
+        cls, factors: NDArray[np.float64], zero_point: int, halves: Halves = "up"
+    ) -> Rescaling:
         """For real factors that are positive and finite; QuantizationError for one that no result
         of 8 bits can use."""
         multipliers, shifts = [], []
@@ -50,14 +53,18 @@ class Rescaling:
             lost = max(shift - MOST_SHIFT, 0)
             multipliers.append(multiplier >> lost)
             shifts.append(shift - lost)
-        return cls(np.array(multipliers, np.int64), np.array(shifts, np.int64), zero_point)
+        words = np.array(multipliers, np.int64), np.array(shifts, np.int64)
+        return cls(*words, zero_point, halves)
 
     def apply(self, acc: Array, low: int, high: int, element_bytes: int) -> IntArray:
         """Of accumulators [B, C, ...] below 2**37 in magnitude, then clipped."""
         column = (-1,) + (1,) * (acc.ndim - 2)
         multipliers, shifts = self.multipliers.reshape(column), self.shifts.reshape(column)
+        products = acc.astype(np.int64) * multipliers
         half = (np.int64(1) << shifts) >> 1
-        found = ((acc.astype(np.int64) * multipliers + half) >> shifts) + self.zero_point
+        if self.halves == "even":  # those behind an even number go back to it
+            half = half - ((shifts > 0) & ~(products >> shifts))
+        found = ((products + half) >> shifts) + self.zero_point
         smallest, largest = element_limits(element_bytes)
         clipped = np.clip(found, max(low, smallest), min(high, largest))
         return clipped.astype(ELEMENT_TYPE[element_bytes])

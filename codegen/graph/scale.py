@@ -17,7 +17,7 @@ from tvm_npu.codegen.fixed_point import (
     element_limits,
     quantize_tensor,
 )
-from tvm_npu.codegen.graph.tensors import Array
+from tvm_npu.codegen.graph.tensors import Array, Halves
 
 if TYPE_CHECKING:
     from tvm_npu.sim.description import Requantization
@@ -30,15 +30,16 @@ LARGEST_SHIFT = 1024
 class Scale:
     """Real value = (integer - zero point) * multiplier * 2**-shift.
 
-    Each field has one entry for the whole tensor, or one a channel (the first axis of the
-    batch-free shape). Multipliers are odd, so that equal scales are equal objects; a Q-point f is
-    the multiplier 1 with shift f and zero point 0. Raises QuantizationError for entries that do not
-    fit together or are out of range.
+    ``halves`` says how real values become integers. Every other field has one entry for the whole
+    tensor, or one a channel (the first axis of the batch-free shape). Multipliers are odd, so that
+    equal scales are equal objects; a Q-point f is the multiplier 1 with shift f and zero point 0,
+    halves up. Raises QuantizationError for entries that do not fit together or are out of range.
     """
 
     shifts: tuple[int, ...]
     multipliers: tuple[int, ...] = (1,)
     zero_points: tuple[int, ...] = (0,)
+    halves: Halves = "up"
 
     def __post_init__(self) -> None:
         counts = {len(self.shifts), len(self.multipliers), len(self.zero_points)}
@@ -65,7 +66,9 @@ class Scale:
         return cls((q_point,))
 
     @classmethod
-    def from_real(cls, steps: Sequence[float], zero_points: Sequence[int] = (0,)) -> Scale:
+    def from_real(
+        cls, steps: Sequence[float], zero_points: Sequence[int] = (0,), halves: Halves = "up"
+    ) -> Scale:
         """From the real value of one integer step, for the tensor or a channel, as quantized
         models give it. Steps are kept to 31 bits, which is exact for float32. QuantizationError
         for a step that is not positive and finite."""
@@ -78,11 +81,12 @@ class Scale:
             zeros = (multiplier & -multiplier).bit_length() - 1
             multipliers.append(multiplier >> zeros)
             shifts.append(shift - zeros)
-        return cls(tuple(shifts), tuple(multipliers), tuple(zero_points))
+        return cls(tuple(shifts), tuple(multipliers), tuple(zero_points), halves)
 
     @property
     def is_q_point(self) -> bool:
-        return self.multipliers == (1,) and self.zero_points == (0,) and len(self.shifts) == 1
+        entries = (self.multipliers, self.zero_points, self.halves)
+        return entries == ((1,), (0,), "up") and len(self.shifts) == 1
 
     @property
     def q_point(self) -> int:
@@ -115,10 +119,13 @@ class Scale:
             return "scale for each channel"
         if self.has_zero_point and not machine.has_zero_point:
             return "zero point"
+        if self.halves == "even" and not machine.multiplier_bits:
+            return "rounding to even"
         return None
 
     def quantize(self, x: Array, element_bytes: int) -> Array:
-        """``saturate(floor(x / step + 1/2) + zero point)`` at the element type, for [B, C, ...].
+        """``saturate(floor(x / step + 1/2) + zero point)`` at the element type, for [B, C, ...],
+        or the same with halves to even.
 
         QuantizationError on NaN and for another number of channels.
         """
@@ -129,7 +136,8 @@ class Scale:
             raise QuantizationError(f"cannot quantize {np.isnan(values).sum()} NaN values")
         steps, zeros = self._columns(values)
         smallest, largest = element_limits(element_bytes)
-        rounded = np.floor(values / steps + 0.5) + zeros
+        exact = values / steps
+        rounded = (np.rint(exact) if self.halves == "even" else np.floor(exact + 0.5)) + zeros
         return np.clip(rounded, smallest, largest).astype(ELEMENT_TYPE[element_bytes])
 
     def dequantize(self, q: Array) -> NDArray[np.float32]:
@@ -155,6 +163,8 @@ class Scale:
         parts = [f"multiplier {_shown(self.multipliers)}", f"shift {_shown(self.shifts)}"]
         if self.has_zero_point:
             parts.append(f"zero point {_shown(self.zero_points)}")
+        if self.halves == "even":
+            parts.append("halves to even")
         return f"scale with {', '.join(parts)}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ Shape = tuple[int, ...]
 """Without the batch: (C, H, W), (C,) for a flat tensor, (T, N) for a sequence of T flat ones."""
 Padding = tuple[int, int, int, int]
 """top, left, bottom, right; a negative value crops."""
+Halves = Literal["up", "even"]
+"""Where rounding takes what lies in the middle of two integers."""
 
 
 def chw(shape: Shape) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
+from tvm_npu.codegen.graph.rescaling import Rescaling
 from tvm_npu.codegen.ops.operator import (
     Arrays,
     Numbers,
@@ -137,7 +138,7 @@ so far, fit 32 bits."""
 
 def _weighed(layer: Elementwise, numbers: Numbers) -> FixedElementwise:
     """A sum or a copy between tensors with scales, rounded once. The result's zero point is part of
-    the constant."""
+    the constant, but for halves to even, which a `Rescaling` rounds."""
     target = numbers.whole_scale(layer)
     sources = [numbers.whole_scale(layer, tensor) for tensor in layer.inputs]
     factors = [float(one.steps[0] / target.steps[0]) for one in sources]
@@ -149,13 +150,18 @@ def _weighed(layer: Elementwise, numbers: Numbers) -> FixedElementwise:
         )
     shift = min(shift, MOST_SHIFT)
     integers = [round(math.ldexp(factor, shift)) for factor in factors]
-    constant = target.zero_points[0] << shift
-    constant -= sum(k * one.zero_points[0] for k, one in zip(integers, sources, strict=True))
+    constant = -sum(k * one.zero_points[0] for k, one in zip(integers, sources, strict=True))
+    rescaling = None
+    if target.halves == "up":
+        constant += target.zero_points[0] << shift
+    else:
+        shifted = np.ones(1, np.int64), np.array([shift], np.int64)
+        rescaling = Rescaling(*shifted, target.zero_points[0], target.halves)
     weights = SumWeights(integers[0], integers[-1], constant)
     low, high = numbers.bounds(layer, layer.activation)
     return FixedElementwise(
-        layer.name, layer.inputs, layer.outputs, layer.op, weights=weights, shift=shift, low=low,
-        high=high, source=layer.source,
+        layer.name, layer.inputs, layer.outputs, layer.op, weights=weights, rescaling=rescaling,
+        shift=0 if rescaling else shift, low=low, high=high, source=layer.source,
     )  # fmt: skip
 
 

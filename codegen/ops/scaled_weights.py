@@ -60,6 +60,7 @@ def scaled_weights(
     integers, steps, zero_point = integer_weights(flat)
     if zero_point == 0:
         integers, steps = with_whole_biases(integers, steps, bias.astype(np.float64) / step_in)
+        integers, steps = with_least_integers(integers, steps, flat, bias == 0.0)
     coarsest = np.abs(bias.astype(np.float64)) / (LARGEST_BIAS * step_in)
     if (coarsest > steps).any():  # weights that vanish beside the bias
         steps = np.maximum(steps, coarsest)
@@ -76,7 +77,9 @@ def scaled_weights(
     factors = steps.astype(np.float32) * np.float32(step_in) / np.float32(step_out)
     if np.all(factors == factors[0]):
         factors = factors[:1]
-    rescaling = Rescaling.from_real(factors.astype(np.float64), target.zero_points[0])
+    rescaling = Rescaling.from_real(
+        factors.astype(np.float64), target.zero_points[0], target.halves
+    )
     stored = (integers + zero_point).astype(np.int8).reshape(weight.shape)
     return ScaledWeights(stored, zero_point, biases.astype(np.int32), fill, rescaling)
 
@@ -122,6 +125,17 @@ def with_whole_biases(
         best = int(multiples[np.argmin(np.abs(np.rint(units * multiples) / multiples - units))])
         integers[row], steps[row] = least * best, steps[row] * factor / best
     return integers, steps
+
+
+def with_least_integers(
+    integers: NDArray[np.int64], steps: Reals, weight: Reals, rows: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], Reals]:
+    """Integers [M, K] and steps [M] of weights [M, K] that are equal in magnitude, in those of
+    ``rows``, as ones: then a sum of integers times 1 / n lies in the middle of two integers where
+    the average does."""
+    equal = rows & (integers != 0).all(axis=1) & (np.ptp(np.abs(integers), axis=1) == 0)
+    steps = np.where(equal, np.abs(weight[:, 0]), steps)
+    return np.where(equal[:, None], np.sign(integers), integers), steps
 
 
 def _exact(weight: Reals, integers: NDArray[np.int64], steps: Reals) -> Reals:

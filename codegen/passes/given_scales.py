@@ -6,6 +6,7 @@ layers, each time in four operators:
     before: a -> affine(1 / s) -> round -> clip(-128 - z, 127 - z) -> affine(s) -> y
     after:  a -> clip((-128 - z) s, (127 - z) s) -> y, whose scale is s with zero point z
 
+The clip may come first, which gives the same values: that says that halves go to even.
 What only moves, pools or clips numbers of a scale hands it on; the same scale a second time changes
 nothing. What moves numbers of several scales to one (a concatenation) has that one itself.
 """
@@ -98,7 +99,9 @@ def _rounding(first: Layer, uses: Uses) -> _Rounding | None:
         if following is None:
             return None
         chain.append(following)
-    down, rounds, clips, up = chain
+    down, *middle, up = chain
+    to_even = isinstance(middle[1], TableFunction)
+    clips, rounds = middle if to_even else reversed(middle)
     step = _factor(up)
     down_factor = _factor(down)
     if step is None or down_factor is None or abs(down_factor * step - 1.0) > 1e-5:
@@ -112,7 +115,7 @@ def _rounding(first: Layer, uses: Uses) -> _Rounding | None:
     zero_point = min(max(0, SMALLEST - low), LARGEST - high)
     if (low, high) != (clip.low, clip.high) or not SMALLEST <= zero_point <= LARGEST:
         return None
-    scale = Scale.from_real([step], [zero_point])
+    scale = Scale.from_real([step], [zero_point], "even" if to_even else "up")
     return _Rounding(tuple(chain), down.inputs[0], scale, Clip(low * step, high * step))
 
 

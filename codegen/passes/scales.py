@@ -4,8 +4,8 @@
     after:  b -> copy (rescales) -> b' at S; concat(a, b') -> y
 
 Layers that take no scales (`Operator.takes_scales`) compute with Q-points between two copies. An
-average whose result has another scale than its input becomes a depthwise convolution by 1 / n,
-which rounds once.
+average whose result has another scale than its input, or halves to even, becomes a depthwise
+convolution by 1 / n, which rounds once.
 """
 
 from __future__ import annotations
@@ -103,9 +103,12 @@ class _Copies:
             self._finish(layer)
 
     def _is_weighed(self, layer: Pool) -> bool:
-        """An average between two scales, of few enough numbers without a border."""
+        """An average between two scales, or with halves to even, of few enough numbers without a
+        border."""
         source, target = self.scales.get(layer.inputs[0]), self.scales.get(layer.output)
-        return can_be_weighed(layer) and target is not None and source != target
+        if target is None or not can_be_weighed(layer):
+            return False
+        return source != target or target.halves == "even"
 
     def _at_one_scale(self, layer: Layer, tied: tuple[str, ...]) -> Layer:
         """Inputs that differ are copied to one scale; an output that differs is copied behind."""

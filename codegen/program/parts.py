@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, WrapSerializer
 
 from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
@@ -49,6 +49,14 @@ Count = Annotated[int, Field(ge=0, le=1 << 40)]
 Text = Annotated[str, Field(max_length=1 << 16)]
 
 
+def _as_older_files(scale: Scale, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    """A scale without what files had not before halves could go elsewhere than up."""
+    values: dict[str, Any] = dump(scale)
+    if values["halves"] == "up":
+        del values["halves"]
+    return values
+
+
 def as_batch(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """``array`` as [B, *shape]. That is what it is, except for a sequence or a state of one image,
     which frameworks give with extents of 1 elsewhere: [T, 1, N] for (T, N). Others are returned as
@@ -81,7 +89,7 @@ class TensorSlot:
 
     name: Text
     shape: tuple[Annotated[int, Field(ge=1, le=1 << 32)], ...]
-    scale: Scale
+    scale: Annotated[Scale, WrapSerializer(_as_older_files)]
     element_type: Precision
     segment: Segment
     offset: Count

@@ -102,12 +102,14 @@ The paper names nmp_activation and says nothing of functions other than ReLU. Th
 of this project: nmp_activationx, with its two configuration registers; nmp_veopc; nmp_veop's
 differences and maxima; and, for quantized models as they come, nmp_rescale, nmp_conv2dz,
 nmp_perceptz, the sums with factors of nmp_veop and sub 2 of nmp_pool, which machines have whose
-mac.requantization is "scale". nmp_activationx is slower than nmp_activation, which uses the
-datapath once for as many elements as it has lanes: a table takes {table_int8} uses (int8:
-requantize, look up) or {table_int16} (int16: then interpolate; both neighbours are looked up at
-once), a slope or a scale word {slope} (multiply, requantize). A machine file has no numbers for
-them: tables, slopes and scale words lie in the bias buffer, whose reads an operation of the MAC
-unit counts like those of biases.
+mac.requantization is "scale". Halves go up in TensorFlow Lite's models and to even in those of
+ONNX's QuantizeLinear: nmp_rescale has both roundings.
+
+nmp_activationx is slower than nmp_activation, which uses the datapath once for as many elements as
+it has lanes: a table takes {table_int8} uses (int8: requantize, look up) or {table_int16} (int16:
+then interpolate; both neighbours are looked up at once), a slope or a scale word {slope} (multiply,
+requantize). A machine file has no numbers for them: tables, slopes and scale words lie in the bias
+buffer, whose reads an operation of the MAC unit counts like those of biases.
 """
 
 

@@ -28,8 +28,6 @@ SMALLEST, LARGEST = -128, 127
 @device
 def nmp_rescale(s: State, m: Costs, core: int, row: int) -> int:
     form = s.decoded[row, SUB]
-    if form > Rescale.CHANNEL:
-        return trap(s, core, Code.ILLEGAL_INSTRUCTION, np.int64(s.words[row]), 0, 0, 0)
     if not scales_ok(s, m, core, row):
         return STOP
     count = begin_elements(s, m, core, row)
@@ -39,7 +37,8 @@ def nmp_rescale(s: State, m: Costs, core: int, row: int) -> int:
     if not check_registers(s, core, Reg.SHIFT, Reg.SHIFT, SMALLEST, LARGEST):
         return STOP
     channels = r[Reg.OUT_CHANNELS]
-    by_channel = form == Rescale.CHANNEL
+    by_channel = form == Rescale.CHANNEL or form == Rescale.CHANNEL_EVEN
+    to_even = form >= Rescale.ONE_EVEN
     if by_channel and not constants_ok(s, m, core, channels, WORD_BYTES):
         return STOP
     bound = np.int64(1) << (SCALED_ACCUMULATOR_BITS - 1)
@@ -55,11 +54,15 @@ def nmp_rescale(s: State, m: Costs, core: int, row: int) -> int:
             return trap(s, core, Code.BAD_CONFIGURATION, shift, 0, Reg.FACTOR, 0)
         multiplier = (word >> SCALE_SHIFT_BITS) & LARGEST_MULTIPLIER
         half = (np.int64(1) << shift) >> 1
+        even = np.int64(to_even and shift > 0)
         for k in range(at, at + plane):
             if memory[k] >= bound or memory[k] < -bound:
                 bits = SCALED_ACCUMULATOR_BITS
                 return trap(s, core, Code.ACCUMULATOR_OVERFLOW, memory[k], bits, k, 0)
-            value = ((memory[k] * multiplier + half) >> shift) + r[Reg.SHIFT]
+            product = memory[k] * multiplier
+            # One less than half brings halves behind an even number back to it.
+            product += half - (even & ~(product >> shift))
+            value = (product >> shift) + r[Reg.SHIFT]
             memory[k] = min(max(value, low), high)
         at += plane
     beats = beats_of(count, m, np.int64(1)) * SLOPE_BEATS

@@ -147,10 +147,12 @@ class Activation(Named):
 
 
 class Rescale(Named):
-    """nmp_rescale: where the scale words are."""
+    """nmp_rescale: where the scale words are, and where halves go."""
 
     ONE = 0, "FACTOR is the word of all channels"
     CHANNEL = 1, "each channel has an int32 from TABLE_ADDRESS on"
+    ONE_EVEN = 2, "sub 0 with halves to even"
+    CHANNEL_EVEN = 3, "sub 1 with halves to even"
 
 
 LARGEST_SHIFT = 47
@@ -352,7 +354,9 @@ XNMP: tuple[Instruction, ...] = (
         "Requantizes MB2 in place by scale words w, FACTOR for all channels (sub 0) or the int32 "
         "of each channel of OUT_ROWS * OUT_COLUMNS elements from TABLE_ADDRESS on (sub 1): with s "
         "= w[7:0] and m = w[31:8], unsigned, clip(saturate(((acc * m + half) >> s) + SHIFT), LOW, "
-        "HIGH), half = 2**(s - 1): halves round up. int8 only; accumulators have 38 bits.",
+        "HIGH), half = 2**(s - 1): halves round up. sub 2 and 3 are the same with halves to even: "
+        "where acc * m + half is a multiple of 2**s, bit 0 is cleared before SHIFT is added. int8 "
+        "only; accumulators have 38 bits.",
         SCALED,
     ),
     *_configure("dcfg", CUSTOM_1, "DMA", DmaRegister),

@@ -119,6 +119,47 @@ def test_a_softmax_that_is_rounded_stays_on_the_cpu() -> None:
     assert fixed.scales[fixed.outputs[0]].zero_points == (SCALES["o"][1],)
 
 
+def qdq_network(is_softmax: bool = False) -> tvm.IRModule:
+    """A convolution and a sum (or a softmax) between QuantizeLinear and DequantizeLinear."""
+
+    def around(real: object, name: str) -> object:
+        return relay.qnn.op.dequantize(quantized(real, name), *both(name))
+
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    entry = around(x, "x")
+    weight = relay.qnn.op.dequantize(
+        const(np.random.default_rng(5).integers(-127, 128, (3, 3, 3, 3)), "int8"), const(0.01),
+        const(0, "int32"),
+    )  # fmt: skip
+    products = relay.nn.conv2d(entry, weight, padding=(1, 1), channels=3, kernel_size=(3, 3))
+    a = around(products, "a")
+    last = relay.nn.softmax(a, 1) if is_softmax else relay.add(a, entry)
+    return tvm.IRModule.from_expr(relay.Function([x], quantized(last, "o")))
+
+
+def quantized(real: object, name: str) -> object:
+    return relay.qnn.op.quantize(real, *both(name), out_dtype="int8")
+
+
+def test_halves_go_to_even_in_models_of_quantize_and_dequantize() -> None:
+    marked = partition_for_npu(qdq_network(), target="npu/nmp-4x8-scale")
+    (fixed,) = region_fixed_graphs(marked).values()
+    assert {scale.halves for scale in fixed.scales.values()} == {"even"}
+    x = RNG.normal(0, 1, (4, 3, 8, 8)).astype(np.float32)
+    made, plain = run(marked, "npu/nmp-4x8-scale", x), run(qdq_network(), "llvm", x)
+    off = np.abs(made.astype(int) - plain)  # TVM's conv2d in float32, halves away from zero
+    assert off.max() <= 1 and (off == 0).mean() > 0.99 and np.ptp(plain) > 9
+    marked = partition_for_npu(network(), target="npu/nmp-4x8-scale")
+    (other,) = region_fixed_graphs(marked).values()
+    assert {scale.halves for scale in other.scales.values()} == {"up"}
+
+
+def test_a_softmax_that_is_clipped_and_rounded_stays_on_the_cpu() -> None:
+    report = explain(partition_for_npu(qdq_network(is_softmax=True), target="npu/nmp-4x8-scale"))
+    reasons = {one.operator: one.rule for one in report.refusals}
+    assert reasons["nn.softmax"] == SOFTMAX_IS_ROUNDED
+
+
 def test_a_file_that_is_no_model_is_said_to_be_none() -> None:
     pytest.importorskip("tflite")
     with pytest.raises(PartitionError, match="no TensorFlow Lite model: bytes 4 to 8 of its 9"):

@@ -236,6 +236,8 @@ def _rounded_softmax(flow: Dataflow) -> frozenset[OpCall]:
     found = set()
     for call in flow.calls:
         quotient = call.operands[0] if call.name == "round" else None
+        if isinstance(quotient, Result) and quotient.call.name == "clip":
+            quotient = quotient.call.operands[0]
         if isinstance(quotient, Result) and quotient.call.name == "divide":
             value = quotient.call.operands[0]
             if isinstance(value, Result) and value.call.name == "softmax":

@@ -3,6 +3,8 @@
     before: qnn.conv2d(q, w) -> bias_add -> qnn.requantize -> q'
     after:  conv2d(x, w s_w) -> bias_add -> divide(s) -> round -> clip -> multiply(s) -> x'
 
+Models of QuantizeLinear and DequantizeLinear alone (QDQ) round halves to even: in theirs the clip
+stands in front of the round, which gives the same values.
 Integers of 8 bits become the real numbers that they mean, scales the operators that
 `codegen.passes.given_scales` reads. What is left on the CPU computes the same to within one step.
 Integers appear only where the model has them as inputs and outputs, and around operators that this
@@ -19,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relay
 
+from tvm_npu.codegen.graph import Halves
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.qnn_arguments import constant_value, dequantized, vector
 
@@ -26,6 +29,7 @@ Expr = Any
 Reals = NDArray[np.float64]
 ROUNDED = ("int8", "uint8")
 """Types whose roundings machines can do."""
+QDQ = {"qnn.quantize", "qnn.dequantize"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ Value = Any
 
 def with_real_numbers(function: relay.Function) -> relay.Function:
     """``function``, with checked types, without the integers inside."""
-    rewriting = _Rewriting()
+    operators = {of.op_name(expr) for expr in of.post_order(function.body)}
+    integer = {name for name in operators if name.startswith("qnn.")}
+    rewriting = _Rewriting("even" if integer <= QDQ else "up")
     body = rewriting.run(function.body)
     return relay.Function(
         function.params, body, None, function.type_params, function.attrs, function.span
@@ -64,7 +70,8 @@ def with_real_numbers(function: relay.Function) -> relay.Function:
 class _Rewriting:
     """Values of new expressions by old ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, halves: Halves) -> None:
+        self.halves = halves
         self.memo: dict[Expr, Value] = {}
         self.inputs: dict[tuple[Expr, bytes], Expr] = {}
 
@@ -111,8 +118,12 @@ class _Rewriting:
         if key not in self.inputs:
             read = relay.qnn.op.dequantize(known, self.memo[scale], self.memo[zero_point], axis)
             dtype = str(arg.checked_type.dtype)
-            self.inputs[key] = rounded(read, steps, int(zeros.flat[0]), dtype, arg.span)
+            self.inputs[key] = self.spelled(read, steps, int(zeros.flat[0]), dtype, arg.span)
         return self.inputs[key]
+
+    def spelled(self, real: Expr, steps: Reals, zero_point: int, dtype: str, span: Any) -> Expr:
+        """``real`` rounded as the model rounds."""
+        return rounded(real, steps, zero_point, dtype, span, self.halves)
 
     def rounded(self, real: Expr, call: Expr, scale: Expr, zero_point: Expr) -> Value:
         """``real`` as the result of ``call``, of its integer type at a scale. None: not a constant
@@ -123,7 +134,7 @@ class _Rewriting:
         dtype = str(call.checked_type.dtype)
         axis = int(getattr(call.attrs, "axis", -1)) if call.attrs is not None else -1
         if dtype in ROUNDED and steps.size == 1:
-            real = rounded(real, steps, int(zeros.flat[0]), dtype, call.span)
+            real = self.spelled(real, steps, int(zeros.flat[0]), dtype, call.span)
         return Meaning(real, steps, int(zeros.flat[0]), dtype, axis)
 
 
@@ -139,16 +150,22 @@ def spanned(call: relay.Call, span: Any) -> relay.Call:
     return relay.Call(call.op, call.args, call.attrs, call.type_args, span)
 
 
-def rounded(real: Expr, steps: Reals, zero_point: int, dtype: str, span: Any) -> Expr:
+def rounded(
+    real: Expr, steps: Reals, zero_point: int, dtype: str, span: Any, halves: Halves
+) -> Expr:
     """``real`` rounded to a step, within the integers of a type."""
     low, high = np.iinfo(dtype).min - zero_point, np.iinfo(dtype).max - zero_point
     step = relay.const(np.float32(steps.flat[0]))
     found = spanned(relay.divide(real, step), span)
-    found = spanned(relay.clip(spanned(relay.round(found), span), float(low), float(high)), span)
+    if halves == "up":
+        found = spanned(relay.round(found), span)
+    found = spanned(relay.clip(found, float(low), float(high)), span)
+    if halves == "even":
+        found = spanned(relay.round(found), span)
     return spanned(relay.multiply(found, step), span)
 
 
-ROUNDING = ("multiply", "clip", "round", "divide")
+ROUNDINGS = ("multiply", "clip", "round", "divide"), ("multiply", "round", "clip", "divide")
 """What `rounded` makes, the last first."""
 
 
@@ -174,12 +191,14 @@ def layouts_apart(call: relay.Call, args: list[Expr]) -> Expr:
 
 
 def _in_front(call: relay.Call, rounded_: Expr) -> Expr:
-    chain = []
-    for name in ROUNDING:
-        if of.op_name(rounded_) != name:
+    chain: list[Any] = []
+    for _ in ROUNDINGS[0]:
+        if not isinstance(rounded_, relay.Call) or not rounded_.args:
             return None
         chain.append(rounded_)
         rounded_ = rounded_.args[0]
+    if tuple(of.op_name(one) for one in chain) not in ROUNDINGS:
+        return None
     made = relay.Call(call.op, [rounded_], call.attrs, None, call.span)
     for one in reversed(chain):
         made = relay.Call(one.op, [made, *one.args[1:]], one.attrs, None, one.span)
@@ -339,7 +358,7 @@ def _cast(b: _Rewriting, call: Expr) -> Value:
         return None
     real = data.real
     if dtype in ROUNDED and data.dtype != dtype and data.steps.size == 1:
-        real = rounded(real, data.steps, data.zero_point, dtype, call.span)
+        real = b.spelled(real, data.steps, data.zero_point, dtype, call.span)
     return Meaning(real, data.steps, data.zero_point, dtype, data.axis)
 
 

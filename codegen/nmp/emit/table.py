@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tvm_npu.codegen.graph import Requantized, Table
+from tvm_npu.codegen.graph import Halves, Requantized, Table
 from tvm_npu.codegen.nmp.emit.commands import Nodes, when
 from tvm_npu.codegen.nmp.emit.conventions import TABLE_ARRIVED, wait
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
@@ -68,16 +68,20 @@ class ScalesPlace:
 
     word: int | None
     zero_point: int
+    halves: Halves
     address: int = 0
 
     def form(self, first_filter: Expression | None = None) -> ExtendedForm:
         """Of a tile that begins with a filter of the layer."""
         values: dict[MacRegister, Operand] = {MacRegister.SHIFT: self.zero_point}
+        to_even = self.halves == "even"
         if self.word is not None:
-            return "nmp_rescale", int(Rescale.ONE), {**values, MacRegister.FACTOR: self.word}
+            sub = Rescale.ONE_EVEN if to_even else Rescale.ONE
+            return "nmp_rescale", int(sub), {**values, MacRegister.FACTOR: self.word}
         assert first_filter is not None
         address = first_filter * BIAS_BYTES + self.address
-        return "nmp_rescale", int(Rescale.CHANNEL), {**values, MacRegister.TABLE_ADDRESS: address}
+        sub = Rescale.CHANNEL_EVEN if to_even else Rescale.CHANNEL
+        return "nmp_rescale", int(sub), {**values, MacRegister.TABLE_ADDRESS: address}
 
 
 FinishPlace = TablePlace | SlopesPlace | ScalesPlace
@@ -96,11 +100,11 @@ def finish_place(
     """The table, the slopes or the scale words of a layer; None for one that has none."""
     if layer.rescaling is not None:
         words = scale_words(layer.rescaling)
-        zero_point = layer.rescaling.zero_point
+        zero_point, halves = layer.rescaling.zero_point, layer.rescaling.halves
         if len(words) == 1:
-            return ScalesPlace(int(words[0]), zero_point)
+            return ScalesPlace(int(words[0]), zero_point, halves)
         address = machine.memories.bias_bytes - words.nbytes
-        return ScalesPlace(None, zero_point, address)
+        return ScalesPlace(None, zero_point, halves, address)
     if layer.slopes is None:
         return table_place(layer.table, machine, element_bytes)
     if len(layer.slopes) == 1:

@@ -57,6 +57,15 @@ def test_zero_points_and_channels_by_hand() -> None:
     np.testing.assert_array_equal(scale.quantize(x, 1), [[[12, 127], [-5, -2]]])
 
 
+def test_halves_to_even_by_hand() -> None:
+    """Parity is that before the zero point; a power of two for a step makes no Q-point of it."""
+    scale = Scale.from_real([0.5], [3], "even")
+    x = np.array([[-0.75, -0.25, 0.25, 0.26, 0.75, 1.25]])
+    np.testing.assert_array_equal(scale.quantize(x, 1), [[1, 3, 3, 4, 5, 5]])
+    assert not Scale((1,), halves="even").is_q_point and scale != Scale.from_real([0.5], [3])
+    assert str(scale) == "scale with multiplier 1, shift 1, zero point 3, halves to even"
+
+
 @pytest.mark.parametrize(
     ("scale", "machine", "lack"),
     [
@@ -66,6 +75,8 @@ def test_zero_points_and_channels_by_hand() -> None:
         (Scale.from_real([0.5, 0.25]), Requantization(is_per_channel=True), None),
         (Scale((3,), (1,), (5,)), Requantization(31, True), "zero point"),
         (Scale((3,), (1,), (5,)), Requantization(has_zero_point=True), None),
+        (Scale((3,), halves="even"), Q_POINTS_ONLY, "rounding to even"),
+        (Scale((3,), halves="even"), Requantization(16), None),
     ],
 )
 def test_what_a_machine_lacks(scale: Scale, machine: Requantization, lack: str | None) -> None:

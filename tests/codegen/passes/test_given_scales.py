@@ -10,7 +10,7 @@ import pytest
 from tests.codegen.nmp.simulated import simulate
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import UnsupportedLayerError
-from tvm_npu.codegen.graph import Clip, FixedGraph, Graph, Layer, Scale
+from tvm_npu.codegen.graph import Clip, FixedGraph, Graph, Halves, Layer, Scale
 from tvm_npu.codegen.ops import (
     Concat,
     Conv2d,
@@ -29,6 +29,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.given_scales import with_given_scales
 from tvm_npu.codegen.passes.quantize import quantize
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.sim.machine_file import load_machine
 
@@ -39,7 +40,8 @@ REQUANTIZATION = MACHINE.requantization("int8")
 class Quantized:
     """A float graph in the spelling of quantized models; remembers every scale."""
 
-    def __init__(self, seed: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, seed: int, shape: tuple[int, ...], halves: Halves = "up") -> None:
+        self.halves = halves
         self.rng = np.random.default_rng(seed)
         self.layers: list[Layer] = []
         self.shapes = {"x": shape}
@@ -56,12 +58,16 @@ class Quantized:
         zeros = np.zeros_like(ones)
         down = ones / np.float32(step)
         self.add(ScaleShift(f"{name}1", (tensor,), (f"{name}1",), down, zeros), shape)
-        self.add(TableFunction(f"{name}2", (f"{name}1",), (f"{name}2",), "round"), shape)
-        clip = Clip(low, low + 255.0)
-        self.add(Elementwise(f"{name}3", (f"{name}2",), (f"{name}3",), "copy", clip), shape)
+        steps = [
+            TableFunction(f"{name}r", ("",), (f"{name}r",), "round"),
+            Elementwise(f"{name}c", ("",), (f"{name}c",), "copy", Clip(low, low + 255.0)),
+        ]
+        last = f"{name}1"
+        for one in steps if self.halves == "up" else reversed(steps):
+            last = self.add(replace(one, inputs=(last,)), shape)
         up = ones * np.float32(step)
-        self.add(ScaleShift(f"{name}4", (f"{name}3",), (name,), up, zeros), shape)
-        self.said[name] = Scale.from_real([np.float32(step)], [zero_point])
+        self.add(ScaleShift(f"{name}4", (last,), (name,), up, zeros), shape)
+        self.said[name] = Scale.from_real([np.float32(step)], [zero_point], self.halves)
         return name
 
     def weights(self, *shape: int, zero_point: int = 0) -> np.ndarray:
@@ -74,9 +80,9 @@ class Quantized:
         return Graph(tuple(self.layers), self.shapes, ("x",), outputs)
 
 
-def network(seed: int, zero_point: int = 0) -> Quantized:
+def network(seed: int, zero_point: int = 0, halves: Halves = "up") -> Quantized:
     """Convolutions with a border, a sum, a concatenation of two scales, pools, a classifier."""
-    q = Quantized(seed, (3, 9, 7))
+    q = Quantized(seed, (3, 9, 7), halves)
     rng = q.rng
     x = q.rounded("x", 0.031, int(rng.integers(-100, 100)))
     conv = Conv2d("c", (x,), ("c",), q.weights(6, 3, 3, 3, zero_point=zero_point),
@@ -144,9 +150,13 @@ def test_another_spelling_is_none(broken: int) -> None:
     assert with_given_scales(graph) is graph
 
 
-@pytest.mark.parametrize(("seed", "zero_point"), [(2, 0), (3, 0), (4, 60)])
-def test_simulator_and_float_agree_with_the_reference(seed: int, zero_point: int) -> None:
-    q = network(seed, zero_point)
+@pytest.mark.parametrize(
+    ("seed", "zero_point", "halves"), [(2, 0, "up"), (3, 0, "even"), (4, 60, "up")]
+)
+def test_simulator_and_float_agree_with_the_reference(
+    seed: int, zero_point: int, halves: Halves
+) -> None:
+    q = network(seed, zero_point, halves)
     graph, fixed = fixed_of(q)
     x = q.rng.integers(-128, 128, (3, 9, 7)).astype(np.int8)
     made = run_fixed(fixed, {"x": x[None]})
@@ -175,6 +185,38 @@ def test_one_copy_where_scales_meet() -> None:
     assert [one.weights is not None for one in copies] == [True]
     pools = [one for one in fixed.layers if isinstance(one, FixedPool)]
     assert [one.halves_away for one in pools] == [False, True]
+
+
+@pytest.mark.parametrize("halves", ["up", "even"])
+def test_halves_go_where_the_model_says(halves: Halves) -> None:
+    """Filters and sums whose exact results lie in the middle of two integers, and averages of two
+    numbers."""
+    q = Quantized(10, (2, 8, 8), halves)
+    x = q.rounded("x", 0.5, 7)
+    gains = np.array([0.5, 0.25], np.float32)
+    c = Conv2d("c", (x,), ("c",), gains.reshape(2, 1, 1, 1), np.zeros(2, np.float32), groups=2)
+    c_rounded = q.rounded(q.add(c, (2, 8, 8)), 0.5, 12)
+    s = q.rounded(q.add(Elementwise("s", (x, x), ("s",), "add"), (2, 8, 8)), 2.0, -1)
+    mean = q.add(Pool("m", (s,), ("m",), "avg", (1, 2), (1, 2)), (2, 8, 4))
+    q.rounded(mean, 2.0, -1)
+    graph = fuse(with_given_scales(q.graph(q.layers[-1].output, c_rounded)))
+    fixed = quantize(graph, Ranges(), "int8", REQUANTIZATION)
+    data = q.rng.integers(-128, 128, (1, 2, 8, 8)).astype(np.int8)
+    made = run_fixed(fixed, {"x": data})
+    for tensor, zero_point, gain in ((s, -1, 0.5), (c_rounded, 12, gains[:, None, None])):
+        exact = (data.astype(float) - 7) * gain
+        wanted = (np.rint(exact) if halves == "even" else np.floor(exact + 0.5)) + zero_point
+        assert np.array_equal(made[tensor], wanted) and (exact % 1 == 0.5).any(axis=(0, 2, 3)).all()
+    exact = made[s].reshape(1, 2, 8, 4, 2).mean(axis=-1)
+    away = np.copysign(np.floor(np.abs(exact) + 0.5), exact)
+    found = made[fixed.outputs[0]]
+    assert np.array_equal(found, np.rint(exact + 1) - 1 if halves == "even" else away)
+    program = compile_fixed(fixed, MACHINE)
+    outputs, _ = simulate(program, {"x": data[0]})
+    assert all(np.array_equal(outputs[name], made[name][0]) for name in fixed.outputs)
+    content = program.to_bytes()
+    assert (b"halves" in content) == (halves == "even")
+    assert Program.from_bytes(content).outputs[0].scale == graph.scales[fixed.outputs[0]]
 
 
 def test_layers_without_scales_compute_with_q_points() -> None:

@@ -252,27 +252,31 @@ class MacUnit(Unit):
 
     def nmp_rescale(self, core: Core, sem: int, sub: int) -> None:
         r, faults = core.mac, set[str]()
-        if sub > 1:
-            raise Fault("ILLEGAL_INSTRUCTION")
+        by_channel, to_even = sub in (1, 3), sub in (2, 3)
         self._multiplies(core)
         self._ranges(r, OUT, 1, 1 << 20)
         self._ranges(r, ["SHIFT"], -128, 127)
         channels, rows, columns = (r[name] for name in OUT)
-        if sub == 1 and r["TABLE_ADDRESS"] % 4:
+        if by_channel and r["TABLE_ADDRESS"] % 4:
             faults.add("BAD_CONFIGURATION")
         end = r["TABLE_ADDRESS"] + 4 * channels
-        if sub == 1 and not 0 <= r["TABLE_ADDRESS"] <= end <= self.machine.memories.bias_bytes:
+        if by_channel and not 0 <= r["TABLE_ADDRESS"] <= end <= self.machine.memories.bias_bytes:
             faults.add("TILE_TOO_LARGE")
         self._operands(core, [(MB2, r["OUT_ADDRESS"], channels * rows * columns)], faults)
         for k in range(channels * rows * columns):
             channel, at = k // (rows * columns), r["OUT_ADDRESS"] + k
-            word = self._word(core, r["TABLE_ADDRESS"] + 4 * channel) if sub else r["FACTOR"]
+            word = r["FACTOR"]
+            if by_channel:
+                word = self._word(core, r["TABLE_ADDRESS"] + 4 * channel)
             shift, multiplier, acc = word & 255, word >> 8 & 0xFF_FFFF, core.sums[at]
             if shift > 61:
                 raise Fault("BAD_CONFIGURATION")
             if not -(1 << 37) <= acc < 1 << 37:
                 raise Fault("ACCUMULATOR_OVERFLOW")
-            value = (acc * multiplier + (1 << shift >> 1) >> shift) + r["SHIFT"]
+            whole, rest = divmod(acc * multiplier + (1 << shift >> 1), 1 << shift)
+            if to_even and shift and not rest:
+                whole -= whole % 2
+            value = whole + r["SHIFT"]
             low, high = (min(max(r[name], -128), 127) for name in ("LOW", "HIGH"))
             core.sums[at] = min(max(min(max(value, -128), 127), low), high)
         self.signal(core, sem)

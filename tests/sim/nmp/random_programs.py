@@ -203,7 +203,8 @@ class Writer:
             word = rng.randrange(1 << 24) << 8 | rng.choice((0, 1, 7, 24, 40, 61))
             found |= {"SHIFT": rng.randint(-128, 127), "TABLE_ADDRESS": self.room(3, 4, 4, 4)}
             found["FACTOR"] = word - (1 << 32 if word >> 31 else 0)
-            return found, f"nmp_rescale {rng.choice(('one', 'one', 'channel'))}"
+            form = rng.choice(("one", "one_even", "channel", "channel_even"))
+            return found, f"nmp_rescale {form}"
         by_filter = self.forms("nmp_activationf", "nmp_activationxf")
         name = rng.choice(("nmp_activation", "nmp_activationx", *by_filter))
         if not name.startswith("nmp_activationx"):

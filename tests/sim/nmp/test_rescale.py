@@ -1,7 +1,10 @@
-"""Instructions for quantized models, element by element in Python integers: nmp_rescale, sums with
+"""Instructions for quantized models, element by element in Python numbers: nmp_rescale, sums with
 factors, filters with a zero point, averages with halves away from zero; what they trap at."""
 
 from __future__ import annotations
+
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -35,30 +38,41 @@ def run(
     return np.array(found._state.mb2[0][: len(mb2)])
 
 
-def rescaled(acc: int, word: int, zero_point: int, low: int, high: int) -> int:
+def rescaled(acc: int, word: int, to_even: bool, zero_point: int, low: int, high: int) -> int:
     shift, multiplier = word & 0xFF, word >> 8 & 0xFFFFFF
-    value = acc * multiplier
-    value = (value + 2 ** (shift - 1)) // 2**shift if shift else value
+    exact = Fraction(acc * multiplier, 2**shift)
+    value = round(exact) if to_even else math.floor(exact + Fraction(1, 2))
     return min(max(value + zero_point, low), high)
 
 
-@given(st.booleans(), st.integers(-128, 127), st.integers(0, 61), seeds)
+@given(st.integers(0, 3), st.integers(-128, 127), st.integers(0, 61), st.booleans(), seeds)
 @settings(max_examples=40, deadline=None)
-def test_rescale(by_channel: bool, zero_point: int, shift: int, seed: int) -> None:
+def test_rescale(sub: int, zero_point: int, shift: int, is_power: bool, seed: int) -> None:
+    by_channel, to_even = sub in (1, 3), sub > 1
     rng = np.random.default_rng(seed)
-    words = (rng.integers(0, 1 << 24, 3) << 8) | rng.integers(max(shift - 3, 0), shift + 1, 3)
+    multipliers = 1 << rng.integers(0, 24, 3) if is_power else rng.integers(0, 1 << 24, 3)
+    words = (multipliers << 8) | rng.integers(max(shift - 3, 0), shift + 1, 3)
     low, high = -int(rng.integers(1, 129)), int(rng.integers(0, 128))
     values = {**TILE, "SHIFT": zero_point, "LOW": low, "HIGH": high, "TABLE_ADDRESS": 8}
     values["FACTOR"] = int(np.uint32(words[0]).astype(np.int32))
     bias = np.zeros(5, np.uint32)
     bias[2:] = words
     mb2 = rng.integers(-(1 << 37), 1 << 37, 64) >> rng.integers(0, 37, 64)
-    found = run(f"nmp_rescale 1, {int(by_channel)}", values, mb2, bias=bias)
+    found = run(f"nmp_rescale 1, {sub}", values, mb2, bias=bias)
     expected = mb2.copy()
     for k in range(COUNT):
         word = int(words[k // 10 if by_channel else 0])
-        expected[3 + k] = rescaled(int(mb2[3 + k]), word, zero_point, low, high)
+        expected[3 + k] = rescaled(int(mb2[3 + k]), word, to_even, zero_point, low, high)
     assert found.tolist() == expected.tolist()
+
+
+def test_where_halves_go() -> None:
+    """Three halves and their neighbours, on both sides of zero; parity before the zero point."""
+    mb2 = np.array([0, 0, 0, *range(-6, 7), *[0] * 17])
+    values = {**TILE, "SHIFT": 1, "FACTOR": 1 << 8 | 2, "LOW": -128, "HIGH": 127}
+    up, even = (run(f"nmp_rescale 1, {form}", values, mb2)[3:16] for form in ("one", "one_even"))
+    assert up.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3]
+    assert even.tolist() == [-1, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 3]
 
 
 @given(st.booleans(), st.integers(-(1 << 31), (1 << 31) - 1), seeds)
@@ -115,7 +129,7 @@ def test_averages_with_halves_away_from_zero() -> None:
         ("nmp_rescale 1, 0", {"FACTOR": 62}, "FACTOR has the unusable value 62"),
         ("nmp_rescale 1, 0", {"ELEMENT_BYTES": 2}, "ELEMENT_BYTES has the unusable value 2"),
         ("nmp_rescale 1, 1", {"TABLE_ADDRESS": 2}, "TABLE_ADDRESS has the unusable value 2"),
-        ("nmp_rescale 1, 2", {}, "illegal instruction"),
+        ("nmp_rescale 1, 3", {"TABLE_ADDRESS": 2}, "TABLE_ADDRESS has the unusable value 2"),
         ("nmp_veop 1, 6", {"SHIFT_B": 1 << 24}, "SHIFT_B has the unusable value"),
         ("nmp_conv2dz 1, zero", {"SHIFT_B": 128}, "SHIFT_B has the unusable value 128"),
     ],
