@@ -18,7 +18,12 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters, Location
-from tvm_npu.codegen.nmp.emit.table import finish_place, load_table, table_place
+from tvm_npu.codegen.nmp.emit.table import (
+    FinishPlace,
+    finish_place,
+    load_table,
+    table_place,
+)
 from tvm_npu.codegen.nmp.emit.transfers import run_transfer
 from tvm_npu.codegen.nmp.plan.window import FlatLayer, FlatPlan, FlatProblem
 from tvm_npu.codegen.ops import FixedMaxFeatureMap, FixedMaximum, FixedTable
@@ -57,9 +62,10 @@ def elementwise(
     out_address = at("out_address", operands.output, out_size)
     op, operation = _operation(layer)
     shift, low, high = _requantization(layer, out_size)
-    has_table_alone = isinstance(layer, FixedTable)
-    place = (table_place(layer.table, machine, size) if has_table_alone
-             else finish_place(layer, machine, size))
+    if isinstance(layer, FixedTable):
+        place: FinishPlace | None = table_place(layer.table, machine, size)
+    else:
+        place = finish_place(layer, machine, size)
 
     def step(begin: Expression, count: Expression) -> Nodes:
         out = out_tile(count, 1, 1, size)
