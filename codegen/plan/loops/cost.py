@@ -29,6 +29,7 @@ from tvm_npu.codegen.plan.loops.plan import (
     LoopPlan,
     extent,
     group_runs,
+    seen,
     trips,
     visits,
 )
@@ -67,7 +68,8 @@ def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) ->
         return cycles
     size, spread = problem.element_bytes, counts["R"] * counts["C"]
     depth = problem.channels // problem.groups * problem.kernel[0] * problem.kernel[1]
-    inside = in_axis(problem, "R", plan.tile_r).inside * in_axis(problem, "C", plan.tile_c).inside
+    source = seen(problem, plan)
+    inside = in_axis(source, "R", plan.tile_r).inside * in_axis(source, "C", plan.tile_c).inside
     read = inside * problem.channels * counts["M"] + problem.filters * depth * spread + outputs
     touched = size * read + problem.accumulator_bytes * outputs * counts["N"]
     return (

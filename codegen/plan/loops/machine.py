@@ -73,6 +73,8 @@ class LoopMachine:
     """Places that each kind of tile can have at a time."""
     groups_together: bool = True
     """Several groups can be in a tile (`LoopPlan.tile_groups`)."""
+    gathers: bool = False
+    """A transfer can take single elements at equal distances (`LoopPlan.touched_only`)."""
     moves_rows: bool = False
     """Rows of an IN tile can move to the next one on chip (`LoopPlan.keeps_rows`)."""
 

@@ -10,7 +10,7 @@ accumulator width, and comes back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from typing import Literal
@@ -35,7 +35,8 @@ class LoopPlan:
     that a transfer can run while the engine works on the other. ``keeps_rows``: an IN tile takes
     the rows that lie in the IN tile before, too, from there, and only the others come from outside
     (a line buffer); tiles then follow each other down the rows, no loop over channels or columns
-    being inside."""
+    being inside. ``touched_only``: of the IFM under a 1x1 kernel with strides, tiles have only what
+    windows touch (`touched`)."""
 
     tile_m: int
     tile_n: int
@@ -47,6 +48,7 @@ class LoopPlan:
     prediction: Prediction | None = None
     planner: str = ""
     keeps_rows: bool = False
+    touched_only: bool = False
 
     def tile(self, loop: Loop) -> int:
         return {"M": self.tile_m, "N": self.tile_n, "R": self.tile_r, "C": self.tile_c}[loop]
@@ -156,6 +158,22 @@ def visits(problem: ConvProblem, plan: LoopPlan, loops: frozenset[str]) -> int:
         elif pending == 0:
             result *= count
     return result
+
+
+def can_be_touched_only(problem: ConvProblem) -> bool:
+    """Every window is one element, apart from the others in both directions."""
+    is_point = problem.kernel == (1, 1) and not any(problem.padding)
+    return is_point and min(problem.stride) > 1
+
+
+def touched(problem: ConvProblem) -> ConvProblem:
+    """The same convolution of only those rows and columns of the IFM that windows touch."""
+    return replace(problem, in_rows=problem.rows, in_columns=problem.columns, stride=(1, 1))
+
+
+def seen(problem: ConvProblem, plan: LoopPlan) -> ConvProblem:
+    """What the tiles of ``plan`` are cut from."""
+    return touched(problem) if plan.touched_only else problem
 
 
 def in_extent(problem: ConvProblem, begin: int, count: int, loop: Loop) -> tuple[int, int, int]:

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.machine import LoopMachine, SharedMemory, SplitMemories
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, extent, trips
+from tvm_npu.codegen.plan.loops.plan import (
+    LOOPS,
+    LoopPlan,
+    can_be_touched_only,
+    extent,
+    seen,
+    trips,
+)
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim import arithmetic
 from tvm_npu.sim.arithmetic import Count
@@ -55,8 +62,9 @@ class TileBytes:
 
 def tile_bytes(problem: ConvProblem, plan: LoopPlan) -> TileBytes:
     """The largest tiles of ``plan``."""
-    inside = in_axis(problem, "R", plan.tile_r).largest
-    inside *= in_axis(problem, "C", plan.tile_c).largest
+    source = seen(problem, plan)
+    inside = in_axis(source, "R", plan.tile_r).largest
+    inside *= in_axis(source, "C", plan.tile_c).largest
     taps = problem.kernel[0] * problem.kernel[1]
     out = plan.tile_groups * plan.tile_m * plan.tile_r * plan.tile_c
     return TileBytes(
@@ -152,6 +160,13 @@ def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Itera
         inside = plan.order[plan.order.index("R") :]
         moving = [loop for loop in inside if loop in "NC" and trips(problem, plan, loop) > 1]
         yield not moving, "loops over IN tiles inside of R", " ".join(moving), "none to keep rows"
+    yield isinstance(plan.touched_only, bool), "touched_only", plan.touched_only, "True or False"
+    if plan.touched_only:
+        yield machine.gathers, f"elements apart that {machine.name} loads", "none", "some"
+        apart = problem.kernel, problem.stride, problem.padding
+        what = "kernel, stride and padding with touched_only"
+        yield can_be_touched_only(problem), what, apart, "1x1, more than 1 both ways, none"
+        yield not plan.keeps_rows, "keeps_rows with touched_only", plan.keeps_rows, False
     each = "one" if plan.buffers == 1 else f"one in each of {plan.buffers} buffers"
     for tiles, memory, needed, available in _needs(problem, plan, machine):
         what = f"{tiles} ({each}) in the {memory}, bytes"
@@ -162,8 +177,9 @@ def _needs(
     problem: ConvProblem, plan: LoopPlan, machine: LoopMachine
 ) -> Iterator[tuple[str, str, int, int]]:
     """(tiles, memory, bytes that they need, bytes that there are)."""
-    rows = largest_inside(problem, "R", plan.tile_r)
-    columns = largest_inside(problem, "C", plan.tile_c)
+    source = seen(problem, plan)
+    rows = largest_inside(source, "R", plan.tile_r)
+    columns = largest_inside(source, "C", plan.tile_c)
     size, filters = problem.element_bytes, plan.tile_groups * plan.tile_m
     outputs = filters * plan.tile_r * plan.tile_c
     inputs = aligned(plan.tile_groups * plan.tile_n * rows * columns * size)

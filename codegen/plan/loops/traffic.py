@@ -2,7 +2,8 @@
 
 Every count equals the sum over `plan.steps`: a stream's tiles together, times how often they come
 (`plan.visits`). Halos count as often as tiles need them, or once where the plan keeps rows, edge
-tiles by their own size, padding not at all, partial sums at accumulator width both ways.
+tiles by their own size, padding not at all, partial sums at accumulator width both ways; of what
+strides pass over nothing where the plan takes only what windows touch.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     """Every IN tile once. Tiles of full columns are one run a channel, those of all rows as well
     one run in all; others a run a row. What comes of a tile that keeps rows is a transfer a
     channel."""
+    if plan.touched_only:
+        return _touched(problem, plan, size)
     rows = in_axis(problem, "R", plan.tile_r)
     kept = kept_rows(problem, plan.tile_r) if plan.keeps_rows else KeptRows(0, 0, 0, 0)
     columns = in_axis(problem, "C", plan.tile_c)
@@ -109,6 +112,13 @@ def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
         columns.full * wide + (columns.filled - columns.full) * narrow,
         inside * columns.inside * channels * size,
     )
+
+
+def _touched(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
+    """`_in_tiles` of what windows touch: a transfer a channel, a run an element."""
+    elements = problem.rows * problem.columns * problem.channels
+    tiles = trips(problem, plan, "R") * trips(problem, plan, "C")
+    return Moved(tiles * problem.channels, elements, elements * size)
 
 
 def _weight_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:

@@ -42,6 +42,23 @@ class Placed:
         )
 
 
+    def points(
+        self, channel: int, rows: tuple[int, int], columns: tuple[int, int], apart: tuple[int, int]
+    ) -> Runs:
+        """The runs of every element of a channel that lies on a grid: ``rows`` and ``columns`` of
+        those that are ``apart`` rows and columns from each other."""
+        _, height, width = self.shape
+        size = self.item_bytes
+        down, across = apart[0] * width * size, apart[1] * size
+        begin = self.address + channel * height * width * size
+        begin += rows[0] * down + columns[0] * across
+        if columns[1] == 1:
+            return _row(self.segment, begin, size, rows[1], down)
+        if rows[1] == 1:
+            return _row(self.segment, begin, size, columns[1], across)
+        return Runs(self.segment, begin, size, columns[1], across, rows[1], down)
+
+
 def _row(segment: TileMemory, begin: int, run_bytes: int, count: int, stride: int) -> Runs:
     if count == 1:
         return Runs(segment, begin, run_bytes)

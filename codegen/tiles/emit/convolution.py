@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.codegen.plan.loops.plan import LoopPlan, steps, trips
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, seen, steps, touched, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
@@ -66,7 +66,8 @@ def plan_actions(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
     """What a plan that fits the machine (`room.check_loop_plan`) does, in program order."""
     view = loop_machine(machine)
     places, stay = tile_places(problem, plan, view), biases_stay(problem, view)
-    made = ActionSteps(problem, steps(problem, plan), places, stay, plan.keeps_rows)
+    source = seen(problem, plan)
+    made = ActionSteps(source, steps(problem, plan), places, stay, plan.keeps_rows)
     return ordered(made, plan.buffers)
 
 
@@ -83,16 +84,19 @@ def partial_area_bytes(problem: ConvProblem) -> int:
 
 @dataclass(frozen=True)
 class ConvCommands:
-    """One layer's actions as commands."""
+    """One layer's actions as commands; ``touched_only`` as in `LoopPlan`."""
 
     layer: FixedConv
     problem: ConvProblem
     operands: Operands
+    touched_only: bool = False
 
     def commands(self, actions: Iterable[Action]) -> Iterator[Command]:
         for action in actions:
             if isinstance(action, Slide):
                 yield from self.slide(action)
+            elif self.touched_only and isinstance(action, Load) and _is_input(action.held):
+                yield from self.gather(action.held)
             else:
                 yield _MAKERS[type(action)](self, action)
 
@@ -105,6 +109,17 @@ class ConvCommands:
     def store(self, action: Store) -> Transfer:
         stream = Stream.PARTIAL if action.partial else Stream.OUT
         return self._transfer(False, action.held, stream, action.partial)
+
+    def gather(self, held: Held) -> Iterator[Command]:
+        """What windows touch, a channel at a time: two counts of runs are the mover's most."""
+        problem, tile = self.problem, held.tile
+        shape = (problem.channels, problem.in_rows, problem.in_columns)
+        source = self._placed(self.operands.inputs[0], shape)
+        each = tile.rows[1] * tile.columns[1] * problem.element_bytes
+        for turn in range(tile.first[1]):
+            runs = source.points(tile.first[0] + turn, tile.rows, tile.columns, problem.stride)
+            offset = held.offset + turn * each
+            yield Transfer(True, MEMORIES["INPUT"], offset, runs, STREAMS["INPUT"])
 
     def slide(self, action: Slide) -> Iterator[Command]:
         """Moves and transfers, a channel at a time, as each has rows of both. Where the tile grows,
@@ -167,8 +182,10 @@ class ConvCommands:
         return self._map(address, (problem.filters, problem.rows, problem.columns), tile)
 
     def _map(self, address: int, shape: tuple[int, int, int], tile: Tile) -> Runs:
-        placed = Placed(TileMemory.ACTIVATIONS, address, shape, self.problem.element_bytes)
-        return placed.box(tile.first, tile.rows, tile.columns)
+        return self._placed(address, shape).box(tile.first, tile.rows, tile.columns)
+
+    def _placed(self, address: int, shape: tuple[int, int, int]) -> Placed:
+        return Placed(TileMemory.ACTIVATIONS, address, shape, self.problem.element_bytes)
 
     def _weight_runs(self, filters: Range, channels: Range) -> Runs:
         depth = self.problem.channels // self.problem.groups
@@ -202,7 +219,8 @@ class ConvCommands:
         return ChipRange(MEMORIES[held.tile.kind], held.offset, size)
 
     def multiply(self, action: Multiply) -> Work:
-        problem, in_tile = self.problem, action.in_.tile
+        problem = touched(self.problem) if self.touched_only else self.problem
+        in_tile = action.in_.tile
         depth = action.weight.tile.rows[1]
         registers = {
             TileRegister.IN_OFFSET: action.in_.offset,
@@ -257,6 +275,10 @@ class ConvCommands:
             reads.append(self._read(action.residual))
         operations = out.tile.count
         return Work("tfinish", sub, registers, tuple(reads), self._sums(out), operations)
+
+
+def _is_input(held: Held) -> bool:
+    return held.tile.kind == "INPUT"
 
 
 _MAKERS: dict[type, Callable[[ConvCommands, Any], Command]] = {

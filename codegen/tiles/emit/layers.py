@@ -73,7 +73,8 @@ def _convolution(one: PlannedLayer, machine: TileMachine, planner: str) -> Layer
 
     def commands(operands: Operands) -> Iterable[Command]:
         actions = plan_actions(problem, plan, machine)
-        return ConvCommands(layer, problem, operands).commands(actions)
+        made = ConvCommands(layer, problem, operands, plan.touched_only)
+        return made.commands(actions)
 
     return LayerCommands(commands, partial_bytes(problem, plan))
 

@@ -14,6 +14,8 @@ The arguments of CONV are the tiles, the stride, ``s`` or ``(rows,columns)``, an
 
 - ``GROUPS(g)``, ``DILATION(rows,columns)``, ``WORDS(element,sum)`` in ``[info]``: groups, dilation
   and the bytes of an element and of a partial sum; without them 1, (1,1) and (4,4).
+- ``TOUCHED(rows,columns)`` in ``[info]``: of INPUT only every such row and column is there for
+  tiles, whose offsets and extents count these alone, and to which the CONVs' stride is 1.
 - ``RESIDUAL_n`` and ``BIAS_n`` tiles with memories ``RS_MEM_n`` and ``BS_MEM_n``.
 - ``FINISH OUTPUT_n BIAS_m [RESIDUAL_k]``: sums become results. An OUTPUT tile that is stored
   before that leaves as partial sums, and ``LOAD OT_MEM_k OUTPUT_n`` brings these back.
@@ -35,6 +37,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.errors import CodegenError, EmitError
+from tvm_npu.codegen.plan.loops.plan import touched
 from tvm_npu.codegen.plan.loops.room import aligned
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
@@ -83,12 +86,18 @@ class MemoryVariable:
 @dataclass(frozen=True)
 class Ir:
     """An execution plan. Tiles in ``actions`` are held at indices of ``memories``, not at byte
-    offsets; ``comment`` are lines in front of everything."""
+    offsets; ``comment`` are lines in front of everything; ``touched_only`` as in `LoopPlan`."""
 
     problem: ConvProblem
     memories: tuple[MemoryVariable, ...]
     actions: tuple[Action, ...]
     comment: tuple[str, ...] = ()
+    touched_only: bool = False
+
+    @property
+    def seen(self) -> ConvProblem:
+        """What tiles are cut from."""
+        return touched(self.problem) if self.touched_only else self.problem
 
     def offsets(self, machine: TileMachine) -> tuple[int, ...]:
         """Where each memory variable begins in its memory.
@@ -174,6 +183,8 @@ def to_text(ir: Ir) -> str:
         lines.append(f"GROUPS({problem.groups})")
     if problem.dilation != (1, 1):
         lines.append(f"DILATION({problem.dilation[0]},{problem.dilation[1]})")
+    if ir.touched_only:
+        lines.append(f"TOUCHED({problem.stride[0]},{problem.stride[1]})")
     if any(isinstance(action, Clear) for action in ir.actions):
         top, left, bottom, right = problem.padding
         lines += [
@@ -189,7 +200,7 @@ def to_text(ir: Ir) -> str:
         *(f"{variable.name}({variable.size_bytes})" for variable in ir.memories),
         "// Tiles [offset] (batch, channel, height, width)",
     ]
-    names = _names(ir.actions)
+    names, problem = _names(ir.actions), ir.seen
     order: list[TileKind] = ["INPUT", "WEIGHT", "OUTPUT", "RESIDUAL", "BIAS"]
     for kind in order:
         lines += [

@@ -21,7 +21,7 @@ _TILE = re.compile(r"(INPUT|WEIGHT|OUTPUT|RESIDUAL|BIAS)_\d+$")
 LARGEST = 1 << 40
 INFO = {
     "INPUT": 4, "WEIGHT": 4, "OUTPUT": 4, "GROUPS": 1, "DILATION": 2, "WORDS": 2, "STRIDE": 2,
-    "PADDING": 4,
+    "PADDING": 4, "TOUCHED": 2,
 }  # fmt: skip
 """Names in the first section and how many numbers they have."""
 REQUIRED = ("INPUT", "WEIGHT", "OUTPUT")

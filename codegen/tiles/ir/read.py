@@ -6,6 +6,9 @@ from all its channels, and nothing is missing.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tvm_npu.codegen.plan.loops.plan import can_be_touched_only, touched
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import Tile
 from tvm_npu.codegen.tiles.ir.document import Ir, IrError, tensor_of
@@ -20,8 +23,34 @@ def read_ir(text: str) -> Ir:
     """The execution plan that ``text`` says. Raises IrError with the line of what is wrong."""
     parsed = parse(text)
     problem = _problem(parsed)
-    tiles = {name: _tile(problem, one) for name, one in parsed.tiles.items()}
-    return Walk(parsed, problem, tiles).ir()
+    source = problem if "TOUCHED" not in parsed.info else touched(problem)
+    tiles = {name: _tile(source, one) for name, one in parsed.tiles.items()}
+    read = Walk(parsed, source, tiles).ir()
+    return read if source is problem else _as_touched(parsed, read, problem)
+
+
+def _as_touched(parsed: Parsed, read: Ir, problem: ConvProblem) -> Ir:
+    """``read`` of the rows and columns that windows touch, as a plan of the whole input. Raises
+    IrError where windows touch others, too."""
+    line, apart = parsed.info_lines["TOUCHED"], parsed.info["TOUCHED"]
+    whole = replace(
+        read.problem, in_rows=problem.in_rows, in_columns=problem.in_columns,
+        stride=(apart[0], apart[1]),
+    )  # fmt: skip
+    if read.problem.stride != (1, 1) or not can_be_touched_only(whole):
+        raise IrError(
+            f"TOUCHED({apart[0]},{apart[1]}) with kernel {whole.kernel}, stride "
+            f"{read.problem.stride} and padding {whole.padding}: expected a kernel of 1x1 and more "
+            "than 1, stride 1 and no padding",
+            line,
+        )
+    for name, last, size in (
+        ("rows", (whole.rows - 1) * apart[0], whole.in_rows),
+        ("columns", (whole.columns - 1) * apart[1], whole.in_columns),
+    ):
+        if last >= size:
+            raise IrError(f"TOUCHED: {name} up to {last}; INPUT has {size}", line)
+    return replace(read, problem=whole, touched_only=True)
 
 
 def _problem(parsed: Parsed) -> ConvProblem:

@@ -58,7 +58,7 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     partial = any(isinstance(action, Store) and action.partial for action in actions)
 
     def commands(operands: Operands) -> Iterable[Command]:
-        return ConvCommands(layer, problem, operands).commands(actions)
+        return ConvCommands(layer, problem, operands, ir.touched_only).commands(actions)
 
     made = LayerCommands(commands, partial_area_bytes(problem) if partial else 0)
     storage = plan_storage(fixed, machine.stored_element_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.plan.loops.plan import LoopPlan, Step
@@ -47,7 +48,8 @@ def plan_ir(
     if fault is not None:
         raise EmitError(f"plan for machine {machine.name!r}: {fault}")
     places = tile_places(problem, plan, view)
-    return _ir(problem, plan_actions(problem, plan, machine), places, machine, comment)
+    ir = _ir(problem, plan_actions(problem, plan, machine), places, machine, comment)
+    return replace(ir, touched_only=plan.touched_only)
 
 
 def write_steps(

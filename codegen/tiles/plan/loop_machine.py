@@ -50,6 +50,7 @@ def loop_machine(machine: TileMachine) -> LoopMachine:
         engine=engine_cost(machine),
         transfer=transfer,
         outside_bytes_per_cycle=1 / transfer.byte,
+        gathers=True,
         moves_rows=True,
     )
 

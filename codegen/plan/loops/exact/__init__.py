@@ -10,7 +10,8 @@ buffer or two. All of it is enumerated (`search`), but for
 `exact-traffic` minimizes bytes with the same search: a byte costs one, an engine nothing, and a
 transfer so little that it only breaks ties. Two buffers never save bytes. Where the machine can
 move rows, plans that keep them (`LoopPlan.keeps_rows`) are in its space, too: the same search with
-the rows that come from outside in place of all. They are left out of the space of `exact`.
+the rows that come from outside in place of all; likewise where it can gather, plans that take only
+what windows touch (`LoopPlan.touched_only`). Both are left out of the space of `exact`.
 """
 
 from tvm_npu.codegen.plan.loops.exact.planner import ExactLoops, LoopProof, prove

@@ -14,10 +14,18 @@ from tvm_npu.codegen.plan.loops.axes import in_axis, kept_rows
 from tvm_npu.codegen.plan.loops.cost import iterations, predicted
 from tvm_npu.codegen.plan.loops.exact import search
 from tvm_npu.codegen.plan.loops.machine import EngineCost, LoopMachine, SharedMemory, TransferCost
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.plan import (
+    LOOPS,
+    Loop,
+    LoopPlan,
+    can_be_touched_only,
+    extent,
+    touched,
+)
 from tvm_npu.codegen.plan.loops.questions import Measure
 from tvm_npu.codegen.plan.loops.room import biases_stay, no_room
 from tvm_npu.codegen.plan.loops.space import limited
+from tvm_npu.codegen.plan.loops.traffic import tile_traffic
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
 
 Table = NDArray[np.int64]
@@ -28,8 +36,8 @@ _KEEPING = tuple(
 """Orders in which IN tiles follow each other down the rows."""
 _FREE_START = 1e-7
 """Cost of a transfer in bytes under "bytes": breaks ties, as no layer has 10^7 transfers more."""
-_LEAST_GAIN = 0.5
-"""In bytes: what is below by that much moves fewer of them, whatever its transfers."""
+_HALF_A_BYTE = 0.5
+"""More than all transfers together cost under "bytes"."""
 
 Goal = Literal["cycles", "bytes"]
 
@@ -123,18 +131,33 @@ def prove(
     limits: TileLimits = NO_LIMITS,
 ) -> LoopProof | Infeasible:
     """The best plan by ``goal``; of equals the first found: large rows, columns, channels, filters
-    first, then one buffer before two, then `ORDERS`. By bytes, plans that keep rows come after all
-    others, and only with fewer bytes."""
+    first, then one buffer before two, then `ORDERS`. By bytes, plans that keep rows, or take only
+    what windows touch, come after all others: the best of them is taken where it moves fewer bytes,
+    or as many in fewer transfers. (Among them the transfers of a tile count as one.)"""
     found = _search(problem, machine, goal, limits)
     if found is None:
         return no_room(problem, machine)
-    if goal == "bytes" and machine.moves_rows and _has_halos(problem):
-        below = found.value - _LEAST_GAIN
-        keeping = _search(problem, machine, goal, limits, keeps_rows=True, below=below)
-        if keeping is not None:
-            seen, timed = found.tilings + keeping.tilings, found.timed + keeping.timed
-            return replace(keeping, tilings=seen, timed=timed)
-    return found
+    if goal == "cycles":
+        return found
+    other: LoopProof | None = None
+    below = found.value + _HALF_A_BYTE
+    if machine.moves_rows and _has_halos(problem):
+        other = _search(problem, machine, goal, limits, keeps_rows=True, below=below)
+    elif machine.gathers and can_be_touched_only(problem):
+        other = _search(touched(problem), machine, goal, limits, below=below)
+        if other is not None:
+            other = replace(other, plan=replace(other.plan, touched_only=True))
+    if other is None or not _moves_less(problem, other.plan, found.plan, machine):
+        return found
+    tilings, timed = found.tilings + other.tilings, found.timed + other.timed
+    return replace(other, tilings=tilings, timed=timed)
+
+
+def _moves_less(
+    problem: ConvProblem, one: LoopPlan, other: LoopPlan, machine: LoopMachine
+) -> bool:
+    moved, than = (tile_traffic(problem, plan, machine).total for plan in (one, other))
+    return (moved.size_bytes, moved.transfers) < (than.size_bytes, than.transfers)
 
 
 def _has_halos(problem: ConvProblem) -> bool:
