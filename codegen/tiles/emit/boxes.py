@@ -1,4 +1,4 @@
-"""Boxes of tensors as runs of bytes: as few contiguous runs as there are."""
+"""Boxes and grids of tensors as runs of bytes: as few contiguous runs as there are."""
 
 from __future__ import annotations
 

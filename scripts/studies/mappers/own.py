@@ -14,7 +14,7 @@ from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import TileMachine
 
 PLANNERS: dict[Goal, str] = {"bytes": "exact-traffic", "cycles": "exact"}
-NOTES = "halos kept by rows, one tile for all tensors, ragged tiles; counts as simulated"
+NOTES = "halos of rows kept, one tile for all tensors, ragged tiles; counts as simulated"
 WARM_UP = Layer("warm", 4, 4, 1, 4, 4, (1, 1), (1, 1))
 
 

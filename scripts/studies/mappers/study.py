@@ -27,7 +27,8 @@ The machine is set-up A: memories for inputs, weights and outputs (256, 128, 256
 16 x 16 PEs on channels and filters, 58.8 bytes a cycle. Inputs come with their padding. What each
 mapper models:
   ours        the machine as it is simulated: starts of transfers and steps, and whether a tile has
-              two places; halos are loaded again, all tensors have the tiles of one loop nest
+              two places; halos of rows can stay for the least traffic, all tensors have the tiles
+              of one loop nest
   accelforge  the memories, and no time: it is asked for the least traffic only; halos stay, each
               tensor has its own tile, tiles divide their loops
   zigzag      the same memories, array and wires, transfers that wait where no second tile fits;

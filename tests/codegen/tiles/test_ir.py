@@ -132,6 +132,32 @@ def test_rows_that_cannot_slide(wrong: str, message: str) -> None:
         read_ir(text.replace("SLIDE IN_MEM_0 INPUT_1 INPUT_0", wrong))
 
 
+APART = replace(PROBLEM, kernel=(1, 1), stride=(2, 2), padding=(0,) * 4, in_rows=12, in_columns=11)
+POINTS = LoopPlan(4, 6, 3, 6, touched_only=True)
+
+
+def test_only_what_windows_touch_comes() -> None:
+    text = write_ir(APART, POINTS, MACHINE)
+    assert "INPUT(1,6,12,11)\n" in text and "TOUCHED(2,2)\n" in text
+    assert "INPUT_1[18](1,6,3,6)\n" in text  # of 6 x 6
+    assert read_ir(text) == plan_ir(APART, POINTS, MACHINE)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("TOUCHED(2,2)", "TOUCHED(1,2)", r"TOUCHED\(1,2\) with kernel \(1, 1\), stride \(1, 1\)"),
+        ("TOUCHED(2,2)", "TOUCHED(2,3)", "TOUCHED: columns up to 15; INPUT has 11"),
+        ("TOUCHED(2,2)", "TOUCHED(3,2)", "TOUCHED: rows up to 15; INPUT has 12"),
+    ],
+)
+def test_windows_that_touch_other_values(right: str, wrong: str, message: str) -> None:
+    text = write_ir(APART, POINTS, MACHINE)
+    assert right in text
+    with pytest.raises(IrError, match=message):
+        read_ir(text.replace(right, wrong))
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_any_plan_runs_from_its_text(

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.codegen.plan.loops.tile_cases import can_keep_rows
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent
+from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, can_be_touched_only, extent
 from tvm_npu.codegen.plan.loops.room import check_loop_plan, no_room
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -89,7 +89,9 @@ class AnyPlan:
             if problem.groups > 1 and draw.random() < 0.5:
                 groups, tile[0], tile[1] = draw.randint(1, problem.groups), extents[0], extents[1]
             plan = LoopPlan(*tile, tuple(order), groups, buffers)  # type: ignore[arg-type]
-            if draw.random() < 0.5 and can_keep_rows(problem, plan):
+            if can_be_touched_only(problem) and draw.random() < 0.5:
+                plan = replace(plan, touched_only=True)
+            elif draw.random() < 0.5 and can_keep_rows(problem, plan):
                 plan = replace(plan, keeps_rows=True)
             if check_loop_plan(problem, plan, loop_machine(machine)) is None:
                 return plan

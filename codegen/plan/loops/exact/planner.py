@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import permutations
 from typing import Any, Literal
 
@@ -64,19 +66,35 @@ def loop_table(
     size, trips, array passes, and for rows and columns `InAxis` (largest, inside, full, filled).
     With ``keeps_rows`` the rows inside are those that come from outside."""
     total, pes = extent(problem, loop), machine.pes_on(loop)
-    rows: dict[tuple[int, int], list[tuple[int, ...]]] = {}
-    for size in range(1, limited(problem, loop, limits) + 1):
-        count, passes = -(-total // size), iterations(total, size, pes)
-        row: tuple[int, ...] = (size, count, passes, 0, 0, 0, 0)
-        if loop in ("R", "C"):
-            axis = in_axis(problem, loop, size)
-            kept = kept_rows(problem, size).kept if keeps_rows and loop == "R" else 0
-            inside = axis.inside - kept
-            row = (size, count, passes, axis.largest, inside, axis.full, axis.filled)
-        alike = rows.setdefault((count, row[search.FILLED]), [])
+    most = limited(problem, loop, limits)
+    if loop not in ("R", "C"):
+        return _plain_table(total, pes, most)
+    rows = []
+    for size in range(1, most + 1):
+        axis = in_axis(problem, loop, size)
+        kept = kept_rows(problem, size).kept if keeps_rows and loop == "R" else 0
+        inside = axis.inside - kept
+        counts = -(-total // size), iterations(total, size, pes)
+        rows.append((size, *counts, axis.largest, inside, axis.full, axis.filled))
+    return _undominated(rows)
+
+
+@lru_cache(maxsize=256)
+def _plain_table(total: int, pes: int, most: int) -> Table:
+    """`loop_table` of filters or channels."""
+    return _undominated(
+        (size, -(-total // size), iterations(total, size, pes), 0, 0, 0, 0)
+        for size in range(1, most + 1)
+    )
+
+
+def _undominated(rows: Iterable[tuple[int, ...]]) -> Table:
+    kept: dict[tuple[int, int], list[tuple[int, ...]]] = {}
+    for row in rows:
+        alike = kept.setdefault((row[search.TRIPS], row[search.FILLED]), [])
         if not any(_dominates(other, row) for other in alike):
             alike.append(row)
-    table = sorted((row for alike in rows.values() for row in alike), reverse=True)
+    table = sorted((row for alike in kept.values() for row in alike), reverse=True)
     return np.array(table, np.int64)
 
 
@@ -141,7 +159,7 @@ def prove(
         return found
     other: LoopProof | None = None
     below = found.value + _HALF_A_BYTE
-    if machine.moves_rows and _has_halos(problem):
+    if machine.moves_rows and _brings_halos(problem, found.plan, machine):
         other = _search(problem, machine, goal, limits, keeps_rows=True, below=below)
     elif machine.gathers and can_be_touched_only(problem):
         other = _search(touched(problem), machine, goal, limits, below=below)
@@ -160,10 +178,16 @@ def _moves_less(
     return (moved.size_bytes, moved.transfers) < (than.size_bytes, than.transfers)
 
 
-def _has_halos(problem: ConvProblem) -> bool:
-    """Rows of the IFM lie under windows of several OFM rows."""
+def _brings_halos(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> bool:
+    """Rows of the IFM lie under windows of several OFM rows, and ``plan`` moves more than every
+    value once."""
     reach = (problem.kernel[0] - 1) * problem.dilation[0] + 1
-    return problem.rows > 1 and reach > problem.stride[0]
+    if problem.rows == 1 or reach <= problem.stride[0]:
+        return False
+    m, n, r, c = (extent(problem, loop) for loop in LOOPS)
+    at_once = LoopPlan(m, n, r, c, tile_groups=problem.groups)
+    once, moved = (tile_traffic(problem, one, machine).total for one in (at_once, plan))
+    return moved.size_bytes > once.size_bytes
 
 
 def _search(

@@ -159,6 +159,16 @@ def sound(**changes: Any) -> LoopPlan:
             NINTH,
             "loops over IN tiles inside of R is C N; it must be none to keep rows",
         ),
+        (
+            sound(touched_only=True),
+            NINTH,
+            r"kernel, stride and padding with touched_only is \(\(3, 3\), \(1, 1\), \(1, 1, 1",
+        ),
+        (
+            sound(touched_only=True, keeps_rows=True, order=("N", "C", "R", "M")),
+            layer(64, 32, 28, kernel=1, stride=2, padding=0),
+            "keeps_rows with touched_only is True; it must be False",
+        ),
         (sound(), layer(512, 512, 28, groups=3), "filters is 512; it must be a positive multiple"),
     ],
 )  # fmt: skip
@@ -176,6 +186,17 @@ def test_rows_are_kept_by_machines_that_move_them() -> None:
     assert check_loop_plan(problem, plan, machine) is None
     fault = check_loop_plan(problem, plan, replace(machine, moves_rows=False))
     assert "rows that small moves is none; it must be some for keeps_rows" in str(fault)
+
+
+def test_machines_that_gather_take_what_windows_touch() -> None:
+    plan = LoopPlan(4, 8, 3, 3, touched_only=True)
+    machine = loop_machine(small())
+    problem = layer(4, 8, 3, kernel=1, stride=2, padding=0)
+    assert check_loop_plan(problem, plan, machine) is None
+    inputs = tile_traffic(problem, plan, machine).inputs
+    assert (inputs.transfers, inputs.segments, inputs.size_bytes) == (8, 9 * 8, 9 * 8 * 4)
+    fault = check_loop_plan(problem, plan, replace(machine, gathers=False))
+    assert "elements apart that small loads is none; it must be some" in str(fault)
 
 
 def test_kept_rows_by_hand() -> None:

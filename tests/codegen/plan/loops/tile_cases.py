@@ -9,7 +9,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, in_extent, steps, trips
+from tvm_npu.codegen.plan.loops.plan import (
+    LOOPS,
+    LoopPlan,
+    can_be_touched_only,
+    in_extent,
+    steps,
+    trips,
+)
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -115,6 +122,8 @@ def plans(draw: st.DrawFn, problem: ConvProblem) -> LoopPlan:
         tile_groups=tile_groups,
         buffers=draw(st.sampled_from((1, 2))),
     )
+    if can_be_touched_only(problem) and draw(st.booleans()):
+        return replace(plan, touched_only=True)
     return replace(plan, keeps_rows=draw(st.booleans()) and can_keep_rows(problem, plan))
 
 
@@ -138,7 +147,11 @@ def walked(problem: ConvProblem, plan: LoopPlan) -> Counter[str]:
     before: tuple[object, range] = (None, range(0))
     for step in steps(problem, plan):
         groups, filters, channels = step.groups[1], step.filters[1], step.channels[1]
-        if step.loads_in:
+        if step.loads_in and plan.touched_only:
+            points = step.rows[1] * step.columns[1]
+            for _ in range(groups * channels):
+                move("in", points, points * size)
+        elif step.loads_in:
             first, rows, _ = in_extent(problem, *step.rows, "R")
             columns = in_extent(problem, *step.columns, "C")[1]
             count = groups * channels

@@ -1,4 +1,5 @@
-"""Plans that keep rows: computed to the bit, with the bytes and about the time they predict."""
+"""Plans that load less of the input: computed to the bit, with the bytes and about the time that
+they predict."""
 
 from __future__ import annotations
 
@@ -34,14 +35,28 @@ from tvm_npu.runtime.session import Session
     ],
 )
 def test_kept_rows_run_as_predicted(problem: ConvProblem, plan: LoopPlan, buffers: int) -> None:
+    plain = replace(plan, buffers=buffers)  # type: ignore[arg-type]
+    _check(problem, plain, replace(plain, keeps_rows=True))
+
+
+@pytest.mark.parametrize("tile", [(5, 7), (1, 6), (6, 1), (2, 2)])
+def test_touched_values_run_as_predicted(tile: tuple[int, int]) -> None:
+    """Maps that end at the last touched value, and behind it."""
+    problem = layer(4, 6, 7, kernel=1, stride=3, padding=0)
+    plan = LoopPlan(4, 6, *tile)
+    _check(problem, plan, replace(plan, touched_only=True))
+    wider = replace(problem, in_rows=problem.in_rows + 1, in_columns=problem.in_columns + 2)
+    _check(wider, plan, replace(plan, touched_only=True))
+
+
+def _check(problem: ConvProblem, plain: LoopPlan, less: LoopPlan) -> None:
     machine = setup("a")
-    kept = replace(plan, buffers=buffers, keeps_rows=True)  # type: ignore[arg-type]
-    said = predict_loops(problem, kept, loop_machine(machine))
-    assert said.in_bytes < predict_loops(problem, plan, loop_machine(machine)).in_bytes
+    said = predict_loops(problem, less, loop_machine(machine))
+    assert said.in_bytes < predict_loops(problem, plain, loop_machine(machine)).in_bytes
     fixed = random_layer(problem, 1, seed=3)
     tensors = random_tensors(fixed, 4)
     expected = run_fixed(fixed, {name: value[None] for name, value in tensors.items()})
-    session = Session(compile_fixed(fixed, machine, Given(kept)))
+    session = Session(compile_fixed(fixed, machine, Given(less)))
     (found,) = session.run_fixed([tensors[name][None] for name in fixed.inputs])
     np.testing.assert_array_equal(found, expected["y"])
     statistics = session.statistics
