@@ -63,7 +63,8 @@ def write_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
     k = s.event_count[0]
     s.event_count[0] = k + 1
     event = s.events[k]
-    event[:] = 0
+    for column in range(len(event)):
+        event[column] = 0
     event[EventColumn.UNIT], event[EventColumn.ROW] = unit, row
     event[EventColumn.LAYER] = s.layer_of[row]
     s.event_times[k, 0], s.event_times[k, 1] = begin, end

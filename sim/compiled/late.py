@@ -69,10 +69,10 @@ class LateLibrary(JITCodeLibrary):  # type: ignore[misc]
         return super().get_pointer_to_function(name)  # type: ignore[no-any-return]
 
     def _defines(self, name: str) -> bool:
-        return any(
-            function.name == name and not function.is_declaration
-            for function in self._final_module.functions
-        )
+        try:
+            return not self._final_module.get_function(name).is_declaration
+        except NameError:
+            return False
 
     def serialize_using_object_code(self) -> Any:
         """numba's own, and the names that the code defines: with them `_unserialize` need not read

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.core import STOP, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.mac import (
     BIAS,
     beats_of,

@@ -8,8 +8,9 @@ with the same tag have the same content in the bytes that both give for it.
 
 from __future__ import annotations
 
-from tvm_npu.sim.compiled import device
-from tvm_npu.sim.nmp.state import SPANS, Array, Costs, State
+from tvm_npu.sim.nmp.columns import SPANS
+from tvm_npu.sim.nmp.decorators import device
+from tvm_npu.sim.nmp.state import Array, Costs, State
 
 
 @device

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.compiled.spans import product, volume
+from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS
 from tvm_npu.sim.nmp.content import tag_of
 from tvm_npu.sim.nmp.core import STOP, spend, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
     MB0,
@@ -29,7 +30,7 @@ from tvm_npu.sim.nmp.mac import (
     zero_point_ok,
 )
 from tvm_npu.sim.nmp.semaphores import SUB
-from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS, Array, Costs, State
+from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import Initialise
 from tvm_npu.sim.nmp.xnmp import MacRegister as Reg

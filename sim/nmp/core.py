@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import ALLOWED, spends
+from tvm_npu.sim.nmp.columns import BIAS_WINDOW, HALTED, MB0_WINDOW, MB1_WINDOW, TrapSlot
 from tvm_npu.sim.nmp.content import note_private
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.environment import (
     BAD_DESCRIPTOR,
     STANDARD_ERROR,
@@ -21,15 +22,7 @@ from tvm_npu.sim.nmp.environment import (
     read_only_range,
 )
 from tvm_npu.sim.nmp.scalar import LOW32
-from tvm_npu.sim.nmp.state import (
-    BIAS_WINDOW,
-    HALTED,
-    MB0_WINDOW,
-    MB1_WINDOW,
-    Costs,
-    State,
-    TrapSlot,
-)
+from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 GO, STOP = 0, 1

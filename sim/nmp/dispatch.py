@@ -6,13 +6,10 @@ one by operation number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.nmp import (
     activation,
     convolution,
@@ -24,6 +21,7 @@ from tvm_npu.sim.nmp import (
     semaphores,
     vector,
 )
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.environment import OVERWRITTEN
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
@@ -45,16 +43,6 @@ SEMANTICS = {
     for name, function in vars(module).items()
     if name.startswith(("rv_", "nmp_"))
 }
-
-
-def compile_text(name: str, source: str, names: dict[str, Any]) -> Callable[..., Any]:
-    """`entry` for a function given as source text; ``names`` are its globals."""
-    namespace = {"__name__": __name__, **names}
-    # Line numbers past this file's end: numba then finds no source, instead of this module's
-    # lines in the middle of something (Python 3.13 gives up on those with a TokenError).
-    beyond = len(Path(__file__).read_text("utf-8").splitlines()) + 1
-    exec(compile("\n" * beyond + source, __file__, "exec"), namespace)
-    return entry(namespace[name])  # type: ignore[no-any-return]
 
 
 def _chain(name: str, parameters: str, kinds: tuple[str, ...], arguments: str, last: str) -> Any:

@@ -15,22 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
+from tvm_npu.sim.nmp.columns import FORWARDED, LOADED, QUEUE_FULL, RING, STORED, Descriptor
 from tvm_npu.sim.nmp.content import note_content
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.hazards import BOX, FORWARDS, STORES
 from tvm_npu.sim.nmp.semaphores import add_tlt, wake
-from tvm_npu.sim.nmp.state import (
-    FORWARDED,
-    LOADED,
-    QUEUE_FULL,
-    RING,
-    STORED,
-    Array,
-    Costs,
-    Descriptor,
-    State,
-)
+from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.transfers import (
     forward_box,
     forward_segments,
@@ -91,6 +82,7 @@ def start(s: State, m: Costs, tle: int, now: float) -> None:
     s.left_bursts[tle] = d[BURSTS]
     s.left_bytes[tle] = d[BYTES]
     s.time[m.cores + tle] = now + m.dme_setup
+    s.woken[0] = 1
     account(s, d, tle)
     s.layer_dma_cycles[d[LAYER], tle] += m.dme_setup
     if m.records:
@@ -166,15 +158,6 @@ def complete_store(s: State, m: Costs, d: Array, now: float) -> None:
 
 
 @device
-def memory_of(s: State, core: int, memory: int) -> Array:
-    if memory == MB1:
-        return s.mb1[core]
-    if memory == BIAS:
-        return s.bias[core]
-    return s.mb0[core]
-
-
-@device
 def fetch(s: State, m: Costs, d: Array, receiver: int) -> None:
     """What a load or forward brings, from where it comes to its first receiver."""
     if d[KIND] & FORWARDS:
@@ -182,10 +165,28 @@ def fetch(s: State, m: Costs, d: Array, receiver: int) -> None:
             forward_box(s, d, receiver)
         else:
             forward_segments(s, d, receiver)
-    elif d[KIND] & BOX:
-        load_box(s, m, d, memory_of(s, receiver, d[MEMORY]))
+        return
+    target = s.mb0[receiver]
+    if d[MEMORY] == MB1:
+        target = s.mb1[receiver]
+    elif d[MEMORY] == BIAS:
+        target = s.bias[receiver]
+    if d[KIND] & BOX:
+        load_box(s, m, d, target)
     else:
-        load_segments(s, m, d, memory_of(s, receiver, d[MEMORY]))
+        load_segments(s, m, d, target)
+
+
+@device
+def repeat(s: State, d: Array, first: int, receiver: int) -> None:
+    """What the first receiver has got, to another one."""
+    source, target = s.mb0[first], s.mb0[receiver]
+    if d[MEMORY] == MB1:
+        source, target = s.mb1[first], s.mb1[receiver]
+    elif d[MEMORY] == BIAS:
+        source, target = s.bias[first], s.bias[receiver]
+    begin, end = d[LOCAL], d[LOCAL] + d[SPAN]
+    copy_into(target[begin:end], source[begin:end])
 
 
 @device
@@ -206,8 +207,7 @@ def deliver(s: State, m: Costs, d: Array, now: float) -> None:
                 source = core
                 fetch(s, m, d, core)
             else:
-                data = memory_of(s, source, memory)[local : local + size]
-                copy_into(memory_of(s, core, memory)[local : local + size], data)
+                repeat(s, d, source, core)
     if d[D_SEM] == 0:
         return
     for tle in range(m.tles):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
 from tvm_npu.sim.compiled.spans import product, reach, volume
+from tvm_npu.sim.nmp.columns import QUEUE_FULL
 from tvm_npu.sim.nmp.core import GO, IMM, RD, STOP, may_store, rs1, rs2, spend, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.dma import (
     BIAS,
     BURSTS,
@@ -41,7 +42,7 @@ from tvm_npu.sim.nmp.hazards import (
 from tvm_npu.sim.nmp.recording import record_transfer
 from tvm_npu.sim.nmp.scalar import LOW32
 from tvm_npu.sim.nmp.semaphores import SEM, SUB
-from tvm_npu.sim.nmp.state import QUEUE_FULL, Array, Costs, State
+from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.transfers import ADDRESS, REGISTERS
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 from tvm_npu.sim.nmp.xnmp import DmaRegister as Reg
@@ -232,7 +233,8 @@ def issue(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     tlts, tles = receivers(s, m, core, kind)
     if tlts == 0:
         return STOP
-    d = describe(s, m, core, row, kind)
+    d = s.queue[core // m.tlts, free_place(s, m, core // m.tlts)]
+    describe(s, d, core, row, kind)
     d[MEMORY], d[ADDRESS], d[LOCAL], d[SPAN] = memory, address, local, local_bytes
     d[BURSTS], d[BYTES], d[TLTS], d[TLES] = bursts, total, tlts, tles
     return enqueue(s, m, core, d)
@@ -254,7 +256,8 @@ def issue_forward(s: State, m: Costs, core: int, row: int, kind: int) -> int:
     tlts, tles = receivers(s, m, core, kind)
     if tlts == 0:
         return STOP
-    d = describe(s, m, core, row, kind)
+    d = s.queue[core // m.tlts, free_place(s, m, core // m.tlts)]
+    describe(s, d, core, row, kind)
     d[MEMORY], d[ADDRESS], d[LOCAL], d[SPAN] = MB0, source, local, local_bytes
     d[BURSTS], d[BYTES], d[TLTS], d[TLES] = bursts_of(total, m), total, tlts, tles
     d[USED], d[USED_SPAN] = source + first, last - first
@@ -262,15 +265,18 @@ def issue_forward(s: State, m: Costs, core: int, row: int, kind: int) -> int:
 
 
 @device
-def describe(s: State, m: Costs, core: int, row: int, kind: int) -> Array:
-    """The free descriptor behind the TLE's queue, with what any transfer has."""
-    tle = core // m.tlts
-    d = s.queue[tle, (s.queue_head[tle] + s.queue_count[tle]) % m.queue_depth]
+def free_place(s: State, m: Costs, tle: int) -> int:
+    """Of the descriptor behind a TLE's queue."""
+    return (s.queue_head[tle] + s.queue_count[tle]) % m.queue_depth
+
+
+@device
+def describe(s: State, d: Array, core: int, row: int, kind: int) -> None:
+    """What any transfer has."""
     d[KIND], d[CORE], d[D_SEM] = kind, core, s.decoded[row, SEM]
     d[LAYER], d[STREAM], d[PC] = s.layer_of[row], s.stream_of[row], s.pc[core] - 4
     d[USED], d[USED_SPAN] = 0, 0
     copy_into(d[REGISTERS:], s.dma[core])
-    return d
 
 
 @device

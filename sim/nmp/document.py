@@ -11,8 +11,8 @@ from tvm_npu.sim.isa.document import (
     markdown_table,
     names_section,
 )
+from tvm_npu.sim.nmp.columns import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
 from tvm_npu.sim.nmp.rv32im import RV32IM
-from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
 from tvm_npu.sim.nmp.xnmp import (
     CONFIG_REGISTERS,
     LARGEST_SHIFT,

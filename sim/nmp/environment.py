@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.state import Array, State
 
 OVERWRITTEN = -2

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
+from tvm_npu.sim.nmp.columns import NmpEvent
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.state import NmpEvent, State
+from tvm_npu.sim.nmp.state import State
 from tvm_npu.sim.nmp.xnmp import NMP_ISA
 
 PARTS = ("mb0", "mb1", "mb2", "bias")

@@ -10,9 +10,10 @@ same bytes at the same time trap, too.
 
 from __future__ import annotations
 
-from tvm_npu.sim.compiled import device
+from tvm_npu.sim.nmp.columns import Descriptor
 from tvm_npu.sim.nmp.core import trap
-from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
+from tvm_npu.sim.nmp.decorators import device
+from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 KIND, CORE, MEMORY = Descriptor.KIND, Descriptor.CORE, Descriptor.MEMORY

@@ -55,7 +55,7 @@ class NmpKind(MachineKind):
 
     def host_bytes(self, machine: MachineDescription, dram_bytes: int) -> int:
         """Accumulators take 8 bytes each, and so do elements in im2col buffers."""
-        from tvm_npu.sim.nmp.state import COLUMN_BUFFERS, SCRATCH_ELEMENTS
+        from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS
 
         assert isinstance(machine, NmpMachine)
         memories = machine.memories

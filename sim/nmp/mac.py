@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import product, reach, volume
 from tvm_npu.sim.nmp.core import GO, IMM, RD, rs1, spend, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.filter_words import FILTER_BIAS_BITS, MOST_FILTER_SHIFT
 from tvm_npu.sim.nmp.hazards import free_ranges, use_range
 from tvm_npu.sim.nmp.recording import record_operation

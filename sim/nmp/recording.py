@@ -5,21 +5,12 @@ Units count as in `NmpMachine.units`: cores, MAC units, DMA engines.
 
 from __future__ import annotations
 
-from tvm_npu.sim.compiled import device
-from tvm_npu.sim.event_table import add_event
+from tvm_npu.sim.event_table import write_event
 from tvm_npu.sim.events import EventColumn
+from tvm_npu.sim.nmp.columns import FORWARDED, LOADED, RING, STORED, Descriptor, NmpEvent
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.hazards import FORWARDS, STORES
-from tvm_npu.sim.nmp.state import (
-    FORWARDED,
-    LOADED,
-    RING,
-    STORED,
-    Array,
-    Costs,
-    Descriptor,
-    NmpEvent,
-    State,
-)
+from tvm_npu.sim.nmp.state import Array, Costs, State
 
 CORE = EventColumn.OWN + NmpEvent.CORE
 TLTS, TLES = EventColumn.OWN + NmpEvent.TLTS, EventColumn.OWN + NmpEvent.TLES
@@ -38,6 +29,20 @@ D_TLES = Descriptor.TLES
 D_TLTS = Descriptor.TLTS
 D_USED = Descriptor.USED
 D_USED_SPAN = Descriptor.USED_SPAN
+
+
+def event_room(m: Costs) -> int:
+    """The most events of one step: an operation or a transfer, and the wait of every core."""
+    return m.cores + 1
+
+
+_event_room = device(event_room)
+
+
+@device
+def events_fit(s: State, m: Costs) -> bool:
+    """Whether the table has room for all that one step can bring."""
+    return not m.records or s.event_count[0] + _event_room(m) <= len(s.events)
 
 
 @device
@@ -59,7 +64,7 @@ def note_access(event: Array, number: int, memory: int, begin: int, end: int, wr
 @device
 def record_wait(s: State, core: int, row: int, begin: float, end: float) -> None:
     """The core was blocked by the instruction at ``row``."""
-    number = add_event(s, core, row, begin, end)
+    number = write_event(s, core, row, begin, end)
     event = s.events[number]
     event[EventColumn.WAITS] = 1
     note_tile(s, event, core, row)
@@ -68,7 +73,7 @@ def record_wait(s: State, core: int, row: int, begin: float, end: float) -> None
 @device
 def record_operation(s: State, m: Costs, core: int, row: int, begin: float, end: float) -> None:
     """The core's MAC unit works on `State.mac_ranges`."""
-    number = add_event(s, m.cores + core, row, begin, end)
+    number = write_event(s, m.cores + core, row, begin, end)
     event = s.events[number]
     note_tile(s, event, core, row)
     used = s.mac_ranges[core]
@@ -83,7 +88,7 @@ def record_transfer(s: State, m: Costs, d: Array) -> int:
     core = d[D_CORE]
     tle = core // m.tlts
     row = (d[D_PC] - s.code_base[0]) >> 2
-    number = add_event(s, 2 * m.cores + tle, row, 0.0, 0.0)
+    number = write_event(s, 2 * m.cores + tle, row, 0.0, 0.0)
     event = s.events[number]
     note_tile(s, event, core, row)
     event[EventColumn.STREAM], event[EventColumn.BYTES] = d[D_STREAM], d[D_BYTES]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.nmp.activation import constants_ok
 from tvm_npu.sim.nmp.core import STOP, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.mac import beats_of, check_registers, end_operation, scales_ok
 from tvm_npu.sim.nmp.scale_words import (
     LARGEST_MULTIPLIER,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tvm_npu.sim.compiled import device
+from tvm_npu.sim.nmp.columns import RUNNING, WAITING
 from tvm_npu.sim.nmp.core import GO, STOP, rs1, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.recording import record_wait
-from tvm_npu.sim.nmp.state import RUNNING, WAITING, Costs, State
+from tvm_npu.sim.nmp.state import Costs, State
 from tvm_npu.sim.nmp.traps import TrapCode as Code
 
 SEM, SUB = 5, 6
@@ -18,6 +19,7 @@ def wake(s: State, m: Costs, core: int, now: float) -> None:
     instruction that blocked."""
     pc = s.pc[core] - 4 if s.status[core] == WAITING else s.pc[core]
     s.status[core] = RUNNING
+    s.woken[0] = 1
     if now > s.time[core]:
         row = (pc - s.code_base[0]) >> 2
         s.layer_wait_cycles[s.layer_of[row], core] += now - s.time[core]

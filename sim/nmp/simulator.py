@@ -20,17 +20,11 @@ from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.nmp import engine
+from tvm_npu.sim.nmp.columns import RUNNING, WAITING, TrapSlot
 from tvm_npu.sim.nmp.environment import Environment, environment_arrays
 from tvm_npu.sim.nmp.events import collect_events, register_table
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.state import (
-    RUNNING,
-    WAITING,
-    TrapSlot,
-    make_costs,
-    make_state,
-    reset_for_run,
-)
+from tvm_npu.sim.nmp.state import make_costs, make_state, reset_for_run
 from tvm_npu.sim.nmp.statistics import collect
 from tvm_npu.sim.nmp.traps import DETAIL_FORMATS, MEMORY_NAMES, TrapCode
 from tvm_npu.sim.nmp.watching import StoreSteps

@@ -5,70 +5,27 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core import types
-from numba.experimental import structref
 from numpy.typing import NDArray
 
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.compiled.slices import new_work
 from tvm_npu.sim.events import EventColumn
+from tvm_npu.sim.nmp.columns import (
+    COLUMN_BUFFERS,
+    HALTED,
+    LINKS,
+    SCRATCH_ELEMENTS,
+    SEMAPHORES,
+    SPANS,
+    Descriptor,
+    NmpEvent,
+    TrapSlot,
+)
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.xnmp import CONFIG_REGISTERS
 from tvm_npu.sim.streams import Stream
 
 Array = NDArray[Any]
-
-RUNNING, WAITING, QUEUE_FULL, HALTED = 0, 1, 2, 3
-"""Core status."""
-
-SEMAPHORES = 16
-
-MB0_WINDOW, MB1_WINDOW, BIAS_WINDOW = 0x1000_0000, 0x1800_0000, 0x2000_0000
-"""Where a core's scalar loads and stores see its own scratchpads."""
-
-SPANS = 4
-"""Byte ranges of a core's MB0 that are known to have the same content as another's."""
-
-SCRATCH_ELEMENTS = 1 << 19
-"""float64 elements of an im2col buffer; larger tiles go in column blocks."""
-
-COLUMN_BUFFERS = 8
-"""im2col buffers of a TLE."""
-
-
-LOADED, STORED, RING, FORWARDED = range(4)
-"""Links, as `NmpMachine.links` orders them; the last two are there with rings only."""
-LINKS = 4
-
-
-class Descriptor:
-    """Columns of a queued DMA descriptor; the DMA registers' snapshot starts at REGISTERS.
-
-    LOCAL and SPAN are the bytes of MEMORY that the receivers (stores: the own TLT) use, TLTS and
-    TLES their bits. A forward's ADDRESS is the byte of MB2 that its registers count from, USED and
-    USED_SPAN what it reads there; its BURSTS are those of the ring, not of DRAM. EVENT is the
-    number of its event, in runs that record events."""
-
-    KIND, MEMORY, CORE, SEM, ADDRESS, LOCAL, SPAN, BURSTS, BYTES, LAYER, STREAM, PC = range(12)
-    TLTS, TLES, USED, USED_SPAN, EVENT = range(12, 17)
-    REGISTERS = 17
-    COLUMNS = REGISTERS + CONFIG_REGISTERS
-
-
-class TrapSlot:
-    CODE, CORE, PC, A, B, C, MEMORY = range(7)
-    COLUMNS = 7
-
-
-class NmpEvent:
-    """An event's own columns, from `EventColumn.OWN` on: the core that issued it; of a transfer its
-    receivers as bits, as in `Descriptor`; then ACCESSES times memory (MB0, MB1, MB2, bias buffer),
-    first and last byte, whether it writes (last 0: no access), then values of tile registers."""
-
-    CORE, TLTS, TLES = range(3)
-    FIRST_ACCESS = 3
-    ACCESSES = 4
-    TILE = FIRST_ACCESS + 4 * ACCESSES
 
 
 class State(NamedTuple):
@@ -128,6 +85,7 @@ class State(NamedTuple):
     trap: Array  # int64 [TrapSlot.COLUMNS]
     work: Array  # int64 [4]: see `compiled.slices`
     paused: Array  # int64 [1]: the core whose turn a slice's end has cut; -1: none
+    woken: Array  # int64 [1]: whether, in the turn that runs, another actor's next time has changed
     counters: Array  # int64 [3]: instructions executed, cache misses, whether code was overwritten
     read_only: Array  # int64 [R, 2], and see `environment`: ranges of DRAM that refuse stores
     stack_guard: Array  # int64 [2]: a range of DRAM that cores must not touch
@@ -146,21 +104,6 @@ class State(NamedTuple):
     event_times: Array
     event_count: Array
     tile_registers: Array  # int8 [I, most tile indices]: registers that hold them; -1: none
-
-
-@structref.register
-class _SharedStateType(types.StructRef):
-    """Compiled code passes the state on as one pointer instead of some 500 array fields."""
-
-
-class SharedState(structref.StructRefProxy):
-    """The state inside compiled code; made from a `State` at the entry of a run."""
-
-    def __new__(cls, *fields: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *fields)
-
-
-structref.define_proxy(SharedState, _SharedStateType, list(State._fields))
 
 
 class Costs(NamedTuple):
@@ -275,6 +218,7 @@ def make_state(
         trap=np.zeros(TrapSlot.COLUMNS, np.int64),
         work=new_work(),
         paused=np.full(1, -1, np.int64),
+        woken=np.zeros(1, np.int64),
         counters=np.zeros(3, np.int64),
         events=np.zeros((0, EventColumn.OWN + NmpEvent.TILE + tile_registers.shape[1]), np.int64),
         event_times=np.zeros((0, 2)),
@@ -403,7 +347,7 @@ def reset_for_run(state: State) -> None:
         state.regs, state.exit_code, state.time, state.sem_tlt, state.sem_tle, state.sem_global,
         state.mac, state.dma, state.mac_done, state.queue_head, state.queue_count,
         state.left_bursts, state.left_bytes, state.dram_free, state.ring_free, state.ring_queued,
-        state.trap, state.counters, state.layer_macs, state.layer_mac_cycles,
+        state.trap, state.woken, state.counters, state.layer_macs, state.layer_mac_cycles,
         state.layer_wait_cycles, state.layer_instructions, state.layer_link_bytes,
         state.layer_memory_bytes, state.layer_bursts, state.layer_dma_cycles, state.layer_end,
         state.event_count, state.console_count,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
-from tvm_npu.sim.nmp.state import Array, Costs, Descriptor, State
+from tvm_npu.sim.nmp.columns import Descriptor
+from tvm_npu.sim.nmp.decorators import device
+from tvm_npu.sim.nmp.state import Array, Costs, State
 from tvm_npu.sim.nmp.xnmp import DmaRegister as Reg
 
 CORE, ADDRESS, LOCAL = Descriptor.CORE, Descriptor.ADDRESS, Descriptor.LOCAL

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arithmetic import overlap
 from tvm_npu.sim.compiled.spans import product, volume
 from tvm_npu.sim.nmp.core import STOP, spend, trap
+from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.mac import (
     LARGEST_EXTENT,
     MB0,

@@ -9,8 +9,9 @@ import numpy as np
 
 from tvm_npu.sim.compiled.steps import shortest_slice
 from tvm_npu.sim.events import EventColumn
+from tvm_npu.sim.nmp.columns import Descriptor, NmpEvent
 from tvm_npu.sim.nmp.hazards import BOX, STORES
-from tvm_npu.sim.nmp.state import Array, Descriptor, NmpEvent, State
+from tvm_npu.sim.nmp.state import Array, State
 from tvm_npu.sim.nmp.xnmp import DmaRegister as Reg
 from tvm_npu.sim.traps import Place
 from tvm_npu.sim.watch import Store, Watch, layer_number

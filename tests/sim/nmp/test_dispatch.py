@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numba
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.nmp import dispatch, engine
-
-
-def test_numba_finds_no_foreign_source_for_generated_code() -> None:
-    """Its cache asks for the source of what it compiles. Lines of another function there would be
-    wrong, and on Python 3.13 they end in a TokenError before anything runs."""
-    try:
-        lines, _ = inspect.getsourcelines(engine.run_events.py_func)  # type: ignore[attr-defined]
-    except OSError:
-        return
-    assert lines[0].startswith("def run_events")
+from tvm_npu.sim.nmp import dispatch
 
 
 def test_every_instruction_has_a_semantic_function() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.sim.nmp.programs import BASE, DATA, EXIT, read, run, simulator, small_machine
 from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, STORE, signed
+from tvm_npu.sim.nmp.columns import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
 from tvm_npu.sim.nmp.rv32im import RV32IM
 from tvm_npu.sim.nmp.simulator import NmpSimulator
-from tvm_npu.sim.nmp.state import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
 from tvm_npu.sim.nmp.traps import TrapCode
 from tvm_npu.sim.traps import Trap
 
