@@ -33,7 +33,7 @@ CODE, CORE, PC, A, B, C = (
 def run_events(state: Any, costs: Any, kinds: Array, shared: Array, budget: int) -> bool:
     """Runs until all cores have exited or one traps, or a slice is over, or the table of events is
     full; at most ``budget`` instructions in the run. Whether the run is over."""
-    s, m = view_of(state), view_of(costs)  # type: ignore[call-arg]
+    s, m = view_of(state), view_of(costs)  # type: ignore[call-arg, var-annotated]
     return loop(s, m, kinds, shared, budget)
 
 
@@ -77,12 +77,12 @@ def acts(s: State, m: Costs, actor: int) -> bool:
 @device
 def next_actor(s: State, m: Costs) -> tuple[int, float]:
     """(who goes next; -1: nobody, when another would)."""
-    actor, earliest, second = np.int64(-1), np.inf, np.inf
+    actor, earliest, second = -1, np.inf, np.inf
     for k in range(m.cores + m.tles):
         if acts(s, m, k):
             if s.time[k] < earliest:
                 second = earliest
-                earliest, actor = s.time[k], np.int64(k)
+                earliest, actor = s.time[k], k
             elif s.time[k] < second:
                 second = s.time[k]
     return actor, second
