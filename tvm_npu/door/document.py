@@ -30,8 +30,8 @@ from tvm_npu.door.rule_table import (
 _INTRODUCTION = """\
 # What the NPU takes
 
-Made by `python -m tvm_npu.door.document` from the docstrings of `tvm_npu/door/rules.py` and
-`tvm_npu/door/memory_rules.py`; they are also what a user reads when a rule refuses an operator.
+Made by `python -m tvm_npu.door.document` from the docstrings of `tvm_npu/door/rules.py` and the
+`*_rules.py` beside it; they are also what a user reads when a rule refuses an operator.
 
 An operator that is listed here and keeps its rules runs on an NPU that has instructions for its
 layer; everything else stays on the CPU, and `explain(mod)` says for each which rule kept it there,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_npu.door import memory_rules, rules
+from tvm_npu.door import arithmetic_rules, memory_rules, moving_rules, rules, window_rules
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.layers import FUNCTIONS
 from tvm_npu.door.rules import Context, Rule, Violation
@@ -22,77 +22,85 @@ WEIGHTED = frozenset(
 )
 """Operators with constant operands next to the data."""
 
-_POOL: tuple[Rule, ...] = (rules.rank_4, rules.nchw_layout, memory_rules.pool_tile_fits)
+_POOL: tuple[Rule, ...] = (rules.rank_4, window_rules.nchw_layout, memory_rules.pool_tile_fits)
 _WINDOW: tuple[Rule, ...] = (
     rules.rank_4,
-    rules.nchw_layout,
-    rules.pool_not_dilated,
-    rules.padding_not_negative,
-    rules.windows_meet_tensor,
+    window_rules.nchw_layout,
+    window_rules.pool_not_dilated,
+    window_rules.padding_not_negative,
+    window_rules.windows_meet_tensor,
     memory_rules.pool_tile_fits,
 )
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "conv2d": (
         rules.rank_4,
-        rules.nchw_layout,
-        rules.padding_not_negative,
+        window_rules.nchw_layout,
+        window_rules.padding_not_negative,
         memory_rules.conv_tile_fits,
         memory_rules.conv_weights_fit,
         memory_rules.biases_fit,
     ),
     "conv2d_transpose": (
         rules.rank_4,
-        rules.transposed_layout,
-        rules.transposed_not_dilated,
-        rules.padding_not_negative,
+        window_rules.transposed_layout,
+        window_rules.transposed_not_dilated,
+        window_rules.padding_not_negative,
         memory_rules.conv_tile_fits,
         memory_rules.conv_weights_fit,
         memory_rules.biases_fit,
     ),
-    "dense": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
-    "matmul": (rules.dense_rank_2, memory_rules.dense_input_fits, memory_rules.biases_fit),
-    "bias_add": (rules.channel_axis,),
-    "batch_norm": (rules.channel_axis, rules.positive_variance),
+    "dense": (
+        arithmetic_rules.dense_rank_2,
+        memory_rules.dense_input_fits,
+        memory_rules.biases_fit,
+    ),
+    "matmul": (
+        arithmetic_rules.dense_rank_2,
+        memory_rules.dense_input_fits,
+        memory_rules.biases_fit,
+    ),
+    "bias_add": (arithmetic_rules.channel_axis,),
+    "batch_norm": (arithmetic_rules.channel_axis, arithmetic_rules.positive_variance),
     "relu": (),
-    "leaky_relu": (rules.slope_in_range,),
-    "prelu": (rules.slopes_in_range,),
+    "leaky_relu": (arithmetic_rules.slope_in_range,),
+    "prelu": (arithmetic_rules.slopes_in_range,),
     **dict.fromkeys(FUNCTIONS, ()),
-    "clip": (rules.ordered_bounds,),
-    "maximum": (rules.two_tensors_or_scalar_bound,),
-    "minimum": (rules.scalar_bound,),
+    "clip": (arithmetic_rules.ordered_bounds,),
+    "maximum": (arithmetic_rules.two_tensors_or_scalar_bound,),
+    "minimum": (arithmetic_rules.scalar_bound,),
     "max_pool2d": _WINDOW,
     "avg_pool2d": _WINDOW,
     "global_max_pool2d": _POOL,
     "global_avg_pool2d": _POOL,
-    "adaptive_avg_pool2d": (*_POOL, rules.global_output),
-    "adaptive_max_pool2d": (*_POOL, rules.global_output),
-    "mean": (rules.rank_4, rules.mean_over_space, memory_rules.pool_tile_fits),
-    "add": (rules.same_shape_or_channel_constant,),
-    "multiply": (rules.same_shape_or_channel_constant,),
-    "subtract": (rules.same_shape_or_channel_constant,),
+    "adaptive_avg_pool2d": (*_POOL, window_rules.global_output),
+    "adaptive_max_pool2d": (*_POOL, window_rules.global_output),
+    "mean": (rules.rank_4, window_rules.mean_over_space, memory_rules.pool_tile_fits),
+    "add": (arithmetic_rules.same_shape_or_channel_constant,),
+    "multiply": (arithmetic_rules.same_shape_or_channel_constant,),
+    "subtract": (arithmetic_rules.same_shape_or_channel_constant,),
     "divide": (
-        rules.same_shape_or_channel_constant,
-        rules.constant_divisor,
-        rules.nonzero_divisor,
+        arithmetic_rules.same_shape_or_channel_constant,
+        arithmetic_rules.constant_divisor,
+        arithmetic_rules.nonzero_divisor,
     ),
     "negative": (),
-    "concatenate": (rules.run_time_fields, rules.axis_behind_the_batch),
-    "split": (rules.axis_behind_the_batch, rules.equal_split),
+    "concatenate": (moving_rules.run_time_fields, moving_rules.axis_behind_the_batch),
+    "split": (moving_rules.axis_behind_the_batch, moving_rules.equal_split),
     "batch_flatten": (),
     "reshape": (),
     "squeeze": (),
     "expand_dims": (),
-    "pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
-    "mirror_pad": (rules.rank_4, rules.known_padding, memory_rules.padded_pixel_fits),
-    "strided_slice": (rules.slices_have_elements, memory_rules.padded_pixel_fits),
-    "transpose": (rules.batch_stays_first,),
-    "reverse": (rules.axis_behind_the_batch,),
-    "softmax": (rules.axis_behind_the_batch, memory_rules.softmax_row_fits),
-    "depth_to_space": (rules.rank_4, rules.nchw_blocks),
-    "space_to_depth": (rules.rank_4, rules.nchw_blocks),
-    "upsampling": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
-    "image.resize2d": (rules.rank_4, rules.known_resize, rules.resize_in_runs),
+    "pad": (rules.rank_4, window_rules.known_padding, memory_rules.padded_pixel_fits),
+    "mirror_pad": (rules.rank_4, window_rules.known_padding, memory_rules.padded_pixel_fits),
+    "strided_slice": (moving_rules.slices_have_elements, memory_rules.padded_pixel_fits),
+    "transpose": (moving_rules.batch_stays_first,),
+    "reverse": (moving_rules.axis_behind_the_batch,),
+    "softmax": (moving_rules.axis_behind_the_batch, memory_rules.softmax_row_fits),
+    "depth_to_space": (rules.rank_4, window_rules.nchw_blocks),
+    "space_to_depth": (rules.rank_4, window_rules.nchw_blocks),
+    "upsampling": (rules.rank_4, window_rules.known_resize, window_rules.resize_in_runs),
+    "image.resize2d": (rules.rank_4, window_rules.known_resize, window_rules.resize_in_runs),
 }
 
 MOVES = frozenset(
