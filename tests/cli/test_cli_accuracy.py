@@ -38,6 +38,11 @@ def test_digits_in_int8(run, lenet: Path, tmp_path: Path) -> None:  # type: igno
         region["layers"][0]
     )
     assert all(layer["layer"] in out for layer in region["layers"])
+    code, _, err = run(
+        "accuracy", lenet, "--images", tmp_path / "digits.npz", "--scale", 2, "--precision", "int8",
+        "--quantization", "bias-corrected", "--json", target, "--limit", 50, "--workers", 2,
+    )  # fmt: skip
+    assert code == 0 and json.loads(target.read_text()) == found, err
 
 
 def test_a_folder_with_labels(  # type: ignore[no-untyped-def]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.engine_arguments import add_engine_arguments, workers_beside
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of, prepares
 from tvm_npu.cli.model_job import add_model_arguments, load_and_partition
@@ -54,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulated", type=non_negative, default=1, metavar="N",
         help="samples that the simulator runs too and must agree on (default: 1)",
     )  # fmt: skip
+    add_engine_arguments(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
 
 
@@ -71,11 +73,12 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             count = CALIBRATION_IMAGES
             terminal.note(f"no --calibration: ranges come from the first {count} images")
         steps.begin("running images")
-        found = measure(
-            job.partitioned, islice(images_of(args, job.inputs), args.limit),
-            layer_samples=args.layer_samples, simulated=args.simulated,
-            progress=lambda count: steps.begin(f"{count} images"),
-        )  # fmt: skip
+        with workers_beside(args) as engine:
+            found = measure(
+                job.partitioned, islice(images_of(args, job.inputs), args.limit),
+                layer_samples=args.layer_samples, simulated=args.simulated,
+                progress=lambda count: steps.begin(f"{count} images"), engine=engine,
+            )  # fmt: skip
     options = job.options
     prepared = f" as {preparation_of(args)}" if prepares(args) else ""
     terminal.out.print(

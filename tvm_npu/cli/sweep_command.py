@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import non_negative, positive
+from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.terminal import Terminal
@@ -58,17 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, metavar="DIR",
         help="folder of results (default: SPEC.sweep beside the specification)",
     )  # fmt: skip
-    parser.add_argument(
-        "--workers", type=positive, default=1, metavar="N",
-        help="processes of this machine (default: 1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--engine", choices=("joblib", "dask"), default="joblib",
-        help="who keeps the processes (default: joblib)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="of Dask workers that run already, elsewhere"
-    )
+    add_engine_arguments(parser)
     parser.add_argument(
         "--budget", action="append", default=[], metavar="NAME=MOST", type=_budget,
         help="show the designs of the front that take at most so much of an objective",
@@ -89,7 +80,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     from tvm_npu.sweep import read_spec, run_sweep
-    from tvm_npu.sweep.engines import engine
 
     for path in (args.csv, args.json, args.html):
         if path is not None:
@@ -107,8 +97,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             steps.begin(f"{fidelity}: {done:,} of {of:,} designs")
             steps.reach(done, of)
 
-        where = engine("dask" if args.scheduler else args.engine, args.workers, args.scheduler)
-        result = run_sweep(spec, store, where, progress)
+        result = run_sweep(spec, store, engine_of(args), progress)
     _print(result, args, terminal)
     terminal.out.print(
         f"{len(result.rows):,} points, {result.evaluated:,} of them new, in {store}",

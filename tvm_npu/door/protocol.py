@@ -62,6 +62,8 @@ class Door(Protocol[F]):
     """One front end. ``F`` is its dataflow, which may know more than others see."""
 
     name: str
+    modules_pickle: bool
+    """Whether modules can be sent to other processes."""
 
     def read_onnx(
         self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None

@@ -52,6 +52,8 @@ class RelaxDoor:
     """See `tvm_npu.door.protocol.Door`."""
 
     name = "relax"
+    modules_pickle = False
+    """TVM 0.27 ends the process when modules with constants are pickled."""
 
     def read_onnx(
         self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None

@@ -54,6 +54,7 @@ class RelayDoor:
     """See `tvm_npu.door.protocol.Door`."""
 
     name = "relay"
+    modules_pickle = True
 
     def read_onnx(
         self, model: Any, shapes: Mapping[str, tuple[int, ...]] | None

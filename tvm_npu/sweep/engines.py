@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from tvm_npu.sweep.evaluate import Shared
 from tvm_npu.sweep.spec import SweepError, missing
 
 T = TypeVar("T")
+Shared = str | bytes
+"""What a worker gets of a file that was shared: its path, or its contents."""
 AHEAD = 2
 """Tasks a worker that are handed out. loky has room for twice the number of workers beside those
 that run, and its thread fails when it is taken down while tasks wait outside of that."""
@@ -25,7 +27,7 @@ class Engine(Protocol):
     workers: int
 
     def share(self, file: Path) -> Any:
-        """What `executor.submit` takes, and a worker gets as `evaluate.Shared`: sent once."""
+        """What `executor.submit` takes, and a worker gets as `Shared`: sent once."""
         ...
 
     def executor(self) -> Executor:
@@ -105,38 +107,44 @@ def engine(name: str, workers: int, address: str | None = None) -> Engine:
     raise SweepError(f"engine {name!r}: must be 'joblib' or 'dask'")
 
 
+def content_of(shared: Shared) -> bytes:
+    return Path(shared).read_bytes() if isinstance(shared, str) else shared
+
+
 def run_tasks(
-    where: Engine, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]
+    where: Engine, function: Callable[..., T], tasks: Iterable[tuple[Any, ...]]
 ) -> Generator[tuple[int, T | Exception], None, None]:
     """(number of the task, what ``function`` made of it or the exception that it ended with), in
     the order in which they end. When workers die, tasks that were under way are tried alone, one
-    by one: one that ends its worker again costs itself only. Close it before the engine stops."""
-    waiting = list(range(len(tasks)))[::-1]
-    suspects: list[int] = []
+    by one: one that ends its worker again costs itself only. Tasks are taken as workers want them.
+    Close it before the engine stops."""
+    given = enumerate(tasks)
+    suspects: list[tuple[int, tuple[Any, ...]]] = []
     executor = where.executor()
-    running: dict[Future[T], int] = {}
+    running: dict[Future[T], tuple[int, tuple[Any, ...]]] = {}
     try:
-        while waiting or suspects or running:
+        while True:
             alone = bool(suspects)
             most = 1 if alone else AHEAD * where.workers
-            source = suspects if alone else waiting
-            while source and len(running) < most:
-                number = source.pop()
-                running[executor.submit(function, *tasks[number])] = number
+            source = iter([suspects.pop()]) if alone else given
+            for task in islice(source, most - len(running)):
+                running[executor.submit(function, *task[1])] = task
+            if not running:
+                return
             done, _ = wait(running, return_when=FIRST_COMPLETED)
             is_broken = False
             for future in done:
-                number = running.pop(future)
+                task = running.pop(future)
                 error = future.exception()
                 if error is None:
-                    yield number, future.result()
+                    yield task[0], future.result()
                     continue
                 is_broken |= isinstance(error, BrokenExecutor)
                 if isinstance(error, BrokenExecutor) and not alone:
-                    suspects.append(number)
+                    suspects.append(task)
                 else:
                     assert isinstance(error, Exception)
-                    yield number, error
+                    yield task[0], error
             if is_broken:
                 suspects += running.values()
                 running.clear()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import BoundedError
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.engines import Shared, content_of
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
 
@@ -50,10 +50,6 @@ class Outcome:
         return asdict(self)
 
 
-Shared = str | bytes
-"""The file that `models.prepared` wrote, or its contents."""
-
-
 @dataclass(frozen=True)
 class LoadedModel:
     """A model in a worker; ``graphs`` are those of its regions."""
@@ -64,8 +60,8 @@ class LoadedModel:
 
 @lru_cache(maxsize=KEPT_MODELS)
 def model_from(shared: Shared) -> LoadedModel:
-    content = Path(shared).read_bytes() if isinstance(shared, str) else shared
-    model: SweptModel = pickle.loads(content)
+    """What `models.prepared` wrote."""
+    model: SweptModel = pickle.loads(content_of(shared))
     return LoadedModel(model, tuple(SharedGraphs(one.graph, one.ranges) for one in model.regions))
 
 

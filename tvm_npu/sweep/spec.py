@@ -28,7 +28,7 @@ class SweepError(NpuError, ValueError):
 
 def missing(library: str, extra: str = "sweep") -> SweepError:
     """What to say when ``library`` cannot be imported."""
-    return SweepError(f"sweeps need {library}: pip install 'tvm-npu[{extra}]'")
+    return SweepError(f"this needs {library}: pip install 'tvm-npu[{extra}]'")
 
 
 class _Part(BaseModel):

@@ -1,0 +1,123 @@
+"""Accuracy over any number of samples, here or in workers."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from functools import lru_cache
+from itertools import chain, islice
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from tvm_npu.accuracy.counts import Counts
+from tvm_npu.accuracy.results import Accuracy, Labelled, RegionErrors
+from tvm_npu.accuracy.runs import ModelRuns
+from tvm_npu.door.models import PartitionedModel
+from tvm_npu.errors import AccuracyError
+from tvm_npu.sweep.engines import Engine, Shared, content_of, run_tasks
+from tvm_npu.temporary import temporary_folder
+
+SAMPLES_A_TASK = 16
+
+
+def measure(
+    model: PartitionedModel,
+    samples: Iterable[Labelled],
+    *,
+    layer_samples: int = 8,
+    simulated: int = 1,
+    progress: Callable[[int], None] = lambda images: None,
+    engine: Engine | None = None,
+) -> Accuracy:
+    """Runs ``model`` on all samples, in float (unless the first sample says its outputs; then each
+    must) and as the NPU computes it.
+
+    The errors of layers are those over the first ``layer_samples`` samples; the simulator runs the
+    first ``simulated`` ones. The samples behind these run by the workers of ``engine``, if given;
+    what comes out is the same. ``progress`` is called with the number of images so far.
+    Raises AccuracyError without samples, where the simulator differs from the reference, and where
+    a sample ends its worker.
+    """
+    rest = iter(samples)
+    first = next(rest, None)
+    if first is None:
+        raise AccuracyError("there are no images; at least 1 is needed")
+    rest, counts = chain([first], rest), Counts()
+    here = None if engine is None else max(layer_samples, simulated, 1)
+    number = 0
+    with closing(ModelRuns(model, first.wanted is not None)) as runs:
+        if simulated:
+            runs.simulate()
+        for number, one in enumerate(islice(rest, here), 1):
+            counts.join(runs.counted(one, number, layer_errors=number <= layer_samples))
+            if number >= simulated:
+                runs.stop_simulating()
+            progress(counts.images)
+    if engine is not None:
+        for found in _by_workers(model, rest, number, first.wanted is not None, engine):
+            for more in found:
+                counts.join(more)
+            progress(counts.images)
+    regions = [
+        RegionErrors(symbol, tuple(one.worst_first()))
+        for symbol, one in (runs.errors.items() if layer_samples else ())
+    ]
+    cycles = sum(one.cycles for one in runs.fixed.values()) if simulated else None
+    return counts.result(runs.is_quantized, min(simulated, number), cycles, tuple(regions))
+
+
+def _by_workers(
+    model: PartitionedModel,
+    samples: Iterator[Labelled],
+    before: int,
+    has_outputs: bool,
+    engine: Engine,
+) -> Generator[list[Counts], None, None]:
+    """Counts in the order of the samples, whatever the order in which workers end."""
+    if not model.door.modules_pickle:
+        raise AccuracyError(
+            f"models of TVM's door {model.door.name!r} cannot be sent to workers; take one worker, "
+            "or Relay's TVM (pip install 'tvm-npu[relay]')"
+        )
+    with temporary_folder("tvm-npu-accuracy-") as folder:
+        file = Path(folder) / "model"
+        file.write_bytes(pickle.dumps((model, has_outputs)))
+        shared = engine.share(file)
+        waiting: dict[int, list[Counts]] = {}
+        shown = 0
+        with closing(run_tasks(engine, count, _tasks(shared, samples, before))) as results:
+            for number, found in results:
+                if isinstance(found, AccuracyError):
+                    raise found
+                if isinstance(found, Exception):
+                    begin = before + number * SAMPLES_A_TASK + 1
+                    raise AccuracyError(
+                        f"samples {begin} to {begin + SAMPLES_A_TASK - 1} could not be run: "
+                        f"{type(found).__name__}: {found}"
+                    ) from found
+                waiting[number] = found
+                while shown in waiting:
+                    yield waiting.pop(shown)
+                    shown += 1
+
+
+def _tasks(
+    shared: Shared, samples: Iterator[Labelled], before: int
+) -> Iterator[tuple[Shared, list[Labelled], int]]:
+    while part := list(islice(samples, SAMPLES_A_TASK)):
+        yield shared, part, before + 1
+        before += len(part)
+
+
+def count(shared: Shared, samples: list[Labelled], first: int) -> list[Counts]:
+    """Of samples whose first has number ``first``, on one thread of a worker."""
+    with threadpool_limits(1):
+        runs = _runs(shared)
+        return [runs.counted(one, number) for number, one in enumerate(samples, first)]
+
+
+@lru_cache(maxsize=1)
+def _runs(shared: Shared) -> ModelRuns:
+    return ModelRuns(*pickle.loads(content_of(shared)))
