@@ -83,16 +83,18 @@ def requantize(
     """
     acc = np.asarray(acc, dtype=np.int64)
     smallest, largest = element_limits(element_bytes)
+    low, high = max(low, smallest), min(high, largest)
     if isinstance(shift, np.ndarray):
         left = np.minimum(np.maximum(1 - shift, 0), 46)
         if left.any():  # What already leaves the type still does after the shift.
             acc = np.where(left > 0, np.clip(acc, 2 * smallest, 2 * largest), acc) << left
-        acc = ((acc >> np.minimum(np.maximum(shift - 1, 0), 63)) + 1) >> 1
+        found = (acc >> np.minimum(np.maximum(shift - 1, 0), 63)) + 1
+        found >>= 1
     elif shift > 0:
         # (acc + 2**(s-1)) >> s, written so that no sum can leave 64 bits.
-        acc = ((acc >> min(shift - 1, 63)) + 1) >> 1
-    elif shift < 0:
+        found = (acc >> min(shift - 1, 63)) + 1
+        found >>= 1
+    else:
         # What already leaves the type still does after the shift; the rest cannot overflow.
-        acc = np.clip(acc, smallest, largest) << min(-shift, 46)
-    acc = np.clip(acc, smallest, largest)
-    return np.clip(acc, low, high).astype(ELEMENT_TYPE[element_bytes])
+        found = np.clip(acc, smallest, largest) << min(-shift, 46)
+    return np.minimum(np.maximum(found, low), high).astype(ELEMENT_TYPE[element_bytes])

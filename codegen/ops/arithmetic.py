@@ -16,6 +16,9 @@ from tvm_npu.codegen.graph.tensors import Array, Padding, chw, output_extent
 COLUMN_BYTES = 32 << 20
 """Largest column matrix of the im2col product; bigger images are cut into runs of rows."""
 
+CACHED_BYTES = 128 << 10
+"""Of arrays that are walked over several times."""
+
 
 def pad_spatial(x: Array, padding: Padding, value: float) -> Array:
     """``x`` widened by (top, left, bottom, right); negative amounts crop."""
@@ -101,14 +104,23 @@ def convolve(
 
 
 def _depthwise(view: Array, weight: Array, groups: int) -> Array:
-    """One multiply-add of whole planes per kernel position."""
+    """One multiply-add of planes per kernel position, of as many groups as caches hold."""
     batch, _, kernel_h, kernel_w, rows, columns = view.shape
     per_group = weight.shape[0] // groups
-    factors = weight.reshape(1, groups, per_group, kernel_h, kernel_w, 1, 1)
-    out = np.zeros((batch, groups, per_group, rows, columns), dtype=weight.dtype)
-    for i in range(kernel_h):
-        for j in range(kernel_w):
-            out += view[:, :, None, i, j] * factors[:, :, :, i, j]
+    factors = weight.reshape(groups, per_group, kernel_h, kernel_w, 1, 1)
+    out = np.empty((batch, groups, per_group, rows, columns), dtype=weight.dtype)
+    run = max(1, CACHED_BYTES // (per_group * rows * columns * weight.itemsize))
+    term = np.empty((min(run, groups), per_group, rows, columns), dtype=weight.dtype)
+    for image in range(batch):
+        for group in range(0, groups, run):
+            seen, by = view[image, group : group + run, None], factors[group : group + run]
+            total = out[image, group : group + run]
+            total[...] = 0
+            for i in range(kernel_h):
+                for j in range(kernel_w):
+                    part = term[: len(total)]
+                    np.multiply(seen[:, :, i, j], by[:, :, i, j], out=part)
+                    total += part
     return out.reshape(batch, -1, rows, columns)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,16 @@ import numpy as np
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation, Clip, slope_integers
 from tvm_npu.codegen.graph.layer import Layer, Requantized
-from tvm_npu.codegen.graph.tensors import FloatArray, IntArray, Padding, Shape, chw, output_extent
-from tvm_npu.codegen.ops.arithmetic import convolve, images, pad_spatial
+from tvm_npu.codegen.graph.tensors import (
+    Array,
+    FloatArray,
+    IntArray,
+    Padding,
+    Shape,
+    chw,
+    output_extent,
+)
+from tvm_npu.codegen.ops.arithmetic import CACHED_BYTES, convolve, images, pad_spatial
 from tvm_npu.codegen.ops.filter_weights import layer_weights
 from tvm_npu.codegen.ops.operator import (
     Arrays,
@@ -24,7 +33,7 @@ from tvm_npu.codegen.ops.operator import (
     take,
 )
 from tvm_npu.codegen.ops.scaled_weights import scaled_weights
-from tvm_npu.codegen.ops.weights import product_type
+from tvm_npu.codegen.ops.weights import exact_type, largest_sum
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.ops.dense import Dense
@@ -81,6 +90,18 @@ class FixedConv(Requantized):
     weight_zero_point: int = 0
     fill: int = 0
 
+    @property
+    def centred_weight(self) -> IntArray:
+        """Less its zero point."""
+        if not self.weight_zero_point:
+            return self.weight
+        return self.weight.astype(np.int16) - np.int16(self.weight_zero_point)
+
+    @cached_property
+    def largest_sum(self) -> int:
+        """See `weights.largest_sum`."""
+        return largest_sum(self.centred_weight)
+
 
 class Conv2dOperator(Operator[Conv2d, FixedConv]):
     layer = Conv2d
@@ -121,22 +142,13 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
     def run_fixed(
         self, layer: FixedConv, arrays: Arrays, shapes: Shapes, element_bytes: int
     ) -> Arrays:
-        weight = layer.weight
-        if layer.weight_zero_point:
-            weight = weight.astype(np.int16) - np.int16(layer.weight_zero_point)
-        acc = convolve(
-            pad_spatial(images(arrays[0]), layer.padding, layer.fill), weight, layer.stride,
-            (0, 0, 0, 0), layer.dilation, layer.groups, product_type(weight, element_bytes),
-        ).astype(np.int64)  # fmt: skip
-        acc += layer.bias.astype(np.int64)[:, None, None]
-        acc = acc.reshape(len(acc), *shapes[0])
-        more: int | IntArray = 0
-        if layer.filter_shifts is not None:
-            more = layer.filter_shifts.reshape(-1, *[1] * (acc.ndim - 2))
-        if len(arrays) > 1:
-            residual = arrays[1].astype(np.int64) << (layer.residual_shift + more)
-            acc = (acc << layer.accumulator_shift) + residual
-        return (layer.requantized(acc, element_bytes, more),)
+        sums = convolve(
+            pad_spatial(images(arrays[0]), layer.padding, layer.fill), layer.centred_weight,
+            layer.stride, (0, 0, 0, 0), layer.dilation, layer.groups,
+            exact_type(layer.largest_sum, element_bytes),
+        )  # fmt: skip
+        residual = images(arrays[1]) if len(arrays) > 1 else None
+        return (_by_rows(layer, sums, residual, element_bytes).reshape(len(sums), *shapes[0]),)
 
     def residuals(self, layer: Conv2d) -> tuple[tuple[str, str], ...]:
         return ((layer.inputs[1], layer.output),) if len(layer.inputs) > 1 else ()
@@ -169,6 +181,38 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
 
     def word(self, layer: FixedConv) -> str:
         return "dense" if layer.is_dense else "conv"
+
+
+def _by_rows(
+    layer: FixedConv, sums: Array, residual: Array | None, element_bytes: int
+) -> IntArray:
+    """The results for sums of products [B, M, R, C] without bias, in runs of rows that caches
+    hold."""
+    rows = sums.shape[2]
+    run = max(1, CACHED_BYTES // (sums[:, :, :1].size * np.dtype(np.int64).itemsize))
+    parts = [slice(row, row + run) for row in range(0, rows, run)]
+    made = [
+        _results(
+            layer, sums[:, :, part], None if residual is None else residual[:, :, part],
+            element_bytes,
+        )
+        for part in parts
+    ]  # fmt: skip
+    return made[0] if len(made) == 1 else np.concatenate(made, axis=2)
+
+
+def _results(
+    layer: FixedConv, sums: Array, residual: Array | None, element_bytes: int
+) -> IntArray:
+    acc = sums.astype(np.int64)
+    acc += layer.bias.astype(np.int64)[:, None, None]
+    more: int | IntArray = 0
+    if layer.filter_shifts is not None:
+        more = layer.filter_shifts.reshape(-1, 1, 1)
+    if residual is not None:
+        shifted = residual.astype(np.int64) << (layer.residual_shift + more)
+        acc = (acc << layer.accumulator_shift) + shifted
+    return layer.requantized(acc, element_bytes, more)
 
 
 def scaled_conv(

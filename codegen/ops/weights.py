@@ -125,8 +125,18 @@ def _accumulator_bound(
 def product_type(weight: IntArray, element_bytes: int) -> type[Any]:
     """The cheapest number type in which every partial sum of a layer with ``weight`` [M, ...] is
     exact."""
+    return exact_type(largest_sum(weight), element_bytes)
+
+
+def largest_sum(weight: IntArray) -> int:
+    """Of the magnitudes of a filter of ``weight`` [M, ...]."""
     magnitudes = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
-    bound = int(magnitudes.max()) << (8 * element_bytes - 1)
+    return int(magnitudes.max())
+
+
+def exact_type(largest: int, element_bytes: int) -> type[Any]:
+    """`product_type` for a `largest_sum`."""
+    bound = largest << (8 * element_bytes - 1)
     if bound < FLOAT32_EXACT:
         return np.float32
     return np.float64 if bound < FLOAT64_EXACT else np.int64
