@@ -15,8 +15,12 @@ from tvm_npu.pipelines.search.layer_model import LayerFit, LayerTimeModel
 from tvm_npu.pipelines.search.session import Session, Trial
 
 BUDGET = 12
+NOISY_BUDGET = 48
+"""Where measurements are not exact."""
 SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
+RUNS = 4
+"""Of what the search believes to be best, before it ends."""
 EXACT_NOISE = 0.002
 """Below this relative noise measurements are taken at their word."""
 WORTH = 0.002
@@ -45,17 +49,20 @@ def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
         known = ", ".join(LAYER_MODELS)
         raise SearchError(f"unknown layer model {layer_model!r}; known: {known}")
     model = LAYER_MODELS[layer_model](session.chain, session.platform)
-    budget = session.budget or BUDGET
     first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
     if not session.trials:
         session.try_out(first)
     while True:
         with threadpool_limits(1):  # the matrices are small, and the pipeline needs the cores
             fit = model.fit(session.trials)
+            budget = session.budget or (BUDGET if fit.noise <= EXACT_NOISE else NOISY_BUDGET)
             candidate = None if session.count >= budget else _next(session, model, fit)
         if candidate is None:
             return believed_best(session.trials, model, fit)
-        session.try_out(candidate)
+        if session.known(candidate):
+            session.repeat(candidate)
+        else:
+            session.try_out(candidate)
 
 
 def believed_best(trials: Sequence[Trial], model: LayerTimeModel, fit: LayerFit) -> Trial:
@@ -72,15 +79,19 @@ def _next(session: Session, model: LayerTimeModel, fit: LayerFit) -> Configurati
     likeliest, _ = exact_configuration(table, session.platform)
     if not session.known(likeliest):
         return likeliest
-    best = believed_best(session.trials, model, fit)
-    gains: dict[Configuration, list[float]] = {}
+    best = believed_best(session.trials, model, fit).configuration
+    gains: dict[Configuration, float] = {}
     for _ in range(SAMPLES):
         drawn = model.table(fit.sample(session.random))
         plan, value = exact_configuration(drawn, session.platform)
-        gain = 1.0 - value / drawn.times(best.configuration).bottleneck_s
-        if not session.known(plan):
-            gains.setdefault(plan, []).append(max(gain, 0.0))
-    if not gains or (fit.noise <= EXACT_NOISE and sum(map(sum, gains.values())) / SAMPLES < WORTH):
-        return None
-    promised = {plan: table.times(plan).bottleneck_s for plan in gains}
-    return min(gains, key=lambda plan: promised[plan])
+        gain = 1.0 - value / drawn.times(best).bottleneck_s
+        gains[plan] = gains.get(plan, 0.0) + max(gain, 0.0)
+    is_exact = fit.noise <= EXACT_NOISE
+    new = [plan for plan in gains if not session.known(plan)]
+    promised = sum(gains[plan] for plan in (new if is_exact else gains)) / SAMPLES
+    if not new and is_exact or promised < WORTH:
+        return best if session.runs(best) < (2 if is_exact else RUNS) else None
+    if new:
+        return min(new, key=lambda plan: table.times(plan).bottleneck_s)
+    rival = max(gains, key=lambda plan: gains[plan])
+    return min(best, rival, key=session.runs)

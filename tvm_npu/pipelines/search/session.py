@@ -1,4 +1,4 @@
-"""What all searches share: trials that are counted, remembered and never repeated."""
+"""What all searches share: trials that are counted and remembered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Trial:
 @dataclass(frozen=True)
 class SearchResult:
     """``best``: what the search would run from now on; ``trials`` in the order in which they were
-    run, those known before in front, no configuration twice; ``asked``: how often the search
+    run, those known before in front, then those that repeat one; ``asked``: how often the search
     wanted one run, remembered ones included; ``finished``: it ended by its own rule, not by the
     budget."""
 
@@ -91,6 +91,7 @@ class Session:
         self.most_stages = min(len(chain), platform.most_stages)
         self._measure = measure
         self._known: dict[Configuration, Trial] = {}
+        self._repeated: list[Trial] = []
         self.asked = 0
         for trial in known:
             platform.check(trial.configuration, len(chain))
@@ -99,12 +100,17 @@ class Session:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        return tuple(self._known.values())
+        """The first one of each configuration, then those that were repeated."""
+        return (*self._known.values(), *self._repeated)
 
     @property
     def count(self) -> int:
         """Trials that were run in this search."""
-        return len(self._known) - self._given
+        return len(self._known) + len(self._repeated) - self._given
+
+    def runs(self, configuration: Configuration) -> int:
+        """How often ``configuration`` was run."""
+        return sum(trial.configuration == configuration for trial in self.trials)
 
     def known(self, configuration: Configuration) -> bool:
         return configuration in self._known
@@ -113,8 +119,18 @@ class Session:
         """Measures ``configuration``, or remembers it. BudgetSpent when that is one too many."""
         self.asked += 1
         found = self._known.get(configuration)
-        if found is not None:
-            return found
+        if found is None:
+            found = self._known[configuration] = self._run(configuration)
+        return found
+
+    def repeat(self, configuration: Configuration) -> Trial:
+        """Measures ``configuration`` once more: another trial, for searches that know that
+        measurements are noisy. BudgetSpent when that is one too many."""
+        self.asked += 1
+        self._repeated.append(self._run(configuration))
+        return self._repeated[-1]
+
+    def _run(self, configuration: Configuration) -> Trial:
         if self.budget is not None and self.count >= self.budget:
             raise BudgetSpent
         self.platform.check(configuration, len(self.chain))
@@ -124,9 +140,7 @@ class Session:
                 f"{configuration} was measured as {times.seconds}; "
                 f"{len(configuration)} times above 0 s are expected"
             )
-        trial = Trial(configuration, times)
-        self._known[configuration] = trial
-        return trial
+        return Trial(configuration, times)
 
     def best(self) -> Trial:
         """The fastest trial, the earliest of equals."""
