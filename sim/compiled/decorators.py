@@ -9,6 +9,7 @@ import numba
 from numba.core import types
 from numba.core.compiler_lock import global_compiler_lock
 
+from tvm_npu.sim.compiled.attempts import cheap_attempts
 from tvm_npu.sim.compiled.cache import kept_on_disk
 from tvm_npu.sim.compiled.late import late_machine_code
 from tvm_npu.sim.making_code import making_code
@@ -38,7 +39,7 @@ def entry(function: Function, *, references: bool = True) -> Function:
     compile_now = dispatcher.compile
 
     def compile_late(signature: Any) -> Any:
-        with global_compiler_lock, making_code():
+        with global_compiler_lock, making_code(), cheap_attempts():
             with late_machine_code(dispatcher.targetctx.codegen()):
                 return compile_now(signature)
 

@@ -27,7 +27,7 @@ from numba.core.extending import _Intrinsic
 _LIBRARIES = frozenset({*sys.stdlib_module_names, "numpy", "numba", "llvmlite"})
 """Their versions stand for them."""
 
-_MAKERS = ("borrowed.py", "cache.py", "decorators.py", "late.py", "views.py")
+_MAKERS = ("attempts.py", "borrowed.py", "cache.py", "decorators.py", "late.py", "views.py")
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), np.generic, np.dtype)
 
