@@ -72,7 +72,7 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return frozenset(
             {
-                ops.FixedConv, ops.FixedCascade, ops.FixedPool, ops.FixedPad,
+                ops.FixedConv, ops.FixedCascade, ops.FixedBlock, ops.FixedPool, ops.FixedPad,
                 ops.FixedElementwise, ops.FixedBroadcast, ops.FixedDifference, ops.FixedTable,
                 ops.FixedMaximum,
                 ops.FixedMaxFeatureMap, ops.FixedMove, ops.FixedReflectPad,

@@ -1,6 +1,7 @@
 """Operators: one file each for all that is no machine's. `codegen.ops.operator` says what a file
 answers, `codegen.ops.registry` lists them by layer type."""
 
+from tvm_npu.codegen.ops.block import FixedBlock
 from tvm_npu.codegen.ops.broadcast import Broadcast, Difference, FixedBroadcast, FixedDifference
 from tvm_npu.codegen.ops.cascade import FixedCascade
 from tvm_npu.codegen.ops.channel_slice import ChannelSlice, FixedChannelSlice
@@ -32,10 +33,10 @@ from tvm_npu.codegen.ops.transposed_conv import FixedTransposedConv, TransposedC
 
 __all__ = [
     "OPERATORS", "Broadcast", "ChannelSlice", "Concat", "Conv2d", "Dense", "Difference",
-    "Elementwise", "FixedBroadcast", "FixedCascade", "FixedChannelSlice", "FixedConcat",
-    "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedDifference", "FixedElementwise",
-    "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove", "FixedPad",
-    "FixedPool", "FixedReflectPad", "FixedReshape", "FixedSoftmax", "FixedTable",
+    "Elementwise", "FixedBlock", "FixedBroadcast", "FixedCascade", "FixedChannelSlice",
+    "FixedConcat", "FixedConv", "FixedConvMaxima", "FixedConvPixels", "FixedDifference",
+    "FixedElementwise", "FixedGru", "FixedLstm", "FixedMaxFeatureMap", "FixedMaximum", "FixedMove",
+    "FixedPad", "FixedPool", "FixedReflectPad", "FixedReshape", "FixedSoftmax", "FixedTable",
     "FixedTransposedConv", "Gru", "Join", "Lstm",
     "MaxFeatureMap", "Maximum", "Operator", "Pad", "Piece", "Pool", "ReflectPad", "Reshape",
     "ResizeNearest", "ScaleShift", "Softmax", "StridedSlice", "TableFunction", "Transpose",

@@ -19,6 +19,7 @@ from tvm_npu.codegen.ops.broadcast import (
     FixedBroadcast,
     FixedDifference,
 )
+from tvm_npu.codegen.ops.block import BlockOperator, FixedBlock
 from tvm_npu.codegen.ops.cascade import CascadeOperator, FixedCascade
 from tvm_npu.codegen.ops.channel_slice import (
     ChannelSlice,
@@ -93,7 +94,7 @@ OPERATORS: dict[type[AnyLayer], AnyOperator] = {
     Gru: _GRU, FixedGru: _GRU,
     Transpose: TransposeOperator(), Join: JoinOperator(), StridedSlice: StridedSliceOperator(),
     ResizeNearest: ResizeNearestOperator(), FixedMove: FixedMoveOperator(),
-    FixedCascade: CascadeOperator(),
+    FixedCascade: CascadeOperator(), FixedBlock: BlockOperator(),
     FixedConvMaxima: ConvMaximaOperator(),
     FixedConvPixels: ConvPixelsOperator(),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Planners: how a layer is cut into tiles and spread over the cores of a machine."""
 
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.planner import Planner, plan_all, plans_windows
+from tvm_npu.codegen.plan.planner import Planner, plan_all, plans_blocks, plans_windows
 from tvm_npu.codegen.plan.registry import (
     DEFAULT_PLANNER,
     RegisteredPlanner,
@@ -23,6 +23,7 @@ __all__ = [
     "planner",
     "planner_names",
     "planner_on",
+    "plans_blocks",
     "plans_windows",
     "tuned_planner_names",
 ]

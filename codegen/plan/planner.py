@@ -25,6 +25,11 @@ def plans_windows(planner: Planner) -> bool:
     return bool(getattr(planner, "plans_windows", False))
 
 
+def plans_blocks(planner: Planner) -> bool:
+    """Layers may run as blocks beside those that ``planner`` plans."""
+    return bool(getattr(planner, "plans_blocks", False))
+
+
 def plan_all(problems: Iterable[ConvProblem], planner: Planner, machine: Any) -> tuple[Any, ...]:
     """One answer a problem, in order; equal problems are planned once."""
     answers: dict[ConvProblem, Any] = {}

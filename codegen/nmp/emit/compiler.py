@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedLayer, Requantized, Shape
+from tvm_npu.codegen.nmp.emit.block import block
 from tvm_npu.codegen.nmp.emit.broadcast import broadcast
 from tvm_npu.codegen.nmp.emit.commands import Assign
 from tvm_npu.codegen.nmp.emit.conventions import (
@@ -29,8 +30,9 @@ from tvm_npu.codegen.nmp.emit.lower import Lowered, Lowering
 from tvm_npu.codegen.nmp.emit.move import move_layer
 from tvm_npu.codegen.nmp.emit.parameters import Location
 from tvm_npu.codegen.nmp.emit.registers import CORE_REGISTER
-from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words, scale_words
+from tvm_npu.codegen.nmp.emit.weights import arranged, bias_words, in_rounds, scale_words
 from tvm_npu.codegen.nmp.emit.windows import window
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, table_bytes
@@ -41,6 +43,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     WindowProblem,
 )
 from tvm_npu.codegen.ops import (
+    FixedBlock,
     FixedBroadcast,
     FixedCascade,
     FixedConv,
@@ -125,6 +128,9 @@ def _code(
     one: PlannedLayer, shapes: dict[str, Shape], machine: NmpMachine, operands: Operands
 ) -> LayerCode:
     layer, problem, plan = one.layer, one.problem, one.plan
+    if isinstance(layer, FixedBlock):
+        assert isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan)
+        return block(layer, problem, plan, machine, operands)
     if isinstance(layer, FixedConv | FixedCascade):
         assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
         return convolution(layer, problem, plan, machine, operands)
@@ -158,22 +164,26 @@ class _Constants:
             return Location(Segment.ACTIVATIONS, storage.offsets[tensor])
 
         layer, size = one.layer, one.problem.element_bytes
-        weight = bias = None
-        window_weight = window_bias = None
-        conv = layer.conv if isinstance(layer, FixedCascade) else layer
-        if isinstance(conv, FixedConv):
-            assert isinstance(one.problem, ConvProblem) and isinstance(one.plan, ConvPlan)
-            values = arranged(conv.weight, one.plan, one.problem, machine)
-            weight, bias = self._weights(conv, values, size)
-        if isinstance(layer, FixedCascade) and isinstance(layer.window, FixedConv):
-            window_weight, window_bias = self._weights(
-                layer.window, layer.window.weight, size
-            )
         inputs = tuple(at(tensor) for tensor in layer.inputs)
-        return Operands(
-            inputs, at(layer.output), weight, bias, window_weight, window_bias,
-            self._table(layer, size),
-        )  # fmt: skip
+        operands = Operands(inputs, at(layer.output))
+        head, problem, plan = layer, one.problem, one.plan
+        if isinstance(layer, FixedBlock):
+            assert isinstance(plan, BlockPlan)
+            head, problem = layer.head, problem.head
+            values = in_rounds(layer.point.weight, plan, machine)
+            plan = plan.head
+            weight, bias = self._weights(layer.point, values, size)
+            operands = replace(operands, point_weight=weight, point_bias=bias)
+        conv = head.conv if isinstance(head, FixedCascade) else head
+        if isinstance(conv, FixedConv):
+            assert isinstance(problem, ConvProblem) and isinstance(plan, ConvPlan)
+            values = arranged(conv.weight, plan, problem, machine)
+            weight, bias = self._weights(conv, values, size)
+            operands = replace(operands, weight=weight, bias=bias)
+        if isinstance(head, FixedCascade) and isinstance(head.window, FixedConv):
+            weight, bias = self._weights(head.window, head.window.weight, size)
+            operands = replace(operands, window_weight=weight, window_bias=bias)
+        return replace(operands, table=self._table(layer, size))
 
     def _table(self, layer: FixedLayer, size: int) -> ConstantsPlace | None:
         """Where the values of a table, slopes or scale words of channels lie; equal ones lie there

@@ -28,6 +28,8 @@ class Operands:
     bias: Location | None = None
     window_weight: Location | None = None
     window_bias: Location | None = None
+    point_weight: Location | None = None
+    point_bias: Location | None = None
     table: ConstantsPlace | None = None
 
 

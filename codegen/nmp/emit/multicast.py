@@ -10,6 +10,7 @@ the halves of the buffers take turns.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, chip_layout, require_abilities
 from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, loop, when
@@ -64,22 +65,30 @@ def multicast(
     loads = StepLoads(steps, transfers, layout, shared_in, shared_w)
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
     outs = OutTiles(steps, transfers, mac, loads, layout, window)
-    emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, window)
+    kernels = () if window is None else window.loads()
+    emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, kernels)
     table = load_table(operands.table, parameters, machine, tiles.size)
     return finish(parameters, (*table, *emitter.nodes()), emitter.early())
 
 
+class Consumer(Protocol):
+    """What a TLT does with the tiles of a step, once they are loaded."""
+
+    def consume(self, step: Step) -> Nodes: ...
+
+
 @dataclass(frozen=True)
 class MulticastEmitter:
-    """One tree for IS, OS and WS; with groups, the groups run one after another."""
+    """One tree for IS, OS and WS; with groups, the groups run one after another. ``kernels`` load
+    what layers behind need for the whole layer."""
 
     tiles: ConvTiles
     steps: Steps
     transfers: ConvTransfers
     loads: StepLoads
-    outs: OutTiles
+    outs: Consumer
     layout: ChipLayout
-    window: ThroughWindow | None
+    kernels: Nodes
 
     def nodes(self) -> Nodes:
         """The whole layer."""
@@ -112,8 +121,7 @@ class MulticastEmitter:
         biases = self.transfers.load_biases(address, words.items)
         if self.loads.weights_come_early:
             biases = biases[1:]
-        kernels = () if self.window is None else self.window.loads()
-        biases = when(words.items, ">", (*biases, *kernels))
+        biases = when(words.items, ">", (*biases, *self.kernels))
         if self.tiles.plan.buffers == 1:
             return (
                 *biases,

@@ -42,21 +42,37 @@ class OutTiles:
     def consume(self, step: Step) -> Nodes:
         """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
         channels, stores the OUT tile."""
+        is_last = self.channels_behind(step)
+        make_place, at = self.steps.under(step)
+        begin, work, end = self._with_end(step, at, is_last)
+        return (
+            *when_has_work(step, begin),
+            *self.waits(step),
+            *when_has_work(step, (*make_place, *work)),
+            *self.releases(step),
+            *when_has_work(step, when(is_last, ">", (), end)),
+        )
+
+    def channels_behind(self, step: Step) -> Expression:
+        """Of the step; not above 0 in the last one of an OUT tile."""
+        return Expression.of(self.mac.tiles.channels) - step.n - self.mac.tiles.largest[1]
+
+    def waits(self, step: Step) -> Nodes:
+        """Until the tiles of ``step`` are there."""
         steps, loads = self.steps, self.loads
         in_buffer, w_buffer = loads.shared_in.buffer, loads.shared_w.buffer
-        is_last = Expression.of(self.mac.tiles.channels) - step.n - self.mac.tiles.largest[1]
-        make_place, at = steps.under(step)
-        begin, work, end = self._with_end(step, at, is_last)
         in_waits = when_has_place(step, in_buffer.await_content(step.in_half))
         w_waits = loads.where_weights_are_needed(step, w_buffer.await_content(step.w_half))
         return (
-            *when_has_work(step, begin),
-            *steps.when_in_is_new(step, in_waits),
-            *steps.when_weights_are_new(step, w_waits),
-            *when_has_work(step, (*make_place, *work)),
-            *steps.when_in_is_done(step, in_buffer.release(step.in_half)),
-            *steps.when_weights_are_done(step, w_buffer.release(step.w_half)),
-            *when_has_work(step, when(is_last, ">", (), end)),
+            *steps.when_in_is_new(step, in_waits), *steps.when_weights_are_new(step, w_waits),
+        )  # fmt: skip
+
+    def releases(self, step: Step) -> Nodes:
+        """Of the tiles of ``step``, where it is the last one that needs them."""
+        in_buffer, w_buffer = self.loads.shared_in.buffer, self.loads.shared_w.buffer
+        return (
+            *self.steps.when_in_is_done(step, in_buffer.release(step.in_half)),
+            *self.steps.when_weights_are_done(step, w_buffer.release(step.w_half)),
         )
 
     def _with_end(self, step: Step, at: OfmBox, is_last: Expression) -> tuple[Nodes, Nodes, Nodes]:
@@ -70,11 +86,11 @@ class OutTiles:
             out = out_tile(step.own, at.rows, at.columns, tiles.size)
             offset = offset + self.layout.middle_elements
         second = Expression(constant=self.layout.second_offset)
-        work = self._multiply(step, at, out)
+        work = self.products(step, at, out, self._out_is_free)
         early: Nodes = ()
         if tiles.problem.has_residual:
             load = self.transfers.load_residual(
-                self._first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
+                self.first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
             )
             add = self.mac.add_residual(out, step.m, second)
             if tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
@@ -82,17 +98,18 @@ class OutTiles:
             else:
                 add = (load, *add)
             work = (*work, *when(is_last, ">", (), add))
-        end: Nodes = self.mac.requantize(out, step.m, self._first_filter(step))
+        end: Nodes = self.mac.requantize(out, step.m, self.first_filter(step))
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
             work = (*work, *when(is_last, ">", (), (*end, *through)))
             end = ()
         store = self.transfers.store_out(
-            self._first_filter(step), step.own, self.steps.out_box(step), OnChip(offset)
+            self.first_filter(step), step.own, self.steps.out_box(step), OnChip(offset)
         )
         return early, work, (*end, store, *self._stored)
 
-    def _first_filter(self, step: Step) -> Expression:
+    def first_filter(self, step: Step) -> Expression:
+        """Of the step's tile, among those of the layer."""
         first = self.transfers.words.first_item
         return step.group * self.mac.tiles.filters + first + step.m
 
@@ -104,8 +121,16 @@ class OutTiles:
     def _stored(self) -> Nodes:
         return stored_one_more() if self.layout.halves.out_tiles == 2 else stored()
 
-    def _multiply(self, step: Step, at: OfmBox, out: OutTile) -> Nodes:
-        """The products of one step, added to the OUT tile."""
+    @property
+    def _out_is_free(self) -> Nodes:
+        """In front of the first products of an OUT tile."""
+        if self.layout.halves.out_tiles == 2:
+            flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
+            return (flip, *wait_older_store())
+        return wait_store()
+
+    def products(self, step: Step, at: OfmBox, out: OutTile, begin: Nodes) -> Nodes:
+        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first."""
         tiles = self.mac.tiles
         offset = step.w_half * self.layout.w_half_bytes
         if tiles.plan.schedule == "WS":
@@ -120,9 +145,5 @@ class OutTiles:
                 (at.rows, at.columns), step.in_half * self.layout.in_half_bytes,
             )  # fmt: skip
 
-        begin: Nodes = wait_store()
-        if self.layout.halves.out_tiles == 2:
-            flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
-            begin = (flip, *wait_older_store())
         first = (*begin, multiply(first_bias(self.mac.layer)))
         return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))

@@ -99,6 +99,15 @@ def share_weights(tiles: ConvTiles, parameters: LayerParameters, halves: int) ->
     return SharedTile(mnemonic, tlts, tles, parts, part_filters, part, buffer)
 
 
+def place_masks(shares: Shares) -> tuple[list[int], list[int]]:
+    """By core: the TLTs of its TLE that have its rows and columns, and the TLEs that have those
+    of its TLE."""
+    return (
+        _masks(shares, lambda one: one.place, of_tles=False),
+        _masks(shares, lambda one: one.tle_place, of_tles=True),
+    )
+
+
 def _masks(shares: Shares, same: Callable[[CoreShare], object], of_tles: bool) -> list[int]:
     return [shares.mask(core, same, of_tles) for core in range(len(shares.cores))]
 

@@ -51,9 +51,12 @@ class Turns:
     items: Expression
 
 
-def turns_of(tiles: ConvTiles, words: ConvWords, parameters: LayerParameters) -> Turns:
-    """Adds the words that it needs to ``parameters``."""
-    everywhere = tiles.plan.ring_in or tiles.plan.ring_weights
+def turns_of(
+    tiles: ConvTiles, words: ConvWords, parameters: LayerParameters, in_step: bool = False
+) -> Turns:
+    """Adds the words that it needs to ``parameters``; ``in_step``: all TLEs keep in step, whether
+    they share tiles or not."""
+    everywhere = in_step or tiles.plan.ring_in or tiles.plan.ring_weights
 
     def most(name: str, own: Expression) -> Expression:
         of = attrgetter(name)

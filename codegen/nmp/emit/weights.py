@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.graph import Rescaling
 from tvm_npu.codegen.nmp.emit.shares import Shares, core_shares
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, crew_size, point_share
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -90,6 +91,23 @@ def arranged(
                 size = own * tile.shape[2] * taps
                 result[:, at : at + size] = tile.reshape(groups, size)
                 at += tile_m * tile.shape[2] * taps
+    return result.reshape(-1)
+
+
+def in_rounds(weight: NDArray[Any], plan: BlockPlan, machine: NmpMachine) -> NDArray[Any]:
+    """The weights [filters, channels, 1, 1] of the pointwise convolution of a block, flat: member
+    of the crew, round, own filter (as many as the first member has, zeros where there are fewer),
+    channels in the order in which they are passed on."""
+    filters, channels = weight.shape[:2]
+    size = crew_size(plan, machine)
+    runs = size // plan.head.filter_slices
+    rounds = channels // size // plan.passed
+    by_round = weight.reshape(filters, size, rounds, plan.passed).transpose(0, 2, 1, 3)
+    by_round = by_round.reshape(filters, rounds, size * plan.passed)
+    shares = [point_share(filters, plan, machine, *divmod(one, runs)) for one in range(size)]
+    result = np.zeros((size, rounds, shares[0][1], size * plan.passed), weight.dtype)
+    for own, (first, count) in zip(result, shares, strict=True):
+        own[:, :count] = by_round[first : first + count].transpose(1, 0, 2)
     return result.reshape(-1)
 
 

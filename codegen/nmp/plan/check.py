@@ -33,19 +33,25 @@ Parts = tuple[Interval, ...]
 def check_plan(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
     """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
     try:
-        check_choices(problem, plan, machine)
-        check_split(plan)
-        deal = _Deal.of(problem, plan, machine)
-        _check_tiles(problem, plan, deal)
-        _check_products(problem, plan, deal)
-        _check_room(problem, plan, machine, deal)
+        _check_room(problem, plan, machine, checked_deal(problem, plan, machine))
     except Found as found:
         return found.fault
     return None
 
 
+def checked_deal(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Deal:
+    """Who has what under a plan that computes every product once; raises `Found`. Whether its tiles
+    fit is another question."""
+    check_choices(problem, plan, machine)
+    check_split(plan)
+    deal = Deal.of(problem, plan, machine)
+    _check_tiles(problem, plan, deal)
+    _check_products(problem, plan, deal)
+    return deal
+
+
 @dataclass(frozen=True)
-class _Deal:
+class Deal:
     """Who has what. Items are filters of one group (multicast; every group is dealt alike, one
     after another) or groups (grouped). ``rows[s][p]`` is part p of row slice s, ``columns`` and
     ``items`` likewise; TLE (r, c, f) works on rows[r] x columns[c] x items[f], its TLT (i, j, k)
@@ -58,12 +64,12 @@ class _Deal:
     items: tuple[Parts, ...]
 
     @staticmethod
-    def of(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> _Deal:
+    def of(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Deal:
         filters_each = problem.filters // problem.groups
         is_grouped = plan.mode == "grouped"
         total = problem.groups if is_grouped else filters_each
         filter_parts = machine.cores.tlts_per_tle // (plan.tlt_rows * plan.tlt_columns)
-        return _Deal(
+        return Deal(
             filters_each if is_grouped else 1,
             total,
             _dealt(problem.out_rows, plan.row_slices, plan.tlt_rows),
@@ -73,16 +79,16 @@ class _Deal:
 
     @property
     def most_rows(self) -> int:
-        return max(_longest(parts) for parts in self.rows)
+        return max(longest(parts) for parts in self.rows)
 
     @property
     def most_columns(self) -> int:
-        return max(_longest(parts) for parts in self.columns)
+        return max(longest(parts) for parts in self.columns)
 
     @property
     def most_items(self) -> int:
         """Items of the TLT that has most, which sets how many turns its TLE makes."""
-        return max(_longest(parts) for parts in self.items)
+        return max(longest(parts) for parts in self.items)
 
 
 def _dealt(total: int, slices: int, parts: int) -> tuple[Parts, ...]:
@@ -94,17 +100,17 @@ def _dealt(total: int, slices: int, parts: int) -> tuple[Parts, ...]:
     return tuple(dealt)
 
 
-def _longest(intervals: Iterable[Interval]) -> int:
+def longest(intervals: Iterable[Interval]) -> int:
     return max(end - begin for begin, end in intervals)
 
 
-def _in_tiles(interval: Interval, size: int) -> list[Interval]:
+def in_tiles(interval: Interval, size: int) -> list[Interval]:
     """The tiles of a loop from begin to end in steps of ``size``."""
     begin, end = interval
     return [(at, min(at + size, end)) for at in range(begin, end, size)]
 
 
-def _require_partition(what: str, parts: Iterable[Interval], whole: Interval) -> None:
+def require_partition(what: str, parts: Iterable[Interval], whole: Interval) -> None:
     """Every integer of ``whole`` lies in exactly one of ``parts``, and nothing else in any."""
     at = whole[0]
     for begin, end in sorted(part for part in parts if part[0] != part[1]):
@@ -115,7 +121,7 @@ def _require_partition(what: str, parts: Iterable[Interval], whole: Interval) ->
     require(at == whole[1], f"{what}: end of the parts", at, f"{whole[1]}")
 
 
-def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
+def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: Deal) -> None:
     """Tiles no larger than what they cut, and whole where the mode or schedule asks for it."""
     channels = problem.channels // problem.groups
     most_filters = deal.most_items * deal.item_filters
@@ -141,7 +147,7 @@ def _check_tiles(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
         )  # fmt: skip
 
 
-def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
+def _check_products(problem: ConvProblem, plan: ConvPlan, deal: Deal) -> None:
     """Every OUT element has one owner, which adds all its products once. (Under a window behind,
     owners of OUT elements whose windows overlap compute what these share each for itself.)"""
     what = "groups" if plan.mode == "grouped" else "filters"
@@ -154,21 +160,21 @@ def _check_products(problem: ConvProblem, plan: ConvPlan, deal: _Deal) -> None:
         number = len(slices)
         runs = (slice_of(total, number, index) for index in range(number))
         wholes = [(begin, begin + count) for begin, count in runs]
-        _require_partition(f"{name} over TLEs", wholes, (0, total))
+        require_partition(f"{name} over TLEs", wholes, (0, total))
         for whole, parts in zip(wholes, slices, strict=True):
-            _require_partition(f"{name} over TLTs", parts, whole)
+            require_partition(f"{name} over TLTs", parts, whole)
             # All TLTs of a TLE make as many turns as the longest run needs.
-            turns = len(_in_tiles((0, _longest(parts)), tile))
+            turns = len(in_tiles((0, longest(parts)), tile))
             for part in parts:
-                tiles = _in_tiles(part, tile)
-                _require_partition(f"{name} over tiles", tiles, part)
+                tiles = in_tiles(part, tile)
+                require_partition(f"{name} over tiles", tiles, part)
                 require(len(tiles) <= turns, f"tiles of {name} {part}", len(tiles), turns)
     channels = (0, problem.channels // problem.groups)
-    _require_partition("channels over tiles", _in_tiles(channels, plan.tile_n), channels)
+    require_partition("channels over tiles", in_tiles(channels, plan.tile_n), channels)
     for axis, slices, tile in ((0, deal.rows, plan.tile_r), (1, deal.columns, plan.tile_c)):
         for parts in slices:
             for part in parts:
-                _check_kernels(problem, axis, _in_tiles(part, tile))
+                _check_kernels(problem, axis, in_tiles(part, tile))
     if plan.ring_in:
         _check_runs("channels of an IN tile", plan.tile_n, [(0, plan.filter_slices)])
     if plan.ring_weights:
@@ -189,7 +195,7 @@ def _check_runs(what: str, extent: int, rotations: Iterable[tuple[int, int]]) ->
         size = run_size(extent, sharing)
         runs = [(tle + first) % sharing * size for tle in range(sharing)]
         parts = [(begin, max(begin, min(begin + size, extent))) for begin in runs]
-        _require_partition(f"{what} over TLEs", parts, (0, extent))
+        require_partition(f"{what} over TLEs", parts, (0, extent))
 
 
 def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -> None:
@@ -209,17 +215,17 @@ def _check_kernels(problem: ConvProblem, axis: int, tiles: Iterable[Interval]) -
         )  # fmt: skip
 
 
-def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal: _Deal) -> None:
+def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal: Deal) -> None:
     """The largest tiles that occur, in bytes, against the memories of a TLT."""
     memories = machine.memories
     channels = problem.channels // problem.groups
     tile_items = plan.tile_m // deal.item_filters
-    filters = _longest_tile(deal.items, tile_items) * deal.item_filters
-    rows = _longest_tile(deal.rows, plan.tile_r)
-    columns = _longest_tile(deal.columns, plan.tile_c)
+    filters = longest_tile(deal.items, tile_items) * deal.item_filters
+    rows = longest_tile(deal.rows, plan.tile_r)
+    columns = longest_tile(deal.columns, plan.tile_c)
     box = problem.middle_tile(rows, columns)
     middle = min(box[0], problem.rows), min(box[1], problem.columns)
-    depth = _longest(_in_tiles((0, channels), plan.tile_n))
+    depth = longest(in_tiles((0, channels), plan.tile_n))
     in_channels = filters // deal.item_filters * channels if plan.mode == "grouped" else depth
     w_channels = channels if plan.schedule == "WS" else depth
     in_area = problem.in_tile_rows(middle[0]) * problem.in_tile_columns(middle[1])
@@ -227,7 +233,7 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
     size = problem.element_bytes
     in_bytes = in_channels * in_area * size
     out_bytes = filters * rows * columns * size
-    copies = _copies(plan, deal, len(_in_tiles((0, channels), plan.tile_n)))
+    copies = copies_of(plan, deal, len(in_tiles((0, channels), plan.tile_n)))
     needs = []
 
     def need(tile: str, memory: str, number: int, tile_bytes: int, available: int) -> None:
@@ -263,16 +269,16 @@ def _check_room(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine, deal:
         require(needed <= available, what, needed, f"at most {available}")
 
 
-def _longest_tile(slices: Iterable[Parts], tile: int) -> int:
-    return _longest(cut for parts in slices for part in parts for cut in _in_tiles(part, tile))
+def longest_tile(slices: Iterable[Parts], tile: int) -> int:
+    return longest(cut for parts in slices for part in parts for cut in in_tiles(part, tile))
 
 
-def _copies(plan: ConvPlan, deal: _Deal, channel_tiles: int) -> dict[str, int]:
+def copies_of(plan: ConvPlan, deal: Deal, channel_tiles: int) -> dict[str, int]:
     """Places for each kind of tile: as many as the plan has buffers, one for what a TLT loads or
     makes only once a layer (a group)."""
-    filter_tiles = len(_in_tiles((0, deal.most_items), plan.tile_m // deal.item_filters))
-    places = len(_in_tiles((0, deal.most_rows), plan.tile_r))
-    places *= len(_in_tiles((0, deal.most_columns), plan.tile_c))
+    filter_tiles = len(in_tiles((0, deal.most_items), plan.tile_m // deal.item_filters))
+    places = len(in_tiles((0, deal.most_rows), plan.tile_r))
+    places *= len(in_tiles((0, deal.most_columns), plan.tile_c))
     made = {
         "IN": places * channel_tiles * (1 if plan.keeps_in else filter_tiles),
         "W": filter_tiles * (1 if plan.schedule == "WS" else places * channel_tiles),

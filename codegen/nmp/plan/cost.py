@@ -80,10 +80,10 @@ def predict(problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Predic
     )
     for turns, tles in kinds.items():
         costs[TleWalk(problem, plan, machine, turns).cost()] += tles
-    return _combine(costs, repeats, machine)
+    return combined(costs, repeats, machine)
 
 
-def _combine(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Prediction:
+def combined(costs: Counter[TleCost], repeats: int, machine: NmpMachine) -> Prediction:
     slowest = max(costs, key=lambda cost: cost.cycles(machine))
     inputs = weights = outputs = NO_TRAFFIC
     for cost, tles in costs.items():

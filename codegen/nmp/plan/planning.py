@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_for, with_tables
@@ -23,6 +25,7 @@ from tvm_npu.codegen.nmp.plan.window import (
     window_problem,
 )
 from tvm_npu.codegen.ops import (
+    FixedBlock,
     FixedBroadcast,
     FixedCascade,
     FixedConv,
@@ -34,23 +37,29 @@ from tvm_npu.codegen.ops import (
     FixedPool,
     FixedTable,
 )
-from tvm_npu.codegen.passes.cascades import candidates, with_cascades
+from tvm_npu.codegen.passes.blocks import blocks_behind
+from tvm_npu.codegen.passes.cascades import candidates
 from tvm_npu.codegen.passes.dilation import rows_together, with_live_taps
+from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
-from tvm_npu.codegen.plan.planner import Planner, plans_windows
+from tvm_npu.codegen.plan.planner import Planner, plans_blocks, plans_windows
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Question = ConvProblem | WindowProblem | FlatProblem | MoveProblem
-Plan = ConvPlan | WindowPlan | FlatPlan | MovePlan
+Question = ConvProblem | BlockProblem | WindowProblem | FlatProblem | MoveProblem
+Plan = ConvPlan | BlockPlan | WindowPlan | FlatPlan | MovePlan
 
 
 def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int) -> Question:
     """What is asked about ``layer``."""
+    if isinstance(layer, FixedBlock):
+        head: Question = question(layer.head, shapes, element_bytes)
+        assert isinstance(head, ConvProblem)
+        return BlockProblem(head, len(layer.point.weight), len(layer.point.inputs) > 1)
     if isinstance(layer, FixedCascade):
         return cascade_problem(layer, shapes, element_bytes)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
@@ -79,6 +88,8 @@ def answer(
             replace(asked, table_bytes=None, out_bytes=None), room
         )
         return found
+    if isinstance(asked, BlockProblem):
+        return plan_block(asked, machine, limits, chosen.name)
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
     if isinstance(asked, MoveProblem):
@@ -87,7 +98,7 @@ def answer(
 
 
 def predicted_cycles(plan: Plan) -> float | None:
-    if isinstance(plan, ConvPlan):
+    if isinstance(plan, ConvPlan | BlockPlan):
         return None if plan.prediction is None else float(plan.prediction.cycles)
     return float(plan.cycles)
 
@@ -111,13 +122,40 @@ def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCasca
     ]
 
 
+def possible_blocks(
+    fixed: FixedGraph, cascades: Iterable[FixedCascade], machine: NmpMachine
+) -> list[FixedBlock]:
+    """Of ``cascades`` and of convolutions over all channels, with a pointwise convolution behind;
+    none has a table, slopes of channels or scale words, and all elements have one width."""
+    convolutions = [
+        layer
+        for layer in fixed.layers
+        if isinstance(layer, FixedConv)
+        and layer.groups == 1
+        and not layer.is_dense
+        and constant_bytes(layer, fixed.width_of(layer.inputs[0])) is None
+        and layer.out_bytes is None
+        and layer.rescaling is None
+    ]
+    if machine.ring is None:
+        return []
+    return [
+        one
+        for one in blocks_behind(fixed, [*convolutions, *cascades])
+        if one.point.table is None
+        and one.point.slopes is None
+        and one.point.rescaling is None
+        and one.point.out_bytes is None
+    ]
+
+
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
     reflection paddings as moves, softmax by its steps; tables where there is room; dilated
     convolutions without dead taps and, where that is faster, of rows that lie together; and with
     cascades."""
     made = with_live_taps(with_moved_mirrors(with_phases(with_softmax_steps(fixed))))
-    return plan_cascades(
+    return with_layers_joined(
         _with_rows_together(with_tables(made, machine), planner), planner, machine
     )
 
@@ -145,22 +183,22 @@ def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
     return replace(fixed, layers=tuple(layers), shapes=shapes, scales=scales)
 
 
-def plan_cascades(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
-    """The graph with the cascades that are faster than their two layers; a layer is in one cascade
-    at most, the earlier one of two that overlap."""
+def with_layers_joined(
+    fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
+) -> FixedGraph:
+    """The graph with the cascades and blocks in which it is predicted to be fastest."""
     if not plans_windows(planner.chosen):
         return fixed
-    taken: list[FixedCascade] = []
-    used: set[str] = set()
-    for cascade in possible_cascades(fixed, machine):
-        if used & {cascade.conv.output, cascade.output}:
-            continue
-        precision = fixed.precision_of(cascade)
-        apart = sum(
-            planner.cycles(layer, fixed.shapes, precision)
-            for layer in (cascade.conv, cascade.window)
-        )
-        if planner.cycles(cascade, fixed.shapes, precision) < apart:
-            taken.append(cascade)
-            used |= {cascade.conv.output, cascade.output}
-    return with_cascades(fixed, taken)
+    cascades = possible_cascades(fixed, machine)
+    candidates = [Joined(one, (one.conv.output, one.output)) for one in cascades]
+    if plans_blocks(planner.chosen):
+        members = {one.layer.output: one.members for one in candidates}
+        candidates += [
+            Joined(one, (*members.get(one.head.output, one.head.outputs), one.output))
+            for one in possible_blocks(fixed, cascades, machine)
+        ]
+
+    def cycles(layer: FixedLayer) -> float:
+        return planner.cycles(layer, fixed.shapes, fixed.precision_of(layer))
+
+    return with_joined(fixed, candidates, cycles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -228,39 +229,44 @@ class TleWalk:
             self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns), self.machine
         )
 
-    def _engine(self, moved: Traffic) -> float:
+    def engine(self, moved: Traffic) -> float:
+        """Time of the TLE's engine for some transfers."""
         return moved.engine_cycles(self.machine, self.rivals)
 
     def _overlapped(self) -> float:
         """Time of the TLE with two buffers."""
+        return self.overlapped(self.tile_times)
+
+    def tile_times(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
+        """Of the OUT tiles of a turn."""
+        loads = []
+        for extent, _ in self.channels:
+            own = 0.0
+            if not self.plan.keeps_in:
+                own += self.engine(self._load_in(rows, columns, sizes, extent))
+            if not self.keeps_weights:
+                own += self.engine(self._load_weights(sizes, extent))
+            loads.append(own)
+        store = self.engine(self._store(rows, columns, sizes))
+        finish = self._end(rows, columns, sizes)
+        on_chip = 0.0
+        if self.problem.window is not None:  # a TLT waits for its own, the engine moves all
+            on_chip = self.engine(self._pass_on(rows, columns, sizes))
+            finish += self.engine(self._pass_on(rows[:1], columns[:1], sizes[:1]))
+        return TileTimes(
+            steps=tuple(number for _, number in self.channels),
+            loads=tuple(loads),
+            macs=tuple(
+                self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
+            ),
+            residual=store if self.problem.has_residual else 0.0,
+            finish=finish,
+            store=store + on_chip,
+        )
+
+    def overlapped(self, tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes]) -> float:
+        """Time of the TLE with two buffers, where ``tile`` says what OUT tiles of a turn take."""
         turns, keeps_in = self.turns, self.plan.keeps_in
-
-        def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
-            loads = []
-            for extent, _ in self.channels:
-                own = 0.0
-                if not keeps_in:
-                    own += self._engine(self._load_in(rows, columns, sizes, extent))
-                if not self.keeps_weights:
-                    own += self._engine(self._load_weights(sizes, extent))
-                loads.append(own)
-            store = self._engine(self._store(rows, columns, sizes))
-            finish = self._end(rows, columns, sizes)
-            on_chip = 0.0
-            if self.problem.window is not None:  # a TLT waits for its own, the engine moves all
-                on_chip = self._engine(self._pass_on(rows, columns, sizes))
-                finish += self._engine(self._pass_on(rows[:1], columns[:1], sizes[:1]))
-            return TileTimes(
-                steps=tuple(number for _, number in self.channels),
-                loads=tuple(loads),
-                macs=tuple(
-                    self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
-                ),
-                residual=store if self.problem.has_residual else 0.0,
-                finish=finish,
-                store=store + on_chip,
-            )
-
         places = [
             (rows, columns, row_number * column_number)
             for rows, row_number in turns.rows
@@ -273,11 +279,11 @@ class TleWalk:
         once = []
         if self.keeps_weights:
             for column, (sizes, steps) in zip(tiles, turns.items, strict=True):
-                load = self._engine(self._load_weights(sizes, self.depth))
+                load = self.engine(self._load_weights(sizes, self.depth))
                 once.append((column[-1][0], load, steps))
         elif keeps_in:
             for (rows, columns, number), (before, _) in zip(places, tiles[-1], strict=True):
-                load = self._engine(self._load_in(rows, columns, (), self.depth))
+                load = self.engine(self._load_in(rows, columns, (), self.depth))
                 once.append((before, load, number))
-        biases = self._engine(self._biases())
+        biases = self.engine(self._biases())
         return biases + overlapped_cycles([kind for item in tiles for kind in item], once)

@@ -48,6 +48,11 @@ class ExactPlanner:
         """A window takes its input over the ring of its TLE."""
         return self.uses_ring and self.cascades
 
+    @property
+    def plans_blocks(self) -> bool:
+        """What a block passes on goes over rings, too."""
+        return self.plans_windows
+
     def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
         if problem.window is not None:
             return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)

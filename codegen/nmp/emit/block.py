@@ -1,0 +1,186 @@
+"""Blocks: a convolution or a cascade as `multicast` runs it, and at the end of each of its tiles
+the rounds of the pointwise convolution behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.nmp.emit.block_layout import block_layout
+from tvm_npu.codegen.nmp.emit.commands import Nodes, when
+from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles, conv_tiles
+from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
+from tvm_npu.codegen.nmp.emit.conv_words import ConvWords, conv_parameters, conv_words
+from tvm_npu.codegen.nmp.emit.conventions import CORE, POINT_FREE, POINT_GO, SECOND_ARRIVED, TLT
+from tvm_npu.codegen.nmp.emit.expressions import Expression
+from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
+from tvm_npu.codegen.nmp.emit.mac import out_tile
+from tvm_npu.codegen.nmp.emit.multicast import MulticastEmitter
+from tvm_npu.codegen.nmp.emit.out_tiles import OutTiles
+from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
+from tvm_npu.codegen.nmp.emit.shared_buffer import Semaphores, SharedBuffer
+from tvm_npu.codegen.nmp.emit.shares import CoreShare
+from tvm_npu.codegen.nmp.emit.sharing import ONE_FOR_ITSELF, place_masks, share_in, share_weights
+from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
+from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of, when_has_work
+from tvm_npu.codegen.nmp.emit.through_point import Crew, ThroughPoint
+from tvm_npu.codegen.nmp.emit.through_window import through_window
+from tvm_npu.codegen.nmp.plan.block import (
+    BlockPlan,
+    BlockProblem,
+    crew_size,
+    keeps_point_weights,
+    most_point_filters,
+    point_share,
+)
+from tvm_npu.codegen.nmp.plan.block_check import check_block
+from tvm_npu.codegen.ops import FixedBlock, FixedCascade
+from tvm_npu.sim.machine_parts import BIAS_BYTES
+from tvm_npu.sim.nmp.machine import NmpMachine
+from tvm_npu.sim.nmp.xnmp import Level
+
+
+def block(
+    layer: FixedBlock,
+    problem: BlockProblem,
+    plan: BlockPlan,
+    machine: NmpMachine,
+    operands: Operands,
+) -> LayerCode:
+    """The command tree of a block. EmitError for a plan that the machine cannot run."""
+    fault = check_block(problem, plan, machine)
+    if fault is not None:
+        raise EmitError(f"layer {layer.name!r}: {fault}")
+    conv = layer.head.conv if isinstance(layer.head, FixedCascade) else layer.head
+    tiles = conv_tiles(problem.head, plan.head, machine)
+    parameters = conv_parameters(tiles)
+    words = conv_words(conv.name, tiles, parameters, operands)
+    transfers = ConvTransfers(tiles, words, conv.fill)
+    steps = Steps(tiles, words, turns_of(tiles, words, parameters, plan.head.filter_slices > 1))
+    chip, _ = block_layout(problem, plan, tiles)
+    loads = StepLoads(
+        steps, transfers, chip,
+        share_in(tiles, parameters, chip.halves.in_tiles),
+        share_weights(tiles, parameters, chip.halves.w_tiles),
+    )  # fmt: skip
+    window = None
+    if isinstance(layer.head, FixedCascade):
+        assert problem.head.window is not None
+        window = through_window(
+            layer.head.window, problem.head.window, steps, transfers, chip, parameters, operands
+        )
+    outs = OutTiles(steps, transfers, ConvMac(conv, tiles, None), loads, chip, window)
+    point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
+    kernels = (*(() if window is None else window.loads()), *point.constants())
+    emitter = MulticastEmitter(
+        tiles, steps, transfers, loads, BlockTiles(outs, point), chip, kernels
+    )
+    return finish(parameters, emitter.nodes(), emitter.early())
+
+
+@dataclass(frozen=True)
+class BlockTiles:
+    """What a TLT does with the tiles of a step: the head's products and its end on chip, then the
+    rounds of the pointwise convolution."""
+
+    head: OutTiles
+    point: ThroughPoint
+
+    def consume(self, step: Step) -> Nodes:
+        head, point = self.head, self.point
+        is_last = head.channels_behind(step)
+        make_place, at = head.steps.under(step)
+        middle = out_tile(step.own, at.rows, at.columns, head.mac.tiles.size)
+        end = head.mac.requantize(middle, step.m, head.first_filter(step))
+        if head.window is not None:
+            behind, second = (
+                Expression(constant=place)
+                for place in (head.layout.middle_elements, head.layout.second_offset)
+            )
+            end += head.window.run(step, at, behind, second)
+        work = (*head.products(step, at, middle, ()), *when(is_last, ">", (), end))
+        return (
+            *when_has_work(step, point.begin(step)),
+            *head.waits(step),
+            *when_has_work(step, (*make_place, *work)),
+            *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
+            *head.releases(step),
+        )
+
+
+def _through_point(
+    layer: FixedBlock,
+    problem: BlockProblem,
+    plan: BlockPlan,
+    machine: NmpMachine,
+    operands: Operands,
+    steps: Steps,
+    parameters: LayerParameters,
+) -> ThroughPoint:
+    """Adds the words that the pointwise convolution needs to ``parameters``."""
+    if operands.point_weight is None or operands.point_bias is None:
+        raise EmitError(f"layer {layer.name!r}: no weights")
+    tiles = replace(steps.tiles, problem=problem.point)
+    shares, address = tiles.shares, parameters.address
+    words = steps.words
+    if problem.has_residual:
+        words = replace(words, residual_address=address("residual_address", operands.inputs[-1]))
+    runs = crew_size(plan, machine) // plan.head.filter_slices
+    most = most_point_filters(problem, plan, machine)
+    member_bytes = problem.head.filters * most * tiles.size
+
+    def own(one: CoreShare) -> tuple[int, int]:
+        return point_share(problem.filters, plan, machine, one.tle_run, one.run)
+
+    def member(one: CoreShare) -> int:
+        return one.tle_run * runs + one.run
+
+    firsts = shares.values(lambda one: own(one)[0])
+    weight, bias = operands.point_weight, operands.point_bias
+    offsets = shares.values(lambda one: member(one) * member_bytes)
+    return ThroughPoint(
+        ConvMac(layer.point, tiles, None),
+        ConvTransfers(tiles, words),
+        steps,
+        block_layout(problem, plan, steps.tiles)[1],
+        _crew(plan, machine, steps, parameters, shares.values(member)),
+        first_filter=parameters.number("point_first", firsts),
+        filters=parameters.number("point_filters", shares.values(lambda one: own(one)[1])),
+        most_filters=most,
+        weight=address("point_weight", [weight.plus(offset) for offset in offsets]),
+        bias=address("point_bias", [bias.plus(first * BIAS_BYTES) for first in firsts]),
+        keeps_weights=keeps_point_weights(problem, plan, machine),
+        has_two_ports=machine.memories.ports == 2,
+    )
+
+
+def _crew(
+    plan: BlockPlan,
+    machine: NmpMachine,
+    steps: Steps,
+    parameters: LayerParameters,
+    members: list[int],
+) -> Crew:
+    tiles = steps.tiles
+    size = crew_size(plan, machine)
+    level, leader, scope = None, TLT, 1
+    if plan.head.filter_slices > 1:
+        level, leader, scope = Level.GLOBAL, CORE, machine.core_count
+    elif size > 1:
+        level, leader, scope = Level.TLE, TLT, machine.cores.tlts_per_tle
+    semaphores = Semaphores(
+        (POINT_FREE, POINT_FREE), POINT_GO, (SECOND_ARRIVED, SECOND_ARRIVED)
+    )
+    buffer = SharedBuffer(level, leader, scope, scope, ONE_FOR_ITSELF, semaphores, 1, size)
+    tlts, tles = place_masks(tiles.shares)
+    slots = [member * plan.passed * tiles.size for member in members]
+    return Crew(
+        size,
+        plan.passed,
+        tiles.largest[0],
+        parameters.number("crew_tlts", tlts),
+        parameters.number("crew_tles", tles) if plan.head.filter_slices > 1 else Expression(),
+        parameters.number("crew_slot", slots),
+        buffer,
+    )

@@ -1,0 +1,42 @@
+"""Where a block keeps its tiles in MB0, MB1 and MB2."""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, Halves, halves_of
+from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
+from tvm_npu.codegen.nmp.emit.through_point import PointLayout
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+
+
+def block_layout(
+    problem: BlockProblem, plan: BlockPlan, tiles: ConvTiles
+) -> tuple[ChipLayout, PointLayout]:
+    """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
+    place of one that need not stay, first what the window reads, then what the crew passes on, then
+    the residual. MB1: W tiles, the window's kernels, the pointwise weights. MB2: the head's OFM
+    under a window, what the head makes, the pointwise OUT tile."""
+    halves = halves_of(tiles)
+    in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
+    filters, _, rows, columns = tiles.largest
+    stays = plan.head.buffers == 2 or plan.head.keeps_in
+    second_offset = in_bytes * halves.in_tiles if stays else 0
+    window = problem.head.window
+    middle_elements, kernels, layers = 0, 0, 1
+    if window is not None:
+        middle_elements = middle_bytes // tiles.size
+    if window is not None and window.has_weights:
+        kernels = tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
+        layers = 2
+    window_w_offset = w_bytes * halves.w_tiles
+    chip = ChipLayout(
+        Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes, w_bytes, 0, second_offset,
+        middle_elements, window_w_offset,
+    )  # fmt: skip
+    point = PointLayout(
+        from_element=middle_elements,
+        out_element=middle_elements + filters * rows * columns,
+        passed_offset=second_offset,
+        w_offset=window_w_offset + kernels,
+        first_bias=layers * tiles.most.filters,
+    )
+    return chip, point

@@ -1,0 +1,141 @@
+"""Whether a plan computes its block: every product once, in tiles that fit.
+
+Independent of planners, of the cost model and of code generation. The head is checked as any
+convolution (`check`). Behind it, the channels of every round of a crew are written out, and the
+filters of the pointwise convolution of every member: both must be partitions of their wholes.
+"""
+
+from __future__ import annotations
+
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size, point_share
+from tvm_npu.codegen.nmp.plan.check import (
+    Deal,
+    checked_deal,
+    copies_of,
+    in_tiles,
+    longest,
+    longest_tile,
+    require_partition,
+)
+from tvm_npu.codegen.nmp.plan.check_choices import Found, require
+from tvm_npu.codegen.nmp.plan.turns import tlt_filters
+from tvm_npu.codegen.plan.faults import PlanFault
+from tvm_npu.codegen.plan.problem import slice_of
+from tvm_npu.sim.machine_parts import BIAS_BYTES
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+SEMAPHORES = 13
+"""A level of semaphores that code of blocks counts on."""
+
+
+def check_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> PlanFault | None:
+    """The first fault of ``plan`` for ``problem`` on ``machine``; None for a sound plan."""
+    try:
+        deal = checked_deal(problem.head, plan.head, machine)
+        _check_choices(problem, plan, machine)
+        _check_rounds(problem, plan, machine, deal)
+        _check_room(problem, plan, machine, deal)
+    except Found as found:
+        return found.fault
+    return None
+
+
+def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> None:
+    head, own = plan.head, problem.head
+    for what, value, limit in (
+        ("mode of a head", head.mode, "multicast"),
+        ("groups of a head", own.groups, 1),
+        ("a residual of a head", own.has_residual, False),
+        ("is_dense of a head", own.is_dense, False),
+        ("table bytes of a head", own.table_bytes, None),
+        ("out_bytes of a head", own.out_bytes, None),
+    ):
+        require(value == limit, what, value, limit)
+    require(machine.ring is not None, f"ring of {machine.name}", None, "there for a block")
+    available = machine.dme.semaphores
+    require(available >= SEMAPHORES, "dme.semaphores", available, f"at least {SEMAPHORES}")
+    require(plan.passed >= 1, "passed", plan.passed, "at least 1")
+    require(problem.filters >= 1, "filters", problem.filters, "at least 1")
+    if head.filter_slices == 1:
+        return
+    # A crew over several TLEs keeps all cores in step, so all of them must have a share.
+    tles = machine.cores.tles
+    used = head.row_slices * head.column_slices * head.filter_slices
+    require(used == tles, "TLEs in use with filter_slices > 1", used, f"all {tles}")
+    for name, slices, total in (
+        ("row_slices", head.row_slices, own.out_rows),
+        ("column_slices", head.column_slices, own.out_columns),
+        ("filter_slices", head.filter_slices, own.filters),
+    ):
+        last = slice_of(total, slices, slices - 1)[1]
+        require(last > 0, f"{name} of a crew", slices, f"so few that none of {total} is empty")
+
+
+def _check_rounds(
+    problem: BlockProblem, plan: BlockPlan, machine: NmpMachine, deal: Deal
+) -> None:
+    """Channels are passed on once each; filters of the pointwise convolution have one owner."""
+    head, size = plan.head, crew_size(plan, machine)
+    members = [part for parts in deal.items for part in parts]
+    require(len(members) == size, "members of a crew", len(members), size)
+    extents = {end - begin for begin, end in members}
+    require(len(extents) == 1, "filters of the members of a crew", sorted(extents), "equal")
+    own = extents.pop()
+    require(head.tile_m % plan.passed == 0, "tile_m", head.tile_m, f"whole rounds: {plan.passed}")
+    require(own % head.tile_m == 0, "filters of a TLT", own, f"whole tiles: {head.tile_m}")
+    if head.schedule == "WS":
+        require(head.tile_m == own, "tile_m of a head under WS", head.tile_m, f"all {own} filters")
+    passed = [
+        (begin + at, begin + at + plan.passed)
+        for at in range(0, own, plan.passed)
+        for begin, _ in members
+    ]
+    require_partition("channels over rounds", passed, (0, problem.head.filters))
+    shares = [
+        point_share(problem.filters, plan, machine, tle_run, run)
+        for tle_run in range(head.filter_slices)
+        for run in range(tlt_filters(head, machine))
+    ]
+    owned = [(begin, begin + count) for begin, count in shares]
+    require_partition("filters of the pointwise convolution", owned, (0, problem.filters))
+
+
+def _check_room(
+    problem: BlockProblem, plan: BlockPlan, machine: NmpMachine, deal: Deal
+) -> None:
+    """The largest tiles that occur, in bytes, against the memories of a TLT."""
+    head, own, memories = plan.head, problem.head, machine.memories
+    size, members = own.element_bytes, crew_size(plan, machine)
+    rows, columns = longest_tile(deal.rows, head.tile_r), longest_tile(deal.columns, head.tile_c)
+    box = own.middle_tile(rows, columns)
+    middle = min(box[0], own.rows), min(box[1], own.columns)
+    depth = longest(in_tiles((0, own.channels), head.tile_n))
+    in_bytes = depth * own.in_tile_rows(middle[0]) * own.in_tile_columns(middle[1]) * size
+    w_bytes = own.channels if head.schedule == "WS" else depth
+    w_bytes *= head.tile_m * own.kernel[0] * own.kernel[1] * size
+    most = max(
+        point_share(problem.filters, plan, machine, tle_run, run)[1]
+        for tle_run in range(head.filter_slices)
+        for run in range(tlt_filters(head, machine))
+    )
+    area = rows * columns * size
+    copies = copies_of(head, deal, len(in_tiles((0, own.channels), head.tile_n)))
+    behind = [members * plan.passed * area, most * area if problem.has_residual else 0]
+    mb2, kernels, layers = head.tile_m * area + most * area, 0, 2
+    if own.window is not None:
+        behind.append(head.tile_m * box[0] * box[1] * size)
+        mb2 += head.tile_m * middle[0] * middle[1] * size
+        if own.window.has_weights:
+            kernels = deal.most_items * own.window.kernel[0] * own.window.kernel[1] * size
+            layers = 3
+    beside = copies["IN"] * in_bytes if head.buffers == 2 or head.keeps_in else 0
+    mb0 = max(copies["IN"] * in_bytes, beside + max(behind))
+    mb1 = copies["W"] * w_bytes + kernels + most * members * head.tile_m * size
+    biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
+    for what, needed, available in (
+        ("IN tiles and what is passed on in MB0, bytes", mb0, memories.mb0_bytes),
+        ("weights of a block in MB1, bytes", mb1, memories.mb1_bytes),
+        ("tiles of a block in MB2, bytes", mb2, memories.mb2_bytes),
+        ("biases of a block, bytes", biases, memories.bias_bytes),
+    ):
+        require(needed <= available, what, needed, f"at most {available}")

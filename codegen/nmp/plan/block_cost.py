@@ -1,0 +1,169 @@
+"""What a plan of a block costs on a machine: `predict_block`.
+
+The head is counted as `cost` counts a convolution, but for what it would store. Behind every tile
+of its filters come rounds: a TLT waits for its crew, all engines of the crew pass on what their
+TLTs made, and the MAC units multiply that. Nothing overlaps a round but loads for the next step
+where there are two buffers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from tvm_npu.codegen.errors import PlanningError
+from tvm_npu.codegen.nmp.plan.block import (
+    BlockPlan,
+    BlockProblem,
+    crew_size,
+    keeps_point_weights,
+    most_point_filters,
+    point_share,
+)
+from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
+from tvm_npu.codegen.nmp.plan.cost import combined
+from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
+from tvm_npu.codegen.nmp.plan.overlap import TileTimes
+from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, Tiles, TleWalk
+from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
+from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
+from tvm_npu.codegen.plan.problem import Prediction
+from tvm_npu.sim.machine_parts import BIAS_BYTES
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+
+def predict_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> Prediction:
+    """As `cost.predict`; bytes that are passed on are no traffic of the DRAM. PlanningError for
+    choices that contradict each other."""
+    fault = choice_fault(problem.head, plan.head, machine)
+    if fault is not None:
+        raise PlanningError(f"no prediction for this plan: {fault}")
+    costs: Counter[TleCost] = Counter()
+    slices = plan.head.filter_slices
+    for number, turns in enumerate(tle_turns(problem.head, plan.head, machine)):
+        costs[BlockWalk(problem, plan, machine, turns, number % slices).cost()] += 1
+    return combined(costs, 1, machine)
+
+
+@dataclass(frozen=True)
+class BlockWalk:
+    """The transfers and MAC steps of the TLE with filter slice ``tle_run``, by kind of turn."""
+
+    problem: BlockProblem
+    plan: BlockPlan
+    machine: NmpMachine
+    turns: TleTurns
+    tle_run: int
+
+    def cost(self) -> TleCost:
+        problem, plan, machine = self.problem, self.plan, self.machine
+        walk = TleWalk(problem.head, plan.head, machine, self.turns)
+        head = walk.cost()
+        filter_turns = sum(steps for _, steps in self.turns.items)
+        outputs, macs = NO_TRAFFIC, head.mac_cycles
+        for rows, row_number in self.turns.rows:
+            for columns, column_number in self.turns.columns:
+                times = row_number * column_number
+                outputs += self._store(rows, columns) * times
+                macs += times * filter_turns * self._rounds(rows[0], columns[0])
+                macs += times * self._end(rows[0], columns[0])
+        inputs = head.inputs + (outputs if problem.has_residual else NO_TRAFFIC)
+        weights = head.weights + self._biases()
+        loads = 1 if self._keeps_weights else filter_turns * self.turns.places
+        weights += self._load_weights() * loads
+        overlapped = 0.0
+        if plan.head.buffers == 2:
+            overlapped = self._overlapped(walk, filter_turns)
+        return replace(
+            head, inputs=inputs, weights=weights, outputs=outputs, mac_cycles=macs,
+            overlapped_cycles=overlapped,
+        )  # fmt: skip
+
+    @property
+    def _keeps_weights(self) -> bool:
+        return keeps_point_weights(self.problem, self.plan, self.machine)
+
+    def _own_filters(self) -> list[int]:
+        """Of the pointwise convolution, by filter part of the TLE."""
+        runs = range(tlt_filters(self.plan.head, self.machine))
+        return [
+            point_share(self.problem.filters, self.plan, self.machine, self.tle_run, run)[1]
+            for run in runs
+        ]
+
+    def _active_parts(self) -> int:
+        """Places of the TLE's TLTs that have any rows and columns."""
+        rows, columns = self.turns.rows[0][0], self.turns.columns[0][0]
+        return sum(one.out > 0 for one in rows) * sum(one.out > 0 for one in columns)
+
+    def _biases(self) -> Traffic:
+        total, bursts = NO_TRAFFIC, self.machine.dram.burst_bytes
+        for count in self._own_filters():
+            total += flat_transfer(count, BIAS_BYTES, bursts) * self._active_parts()
+        return total
+
+    def _load_weights(self) -> Traffic:
+        """Those for a tile of the head's filters."""
+        most = most_point_filters(self.problem, self.plan, self.machine)
+        channels = self.plan.head.tile_m * crew_size(self.plan, self.machine)
+        one = flat_transfer(
+            most * channels, self.problem.element_bytes, self.machine.dram.burst_bytes
+        )
+        return one * (sum(count > 0 for count in self._own_filters()) * self._active_parts())
+
+    def _store(self, rows: Tiles, columns: Tiles) -> Traffic:
+        """The OUT tiles of a place of every TLT."""
+        total, point = NO_TRAFFIC, self.problem.point
+        for count in self._own_filters():
+            for row in rows:
+                for column in columns:
+                    total += out_transfer(
+                        point, count, row.out, column.out, self.machine.dram.burst_bytes,
+                        self.plan.head.linear_maps,
+                    )  # fmt: skip
+        return total
+
+    def _rounds(self, row: Tile, column: Tile) -> float:
+        """From a tile of the head to the products with it, of the TLT with most."""
+        machine, plan, point = self.machine, self.plan, self.problem.point
+        assert machine.ring is not None
+        crew, area = crew_size(plan, machine), row.out * column.out
+        most = most_point_filters(self.problem, plan, machine)
+        size = plan.passed * area * point.element_bytes / machine.ring.bytes_per_cycle
+        tlts, tles = machine.cores.tlts_per_tle, machine.cores.tles
+        engine = machine.dme.setup_cycles + size
+        if plan.head.filter_slices > 1:
+            engine += machine.ring.hop_cycles * (tles - 1)
+            passing = max(tlts * engine, tlts * tles * size + engine)
+        else:
+            passing = tlts * engine
+        products = mac_cycles(
+            point, most, crew * plan.passed, row.out, column.out, machine
+        )
+        waiting = step_cycles(machine)
+        return plan.head.tile_m // plan.passed * (waiting + passing + products)
+
+    def _end(self, row: Tile, column: Tile) -> float:
+        most = most_point_filters(self.problem, self.plan, self.machine)
+        return finish_cycles(self.problem.point, most, row.out, column.out, self.machine)
+
+    def _overlapped(self, walk: TleWalk, filter_turns: int) -> float:
+        """Time with two buffers; a place's store and end are spread over its tiles."""
+        share = 1 / filter_turns
+        weights = 0.0 if self._keeps_weights else walk.engine(self._load_weights())
+
+        def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
+            times = walk.tile_times(rows, columns, sizes)
+            finish = times.finish + self._rounds(rows[0], columns[0])
+            store = walk.engine(self._store(rows, columns)) * share
+            if self.problem.has_residual:
+                finish += store  # nothing goes on beside it
+            return replace(
+                times, finish=finish + self._end(rows[0], columns[0]) * share,
+                store=store + weights,
+            )  # fmt: skip
+
+        once = walk.engine(self._biases())
+        if self._keeps_weights:
+            once += walk.engine(self._load_weights())
+        return once + walk.overlapped(tile)
