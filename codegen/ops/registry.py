@@ -11,6 +11,7 @@ from tvm_npu.codegen.graph.fixed import FixedGraph
 from tvm_npu.codegen.graph.graph import Graph
 from tvm_npu.codegen.graph.layer import FixedLayer, Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Shape
+from tvm_npu.codegen.ops.block import BlockOperator, FixedBlock
 from tvm_npu.codegen.ops.broadcast import (
     Broadcast,
     BroadcastOperator,
@@ -19,7 +20,6 @@ from tvm_npu.codegen.ops.broadcast import (
     FixedBroadcast,
     FixedDifference,
 )
-from tvm_npu.codegen.ops.block import BlockOperator, FixedBlock
 from tvm_npu.codegen.ops.cascade import CascadeOperator, FixedCascade
 from tvm_npu.codegen.ops.channel_slice import (
     ChannelSlice,

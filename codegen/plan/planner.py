@@ -26,7 +26,7 @@ def plans_windows(planner: Planner) -> bool:
 
 
 def plans_blocks(planner: Planner) -> bool:
-    """Layers may run as blocks beside those that ``planner`` plans."""
+    """``planner`` plans blocks, which are questions of a kind's own, too."""
     return bool(getattr(planner, "plans_blocks", False))
 
 

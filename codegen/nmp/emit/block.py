@@ -9,9 +9,9 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.block_layout import block_layout
 from tvm_npu.codegen.nmp.emit.commands import Nodes, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
-from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles, conv_tiles
+from tvm_npu.codegen.nmp.emit.conv_tiles import conv_tiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
-from tvm_npu.codegen.nmp.emit.conv_words import ConvWords, conv_parameters, conv_words
+from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
 from tvm_npu.codegen.nmp.emit.conventions import CORE, POINT_FREE, POINT_GO, SECOND_ARRIVED, TLT
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish

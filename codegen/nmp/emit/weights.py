@@ -102,8 +102,8 @@ def in_rounds(weight: NDArray[Any], plan: BlockPlan, machine: NmpMachine) -> NDA
     size = crew_size(plan, machine)
     runs = size // plan.head.filter_slices
     rounds = channels // size // plan.passed
-    by_round = weight.reshape(filters, size, rounds, plan.passed).transpose(0, 2, 1, 3)
-    by_round = by_round.reshape(filters, rounds, size * plan.passed)
+    by_member = weight.reshape(filters, size, rounds, plan.passed)
+    by_round = by_member.transpose(0, 2, 1, 3).reshape(filters, rounds, size * plan.passed)
     shares = [point_share(filters, plan, machine, *divmod(one, runs)) for one in range(size)]
     result = np.zeros((size, rounds, shares[0][1], size * plan.passed), weight.dtype)
     for own, (first, count) in zip(result, shares, strict=True):

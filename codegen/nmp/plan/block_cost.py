@@ -24,7 +24,7 @@ from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
-from tvm_npu.codegen.nmp.plan.tle_cost import TleCost, Tiles, TleWalk
+from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
 from tvm_npu.codegen.plan.problem import Prediction

@@ -9,7 +9,6 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
-from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
 from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_for, with_tables
@@ -89,7 +88,8 @@ def answer(
         )
         return found
     if isinstance(asked, BlockProblem):
-        return plan_block(asked, machine, limits, chosen.name)
+        block: Plan | Infeasible = chosen.plan(asked, machine)  # type: ignore[arg-type]
+        return block
     if isinstance(asked, WindowProblem):
         return plan_window(asked, machine, limits)
     if isinstance(asked, MoveProblem):

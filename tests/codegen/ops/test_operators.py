@@ -19,6 +19,7 @@ from tvm_npu.codegen.ops import (
     Dense,
     Difference,
     Elementwise,
+    FixedBlock,
     FixedCascade,
     FixedConv,
     FixedElementwise,
@@ -265,6 +266,41 @@ def test_a_chain_means_its_two_layers() -> None:
         assert layer_macs(chain, shapes) == layer_macs(conv, shapes) + layer_macs(window, shapes)
 
 
+def test_a_block_means_its_head_and_what_is_behind() -> None:
+    random = np.random.default_rng(5)
+    limits = {"shift": 3, "low": -90, "high": 127}
+
+    def conv(name: str, inputs: tuple[str, ...], output: str, *shape: int) -> FixedConv:
+        weight = random.integers(-9, 9, shape).astype(np.int8)
+        bias = random.integers(-99, 99, shape[0]).astype(np.int32)
+        return FixedConv(name, inputs, (output,), **limits, weight=weight, bias=bias)
+
+    head, pool = conv("c", ("x",), "v", 5, 3, 3, 3), FixedPool(
+        "p", ("v",), ("w",), "max", (2, 2), shift=0, low=-3, high=50
+    )  # fmt: skip
+    shapes = {"x": (3, 6, 7), "v": (5, 4, 5), "w": (5, 3, 4), "y": (4, 4, 5), "z": (4, 3, 4)}
+    x, r = (random.integers(-128, 128, (2, *shapes[name])).astype(np.int8) for name in "xy")
+    (between,) = operator_of(head).run_fixed(head, [x], [shapes["v"]], 1)
+    point = conv("q", ("v", "r"), "y", 4, 5, 1, 1)
+    block = FixedBlock("cq", ("x", "r"), ("y",), head=head, point=point)
+    room = operator_of(block)
+    (apart,) = operator_of(point).run_fixed(point, [between, r], [shapes["y"]], 1)
+    (together,) = room.run_fixed(block, [x, r], [shapes["y"]], 1)
+    np.testing.assert_array_equal(together, apart)
+    assert list(room.shapes(block, [shapes["x"], shapes["y"]], [shapes["y"]])) == [shapes["y"]]
+    known = {**shapes, "r": shapes["y"]}
+    assert layer_macs(block, known) == layer_macs(head, known) + layer_macs(point, known)
+    assert kind_of(block) == "conv+conv"
+
+    cascade = FixedCascade("cp", ("x",), ("w",), conv=head, window=pool)
+    point = conv("q", ("w",), "z", 4, 5, 1, 1)
+    block = FixedBlock("cpq", ("x",), ("z",), head=cascade, point=point)
+    (middle,) = operator_of(cascade).run_fixed(cascade, [x], [shapes["w"]], 1)
+    (apart,) = operator_of(point).run_fixed(point, [middle], [shapes["z"]], 1)
+    np.testing.assert_array_equal(room.run_fixed(block, [x], [shapes["z"]], 1)[0], apart)
+    assert kind_of(block) == "conv+max_pool+conv"
+
+
 def test_what_machines_must_emit() -> None:
     assert emitted_layers(Dense) == emitted_layers(ScaleShift) == {FixedConv}
     assert emitted_layers(Concat) == {FixedElementwise}
@@ -276,6 +312,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/fuse.py": "where two operators meet",
     "codegen/passes/fold_affine.py": "where two operators meet",
     "codegen/passes/cascades.py": "layers that run as one",
+    "codegen/passes/blocks.py": "layers that run as one",
     "codegen/passes/slopes.py": "slopes that join the layer in front",
     "codegen/passes/equalize.py": "factors of channels",
     "codegen/passes/rescale.py": "factors of channels",

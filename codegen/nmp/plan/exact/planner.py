@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import overload
 
 import numpy as np
 
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.cascade import plan_cascade
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.exact import bounds, search
@@ -36,7 +39,7 @@ class Proof:
 @dataclass(frozen=True)
 class ExactPlanner:
     """Proven least predicted time over every spread, mode, schedule and tile of a convolution; for
-    one with a window behind it, what `plan_cascade` finds."""
+    one with a window behind it, what `plan_cascade` finds, for a block, what `plan_block` does."""
 
     limits: TileLimits = NO_LIMITS
     name: str = "exact"
@@ -53,7 +56,17 @@ class ExactPlanner:
         """What a block passes on goes over rings, too."""
         return self.plans_windows
 
-    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible:
+    @overload
+    def plan(self, problem: ConvProblem, machine: NmpMachine) -> ConvPlan | Infeasible: ...
+
+    @overload
+    def plan(self, problem: BlockProblem, machine: NmpMachine) -> BlockPlan | Infeasible: ...
+
+    def plan(
+        self, problem: ConvProblem | BlockProblem, machine: NmpMachine
+    ) -> ConvPlan | BlockPlan | Infeasible:
+        if isinstance(problem, BlockProblem):
+            return plan_block(problem, machine, self.limits, self.name)
         if problem.window is not None:
             return plan_cascade(problem, machine, self.limits, self.name, self.uses_ring)
         proof = plan_with_proof(problem, machine, self.limits, self.name, self.uses_ring)

@@ -1,0 +1,210 @@
+"""Candidates of plans for a block, all of one spread at a time: which fit, and about how long they
+take. Arrays have one element a candidate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tvm_npu.codegen.nmp.plan.block import BlockProblem
+from tvm_npu.codegen.nmp.plan.mac_time import step_cycles
+from tvm_npu.codegen.plan.limits import TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+Numbers = NDArray[Any]
+RIVALS = 0.8
+"""Share of the engines that want the DRAM at the same time."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Slices over TLEs and parts over TLTs of rows, columns and filters, and what one TLT has at
+    most: rows, columns, filters of the head and of the pointwise convolution."""
+
+    slices: tuple[int, int, int]
+    parts: tuple[int, int, int]
+    rows: int
+    columns: int
+    filters: int
+    point_filters: int
+
+    @property
+    def crew(self) -> int:
+        return self.slices[2] * self.parts[2]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Rows, columns and filters of the head in a tile, channels of IN, channels that are passed on
+    in a round, whether IN stays while filters are walked, and buffers."""
+
+    spread: Spread
+    rows: Numbers
+    columns: Numbers
+    filters: Numbers
+    channels: Numbers
+    passed: Numbers
+    keeps_in: Numbers
+    buffers: Numbers
+
+
+def fitting(
+    problem: BlockProblem,
+    machine: NmpMachine,
+    limits: TileLimits,
+    spread: Spread,
+    choices: tuple[Numbers, ...],
+) -> Candidates:
+    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers) for which there is room,
+    with the largest T_N and the largest rounds that fit."""
+    rows, columns, filters, keeps_in, buffers = choices
+    head, memories, size = problem.head, machine.memories, problem.element_bytes
+    window, taps = head.window, head.kernel[0] * head.kernel[1]
+    area = rows * columns * size
+    box, middle = _under(head, rows, columns)
+    in_area = head.in_tile_rows(middle[0]) * head.in_tile_columns(middle[1]) * size  # type: ignore[arg-type]
+    under, read, kernels = np.zeros_like(area), np.zeros_like(area), 0
+    if window is not None:
+        under, read = middle[0] * middle[1] * size, box[0] * box[1] * size
+        if window.has_weights:
+            kernels = spread.filters * window.kernel[0] * window.kernel[1] * size
+    residual = spread.point_filters * area * problem.has_residual
+    point_bytes = spread.point_filters * spread.crew * filters * size
+    stays = filters == spread.filters
+    holds_in = (buffers == 2) | (keeps_in == 1)
+    behind = np.maximum(np.maximum(filters * read, spread.crew * area), residual)
+    free = memories.mb0_bytes - np.where(holds_in, behind, 0)
+    copies = np.where(keeps_in == 1, 1, buffers)
+    w_room = memories.mb1_bytes - kernels - point_bytes
+    most = min(head.channels, limits.max_tile_n or head.channels)
+    channels = np.minimum(most, free // (copies * in_area))
+    by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
+    channels = np.where(stays, channels, np.minimum(channels, by_weights))
+    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0)
+    passed = _largest_divisors(filters, room // (spread.crew * area))
+    fits = (
+        (filters * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
+        & (behind <= memories.mb0_bytes)
+        & (channels >= 1)
+        & (passed >= 1)
+        & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)
+        & ((keeps_in == 0) | (~stays & (channels == head.channels)))
+    )
+    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers)
+    return Candidates(spread, *(values[fits] for values in chosen))
+
+
+def _under(
+    head: ConvProblem, rows: Numbers, columns: Numbers
+) -> tuple[tuple[Numbers, Numbers], tuple[Numbers, Numbers]]:
+    """What windows of a tile see, with and without what lies outside of the OFM."""
+    box: Any = head.middle_tile(rows, columns)  # type: ignore[arg-type]
+    return box, (np.minimum(box[0], head.rows), np.minimum(box[1], head.columns))
+
+
+def _largest_divisors(values: Numbers, limits: Numbers) -> Numbers:
+    """The largest divisor of each value that is not above its limit; 0 where there is none."""
+    found = np.zeros_like(values)
+    for divisor in range(1, int(values.max(initial=0)) + 1):
+        found[(values % divisor == 0) & (divisor <= limits)] = divisor
+    return found
+
+
+def estimate(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) -> Numbers:
+    """Time of a TLE: whole tiles, every byte at the rate of its kind of transfer."""
+    spread = candidates.spread
+    places = -(-spread.rows // candidates.rows) * -(-spread.columns // candidates.columns)
+    turns = spread.filters // candidates.filters
+    steps = -(-problem.head.channels // candidates.channels)
+    loads = _transfers(problem, machine, candidates, places, turns, steps)
+    macs = _macs(problem, machine, candidates, steps) * places * turns
+    total = places * turns * steps
+    hidden = np.maximum(loads, macs) + np.minimum(loads, macs) / total
+    return np.where(candidates.buffers == 2, hidden, loads + macs)
+
+
+def _transfers(
+    problem: BlockProblem,
+    machine: NmpMachine,
+    candidates: Candidates,
+    places: Numbers,
+    turns: Numbers,
+    steps: Numbers,
+) -> Numbers:
+    """Cycles of the engine of a TLE."""
+    head, size, spread = problem.head, problem.element_bytes, candidates.spread
+    rows, columns = candidates.rows, candidates.columns
+    middle = _under(head, rows, columns)[1]
+    in_rows, in_columns = (
+        np.minimum(extent, total)
+        for extent, total in (
+            (head.in_tile_rows(middle[0]), head.in_rows),  # type: ignore[arg-type]
+            (head.in_tile_columns(middle[1]), head.in_columns),  # type: ignore[arg-type]
+        )
+    )
+    grid, tlts = spread.parts[0] * spread.parts[1], machine.cores.tlts_per_tle
+    walks = np.where(candidates.keeps_in == 1, 1, turns)
+    cycles = head.channels * _plane_cycles(
+        machine, in_rows, in_columns, head.in_columns, size, any(head.padding)
+    ) * grid * places * walks / spread.slices[2]  # fmt: skip
+    once = np.where(turns == 1, 1, places)
+    filter_bytes = head.channels * head.kernel[0] * head.kernel[1] * size
+    sharing = spread.slices[0] * spread.slices[1]
+    weights = spread.filters * spread.parts[2] * filter_bytes / sharing
+    weights += head.filters * spread.point_filters * tlts * size
+    cycles += weights * once / machine.dme.bytes_per_cycle
+    cycles += machine.dme.setup_cycles * places * turns * (steps * grid + tlts * (turns > 1))
+    plane = _plane_cycles(machine, rows, columns, head.out_columns, size, False)
+    stores = spread.point_filters * plane * tlts * places
+    result: Numbers = cycles + stores * (2 if problem.has_residual else 1)
+    return result
+
+
+def _plane_cycles(
+    machine: NmpMachine, rows: Numbers, columns: Numbers, width: int, size: int, is_padded: bool
+) -> Numbers:
+    """Of an engine, for one channel of a tile of a feature map."""
+    whole = columns >= width
+    segments = np.where(whole, 1, rows)
+    segment = np.where(whole, rows, 1) * columns * size
+    linear = machine.dme.burst_cycles if is_padded else machine.dme.linear_cycles
+    bursts = -(-segment // machine.dram.burst_bytes)
+    occupied = machine.dram.cas_cycles * bursts + segment / machine.dram.bytes_per_cycle
+    alone = bursts * np.where(whole, linear, machine.dme.burst_cycles)
+    alone = alone + segment / machine.dme.bytes_per_cycle
+    result: Numbers = segments * np.maximum(alone, machine.cores.tles * RIVALS * occupied)
+    return result
+
+
+def _macs(
+    problem: BlockProblem, machine: NmpMachine, candidates: Candidates, steps: Numbers
+) -> Numbers:
+    """Cycles of a tile of the head's filters: `mac_time`, and what its rounds take."""
+    head, size, spread = problem.head, problem.element_bytes, candidates.spread
+    filters, passed = candidates.filters, candidates.passed
+    rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
+    efficiency, step = machine.mac.efficiency, step_cycles(machine)
+    area, middle = candidates.rows * candidates.columns, _under(
+        head, candidates.rows, candidates.columns
+    )[1]
+    middle_area = middle[0] * middle[1]
+    beats = -(-middle_area * head.kernel[0] * head.kernel[1] // rate)
+    cycles = head.channels * filters * beats / efficiency + steps * (setup + step)
+    cycles += -(-filters * middle_area // rate) / efficiency + setup
+    if head.window is not None:
+        taps = head.window.kernel[0] * head.window.kernel[1]
+        cycles += filters * -(-area * taps // rate) / efficiency + 2 * setup + step
+        cycles += -(-filters * area // rate) / efficiency
+    assert machine.ring is not None
+    tlts = machine.cores.tlts_per_tle
+    moved = tlts * area * size * passed / machine.ring.bytes_per_cycle
+    if spread.slices[2] > 1:
+        moved = moved * machine.cores.tles
+    products = spread.point_filters * spread.crew * passed * -(-area // rate) / efficiency
+    in_round = products + setup + 2 * step + tlts * machine.dme.setup_cycles + moved
+    result: Numbers = cycles + filters // passed * in_round
+    return result

@@ -1,0 +1,207 @@
+"""Pointwise convolutions behind convolutions and cascades, round by round on chip."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, filter_shifts, requantizing
+from tests.codegen.nmp.test_cascades import cascades, predicted
+from tests.codegen.nmp.test_wide_plans import Drawn, machines, plans, run_drawn
+from tvm_npu.codegen.fixed_point import element_limits
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.codegen.nmp.plan.block_check import check_block
+from tvm_npu.codegen.nmp.plan.block_search import plan_block
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Split
+from tvm_npu.codegen.ops import FixedBlock, FixedConv
+from tvm_npu.codegen.passes.blocks import blocks_behind
+from tvm_npu.codegen.passes.cascades import candidates
+from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window, share, slice_of
+from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
+
+ALONE = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1, prediction=predicted(1e9))
+
+
+@dataclass
+class Blocking(Drawn):
+    """Likes blocks, and finds all else very slow."""
+
+    name: str = "blocking"
+    plans_windows: bool = True
+    plans_blocks: bool = True
+
+    def plan(self, problem: object, machine: NmpMachine) -> object:  # type: ignore[override]
+        if not isinstance(problem, BlockProblem):
+            return ALONE
+        if problem not in self.known:
+            self.known[problem] = self.data.draw(block_plans(problem, machine, self.buffers))  # type: ignore[index]
+        return self.known[problem]  # type: ignore[index]
+
+
+@st.composite
+def block_plans(
+    draw: st.DrawFn, problem: BlockProblem, machine: NmpMachine, buffers: int
+) -> BlockPlan:
+    """A sound one."""
+    head = draw(plans(problem.head, machine, buffers))
+    if draw(st.booleans()):
+        head = replace(head, tlt_rows=1, tlt_columns=1)
+    if draw(st.booleans()):
+        tles = machine.cores.tles
+        head = replace(
+            head, row_slices=1, column_slices=1, filter_slices=tles, ring_weights=False,
+            ring_in=tles > 1 and head.ring_in,
+        )  # fmt: skip
+    tlts = machine.cores.tlts_per_tle // (head.tlt_rows * head.tlt_columns)
+    own = problem.head.filters // (head.filter_slices * tlts)
+    assume(own > 0)
+    tile = draw(st.sampled_from([one for one in range(1, own + 1) if own % one == 0]))
+    head = replace(head, tile_m=tile, schedule="WS" if head.schedule == "WS" else "OS")
+    if head.schedule == "WS":
+        head = replace(head, tile_m=own)
+    passed = draw(
+        st.sampled_from([one for one in range(1, head.tile_m + 1) if head.tile_m % one == 0])
+    )
+    rows, columns = (
+        share(slice_of(extent, slices, 0)[1], parts, 0)[1]
+        for extent, slices, parts in (
+            (problem.head.out_rows, head.row_slices, head.tlt_rows),
+            (problem.head.out_columns, head.column_slices, head.tlt_columns),
+        )
+    )
+    head = replace(head, tile_r=min(head.tile_r, rows), tile_c=min(head.tile_c, columns))
+    plan = BlockPlan(replace(head, split=_split(head)), passed, predicted(1.0))
+    assume(check_block(problem, plan, machine) is None)
+    return plan
+
+
+def _split(plan: ConvPlan) -> Split:
+    if plan.filter_slices == 1:
+        return "OFM"
+    return "KS" if plan.row_slices * plan.column_slices == 1 else "KS&OFM"
+
+
+def widened(graph: FixedGraph, times: int, seed: int) -> FixedGraph:
+    """``times`` as many filters, so that crews of many TLTs can share them."""
+    generator = np.random.default_rng(seed)
+
+    def wider(layer: FixedLayer) -> FixedLayer:
+        if not isinstance(layer, FixedConv):
+            return layer
+        more = {
+            name: np.concatenate([generator.permutation(values) for _ in range(times)])
+            for name in ("weight", "bias", "filter_shifts")
+            if (values := getattr(layer, name)) is not None
+        }
+        groups = 1 if layer is graph.layers[0] else layer.groups * times
+        return replace(layer, **more, groups=groups)
+
+    made = {tensor for layer in graph.layers for tensor in layer.outputs}
+    shapes = {
+        name: (shape[0] * times, *shape[1:]) if name in made else shape
+        for name, shape in graph.shapes.items()
+    }
+    return replace(graph, layers=tuple(map(wider, graph.layers)), shapes=shapes)
+
+
+@st.composite
+def blocks(draw: st.DrawFn, element_bytes: int, with_window: bool) -> FixedGraph:
+    """A convolution, a window over it or none, and a pointwise convolution."""
+    graph = draw((cascades if with_window else convolutions)(element_bytes))
+    conv = graph.layers[0]
+    assert isinstance(conv, FixedConv)
+    assume(conv.groups == 1 and len(conv.inputs) == 1)
+    graph = widened(graph, draw(st.sampled_from((1, 2, 4, 8))), draw(SEEDS))
+    made = graph.outputs[0]
+    channels, rows, columns = graph.shapes[made]
+    filters = draw(st.integers(1, 20))
+    generator = np.random.default_rng(draw(SEEDS))
+    low, high = element_limits(element_bytes)
+    shapes = {**graph.shapes, "z": (filters, rows, columns)}
+    scales = graph.scales | q_point_scales({"z": 8})
+    inputs, added = graph.inputs, ()
+    if draw(st.booleans()):
+        shapes["r"], added = (filters, rows, columns), ("r",)
+        inputs, scales = (*inputs, "r"), scales | q_point_scales({"r": 8})
+    point = FixedConv(
+        "point", (made, *added), ("z",), weight=generator.integers(
+            low, high + 1, (filters, channels, 1, 1)
+        ).astype(np.int8 if element_bytes == 1 else np.int16),
+        bias=generator.integers(-(1 << 20), 1 << 20, filters).astype(np.int32),
+        accumulator_shift=draw(st.integers(0, 3)) if added else 0,
+        residual_shift=draw(st.integers(0, 8)) if added else 0,
+        filter_shifts=draw(filter_shifts(filters, element_bytes)),
+        **draw(requantizing(element_bytes)),
+    )  # fmt: skip
+    return replace(
+        graph, layers=(*graph.layers, point), shapes=shapes, outputs=("z",), inputs=inputs,
+        scales=scales,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("with_window", [True, False])
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("element_bytes", [1, 2])
+@given(st.data())
+@settings(
+    max_examples=12, deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
+)  # fmt: skip
+def test_blocks_run_to_the_bit(
+    element_bytes: int, buffers: int, with_window: bool, data: st.DataObject
+) -> None:
+    fixed = data.draw(blocks(element_bytes, with_window))
+    heads = candidates(fixed) if with_window else [fixed.layers[0]]
+    assume(blocks_behind(fixed, heads))  # type: ignore[arg-type]
+    machine = data.draw(machines(buffers))
+    layers = run_drawn(fixed, machine, Blocking(data, buffers), data)
+    assert [type(one.layer) for one in layers] == [FixedBlock]
+
+
+EXPANDED = ConvProblem(
+    filters=192, channels=32, groups=1, rows=28, columns=28, in_rows=28, in_columns=28,
+    kernel=(1, 1), stride=(1, 1), dilation=(1, 1), padding=(0, 0, 0, 0), element_bytes=2,
+    window=Window(28, 28, (3, 3), (1, 1), (1, 1), has_weights=True),
+)  # fmt: skip
+BOTTLENECK = BlockProblem(EXPANDED, 32, has_residual=True)
+
+
+def test_the_checker_finds_what_is_wrong() -> None:
+    machine = load_nmp_machine("nmp-4x8")
+    plan = plan_block(BOTTLENECK, machine, NO_LIMITS, "exact")
+    assert isinstance(plan, BlockPlan)
+    assert check_block(BOTTLENECK, plan, machine) is None
+    head, own = plan.head, 192 // crew_size(plan, machine)
+    assert head.row_slices > 1 and head.filter_slices > 1 and own > 2
+    one_slice = replace(head, row_slices=1, column_slices=1, ring_weights=False)
+    wrong = {
+        "whole rounds": replace(plan, passed=head.tile_m + 1),
+        "whole tiles": replace(plan, head=replace(head, schedule="OS", tile_m=own - 1), passed=1),
+        "MB0": replace(plan, head=replace(head, tile_r=28 // head.row_slices)),
+        "all 4": replace(plan, head=one_slice),
+    }
+    for word, mutant in wrong.items():
+        assert word in str(check_block(BOTTLENECK, mutant, machine)), word
+    uneven = replace(BOTTLENECK, head=replace(EXPANDED, filters=191))
+    assert "equal" in str(check_block(uneven, plan, machine))
+    small = machine.model_copy(
+        update={"dme": machine.dme.model_copy(update={"semaphores": 12})}
+    )
+    assert "semaphores" in str(check_block(BOTTLENECK, plan, small))
+    assert isinstance(plan_block(BOTTLENECK, small, NO_LIMITS, "exact"), Infeasible)
+
+
+@pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])
+def test_limits_of_tiles_hold_for_blocks(name: str) -> None:
+    machine = load_nmp_machine(name)
+    limits = TileLimits(max_tile_m=3, max_tile_r=2, max_tile_c=14, max_tile_n=8)
+    plan = plan_block(BOTTLENECK, machine, limits, "exact")
+    assert isinstance(plan, BlockPlan)
+    head = plan.head
+    assert (head.tile_m <= 3, head.tile_r <= 2, head.tile_c <= 14, head.tile_n <= 8) == (True,) * 4
