@@ -11,9 +11,9 @@ MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED, IN_GO, W_
 OTHER_W_ARRIVED, OTHER_IN_ARRIVED, POINT_W_ARRIVED, POINT_GO = range(9, 13)
 TABLE_ARRIVED = MAC_DONE
 """Semaphores of a TLT. SECOND: a residual, a second operand, biases, what a crew passes on;
-RELEASED: layer barrier; GO: `shared_buffer`; OTHER: the second half of a buffer that several engines fill,
-whose transfers may overtake one another; POINT: of the pointwise convolution of a block. A table
-arrives before the layer's first MAC operation."""
+RELEASED: layer barrier; GO: `shared_buffer`; OTHER: the second half of a buffer that several
+engines fill, whose transfers may overtake one another; POINT: of the pointwise convolution of a
+block. A table arrives before the layer's first MAC operation."""
 ARRIVED = 1
 """Global semaphore: every core adds 1 when it has finished a layer."""
 IN_FREE, W_FREE, POINT_FREE = (2, 3), (4, 5), 6
