@@ -136,15 +136,23 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return possible_cascades(with_tables(fixed, machine), machine)
 
-    def check(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> PlanFault | None:
+    def check(self, problem: Any, plan: Any, machine: NmpMachine) -> PlanFault | None:
+        from tvm_npu.codegen.nmp.plan.block import BlockProblem
+        from tvm_npu.codegen.nmp.plan.block_check import check_block
         from tvm_npu.codegen.nmp.plan.check import check_plan
         from tvm_npu.codegen.nmp.plan.tables import room_for
 
+        if isinstance(problem, BlockProblem):
+            return check_block(problem, plan, machine)
         return check_plan(problem, plan, room_for(problem, machine))
 
-    def predict(self, problem: ConvProblem, plan: ConvPlan, machine: NmpMachine) -> Prediction:
+    def predict(self, problem: Any, plan: Any, machine: NmpMachine) -> Prediction:
+        from tvm_npu.codegen.nmp.plan.block import BlockProblem
+        from tvm_npu.codegen.nmp.plan.block_cost import predict_block
         from tvm_npu.codegen.nmp.plan.cost import predict
 
+        if isinstance(problem, BlockProblem):
+            return predict_block(problem, plan, machine)
         return predict(problem, plan, machine)
 
     def predicted_cycles(

@@ -139,8 +139,10 @@ def _predicted(
     for one in layers:
         cycles += one.predicted_cycles or 0.0
         macs += layer_macs(one.layer, shapes)
-        if isinstance(one.problem, ConvProblem):
-            expected = one.plan.prediction or kind.predict(one.problem, one.plan, machine)
+        expected = getattr(one.plan, "prediction", None)
+        if expected is None and isinstance(one.problem, ConvProblem):
+            expected = kind.predict(one.problem, one.plan, machine)
+        if expected is not None:
             moved += expected.in_bytes + expected.weight_bytes + expected.out_bytes
         else:  # every tensor crosses once
             tensors = (*one.layer.inputs, *one.layer.outputs)
