@@ -93,3 +93,26 @@ def test_clusters_together_are_faster(
     fixed = conv_of(*layer)
     alone = outcome(fixed, machine("snowflake-1cc")).statistics.cycles
     assert alone / outcome(fixed, machine(name)).statistics.cycles >= least
+
+
+def test_the_memory_never_waits_for_a_steps_end() -> None:
+    """Kernels are most of what moves, and have three places: the time is little more than that of
+    their bytes."""
+    on = machine("snowflake-4cc")
+    found = outcome(conv_of(512, 512, 8, 3), on)
+    moved = found.statistics.moved_bytes / found.statistics.runs
+    cycles = found.statistics.cycles / found.statistics.runs
+    assert cycles < 1.1 * moved / on.memory_bytes_per_cycle
+    assert (found.wrong, found.hazards) == (0, ())
+
+
+def test_rows_and_filters_are_shared_out_evenly() -> None:
+    """14 rows are no whole number for each of four clusters, 7 are for each of two."""
+    on = machine("snowflake-4cc")
+    found = outcome(conv_of(160, 320, 14, 3), on)
+    (entry,) = found.program.layers
+    assert entry.plan is not None and entry.plan["divides"] == "both"
+    products = 160 * 320 * 40 * 40  # without those with padding
+    peak = on.macs_per_cycle(2) * on.clusters.count
+    assert found.statistics.cycles / found.statistics.runs < 1.14 * products / peak
+    assert (found.wrong, found.hazards) == (0, ())
