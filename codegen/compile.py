@@ -21,6 +21,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import Int16Layers, Prepared, prepare, quantize
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
+from tvm_npu.codegen.passes.row_major import row_major
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.phases import phase
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, NO_LIMITS, Planner, TileLimits
@@ -127,6 +128,7 @@ def _parted(graph: Graph, machine: MachineDescription, options: CompileOptions) 
 
 def calibrated_graph(graph: Graph, machine: MachineDescription, precision: Precision) -> Graph:
     """The graph whose tensors calibration should see: fused, global pools in parts."""
+    graph = row_major(graph)
     return in_parts(fuse(graph, backend_of(machine).made(machine)), machine, precision)
 
 

@@ -25,6 +25,8 @@ BIAS_LIMIT = 1 << 31
 MIN_WEIGHT_Q_POINT = -40
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
+_BLOCK = 1 << 18
+"""Weights of which there are copies at a time."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class FixedWeights:
 def weight_q_point(weight: FloatArray, element_bytes: int) -> int:
     """The Q-point of a layer's weights: the largest that fits, or for int8 the next finer one
     when saturating its few largest weights costs less squared error than the coarser steps."""
-    magnitude = float(np.abs(weight).max())
+    magnitude = max(float(weight.max()), -float(weight.min()))  # no copy: weights can be large
     if magnitude == 0.0:
         return 8 * element_bytes - 1
     f = largest_q_point(magnitude, element_bytes)
@@ -115,11 +117,19 @@ def _accumulator_bound(
     weight: IntArray, bias: NDArray[np.float64], acc_shift: int, element_bytes: int
 ) -> int:
     """Largest abs(accumulator) that any input of the element type can reach."""
-    magnitudes = np.abs(weight.astype(np.int32)).reshape(len(weight), -1)
-    products = magnitudes.sum(axis=1, dtype=np.int64)
     largest_input = -element_limits(element_bytes)[0]
-    totals = products.astype(np.float64) * largest_input + np.abs(bias)
+    totals = _absolute_sums(weight).astype(np.float64) * largest_input + np.abs(bias)
     return int(totals.max()) << acc_shift
+
+
+def _absolute_sums(weight: IntArray) -> NDArray[np.int64]:
+    """Of each filter of ``weight`` [M, ...], some at a time: copies of all would take gigabytes."""
+    rows = weight.reshape(len(weight), -1)
+    step = max(_BLOCK // max(rows.shape[1], 1), 1)
+    blocks = (rows[first : first + step] for first in range(0, len(rows), step))
+    return np.concatenate(
+        [np.abs(block.astype(np.int64)).sum(axis=1, dtype=np.int64) for block in blocks]
+    )
 
 
 def product_type(weight: IntArray, element_bytes: int) -> type[Any]:
@@ -130,8 +140,7 @@ def product_type(weight: IntArray, element_bytes: int) -> type[Any]:
 
 def largest_sum(weight: IntArray) -> int:
     """Of the magnitudes of a filter of ``weight`` [M, ...]."""
-    magnitudes = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
-    return int(magnitudes.max())
+    return int(_absolute_sums(weight).max())
 
 
 def exact_type(largest: int, element_bytes: int) -> type[Any]:

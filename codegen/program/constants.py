@@ -25,7 +25,7 @@ class Constants:
                 f"{what}: values {array.min()} .. {array.max()} do not fit {dtype.name}"
             )
         offset = self.pad()
-        self.data.extend(array.astype(dtype).tobytes())
+        self.data.extend(np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data)
         return offset
 
     def pad(self) -> int:

@@ -70,7 +70,7 @@ def _dense(b: GraphBuilder, call: OpCall) -> None:
     weight = _constant(call.operands[1])
     if call.name == "matmul" and not call.attributes["transpose_b"]:
         weight = weight.T
-    weight = np.ascontiguousarray(weight, dtype=np.float32)
+    weight = np.asarray(weight, np.float32)
     bias = np.zeros(weight.shape[0], np.float32)
     b.layers.append(ops.Dense(**b.common(call), weight=weight, bias=bias))
 

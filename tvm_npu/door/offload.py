@@ -10,6 +10,7 @@ from typing import Any
 
 from tvm_npu.calibration import InputSpec, Sample, samples_from, synthetic, watched
 from tvm_npu.codegen.compile import calibrated_graph
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS
 from tvm_npu.codegen.passes.scales import growth_of_step
@@ -48,12 +49,14 @@ def offload_regions(
     Raises PartitionError, CalibrationError, or codegen's QuantizationError; warns with
     NothingOffloadedWarning and SyntheticCalibrationWarning.
     """
+    give_back()  # what reading the model took
     with phase("normalize"):
         normal = door.normalize(mod, params)
     with phase("partition"):
         flow = door.dataflow(normal)
     context = Context(options.machine, options.precision, options.offload)
     split, result, ranges = _calibrated(door, normal, flow, context, options, calibration, mod_name)
+    give_back()  # what float graphs took
     report = PartitionReport(
         machine=options.machine.name,
         precision=options.precision,

@@ -13,6 +13,7 @@ from tvm_npu.codegen.compile import (
     generate_quantized,
     prepared_graph,
 )
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
@@ -66,12 +67,21 @@ class MarkedRegion:
 
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""
-        return self.generated().program().to_bytes()
+        generated = self.generated()
+        give_back()  # what weights in other orders took
+        program = generated.program()
+        del generated
+        content = program.to_bytes()
+        del program
+        give_back()
+        return content
 
     def generated(self) -> Generated:
         """What its program is made of; raises as `program` does."""
         options, _, chosen = self._compilation()
-        return generate_quantized(self.fixed_graph(), options.machine, chosen)
+        fixed = self.fixed_graph()
+        give_back()  # what the float graph took
+        return generate_quantized(fixed, options.machine, chosen)
 
     def fixed_graph(self) -> FixedGraph:
         """The fixed-point graph that `program` compiles; raises as that does."""
@@ -96,8 +106,13 @@ class MarkedRegion:
         if ADJUSTMENTS in self.marks:
             adjustments = Adjustments.from_json(self.marks[ADJUSTMENTS])
         chosen = CompileOptions(
-            options.precision, options.planner, options.limits, options.tuning_log_path,
-            options.images, adjustments, options.int16_layers,
+            options.precision,
+            options.planner,
+            options.limits,
+            options.tuning_log_path,
+            options.images,
+            adjustments,
+            options.int16_layers,
         )
         return options, ranges, chosen
 

@@ -1,7 +1,8 @@
 """Making TVM's ONNX frontend read in linear time.
 
 For many operators it asks for the type of what it has built so far, and TVM 0.19 types the whole
-graph anew each time; for each it builds its table of 250 converters anew.
+graph anew each time; for each it builds its table of 250 converters anew. ONNX's checker, whose
+findings it warns of, copies all weights twice.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import onnx
 from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as reader
 
+from tvm_npu.relay.light_check import light_check
 from tvm_npu.relay.quick_folding import QuickFolder
 
 _lock = threading.RLock()
@@ -24,18 +27,21 @@ _lock = threading.RLock()
 @contextmanager
 def quick_reading() -> Iterator[None]:
     """While it is entered, types are inferred from the nearest known ones, constants folded where
-    they are new, and the table of converters is made once for each operator set. One thread at a
-    time."""
+    they are new, the table of converters is made once for each operator set, and the checker does
+    not see large weights. One thread at a time."""
     with _lock:
         originals = common.infer_type, reader._get_convert_map, reader.fold_constant
+        check = onnx.checker.check_model
         common.infer_type = reader.infer_type = _local_types(common.infer_type)
         reader._get_convert_map = lru_cache(maxsize=None)(reader._get_convert_map)
         reader.fold_constant = QuickFolder(reader.fold_constant)
+        onnx.checker.check_model = light_check(check)
         try:
             yield
         finally:
             common.infer_type, reader._get_convert_map, reader.fold_constant = originals
             reader.infer_type = common.infer_type
+            onnx.checker.check_model = check
 
 
 def _local_types(whole: Callable[..., Any]) -> Callable[..., Any]:

@@ -331,6 +331,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
     "codegen/shared_graphs.py": "pools that memories cut into parts",
     "codegen/passes/softmax_steps.py": "softmax as layers that machines have",
+    "codegen/passes/row_major.py": "weights that doors hand over transposed",
     "codegen/passes/phases.py": "transposed convolutions as convolutions",
     "tvm_npu/door/partition.py": "what layers over tokens need of a machine",
     "tvm_npu/door/tokens.py": "layers over tokens as convolutions",
