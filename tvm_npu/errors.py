@@ -13,6 +13,10 @@ class DoorError(NpuError, ImportError):
     """No TVM is installed that the project has a door to."""
 
 
+class MissingOnnxError(NpuError, ModuleNotFoundError):
+    """The package onnx, which builders of models need, is not installed."""
+
+
 class TargetError(NpuError, ValueError):
     """A target, machine or option that does not exist or contradicts itself."""
 

@@ -16,7 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import onnx
+from tvm_npu.errors import MissingOnnxError
+
+try:
+    import onnx
+except ModuleNotFoundError as error:
+    if error.name != "onnx":
+        raise
+    raise MissingOnnxError(
+        "tvm_npu.models needs onnx: in the checkout, pip install '.[relay]' (onnx 1.18, for TVM "
+        "0.19) or '.[relax]' (the newest, for TVM 0.26 and later)",
+        name="onnx",
+    ) from error
 
 from . import (
     alexnet,
