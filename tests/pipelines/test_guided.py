@@ -61,10 +61,10 @@ def test_noise_and_rough_layers_cost_little() -> None:
         layers, table = made_up_chain(30, seed), rough_table(platform, 30, seed)
         measure = SimulatedMeasure(table, 0.05, seed)
         result = run_search("guided", layers, platform, measure, seed=seed)
-        assert len(result.trials) <= 12
+        assert len(result.trials) <= 48
         true_s = table.times(result.best.configuration).bottleneck_s
         shares.append(exact_configuration(table, platform)[1] / true_s)
-    assert np.median(shares) > 0.97 and min(shares) > 0.85
+    assert np.median(shares) > 0.99 and min(shares) > 0.95
 
 
 def test_the_model_agrees_with_what_was_measured() -> None:

@@ -57,7 +57,8 @@ def test_every_search_runs_valid_configurations_and_is_repeatable(name: str, pla
     again, _ = searched(name, WEIGHTS, place, seed=3, budget=60)
     assert again == result and result.search == name
     assert 1 <= len(result.trials) <= 60 and result.asked >= len(result.trials)
-    assert len({trial.configuration for trial in result.trials}) == len(result.trials)
+    repeated = len(result.trials) - len({trial.configuration for trial in result.trials})
+    assert repeated <= (name == "guided")  # which looks whether measurements are exact
     assert result.best in result.trials and 0.2 < share <= 1 + 1e-12
     assert result.trials[result.trials_to_best - 1] == result.best
     assert result.best.bottleneck_s == min(trial.bottleneck_s for trial in result.trials)

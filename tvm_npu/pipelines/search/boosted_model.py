@@ -33,6 +33,7 @@ class BoostedFit:
     model: BoostedLayerModel
     stages: MeasuredStages
     noise: float = 0.0
+    is_decided: bool = True
 
     def sample(self, random: np.random.Generator) -> np.ndarray:
         count = len(self.stages.seconds)

@@ -11,7 +11,7 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search.exact import exact_configuration
-from tvm_npu.pipelines.search.layer_model import LayerFit, LayerTimeModel
+from tvm_npu.pipelines.search.layer_model import EXACT_NOISE, LayerFit, LayerTimeModel
 from tvm_npu.pipelines.search.session import Session, Trial
 
 BUDGET = 12
@@ -21,8 +21,6 @@ SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
 RUNS = 4
 """Of what the search believes to be best, before it ends."""
-EXACT_NOISE = 0.002
-"""Below this relative noise measurements are taken at their word."""
 WORTH = 0.002
 """The search ends when the samples promise less than this share of the bottleneck."""
 
@@ -52,6 +50,8 @@ def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
     first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
     if not session.trials:
         session.try_out(first)
+    if len(session.platform) == 1:  # and one configuration
+        return session.best()
     while True:
         with threadpool_limits(1):  # the matrices are small, and the pipeline needs the cores
             fit = model.fit(session.trials)
@@ -90,7 +90,8 @@ def _next(session: Session, model: LayerTimeModel, fit: LayerFit) -> Configurati
     new = [plan for plan in gains if not session.known(plan)]
     promised = sum(gains[plan] for plan in (new if is_exact else gains)) / SAMPLES
     if not new and is_exact or promised < WORTH:
-        return best if session.runs(best) < (2 if is_exact else RUNS) else None
+        runs = RUNS if not is_exact else 1 if fit.is_decided else 2
+        return best if session.runs(best) < runs else None
     if new:
         return min(new, key=lambda plan: table.times(plan).bottleneck_s)
     rival = max(gains, key=lambda plan: gains[plan])

@@ -10,7 +10,7 @@ deviations are alike on places that the platform describes alike.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +35,10 @@ SMOOTH_LAYERS = 2.0
 """Half of a layer's deviation is shared with layers within this distance."""
 LEAST_SHARE = 0.1
 """No layer is believed to take less than this share of its prior time."""
+EXACT_NOISE = 0.002
+"""Below this relative noise measurements are taken at their word."""
+DECISIVE = 5.0
+"""Logarithm of likelihoods: below it deviations of layers may be noise."""
 ROUNDS = 3
 """Fits, each with the places' scales of the one before."""
 
@@ -88,6 +92,10 @@ class LayerFit(Protocol):
     def noise(self) -> float:
         """Relative deviation of one measured stage time, as far as the model knows."""
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether the trials tell noise from deviations of layers."""
+
     def sample(self, random: np.random.Generator) -> np.ndarray:
         """Other layer times [layers, places] that agree with what was measured."""
 
@@ -100,6 +108,7 @@ class Fit:
     mean_s: np.ndarray
     noise: float
     deviation: float
+    is_decided: bool
     _prior: _Prior
     _stages: MeasuredStages
     _factor: Any
@@ -160,9 +169,11 @@ class LayerTimeModel:
                 for deviation in DEVIATIONS
                 for noise in NOISES
             ]
-            _, fit = max(fits, key=lambda scored: scored[0])
+            best, fit = max(fits, key=lambda scored: scored[0])
             scale = fit.mean_s.sum(axis=0)
-        return fit
+        is_exact = fit.noise <= EXACT_NOISE
+        rival = max(score for score, one in fits if (one.noise <= EXACT_NOISE) != is_exact)
+        return replace(fit, is_decided=best - rival >= DECISIVE)
 
     def _fit(
         self, stages: MeasuredStages, scale: np.ndarray, deviation: float, noise: float
@@ -178,7 +189,7 @@ class LayerTimeModel:
         score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
         mean = prior.posterior(prior.mean_s, stages, factor, stages.seconds)
         mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
-        return float(score), Fit(mean_s, noise, deviation, prior, stages, factor)
+        return float(score), Fit(mean_s, noise, deviation, True, prior, stages, factor)
 
     def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
         """Transfers are taken off by the platform's links, at most nine tenths of what was
