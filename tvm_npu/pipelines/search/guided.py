@@ -41,8 +41,9 @@ def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
     """Every trial tells the sums of layers of all its stages. From those a Gaussian model
     (`layer_model`) gives the time of every layer on every place; the exact plan under it is tried
     next. When that was tried already, plans of layer times drawn from the model are, the most
-    promising first, until none promises anything. Returns the trial that is best by the model,
-    which smooths the noise of single measurements. ``layer_model``: of `LAYER_MODELS`."""
+    promising first, until none promises anything. Where measurements are noisy, the best and its
+    rivals under the samples are run again. Returns the trial that is best by the model, which
+    smooths the noise of single measurements. ``layer_model``: of `LAYER_MODELS`."""
     if layer_model not in LAYER_MODELS:
         known = ", ".join(LAYER_MODELS)
         raise SearchError(f"unknown layer model {layer_model!r}; known: {known}")
