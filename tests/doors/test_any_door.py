@@ -22,7 +22,7 @@ from tvm_npu.codegen.program.format import Program
 from tvm_npu.door.find import door
 from tvm_npu.door.models import BuiltModel, build_onnx, import_onnx
 from tvm_npu.door.offload import programs
-from tvm_npu.errors import TargetError
+from tvm_npu.errors import PartitionError, TargetError
 from tvm_npu.models import build
 from tvm_npu.models.data import load_digits, load_digits_calibration, load_digits_lenet
 from tvm_npu.options import make_options
@@ -110,6 +110,77 @@ def test_the_answer_is_what_the_program_computes(precision: str) -> None:
     (got,) = built.run({"image": digits[:1]})
     (want,) = Session(Program.from_bytes(data)).run([digits[:1]])
     assert np.array_equal(got, want)
+
+
+def qdq_model(from_integers: bool) -> onnx.ModelProto:
+    """A convolution with a scale a filter, maxima, a sum, averages: all between QuantizeLinear and
+    DequantizeLinear, from real numbers or integers to integers."""
+    rng, nodes = np.random.default_rng(2), []
+    weight = rng.integers(-127, 128, (3, 3, 3, 3)).astype(np.int8)
+    weight[:, 0, 0, 0] = 127
+    stored = {"w": weight, "w_s": np.array([0.01, 0.02, 0.005], np.float32),
+              "w_z": np.zeros(3, np.int8), "b": rng.integers(-99, 99, 3).astype(np.int32),
+              "b_s": np.array([3e-4, 6e-4, 1.5e-4], np.float32),
+              "b_z": np.zeros(3, np.int32)}  # fmt: skip
+
+    def add(operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operator, inputs, [output], output, **attributes))
+        return output
+
+    def quantized(tensor: str, step: float, zero_point: int) -> str:
+        scale = [f"{tensor}_s", f"{tensor}_z"]
+        stored.update(zip(scale, (np.float32(step), np.int8(zero_point)), strict=True))
+        add("QuantizeLinear", [tensor, *scale], f"{tensor}_q")
+        return add("DequantizeLinear", [f"{tensor}_q", *scale], f"{tensor}_d")
+
+    x = quantized("x", 0.03, 5)
+    kernel = [add("DequantizeLinear", [n, f"{n}_s", f"{n}_z"], f"{n}_d", axis=0) for n in "wb"]
+    a = quantized(add("Conv", [x, *kernel], "a", pads=[1, 1, 1, 1]), 0.1, -7)
+    p = quantized(add("MaxPool", [a], "p", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), 0.1, -7)
+    s = quantized(add("Add", [p, x], "s"), 0.13, 11)
+    quantized(add("AveragePool", [s], "m", kernel_shape=[2, 2], strides=[2, 2]), 0.13, 11)
+    entry = ("x_q", TensorProto.INT8) if from_integers else ("x", TensorProto.FLOAT)
+    ends = [helper.make_tensor_value_info(*entry, (1, 3, 8, 8)),
+            helper.make_tensor_value_info("m_q", TensorProto.INT8, (1, 3, 4, 4))]  # fmt: skip
+    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
+    graph = helper.make_graph(nodes[from_integers:-1], "qdq", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+@pytest.mark.parametrize("from_integers", [False, True])
+def test_a_quantized_model_keeps_its_scales(from_integers: bool) -> None:
+    model = qdq_model(from_integers)
+    built = build_onnx(model, target="nmp-4x8-scale")
+    assert built.partitioned is not None and built.report is not None
+    assert len(built.report.refusals) == 1 + from_integers  # what makes real numbers and integers
+    (fixed,) = built.partitioned.fixed_graphs().values()
+    made = {(float(one.steps[0]), one.zero_points) for one in fixed.scales.values()}
+    said = {(0.03, (5,)), (0.1, (-7,)), (0.13, (11,))}
+    assert made == {(float(np.float32(step)), zero_point) for step, zero_point in said}
+    assert {one.halves for one in fixed.scales.values()} == {"even"}
+    assert {name for layer in fixed.layers for name in layer.source} >= {"a", "p", "s", "m"}
+    inputs = image(model)
+    if from_integers:
+        inputs = {"x_q": (inputs["x_q"] * 40).astype(np.int8)}
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    off = np.abs(got.astype(int) - want)
+    assert got.dtype == np.int8 and off.max() <= 1 and (off == 0).mean() > 0.95
+    assert np.ptp(want) > 20
+
+
+def test_integer_operators_are_read_or_refused() -> None:
+    constants = {"s": np.float32(0.1), "z": np.int8(3), "w": np.ones((2, 2, 1, 1), np.int8)}
+    node = helper.make_node("QLinearConv", list("xszwszsz"), ["y"], "products")
+    ends = [helper.make_tensor_value_info(n, TensorProto.INT8, (1, 2, 4, 4)) for n in "xy"]
+    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph([node], "integers", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    if door().name == "relay":
+        built = build_onnx(model, target="nmp-4x8-scale")
+        assert built.report is not None and len(built.report.regions) == 1
+    else:
+        with pytest.raises(PartitionError, match="QLinearConv 'products'.*QuantFormat.QDQ"):
+            build_onnx(model, target="nmp-4x8-scale")
 
 
 def test_operators_of_the_cpu_before_and_between_regions() -> None:

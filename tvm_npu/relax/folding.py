@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_npu.door.dequantized import dequantized
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.operators import attribute_reader
 
@@ -26,6 +27,10 @@ def _axes(call: Any, values: list[Any]) -> Any:
     return np.transpose(values[0], None if axes is None else axes)
 
 
+def _dequantized(call: Any, values: list[Any]) -> Any:
+    return dequantized(*values, axis=int(call.attrs.axis))
+
+
 COMPUTE: Mapping[str, Compute] = {
     "relax.reshape": lambda call, values: values[0].reshape(_shape(call)),
     "relax.expand_dims": lambda call, values: values[0].reshape(_shape(call)),
@@ -40,6 +45,7 @@ COMPUTE: Mapping[str, Compute] = {
     "relax.multiply": lambda call, values: values[0] * values[1],
     "relax.divide": lambda call, values: values[0] / values[1],
     "relax.negative": lambda call, values: -values[0],
+    "relax.dequantize": _dequantized,
     "relax.sqrt": lambda call, values: np.sqrt(values[0]),
 }
 

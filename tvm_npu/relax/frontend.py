@@ -16,6 +16,7 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding
+from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.rewriting import stamped, with_arguments
 
@@ -26,15 +27,28 @@ def from_onnx(
     """`tvm.relax.frontend.onnx.from_onnx` for a model or its path; weights are constants.
 
     ``shape`` gives inputs' shapes that the model leaves open; ``options`` are those of TVM's
-    importer. Raises PartitionError for a file that is not an ONNX model.
+    importer. Raises PartitionError for a file that is not an ONNX model, and for operators on
+    integers, which TVM's importer does not know.
     """
     model = with_names(with_explicit_padding(read_model(model), shape))
+    _check_integers(model)
     shapes = {name: list(extents) for name, extents in (shape or {}).items()}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
     importer = _Importer(shapes, options.pop("dtype_dict", "float32"), **options)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Renaming name")
         return importer.from_onnx(model.graph, opset)
+
+
+def _check_integers(model: Any) -> None:
+    """PartitionError for QLinearConv and its kind."""
+    for node in model.graph.node:
+        if node.op_type.startswith("QLinear") or node.op_type == "QGemm":
+            raise PartitionError(
+                f"{node.op_type} {node.name!r} computes with integers, which TVM's importer for "
+                "Relax does not read: quantize the model with QuantizeLinear and DequantizeLinear "
+                "(onnxruntime: quant_format=QuantFormat.QDQ), or read it through Relay's door"
+            )
 
 
 def from_exported_program(program: Any) -> tvm.IRModule:

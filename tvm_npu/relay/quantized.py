@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from tvm import relay
 
 from tvm_npu.codegen.graph import Halves
+from tvm_npu.door.dequantized import dequantized
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.qnn_arguments import constant_value, dequantized, vector
+from tvm_npu.relay.qnn_arguments import constant_value, vector
 
 Expr = Any
 Reals = NDArray[np.float64]
