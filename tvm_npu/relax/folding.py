@@ -28,7 +28,8 @@ def _axes(call: Any, values: list[Any]) -> Any:
 
 
 def _dequantized(call: Any, values: list[Any]) -> Any:
-    return dequantized(*values, axis=int(call.attrs.axis))
+    integers, steps, zeros = values
+    return dequantized(integers, steps, zeros, int(call.attrs.axis))
 
 
 COMPUTE: Mapping[str, Compute] = {
