@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
 from tvm_npu.codegen.snowflake.steps.behind import NOTHING, Maxima
+from tvm_npu.codegen.snowflake.steps.chunks import group_parts, result_parts
 from tvm_npu.codegen.snowflake.steps.kernels import Arranged, used_vmacs
 from tvm_npu.codegen.snowflake.steps.maps import Box, Map, moves
 from tvm_npu.codegen.snowflake.steps.objects import (
@@ -23,14 +24,10 @@ from tvm_npu.codegen.snowflake.steps.objects import (
 )
 from tvm_npu.codegen.snowflake.steps.requantize import Requantize
 from tvm_npu.codegen.snowflake.steps.sums import CHANGED, SumNest
-from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, cut, runs
+from tvm_npu.codegen.snowflake.steps.windows import Axis, Run, runs
 from tvm_npu.sim.snowflake.isa import LANES, MacMode, SnowflakeStream, Special
 
 MODES = {"coop": MacMode.COOP, "indp": MacMode.INDP, "lane": MacMode.LANE}
-FIRST_VECTORS = 16
-"""Vector instructions of a step's first chunk, at least: transfers issue behind it."""
-CHUNKS = 4
-
 Range = tuple[int, int]
 
 
@@ -210,13 +207,13 @@ class ConvLayer:
         nest = self._nest(filters[1], rows, columns, depth, bases, down, across)
         full = replace(nest, groups=whole)
         if whole:
-            for first, count in _cut(whole):
-                for part_rows, part_columns in _split(down, across, first, whole):
+            for first, count in group_parts(whole):
+                for part_rows, part_columns in result_parts(down, across, first, whole):
                     one = replace(full, groups=count, rows=part_rows, columns=part_columns)
                     yield self._chunk(one, first, together, filters[1], rows, columns, bases)
         if rest:
             one = replace(nest, groups=1)
-            for part_rows, part_columns in _split(down, across, 0, 1):
+            for part_rows, part_columns in result_parts(down, across, 0, 1):
                 last = replace(one, rows=part_rows, columns=part_columns)
                 yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
 
@@ -386,62 +383,3 @@ def _out_span(nest: SumNest) -> Range:
     left, right = nest.columns[0].begin, nest.columns[-1].begin + nest.columns[-1].count
     row = first * nest.out_row
     return row + left * nest.out_step, row + right * nest.out_step
-
-
-def _cut(groups: int) -> tuple[Range, ...]:
-    """The first group alone, the rest in few parts."""
-    if groups == 1:
-        return ((0, 1),)
-    rest = groups - 1
-    parts = min(CHUNKS - 1, rest)
-    found = [(0, 1)]
-    at = 1
-    for part in range(parts):
-        size = rest // parts + (part < rest % parts)
-        found.append((at, size))
-        at += size
-    return tuple(found)
-
-
-def _split(
-    down: tuple[Run, ...], across: tuple[Run, ...], group: int, groups: int
-) -> Iterator[tuple[tuple[Run, ...], tuple[Run, ...]]]:
-    """The rows (columns where there is one row) of a chunk of filters from ``group`` on in parts,
-    so that transfers can issue between them: of a lone group a small one first; of few groups the
-    last's, so that there are `CHUNKS`; else all at once."""
-    rows = sum(run.count for run in down)
-    columns = sum(run.count for run in across)
-    total, small = (rows, min(rows // 2, -(-FIRST_VECTORS // (2 * columns)))) if rows > 1 else (
-        columns, FIRST_VECTORS // 2
-    )  # fmt: skip
-    pieces: Iterable[Range] = ((0, total),)
-    if groups == 1:
-        pieces = _pieces(total, small)
-    elif group == groups - 1 and groups < CHUNKS:
-        pieces = cut(0, total, -(-total // (CHUNKS + 1 - groups)))
-    for begin, count in pieces:
-        if rows > 1:
-            yield part_of(down, begin, count), across
-        else:
-            yield down, part_of(across, begin, count)
-
-
-def _pieces(total: int, first: int) -> Iterator[Range]:
-    first = min(first, total)
-    yield 0, first
-    at, parts = first, CHUNKS - 1
-    while at < total:
-        size = -(-(total - at) // parts)
-        yield at, size
-        at += size
-        parts = max(1, parts - 1)
-
-
-def part_of(whole: tuple[Run, ...], begin: int, count: int) -> tuple[Run, ...]:
-    """The results from ``begin`` on of ``whole``."""
-    found = []
-    for run in whole:
-        low, high = max(begin, run.begin), min(begin + count, run.begin + run.count)
-        if low < high:
-            found.append(replace(run, begin=low, count=high - low))
-    return tuple(found)
