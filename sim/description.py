@@ -22,8 +22,9 @@ from tvm_npu.sim.units import LOADED, STORED, Link, Unit
 
 @dataclass(frozen=True)
 class Requantization:
-    """Which scales a machine's requantize step can apply. Every one shifts, rounds half up and
-    saturates; the defaults can do no more, so that each tensor has a Q-point."""
+    """Which scales a machine's requantize step can apply. Every one shifts, rounds half up
+    (or, where a model says so and the machine multiplies, to even) and saturates; the defaults can
+    do no more, so that each tensor has a Q-point."""
 
     multiplier_bits: int = 0
     """Of the integer that an accumulator is multiplied by before the shift; 0: none."""

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 
 
 def write_whole(path: str | Path, data: bytes) -> None:
     """A temporary file beside ``path``, or beside what it links to, then a rename; straight into
-    pipes and devices. Raises OSError, and leaves nothing behind then."""
+    pipes and devices. A file that is there keeps its permissions. Raises OSError, and leaves
+    nothing behind then."""
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         target.write_bytes(data)
         return
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    mode = target.stat().st_mode & 0o777 if target.exists() else None
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
-        os.chmod(temporary, 0o666 & ~_umask())
+        if mode is not None:
+            os.chmod(temporary, mode)
         os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -108,12 +108,15 @@ def test_files_are_whole_and_readable(tmp_path: Path) -> None:
         write_json(path, {"x": float("nan")})
     assert json.loads(path.read_text())["ü"] == 1.5
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "link.json"]
+    path.chmod(0o600)
     mask = os.umask(0o027)
     try:
         write_bytes(path, b"x")
+        write_bytes(tmp_path / "new", b"x")
     finally:
         os.umask(mask)
-    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.stat().st_mode & 0o777 == 0o600, "as it was"
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
 def test_check_says_before_the_work_that_its_rows_cannot_be_written(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
