@@ -24,6 +24,7 @@ __all__ = [
     "machine_from_dict",
     "machine_from_toml",
     "machine_names",
+    "machine_toml",
     "of_description",
 ]
 
@@ -199,3 +200,22 @@ def machine_from_dict(
         if len(problems) > MOST_PROBLEMS:
             problems[MOST_PROBLEMS:] = [f"and {len(problems) - MOST_PROBLEMS} more"]
         raise MachineError(f"machine file {origin}: " + "; ".join(problems)) from error
+
+
+def machine_toml(values: Mapping[str, Any]) -> str:
+    """The machine file that says ``values``; keys without a value are left out."""
+    import tomlkit
+
+    given = {key: value for key, value in values.items() if value is not None}
+    tables = {key: value for key, value in given.items() if isinstance(value, Mapping)}
+    plain = {key: value for key, value in given.items() if key not in tables}
+    inner = {key: _without_none(value) for key, value in tables.items()}
+    return tomlkit.dumps({**plain, **inner})
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _without_none(value) if isinstance(value, Mapping) else value
+        for key, value in values.items()
+        if value is not None
+    }

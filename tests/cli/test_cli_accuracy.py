@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
 from tvm_npu.cli.labelled_images import Arithmetic, read_labels  # noqa: E402
+from tvm_npu.door.find import door  # noqa: E402
 from tvm_npu.errors import AccuracyError  # noqa: E402
 from tvm_npu.models.data import load_digits  # noqa: E402
 
@@ -63,6 +64,18 @@ def test_a_folder_with_labels(  # type: ignore[no-untyped-def]
     assert code == 0 and "of 3), float" in out and "same class as float: 3 of 3" in out, err
     code, _, err = run("accuracy", model, "--images", folder, "--mean", 1, 2)
     assert code == 1 and "--mean has 2 numbers; images have 3 channels" in err
+
+
+def test_models_that_workers_cannot_get(  # type: ignore[no-untyped-def]
+    run, lenet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before there are workers."""
+    monkeypatch.setattr(type(door()), "modules_pickle", False)
+    monkeypatch.setattr("tvm_npu.cli.engine_arguments.engine_of", lambda *_: pytest.fail("workers"))
+    images, labels = load_digits()
+    np.savez(tmp_path / "digits.npz", images=images[:4], labels=labels[:4])
+    code, _, err = run("accuracy", lenet, "--images", tmp_path / "digits.npz", "--workers", 2)
+    assert code == 1 and "models of TVM's door 'relay' cannot be sent to workers" in err
 
 
 def test_arithmetic_and_labels(tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ def test_without_timing_only_cycles_are_missing(run, tmp_path, lenet):
     assert " us " in with_out and " us " not in without_out
 
 
+def test_profiles_are_compared_on_a_page_only(run, tmp_path, lenet):  # type: ignore[no-untyped-def]
+    code, _, err = run("profile", lenet, "--compare", tmp_path / "other.json")
+    assert code == 2 and "argument --compare: only with --html" in err
+
+
 def test_runs_are_counted_and_averaged(run, tmp_path, lenet, digits_npz):
     out, _, found = profiled(run, tmp_path, lenet, "--calibration", digits_npz, "--runs", 5)
     _, _, single = profiled(run, tmp_path, lenet, "--calibration", digits_npz)

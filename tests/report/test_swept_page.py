@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -38,7 +39,8 @@ def made_up(**changes: Any) -> SweepResult:
         **changes,
     }
     spec = spec_from_dict(values)
-    designs = list(DesignSpace(spec).grid())
+    space = DesignSpace(spec)
+    designs = [*space.of_files(), *space.grid()]
     first = [judged(design, at) for at, design in enumerate(designs)]
     last = [judged(one.design, designs.index(one.design), 1.25) for one in promoted(first, "front")]
     rows = [
@@ -111,12 +113,40 @@ def test_many_designs_are_thinned_but_for_the_front(monkeypatch: pytest.MonkeyPa
 
 def test_the_machine_file_of_a_point_is_its_machine(tmp_path: Path) -> None:
     for one in made_up().stages[0]:
-        text = machine_text(one.design, "nmp-4x8")
+        text = machine_text(one.design)
         assert text is not None and one.design.machine is not None
         (tmp_path / "swept.toml").write_text(text)
         made = load_machine(str(tmp_path / "swept.toml"))
         said = {"name": "swept", "description": ""}
         assert made.model_dump() == {**one.design.machine.model_dump(), **said}
+
+
+def test_machines_that_are_files(tmp_path: Path) -> None:
+    """Their call takes the file; one with changed keys stands in a file of its own, whole."""
+    files = [tmp_path / "base.toml", tmp_path / "other.toml"]
+    for file in files:
+        file.write_text(f'extends = "nmp-4x8"\nname = "{file.stem}"\nmac.setup_cycles = 7\n')
+    keys = {"cores.tles": [1, 2]}
+    machine = {"base": str(files[0]), "keys": keys, "files": [str(files[1])]}
+    result = made_up(machine=machine)
+    points = contents(make_sweep_page(result))["stages"][0]
+    for one, point in zip(result.stages[0], points, strict=True):
+        assert one.design.machine is not None
+        path = tmp_path / "swept.toml" if one.design.changes else Path(point["loaded_from"])
+        assert (point["machine"] is not None) == bool(one.design.changes)
+        (tmp_path / "swept.toml").write_text(point["machine"] or "")
+        made = load_machine(path)
+        assert made.model_dump(exclude={"name"}) == one.design.machine.model_dump(exclude={"name"})
+    unchanged = made_up(machine={"base": str(files[0])})
+    for point in contents(make_sweep_page(unchanged))["stages"][0]:
+        assert (point["machine"], point["loaded_from"]) == (None, str(files[0]))
+
+
+def test_a_machine_that_its_kind_refuses_has_no_call() -> None:
+    result = made_up(machine={"base": "nmp-4x8", "keys": {"memories.mb0_bytes": [512, 8]}})
+    points = contents(make_sweep_page(result))["stages"][0]
+    assert [point["loaded_from"] for point in points] == ["nmp-4x8", "nmp-4x8", None, None]
+    assert [point["machine"] is None for point in points] == [False, False, True, True]
 
 
 CLICKS = """<script>(function click() {
@@ -149,3 +179,16 @@ def test_a_browser_leads_from_a_point_to_its_profile(tmp_path: Path) -> None:
     assert third.design.name in point and f"{third.outcomes[0].cycles:,}" in point
     assert 'href="sweep.profiles/a.html"' in point and "mac.setup_cycles = 8" in point
     assert "tvm_npu.profile(models.build('lenet')" in point
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_browser_shows_the_call_with_the_machine_s_file(tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.toml" for name in ("first", "other")]
+    for file in files:
+        file.write_text('extends = "nmp-4x8"\nname = "mine"\n')
+    result = made_up(machine={"files": [str(file) for file in files]})
+    path = tmp_path / "page.html"
+    path.write_text(make_sweep_page(result).replace("</body>", CLICKS))
+    point = dom_of(path, "parallel").split('id="point"')[1]
+    call = f"tvm_npu.profile(models.build('lenet'), \"{files[1]}\", planner=\"exact\")"
+    assert call in html.unescape(point)

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,6 +16,7 @@ from tvm_npu import models
 from tvm_npu.cli import main
 from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
 from tvm_npu.sweep.engines import Processes
+from tvm_npu.sweep.profiles import write_profiles
 from tvm_npu.sweep.spec import spec_from_dict
 
 pytestmark = pytest.mark.relay
@@ -109,6 +111,31 @@ def test_genetic_search(model: Path, store: Path) -> None:
     assert best <= {(1, 4, 0.75), (2, 4, 0.75)} and best
 
 
+def test_profiles_of_the_front(
+    model: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of fewer designs than asked for, into a folder with a page of more designs."""
+
+    class Page:
+        def write_html(self, path: Path) -> None:
+            path.write_text("a page")
+
+    monkeypatch.setattr("tvm_npu.report.measure.profile", lambda *_, **__: Page())
+    folder, said = tmp_path / "mine #1?.profiles", list[str]()
+    folder.mkdir()
+    for name in ("3-1-small.html", "notes.html", "3-1-other.html"):
+        (folder / name).touch()
+    links = write_profiles(run_sweep(spec(model), store), 5, folder, said.append)
+    assert [text.split(":")[0] for text in said] == [
+        "profiling design 1 of 2", "profiling design 2 of 2",
+    ]  # fmt: skip
+    left = {path.name for path in folder.iterdir()}
+    assert left == {"1-1-small.html", "2-1-small.html", "notes.html", "3-1-other.html"}
+    for address in links.values():
+        assert "?" not in address and "#" not in address
+        assert (tmp_path / unquote(address)).read_text() == "a page"
+
+
 def test_no_store(model: Path, tmp_path: Path) -> None:
     (tmp_path / "results.sqlite").write_text("no database" * 200)
     with pytest.raises(SweepError, match="is no store of sweeps"):
@@ -149,6 +176,8 @@ def test_command(
     assert "10" in front.split() and "20" not in front.split()
     assert "2 points have no outcome" in said.err
     page = tmp_path / "s.html"
+    assert main([*given, "--profiles", "1"]) == 2
+    assert "--profiles: only with --html" in capsys.readouterr().err
     given = ["sweep", str(file), "--store", str(store)]
     assert main([*given, "--html", str(page), "--profiles", "1"]) == 0
     assert "s.profiles/1-1-small.html" in page.read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from contextlib import closing
@@ -61,6 +62,17 @@ def test_what_is_interrupted_ends_without_a_word(
         where.stop()
     assert not failed
     assert time.monotonic() - begin < 300 and len(list(tmp_path.iterdir())) == 2
+
+
+def test_who_needs_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joblib.externals.loky", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(SweepError, match="^joblib is needed for sweeps: pip .*npu.sweep"):
+        Processes(1).executor()
+    with pytest.raises(SweepError, match="^joblib is needed for accuracy with workers: pip"):
+        engine("joblib", 2, user="accuracy with workers").executor()
+    with pytest.raises(SweepError, match="^dask is needed for sweeps: pip .*npu.dask"):
+        engine("dask", 2)
 
 
 def test_an_engine_that_does_not_exist() -> None:

@@ -7,7 +7,15 @@ take seconds; the simulator runs the first ones and must agree.
 
 from __future__ import annotations
 
-from tvm_npu.accuracy.measuring import measure
+from tvm_npu.accuracy.measuring import check_can_be_sent, measure
 from tvm_npu.accuracy.results import LOW_SQNR_DB, Accuracy, BesideSource, Labelled, RegionErrors
 
-__all__ = ["LOW_SQNR_DB", "Accuracy", "BesideSource", "Labelled", "RegionErrors", "measure"]
+__all__ = [
+    "LOW_SQNR_DB",
+    "Accuracy",
+    "BesideSource",
+    "Labelled",
+    "RegionErrors",
+    "check_can_be_sent",
+    "measure",
+]

@@ -63,9 +63,9 @@ class Counts:
 
     @classmethod
     def of(
-        cls, results: list[list[NDArray[Any]]], labels: tuple[int, ...] | None
+        cls, results: list[list[NDArray[Any]]], labels: tuple[int, ...] | None, number: int
     ) -> Counts:
-        """Of the outputs of one sample. AccuracyError for another number of labels."""
+        """Of the outputs of sample ``number``. AccuracyError for another number of labels."""
         found = cls(powers=[Power() for _ in results[0]])
         for power, wanted, got in zip(found.powers, results[0], results[-1], strict=True):
             power.add(wanted, got)
@@ -82,7 +82,9 @@ class Counts:
         if labels is None:
             return found
         if len(labels) != found.images:
-            raise AccuracyError(f"{len(labels)} labels for a sample of {found.images} images")
+            raise AccuracyError(
+                f"sample {number}: {len(labels)} labels for {found.images} images; each needs one"
+            )
         right = np.array(labels)[:, None]
         found.labelled = len(labels)
         for which, classes in enumerate(ranked):

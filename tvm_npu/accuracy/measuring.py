@@ -8,6 +8,7 @@ from contextlib import closing
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from threading import Lock
 
 from threadpoolctl import threadpool_limits
 
@@ -20,6 +21,7 @@ from tvm_npu.sweep.engines import Engine, Shared, content_of, run_tasks
 from tvm_npu.temporary import temporary_folder
 
 SAMPLES_A_TASK = 16
+_ONE_AT_A_TIME = Lock()
 
 
 def measure(
@@ -37,9 +39,12 @@ def measure(
     The errors of layers are those over the first ``layer_samples`` samples; the simulator runs the
     first ``simulated`` ones. The samples behind these run by the workers of ``engine``, if given;
     what comes out is the same. ``progress`` is called with the number of images so far.
-    Raises AccuracyError without samples, where the simulator differs from the reference, and where
-    a sample ends its worker.
+    Raises AccuracyError without samples, where the simulator differs from the reference, where
+    a sample ends its worker (of several errors that of the first sample), and for an ``engine``
+    with a model that `check_can_be_sent` refuses.
     """
+    if engine is not None:
+        check_can_be_sent(model)
     rest = iter(samples)
     first = next(rest, None)
     if first is None:
@@ -68,6 +73,15 @@ def measure(
     return counts.result(runs.is_quantized, min(simulated, number), cycles, tuple(regions))
 
 
+def check_can_be_sent(model: PartitionedModel) -> None:
+    """Raises AccuracyError where workers cannot get ``model``."""
+    if not model.door.modules_pickle:
+        raise AccuracyError(
+            f"models of TVM's door {model.door.name!r} cannot be sent to workers; take one worker, "
+            "or Relay's TVM (pip install 'tvm-npu[relay]')"
+        )
+
+
 def _by_workers(
     model: PartitionedModel,
     samples: Iterator[Labelled],
@@ -75,32 +89,32 @@ def _by_workers(
     has_outputs: bool,
     engine: Engine,
 ) -> Generator[list[Counts], None, None]:
-    """Counts in the order of the samples, whatever the order in which workers end."""
-    if not model.door.modules_pickle:
-        raise AccuracyError(
-            f"models of TVM's door {model.door.name!r} cannot be sent to workers; take one worker, "
-            "or Relay's TVM (pip install 'tvm-npu[relay]')"
-        )
+    """Counts, or the error, in the order of the samples, whatever the order in which workers
+    end."""
     with temporary_folder("tvm-npu-accuracy-") as folder:
         file = Path(folder) / "model"
         file.write_bytes(pickle.dumps((model, has_outputs)))
         shared = engine.share(file)
-        waiting: dict[int, list[Counts]] = {}
+        waiting: dict[int, list[Counts] | Exception] = {}
         shown = 0
         with closing(run_tasks(engine, count, _tasks(shared, samples, before))) as results:
             for number, found in results:
-                if isinstance(found, AccuracyError):
-                    raise found
-                if isinstance(found, Exception):
-                    begin = before + number * SAMPLES_A_TASK + 1
-                    raise AccuracyError(
-                        f"samples {begin} to {begin + SAMPLES_A_TASK - 1} could not be run: "
-                        f"{type(found).__name__}: {found}"
-                    ) from found
                 waiting[number] = found
                 while shown in waiting:
-                    yield waiting.pop(shown)
+                    yield _counts(waiting.pop(shown), before + shown * SAMPLES_A_TASK + 1)
                     shown += 1
+
+
+def _counts(found: list[Counts] | Exception, first: int) -> list[Counts]:
+    """Raises the error of the task whose first sample has number ``first``."""
+    if isinstance(found, AccuracyError):
+        raise found
+    if isinstance(found, Exception):
+        raise AccuracyError(
+            f"samples {first} to {first + SAMPLES_A_TASK - 1} could not be run: "
+            f"{type(found).__name__}: {found}"
+        ) from found
+    return found
 
 
 def _tasks(
@@ -112,10 +126,16 @@ def _tasks(
 
 
 def count(shared: Shared, samples: list[Labelled], first: int) -> list[Counts]:
-    """Of samples whose first has number ``first``, on one thread of a worker."""
-    with threadpool_limits(1):
-        runs = _runs(shared)
-        return [runs.counted(one, number) for number, one in enumerate(samples, first)]
+    """Of samples whose first has number ``first``, on one thread of a worker at a time: a worker's
+    tasks share one `ModelRuns`. One that fails runs no more samples, so the next task makes its
+    own."""
+    with _ONE_AT_A_TIME, threadpool_limits(1):
+        try:
+            runs = _runs(shared)
+            return [runs.counted(one, number) for number, one in enumerate(samples, first)]
+        except BaseException:
+            _runs.cache_clear()
+            raise
 
 
 @lru_cache(maxsize=1)

@@ -68,7 +68,7 @@ class ModelRuns:
             if one.wanted is None:
                 raise AccuracyError(f"sample {number} says no outputs; the first one does")
             results = [list(one.wanted), *results]
-        counts = Counts.of(results, one.labels)
+        counts = Counts.of(results, one.labels, number)
         for symbol, rounded in self._rounded.items() if self.is_quantized else ():
             elements, near = rounded.near(self.fixed[symbol].made)
             counts.elements, counts.near = counts.elements + elements, counts.near + near

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
-    from tvm_npu.accuracy import LOW_SQNR_DB, measure
+    from tvm_npu.accuracy import LOW_SQNR_DB, check_can_be_sent, measure
 
     def first_images(inputs: Sequence[InputSpec]) -> Iterator[Sample]:
         return islice(images_of(args, inputs).samples(), CALIBRATION_IMAGES)
@@ -73,7 +73,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             count = CALIBRATION_IMAGES
             terminal.note(f"no --calibration: ranges come from the first {count} images")
         steps.begin("running images")
-        with workers_beside(args) as engine:
+        with workers_beside(
+            args, "accuracy with workers", lambda: check_can_be_sent(job.partitioned)
+        ) as engine:
             found = measure(
                 job.partitioned, islice(images_of(args, job.inputs), args.limit),
                 layer_samples=args.layer_samples, simulated=args.simulated,

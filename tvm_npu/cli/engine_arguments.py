@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,20 +28,25 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @contextmanager
-def workers_beside(args: argparse.Namespace) -> Iterator[Engine | None]:
-    """`engine_of` for the time of a block; None where one process is enough, which is this one."""
+def workers_beside(
+    args: argparse.Namespace, user: str, check: Callable[[], None]
+) -> Iterator[Engine | None]:
+    """`engine_of` for the time of a block, once ``check`` has passed; None where one process is
+    enough, which is this one."""
     if args.workers == 1 and args.engine == "joblib" and args.scheduler is None:
         yield None
         return
-    found = engine_of(args)
+    check()
+    found = engine_of(args, user)
     try:
         yield found
     finally:
         found.stop()
 
 
-def engine_of(args: argparse.Namespace) -> Engine:
-    """Raises SweepError where its package is missing and where no scheduler answers."""
+def engine_of(args: argparse.Namespace, user: str) -> Engine:
+    """For ``user``, which messages name. Raises SweepError where its package is missing and where
+    no scheduler answers."""
     from tvm_npu.sweep.engines import engine
 
-    return engine("dask" if args.scheduler else args.engine, args.workers, args.scheduler)
+    return engine("dask" if args.scheduler else args.engine, args.workers, args.scheduler, user)

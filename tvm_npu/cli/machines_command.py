@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from tvm_npu.cli.tables import Column, print_tables
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.kinds import outside_problems
-from tvm_npu.sim.machine_file import load_machine, machine_names
+from tvm_npu.sim.machine_file import load_machine, machine_names, machine_toml
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
 DESCRIPTION = """\
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.note(problem)
     else:
         content = load_machine(args.name).model_dump()
-        terminal.out.print(_toml(content), soft_wrap=True, end="")
+        terminal.out.print(machine_toml(content), soft_wrap=True, end="")
     if args.json is not None:
         write_json(args.json, content)
     return 0
@@ -67,22 +66,3 @@ def _print_table(machines: list[MachineDescription], terminal: Terminal) -> None
         Column("description", tuple(machine.description for machine in machines), prose=True),
     ]
     print_tables(columns, terminal.out)
-
-
-def _toml(values: Mapping[str, Any]) -> str:
-    """A machine file that says the same; keys without a value are left out."""
-    import tomlkit
-
-    given = {key: value for key, value in values.items() if value is not None}
-    tables = {key: value for key, value in given.items() if isinstance(value, Mapping)}
-    plain = {key: value for key, value in given.items() if key not in tables}
-    inner = {key: _without_none(value) for key, value in tables.items()}
-    return tomlkit.dumps({**plain, **inner})
-
-
-def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _without_none(value) if isinstance(value, Mapping) else value
-        for key, value in values.items()
-        if value is not None
-    }

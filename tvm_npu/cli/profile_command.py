@@ -109,6 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.trace is not None and not args.timing:
         raise UsageError("argument --trace: not allowed with --no-timing, which knows no times")
+    if args.compare and args.html is None:
+        raise UsageError("argument --compare: only with --html, whose page shows it")
     _check_overlays(args)
     for path in (args.json, args.csv, args.trace, args.html, *args.overlay):
         if path is not None:

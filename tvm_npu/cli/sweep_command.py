@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tvm_npu.cli.arguments import non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
-from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.terminal import Terminal
 
@@ -79,6 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
+    if args.profiles and args.html is None:
+        raise UsageError("argument --profiles: only with --html, whose page leads to them")
     from tvm_npu.sweep import read_spec, run_sweep
 
     for path in (args.csv, args.json, args.html):
@@ -97,7 +99,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             steps.begin(f"{fidelity}: {done:,} of {of:,} designs")
             steps.reach(done, of)
 
-        result = run_sweep(spec, store, engine_of(args), progress)
+        result = run_sweep(spec, store, engine_of(args, "sweeps"), progress)
     _print(result, args, terminal)
     terminal.out.print(
         f"{len(result.rows):,} points, {result.evaluated:,} of them new, in {store}",

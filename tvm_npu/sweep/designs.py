@@ -23,13 +23,14 @@ TRIES = 1000
 
 @dataclass(frozen=True)
 class Design:
-    """``changes`` are the keys of the base machine that differ, by dotted name. A machine that its
-    kind refuses is known by ``fault`` only."""
+    """``changes`` are the keys that differ from the machine ``loaded_from`` a file or by its name,
+    by dotted name. A machine that its kind refuses is known by ``fault`` only."""
 
     name: str
     machine: MachineDescription | None
     planner: str
     precision: Precision | None
+    loaded_from: str
     changes: tuple[tuple[str, Scalar], ...] = ()
     fault: str | None = None
 
@@ -40,7 +41,7 @@ class DesignSpace:
     def __init__(self, spec: SweepSpec) -> None:
         self.spec = spec
         try:
-            self.files = [load_machine(name) for name in spec.machine.files]
+            self.files = [(name, load_machine(name)) for name in spec.machine.files]
             base = spec.machine.base
             self.base = None if base is None else load_machine(base)
         except MachineError as error:
@@ -69,8 +70,8 @@ class DesignSpace:
         return prod(len(values) for values in self.axes.values())
 
     def of_files(self) -> Iterator[Design]:
-        for machine, (planner, precision) in product(self.files, self.uses):
-            yield Design(machine.name, machine, planner, precision)
+        for (file, machine), (planner, precision) in product(self.files, self.uses):
+            yield Design(machine.name, machine, planner, precision, file)
 
     def grid(self) -> Iterator[Design]:
         """Every combination of keys that the constraints allow."""
@@ -106,7 +107,8 @@ class DesignSpace:
         self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None
     ) -> Design:
         """The base machine with ``changes``."""
-        assert self.base is not None
+        base = self.spec.machine.base
+        assert self.base is not None and base is not None
         text = ",".join(f"{key}={value}" for key, value in changes.items())
         name = f"{self.base.name}[{text}]" if text else self.base.name
         values = {**self._changed(changes), "name": self.base.name}
@@ -114,8 +116,8 @@ class DesignSpace:
         try:
             machine = machine_from_dict(values, name)
         except MachineError as error:
-            return Design(name, None, planner, precision, key, str(error))
-        return Design(name, machine, planner, precision, key)
+            return Design(name, None, planner, precision, base, key, str(error))
+        return Design(name, machine, planner, precision, base, key)
 
     def _changed(self, changes: Mapping[str, Scalar]) -> dict[str, Any]:
         values = _copy(self._values)

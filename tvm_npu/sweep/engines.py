@@ -14,6 +14,7 @@ from tvm_npu.sweep.spec import SweepError, missing
 T = TypeVar("T")
 Shared = str | bytes
 """What a worker gets of a file that was shared: its path, or its contents."""
+SWEEPS = "sweeps"
 AHEAD = 2
 """Tasks a worker that are handed out. loky has room for twice the number of workers beside those
 that run, and its thread fails when it is taken down while tasks wait outside of that."""
@@ -40,10 +41,11 @@ class Engine(Protocol):
 
 
 class Processes:
-    """loky's processes, which joblib keeps: a worker that dies is noticed."""
+    """loky's processes, which joblib keeps: a worker that dies is noticed. ``user`` is what they
+    work for, in messages."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
+    def __init__(self, workers: int, user: str = SWEEPS) -> None:
+        self.workers, self.user = workers, user
         self._executor: Any = None
 
     def share(self, file: Path) -> Shared:
@@ -53,7 +55,7 @@ class Processes:
         try:
             from joblib.externals.loky import ProcessPoolExecutor
         except ImportError as error:
-            raise missing("joblib") from error
+            raise missing("joblib", self.user) from error
         self.stop()
         self._executor = ProcessPoolExecutor(max_workers=self.workers)
         executor: Executor = self._executor
@@ -69,11 +71,11 @@ class DaskWorkers:
     """Those of a scheduler at ``address``, or of a cluster on this machine for the time of a
     sweep."""
 
-    def __init__(self, workers: int, address: str | None = None) -> None:
+    def __init__(self, workers: int, address: str | None = None, user: str = SWEEPS) -> None:
         try:
             from distributed import Client
         except ImportError as error:
-            raise missing("dask", "dask") from error
+            raise missing("dask", user, "dask") from error
         try:
             if address is None:
                 self._client = Client(
@@ -98,12 +100,14 @@ class DaskWorkers:
             self._client.cluster.close()
 
 
-def engine(name: str, workers: int, address: str | None = None) -> Engine:
-    """ "joblib" or "dask"."""
+def engine(
+    name: str, workers: int, address: str | None = None, user: str = SWEEPS
+) -> Engine:
+    """ "joblib" or "dask", for ``user``, which messages name."""
     if name == "joblib":
-        return Processes(workers)
+        return Processes(workers, user)
     if name == "dask":
-        return DaskWorkers(workers, address)
+        return DaskWorkers(workers, address, user)
     raise SweepError(f"engine {name!r}: must be 'joblib' or 'dask'")
 
 

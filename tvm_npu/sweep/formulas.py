@@ -20,7 +20,7 @@ def evaluate(expression: str, names: Mapping[str, Any], what: str) -> Any:
     try:
         from simpleeval import EvalWithCompoundTypes
     except ImportError as error:
-        raise missing("simpleeval") from error
+        raise missing("simpleeval", "formulas and constraints") from error
     try:
         evaluator = EvalWithCompoundTypes(names=dict(names), functions=FUNCTIONS)
         return evaluator.eval(f"({expression})")  # of several lines it would take the first

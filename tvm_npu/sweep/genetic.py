@@ -23,7 +23,7 @@ def generations(
     try:
         import optuna
     except ImportError as error:
-        raise missing("optuna") from error
+        raise missing("optuna", "searches by nsga2") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = optuna.samplers.NSGAIISampler(population_size=search.population, seed=search.seed)
     study = optuna.create_study(directions=["minimize"] * len(search.objectives), sampler=sampler)

@@ -19,6 +19,7 @@ from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep.spec import SweepError
 
 Array = NDArray[Any]
@@ -87,9 +88,7 @@ def prepared(
     path = folder / f"{digest}.model"
     if not path.exists():
         made = _prepare(name, content, digest, machine, precision)
-        part = path.with_suffix(".part")
-        part.write_bytes(pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
-        part.rename(path)
+        write_whole(path, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
     return path
 
 

@@ -26,9 +26,9 @@ class SweepError(NpuError, ValueError):
     """A sweep that cannot be run, or a specification that is none."""
 
 
-def missing(library: str, extra: str = "sweep") -> SweepError:
-    """What to say when ``library`` cannot be imported."""
-    return SweepError(f"this needs {library}: pip install 'tvm-npu[{extra}]'")
+def missing(library: str, user: str, extra: str = "sweep") -> SweepError:
+    """What to say when ``library`` cannot be imported, which ``user`` (of sweeps) needs."""
+    return SweepError(f"{library} is needed for {user}: pip install 'tvm-npu[{extra}]'")
 
 
 class _Part(BaseModel):

@@ -97,7 +97,8 @@
     });
     byId("point-machine").textContent = design.machine ?? "";
     byId("point-file").hidden = design.machine === null;
-    const how = [design.machine === null ? design.name : "swept.toml"].map((file) => JSON.stringify(file));
+    byId("point-call").hidden = design.loaded_from === null;
+    const how = [design.machine === null ? design.loaded_from : "swept.toml"].map((file) => JSON.stringify(file));
     how.push("planner=" + JSON.stringify(design.planner));
     if (design.precision) how.push("precision=" + JSON.stringify(design.precision));
     byId("point-command").textContent = "import tvm_npu\nfrom tvm_npu import models\n" + sweep.sources

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from tvm_npu.report.page import MISSING, PageError, as_script_data, page_template, with_plots
 from tvm_npu.report.page.numbers import figure
+from tvm_npu.sim.machine_file import machine_names, machine_toml
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.run import Judged, SweepResult
 
@@ -149,19 +150,23 @@ def _points(
                 for outcome, extra in zip(one.outcomes, one.extras, strict=True)
             ],
             "faults": [outcome.fault for outcome in one.outcomes],
-            "machine": machine_text(one.design, result.spec.machine.base),
+            "machine": machine_text(one.design),
+            "loaded_from": one.design.loaded_from if one.design.machine else None,
             "profiles": [profiles.get((one.design, model)) for model in models],
         }
         for one in stage
     ]
 
 
-def machine_text(design: Design, base: str | None) -> str | None:
-    """The machine file of a design with changes; None: its machine is a file already."""
-    if not design.changes or base is None:
+def machine_text(design: Design) -> str | None:
+    """The machine file of a design with changes; None: there is one, or a machine of that name, or
+    its kind refuses it. Files can only extend machines that come with the package."""
+    if not design.changes or design.machine is None:
         return None
+    if design.loaded_from not in machine_names():
+        return machine_toml({**design.machine.model_dump(), "name": "swept"})
     lines = [f"{key} = {json.dumps(value)}" for key, value in design.changes]
-    return "\n".join((f"extends = {json.dumps(base)}", 'name = "swept"', *lines))
+    return "\n".join((f"extends = {json.dumps(design.loaded_from)}", 'name = "swept"', *lines))
 
 
 def _source(model: str) -> str:
