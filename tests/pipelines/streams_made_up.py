@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.runtime.pipeline.stages import CORES, frame, make
@@ -90,9 +91,12 @@ PATIENCE_S = 180.0
 
 class NominalTuner(OnlineTuner):
     """Sees the times that stages should take, whatever else this machine does: frames, queues and
-    processes are real, only busy times are by the book."""
+    processes are real, only busy times are by the book, times a random factor where ``noise`` is
+    not 0."""
 
     speeds: Speeds
+    noise = 0.0
+    random = np.random.default_rng(0)
 
     def _observe(self, times: FrameTimes) -> None:
         places = self._pipeline.deployments[times.epoch].places
@@ -101,6 +105,7 @@ class NominalTuner(OnlineTuner):
         for stage, place, at in zip(stages, places, times.stages, strict=True):
             values = [one for since, one in self.speeds.since if since <= at.begin_ns][-1]
             busy_ns = float(stage.options["seconds"]) * values[place] * 1e9
+            busy_ns *= np.exp(self.noise * self.random.standard_normal())
             nominal.append(replace(at, end_ns=at.begin_ns + round(busy_ns)))
         super()._observe(replace(times, stages=tuple(nominal)))
 

@@ -21,6 +21,7 @@ from tvm_npu.pipelines.search import (
     space_size,
 )
 from tvm_npu.pipelines.search.balance import balanced_cuts, coefficient_of_variation
+from tvm_npu.pipelines.search.session import BudgetSpent, Session
 from tvm_npu.pipelines.search.shisha import (
     HEURISTICS,
     fast_places,
@@ -248,3 +249,28 @@ def test_running_time_of_trials() -> None:
     times = result.best.times
     assert result.seconds(1) == pytest.approx(sum(times.seconds))
     assert result.seconds(10) == pytest.approx(sum(times.seconds) + 9 * times.bottleneck_s)
+
+
+def test_repeated_trials_stand_where_they_were_run() -> None:
+    places = simulated([1e9, 2e9])
+    table = simulated_table(chain(WEIGHTS), places)
+    measure = SimulatedMeasure(table, 0.05, 1)
+    cuts = [Configuration((n, 9 - n), (0, 1)) for n in (2, 3, 4)]
+    session = Session(chain(WEIGHTS), places, measure, budget=4)
+    asked = [
+        session.try_out(cuts[0]), session.repeat(cuts[0]), session.try_out(cuts[1]),
+        session.repeat(cuts[0]),
+    ]  # fmt: skip
+    assert session.trials == tuple(asked) and session.count == 4 and session.runs(cuts[0]) == 3
+    assert session.try_out(cuts[0]) is asked[0]
+    found = SearchResult("made-up", asked[2], session.trials, session.asked)
+    assert found.trials_to_best == 3
+    assert found.seconds(10, 3) == pytest.approx(sum(trial.seconds(10) for trial in asked[:3]))
+    later = Session(chain(WEIGHTS), places, measure, budget=2, known=session.trials)
+    assert later.trials == session.trials and later.count == 0 and later.runs(cuts[0]) == 3
+    assert later.try_out(cuts[0]) == asked[0]
+    new = [later.repeat(cuts[1]), later.try_out(cuts[2])]
+    assert later.trials == (*asked, *new) and later.count == 2
+    with pytest.raises(BudgetSpent):
+        later.repeat(cuts[0])
+    assert later.trials == (*asked, *new)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +27,7 @@ from tvm_npu.pipelines.errors import PlatformError, SearchError
 from tvm_npu.pipelines.places import running_places
 from tvm_npu.pipelines.platform import platform_from_dict
 from tvm_npu.pipelines.platform_file import load_platform
-from tvm_npu.pipelines.search import run_search
+from tvm_npu.pipelines.search import SearchResult, Trial, run_search
 from tvm_npu.pipelines.times import StageTimes
 from tvm_npu.pipelines.tuner import OnlineTuner, TunerOptions
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
@@ -60,6 +64,56 @@ def test_tunes_and_tunes_again_when_a_place_changes(tmp_path: Path) -> None:
     assert speeds.bottleneck_ms(second.best) <= 1.3 * speeds.least_ms()
     assert tuner.configuration == second.best
     assert second.search_s > 0
+
+
+@needs_two_cores
+def test_noisy_measurements_are_repeated_on_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speeds = Speeds(tmp_path, 0.1, 0.3)
+    platform = two_places()
+    deployed: list[Configuration] = []
+    remembered: list[Sequence[Trial]] = []
+
+    def deploy(configuration: Configuration) -> Deployment:
+        deployed.append(configuration)
+        return speeds.deploy(configuration)
+
+    def search(*args: Any, **options: Any) -> SearchResult:
+        remembered.append(tuple(options["known"]))
+        return run_search(*args, **options)
+
+    def enough(number: int) -> bool:
+        if tuner.history and number > tuner.history[0].tuned + 12 and len(speeds.since) == 1:
+            deployments.extend(deployed)
+            speeds.set(0.3, 0.1)
+        return len(remembered) == 2
+
+    monkeypatch.setattr("tvm_npu.pipelines.tuner.run_search", search)
+    deployments: list[Configuration] = []
+    start = speeds.deploy(Configuration((3, 3), (0, 1)))
+    with Pipeline(start, running_places(platform), timeout_s=120) as pipeline:
+        options = TunerOptions(frames=1, change=0.8)
+        tuner = NominalTuner(pipeline, CHAIN, platform, deploy, options)
+        tuner.speeds, tuner.noise = speeds, 0.05
+        stream(pipeline, tuner, enough)
+    first = tuner.history[0]
+    tried = [trial.configuration for trial in first.trials]
+    assert max(Counter(tried).values()) > 1 and len(set(first.trials)) == len(tried)
+    # Whatever is measured runs then: only what runs already is not deployed for it.
+    assert deployments == [one for one, _ in groupby([*tried, first.best])]
+    assert remembered[0] == ()
+    # All of it counts in the next search, by the speeds of then; what ran is known afresh.
+    kept = [trial for trial in first.trials if trial.configuration != first.best]
+    *scaled, now = remembered[1]
+    assert [trial.configuration for trial in scaled] == [trial.configuration for trial in kept]
+    assert now.configuration == first.best
+    factors: dict[int, set[float]] = {}
+    for before, after in zip(kept, scaled, strict=True):
+        times = zip(before.times.seconds, after.times.seconds, strict=True)
+        for place, (was_s, is_s) in zip(before.configuration.places, times, strict=True):
+            factors.setdefault(place, set()).add(round(is_s / was_s, 9))
+    assert all(len(found) == 1 for found in factors.values()) and factors != {0: {1.0}, 1: {1.0}}
 
 
 @needs_two_cores

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -48,9 +48,9 @@ class TunerOptions:
 @dataclass(frozen=True)
 class Tuning:
     """One run of the search. Frame numbers: ``noticed``, the last result when it began; ``tuned``,
-    the first frame of what was chosen; ``finished``, the last result when it ended. ``trials`` are
-    the configurations that were really run for it, ``search_s`` is how long it took, waiting for
-    frames included."""
+    the first frame of what was chosen; ``finished``, the last result when it ended. ``trials`` were
+    really run for it, in this order; a search may run a configuration again. ``search_s`` is how
+    long it took, waiting for frames included."""
 
     reason: str
     noticed: int
@@ -86,7 +86,7 @@ class OnlineTuner:
         self._platform = platform
         self._deploy = deploy
         self._options = options or TunerOptions()
-        self._known: dict[Configuration, StageTimes] = {}
+        self._trials: list[Trial] = []
         self._running: Configuration | None = None
         self._epoch = -1
         self._first_frame = 0
@@ -175,13 +175,10 @@ class OnlineTuner:
         run: list[Trial] = []
 
         def measure(configuration: Configuration) -> StageTimes:
-            if configuration not in self._known:
-                self._known[configuration] = self._measured(configuration)
-                run.append(Trial(configuration, self._known[configuration]))
-            return self._known[configuration]
+            run.append(Trial(configuration, self._measured(configuration)))
+            return run[-1].times
 
         options = self._options
-        remembered = [Trial(one, times) for one, times in self._known.items()]
         result = run_search(
             options.search,
             self._chain,
@@ -189,8 +186,9 @@ class OnlineTuner:
             measure,
             seed=options.seed,
             budget=options.budget,
-            known=remembered,
+            known=self._trials,
         )
+        self._trials += run
         best = result.best.configuration
         self._run(best)
         tuning = Tuning(
@@ -226,8 +224,8 @@ class OnlineTuner:
         return _typical([self._next_frame() for _ in range(self._options.frames)])
 
     def _watch(self) -> str:
-        """Returns when a stage's speed has changed: what happened, for people. What is known of
-        its place is scaled."""
+        """Returns when a stage's speed has changed: what happened, for people. All trials' times
+        on its place are scaled; those of what runs now give way to the times it has now."""
         running = self._running
         assert running is not None
         usual = self._settled()
@@ -236,16 +234,12 @@ class OnlineTuner:
             place: is_s / was_s
             for place, was_s, is_s in zip(running.places, usual.seconds, now.seconds, strict=True)
         }
-        self._known = {
-            configuration: StageTimes(
-                tuple(
-                    seconds * factors.get(place, 1.0)
-                    for seconds, place in zip(times.seconds, configuration.places, strict=True)
-                )
-            )
-            for configuration, times in self._known.items()
-        }
-        self._known[running] = now
+        self._trials = [
+            Trial(trial.configuration, _scaled(trial, factors))
+            for trial in self._trials
+            if trial.configuration != running
+        ]
+        self._trials.append(Trial(running, now))
         return ", ".join(
             f"{self._platform.places[place].name} takes {factor:.2f} times as long"
             for place, factor in factors.items()
@@ -286,3 +280,9 @@ def _typical(frames: Sequence[FrameTimes]) -> StageTimes:
     """Medians of the stages' busy times."""
     stages = range(len(frames[0].stages))
     return StageTimes(tuple(median(one.stages[n].busy_s for one in frames) for n in stages))
+
+
+def _scaled(trial: Trial, factors: Mapping[int, float]) -> StageTimes:
+    """Times of ``trial`` when stages on each place take that many times as long."""
+    stages = zip(trial.times.seconds, trial.configuration.places, strict=True)
+    return StageTimes(tuple(seconds * factors.get(place, 1.0) for seconds, place in stages))

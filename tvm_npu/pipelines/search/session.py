@@ -38,9 +38,8 @@ class Trial:
 @dataclass(frozen=True)
 class SearchResult:
     """``best``: what the search would run from now on; ``trials`` in the order in which they were
-    run, those known before in front, then those that repeat one; ``asked``: how often the search
-    wanted one run, remembered ones included; ``finished``: it ended by its own rule, not by the
-    budget."""
+    run, those known before in front; ``asked``: how often the search wanted one run, remembered
+    ones included; ``finished``: it ended by its own rule, not by the budget."""
 
     search: str
     best: Trial
@@ -64,7 +63,8 @@ class BudgetSpent(Exception):
 
 class Session:
     """One search at work. A configuration that was measured is remembered: asking for it again
-    costs no trial. ``known``: trials of earlier searches, which still hold."""
+    costs no trial. ``known``: trials of earlier searches, which still hold; several of one
+    configuration all count."""
 
     def __init__(
         self,
@@ -90,45 +90,43 @@ class Session:
         self.random = np.random.default_rng(seed)
         self.most_stages = min(len(chain), platform.most_stages)
         self._measure = measure
-        self._known: dict[Configuration, Trial] = {}
-        self._repeated: list[Trial] = []
+        self._trials: list[Trial] = []
+        self._first: dict[Configuration, int] = {}
+        """Where each configuration's first trial is in ``_trials``."""
         self.asked = 0
         for trial in known:
             platform.check(trial.configuration, len(chain))
-            self._known[trial.configuration] = trial
-        self._given = len(self._known)
+            self._add(trial)
+        self._given = len(self._trials)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """The first one of each configuration, then those that were repeated."""
-        return (*self._known.values(), *self._repeated)
+        """In the order in which they were run, those known before in front."""
+        return tuple(self._trials)
 
     @property
     def count(self) -> int:
         """Trials that were run in this search."""
-        return len(self._known) + len(self._repeated) - self._given
+        return len(self._trials) - self._given
 
     def runs(self, configuration: Configuration) -> int:
         """How often ``configuration`` was run."""
-        return sum(trial.configuration == configuration for trial in self.trials)
+        return sum(trial.configuration == configuration for trial in self._trials)
 
     def known(self, configuration: Configuration) -> bool:
-        return configuration in self._known
+        return configuration in self._first
 
     def try_out(self, configuration: Configuration) -> Trial:
         """Measures ``configuration``, or remembers it. BudgetSpent when that is one too many."""
         self.asked += 1
-        found = self._known.get(configuration)
-        if found is None:
-            found = self._known[configuration] = self._run(configuration)
-        return found
+        found = self._first.get(configuration)
+        return self._run(configuration) if found is None else self._trials[found]
 
     def repeat(self, configuration: Configuration) -> Trial:
         """Measures ``configuration`` once more: another trial, for searches that know that
         measurements are noisy. BudgetSpent when that is one too many."""
         self.asked += 1
-        self._repeated.append(self._run(configuration))
-        return self._repeated[-1]
+        return self._run(configuration)
 
     def _run(self, configuration: Configuration) -> Trial:
         if self.budget is not None and self.count >= self.budget:
@@ -140,8 +138,15 @@ class Session:
                 f"{configuration} was measured as {times.seconds}; "
                 f"{len(configuration)} times above 0 s are expected"
             )
-        return Trial(configuration, times)
+        trial = Trial(configuration, times)
+        self._add(trial)
+        return trial
+
+    def _add(self, trial: Trial) -> None:
+        self._first.setdefault(trial.configuration, len(self._trials))
+        self._trials.append(trial)
 
     def best(self) -> Trial:
-        """The fastest trial, the earliest of equals."""
-        return min(self._known.values(), key=lambda trial: trial.bottleneck_s)
+        """The fastest of the configurations' first trials, the earliest of equals."""
+        firsts = (self._trials[index] for index in self._first.values())
+        return min(firsts, key=lambda trial: trial.bottleneck_s)
