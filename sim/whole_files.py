@@ -11,10 +11,11 @@ def write_whole(path: str | Path, data: bytes) -> None:
     """A temporary file beside ``path``, or beside what it links to, then a rename; straight into
     pipes and devices. A file that is there keeps its permissions. Raises OSError, and leaves
     nothing behind then."""
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
-        target.write_bytes(data)
+    named = Path(path)
+    if named.exists() and not named.is_file():
+        named.write_bytes(data)
         return
+    target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     mode = target.stat().st_mode & 0o777 if target.exists() else None
     try:

@@ -21,6 +21,7 @@ from tvm_npu.sim.machine_file import load_machine, machine_from_toml, machine_na
 from tvm_npu.sim.nmp.bare_metal import run_elf
 from tvm_npu.sim.nmp.elf import read_elf
 from tvm_npu.sim.nmp.machine import load_nmp_machine
+from tvm_npu.sim.whole_files import write_whole
 
 ELF = Path(__file__).parents[1] / "sim" / "nmp" / "data" / "checksum.elf"
 
@@ -136,6 +137,13 @@ def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert pipe.is_fifo()
+    read, write = os.pipe()  # as /dev/stdout is, and >(...) of a shell: its real path is no file
+    try:
+        write_whole(f"/proc/self/fd/{write}", b"nameless")
+        assert os.read(read, 100) == b"nameless"
+    finally:
+        os.close(read)
+        os.close(write)
     with pytest.raises(CliError, match="there is no folder"):
         write_bytes(tmp_path / "no" / "x", b"")
 

@@ -24,6 +24,7 @@ from tvm_npu.codegen.nmp.emit.shares import CoreShare
 from tvm_npu.codegen.nmp.emit.sharing import ONE_FOR_ITSELF, place_masks, share_in, share_weights
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of, when_has_work
+from tvm_npu.codegen.nmp.emit.table import finish_place
 from tvm_npu.codegen.nmp.emit.through_point import Crew, ThroughPoint
 from tvm_npu.codegen.nmp.emit.through_window import through_window
 from tvm_npu.codegen.nmp.plan.block import (
@@ -70,7 +71,8 @@ def block(
         window = through_window(
             layer.head.window, problem.head.window, steps, transfers, chip, parameters, operands
         )
-    outs = OutTiles(steps, transfers, ConvMac(conv, tiles, None), loads, chip, window)
+    mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
+    outs = OutTiles(steps, transfers, mac, loads, chip, window)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
     kernels = (*(() if window is None else window.loads()), *point.constants())
     emitter = MulticastEmitter(

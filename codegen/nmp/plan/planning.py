@@ -142,7 +142,8 @@ def possible_blocks(
     return [
         one
         for one in blocks_behind(fixed, [*convolutions, *cascades])
-        if one.point.table is None
+        if one.head.out_bytes is None
+        and one.point.table is None
         and one.point.slopes is None
         and one.point.rescaling is None
         and one.point.out_bytes is None
@@ -183,6 +184,11 @@ def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
     return replace(fixed, layers=tuple(layers), shapes=shapes, scales=scales)
 
 
+def _members(layer: FixedConv | FixedCascade) -> tuple[str, ...]:
+    """Outputs of the graph's layers that ``layer`` runs."""
+    return (layer.conv.output, layer.output) if isinstance(layer, FixedCascade) else layer.outputs
+
+
 def with_layers_joined(
     fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
 ) -> FixedGraph:
@@ -190,11 +196,10 @@ def with_layers_joined(
     if not plans_windows(planner.chosen):
         return fixed
     cascades = possible_cascades(fixed, machine)
-    candidates = [Joined(one, (one.conv.output, one.output)) for one in cascades]
+    candidates = [Joined(one, _members(one)) for one in cascades]
     if plans_blocks(planner.chosen):
-        members = {one.layer.output: one.members for one in candidates}
         candidates += [
-            Joined(one, (*members.get(one.head.output, one.head.outputs), one.output))
+            Joined(one, (*_members(one.head), one.output))
             for one in possible_blocks(fixed, cascades, machine)
         ]
 

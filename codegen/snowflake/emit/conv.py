@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.ops import FixedConv, FixedConvMaxima, FixedConvPixels
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.emit.place import LayerSteps, Site
@@ -71,11 +72,12 @@ def _layer(
     build = _Builder(layer, site, problem, tiles, output, behind, pixels)
     # Of filters the first part has the most: with its places loads of maps are alike everywhere.
     places = [found[0].rooms if plan.divides == "filters" else one.rooms for one in found]
-    return [
-        build.cluster(part, one, rooms)
-        for part, one, rooms in zip(parts, found, places, strict=True)
-        if rooms is not None
-    ]
+    made = []
+    for part, one, rooms in zip(parts, found, places, strict=True):
+        if rooms is None:
+            raise EmitError(f"layer {layer.name!r}: part {part} does not fit the cluster's buffers")
+        made.append(build.cluster(part, one, rooms))
+    return made
 
 
 @dataclass

@@ -44,9 +44,12 @@ def parts_of(problem: ConvProblem, divides: Divides, clusters: int) -> tuple[Par
     if divides == "none":
         return (whole,)
     if divides == "both":
+        if problem.groups > 1:
+            return ()
         half = clusters // 2
-        found = [list(_by_filters(part, half)) for part in _by_rows(whole, clusters // half)]
-        return tuple(part for parts in found for part in parts) if problem.groups == 1 else ()
+        halves = _by_rows(whole, clusters // half)
+        found = tuple(part for rows in halves for part in _by_filters(rows, half))
+        return found if len(found) == clusters else ()
     make = _by_rows if divides == "rows" else _by_filters
     return tuple(make(whole, clusters))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, filter_shifts, requantizing
 from tests.codegen.nmp.test_cascades import cascades, predicted
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, plans, run_drawn
+from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
@@ -23,6 +24,8 @@ from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window, share, slice_of
+from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.runtime.session import Session
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 ALONE = ConvPlan("multicast", "KS", 1, 1, "OS", 1, 1, 1, 1, prediction=predicted(1e9))
@@ -117,6 +120,9 @@ def blocks(draw: st.DrawFn, element_bytes: int, with_window: bool) -> FixedGraph
     conv = graph.layers[0]
     assert isinstance(conv, FixedConv)
     assume(conv.groups == 1 and len(conv.inputs) == 1)
+    if draw(st.booleans()):
+        sloped = replace(conv, slopes=np.array([draw(st.integers(1, 32767))]))
+        graph = replace(graph, layers=(sloped, *graph.layers[1:]))
     graph = widened(graph, draw(st.sampled_from((1, 2, 4, 8))), draw(SEEDS))
     made = graph.outputs[0]
     channels, rows, columns = graph.shapes[made]
@@ -162,6 +168,32 @@ def test_blocks_run_to_the_bit(
     machine = data.draw(machines(buffers))
     layers = run_drawn(fixed, machine, Blocking(data, buffers), data)
     assert [type(one.layer) for one in layers] == [FixedBlock]
+
+
+@pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])
+def test_a_window_of_one_channel_is_a_convolution_too(name: str) -> None:
+    """Alone it may lead a block, and behind another in a cascade; both make one tensor."""
+    generator = np.random.default_rng(0)
+
+    def conv(source: str, target: str, shape: tuple[int, ...], shift: int) -> FixedConv:
+        weight = generator.integers(-300, 300, shape).astype(np.int16)
+        bias = generator.integers(-99, 99, shape[0]).astype(np.int32)
+        padding = (shape[2] // 2,) * 4
+        return FixedConv(
+            f"{source}{target}", (source,), (target,), weight, bias, padding=padding, shift=shift,
+            low=-32768, high=32767,
+        )  # fmt: skip
+
+    layers = (
+        conv("x", "a", (1, 3, 3, 3), 9), conv("a", "b", (1, 1, 3, 3), 9),
+        conv("b", "z", (8, 1, 1, 1), 7),
+    )  # fmt: skip
+    shapes = {"x": (3, 40, 40), "a": (1, 40, 40), "b": (1, 40, 40), "z": (8, 40, 40)}
+    scales = q_point_scales(dict.fromkeys(shapes, 8))
+    fixed = FixedGraph(layers, shapes, ("x",), ("z",), scales, 2)
+    given_x = generator.integers(-900, 900, (1, 3, 40, 40)).astype(np.int16)
+    found = Session(compile_fixed(fixed, load_nmp_machine(name))).run_fixed([given_x])
+    assert np.array_equal(found[0], run_fixed(fixed, {"x": given_x})["z"])
 
 
 EXPANDED = ConvProblem(

@@ -116,3 +116,38 @@ def test_rows_and_filters_are_shared_out_evenly() -> None:
     peak = on.macs_per_cycle(2) * on.clusters.count
     assert found.statistics.cycles / found.statistics.runs < 1.14 * products / peak
     assert (found.wrong, found.hazards) == (0, ())
+
+
+@pytest.mark.parametrize("size, kernel", [((3, 1), 1), ((1, 3), 1), ((5, 3), 3)])
+def test_halves_that_can_not_all_be_shared_out_are_not_taken(
+    size: tuple[int, int], kernel: int
+) -> None:
+    """Three results in a row: filters of two are shared out in units of the memory, of one in
+    lines, and 24 filters are one unit but two lines."""
+    generator = np.random.default_rng(0)
+    layer = ops.FixedConv(
+        "c", ("x",), ("y",),
+        generator.integers(-300, 300, (24, 64, kernel, kernel)).astype(np.int16),
+        np.zeros(24, np.int32), shift=9, low=-30000, high=31000,
+    )  # fmt: skip
+    out = (24, size[0] - kernel + 1, size[1] - kernel + 1)
+    four = machine("snowflake-4cc")
+    for planner in ("snowflake", "exact"):
+        found = outcome(graph_of(layer, {"x": (64, *size), "y": out}), four, planner)
+        assert (found.wrong, found.hazards) == (0, ()), planner
+
+
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 70), st.sampled_from((1, 3)))
+def test_parts_are_the_whole_layer_or_there_are_none(
+    rows: int, columns: int, filters: int, kernel: int
+) -> None:
+    problem = ConvProblem(
+        filters=filters, channels=16, groups=1, rows=rows, columns=columns,
+        in_rows=rows + kernel - 1, in_columns=columns + kernel - 1, kernel=(kernel, kernel),
+        stride=(1, 1), dilation=(1, 1), padding=(0, 0, 0, 0), element_bytes=2,
+    )  # fmt: skip
+    for divides, clusters in (("rows", 2), ("filters", 2), ("both", 4), ("filters", 4)):
+        parts = parts_of(problem, divides, clusters)  # type: ignore[arg-type]
+        made = sum(part.rows[1] * part.filters[1] for part in parts)
+        whole = (rows * columns if kernel == 1 else rows) * filters
+        assert made in (0, whole), divides
