@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate
@@ -151,6 +151,7 @@ def test_digits_are_gained(network: tuple[Graph, Ranges, dict[str, np.ndarray]])
 def test_random_graphs(graph: Graph, seed: int, data: st.DataObject) -> None:
     sample = random_inputs(graph, seed, batch=1)
     fused = fuse(graph)
+    assume(fused.layers)
     chosen = data.draw(st.sets(st.sampled_from([layer.name for layer in fused.layers])))
     try:
         ranges = calibrate(fused, [sample])
