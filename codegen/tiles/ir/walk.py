@@ -3,7 +3,7 @@ the end nothing is missing."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,21 +22,9 @@ from tvm_npu.codegen.tiles.emit.actions import (
     TileKind,
     slides,
 )
-from tvm_npu.codegen.tiles.ir.document import PREFIXES, Ir, IrError, behind
+from tvm_npu.codegen.tiles.ir.document import Ir, IrError, behind
+from tvm_npu.codegen.tiles.ir.on_chip import OnChip, Sums
 from tvm_npu.codegen.tiles.ir.parse import Command, Parsed, numbers
-from tvm_npu.sim.machine_parts import BIAS_BYTES
-
-
-@dataclass
-class _Sums:
-    """What happened to one OUTPUT tile."""
-
-    channels: list[tuple[int, int]] = field(default_factory=list)
-    summed: int = 0
-    is_finished: bool = False
-    is_clear: bool = False
-    is_away: bool = False
-    """Its partial sums are outside of the chip."""
 
 
 class Walk:
@@ -44,13 +32,8 @@ class Walk:
 
     def __init__(self, parsed: Parsed, problem: ConvProblem, tiles: dict[str, Tile]) -> None:
         self.parsed, self.problem, self.tiles = parsed, problem, tiles
-        self.memories = list(parsed.memories.values())
-        self.memory_index = {name: index for index, name in enumerate(parsed.memories)}
-        self.content: dict[int, str] = {}
-        """Tile by memory."""
-        self.place: dict[str, int] = {}
-        """Memory by tile: what is on chip."""
-        self.sums: dict[str, _Sums] = {}
+        self.sums: dict[str, Sums] = {}
+        self.chip = OnChip(problem, parsed.memories, tiles, self.sums)
         self.stride: tuple[int, int] | None = None
         self.padding: tuple[int, int] | None = None
         if "STRIDE" in parsed.info:
@@ -74,7 +57,7 @@ class Walk:
             make = getattr(self, f"_{command.word.lower()}")
             actions.append(make(command, number))
         self._complete()
-        return Ir(self._whole_problem(), tuple(self.memories), tuple(actions))
+        return Ir(self._whole_problem(), tuple(self.chip.memories), tuple(actions))
 
     def _whole_problem(self) -> ConvProblem:
         problem = self.problem
@@ -105,62 +88,12 @@ class Walk:
             raise IrError(f"{command.word}: {name} where a tile {wanted} is expected", command.line)
         return tile
 
-    def _memory(self, name: str, tile: str, command: Command) -> int:
-        index = self.memory_index.get(name)
-        if index is None:
-            raise IrError(f"unknown memory {name}", command.line)
-        kind = self.tiles[tile].kind
-        variable = self.memories[index]
-        if variable.kind != kind:
-            raise IrError(f"{tile} does not go to {name}, but to {PREFIXES[kind]}_n", command.line)
-        needed = self.tiles[tile].count * self._width(kind)
-        if needed > variable.size_bytes:
-            raise IrError(
-                f"{tile} needs {needed} bytes; {name} has {variable.size_bytes}", command.line
-            )
-        return index
-
-    def _width(self, kind: TileKind) -> int:
-        problem = self.problem
-        return {
-            "INPUT": problem.element_bytes,
-            "RESIDUAL": problem.element_bytes,
-            "WEIGHT": problem.element_bytes * problem.kernel[0] * problem.kernel[1],
-            "OUTPUT": problem.accumulator_bytes,
-            "BIAS": BIAS_BYTES,
-        }[kind]
-
-    def _held(self, name: str, command: Command) -> Held:
-        if name not in self.place:
-            raise IrError(f"{command.word}: {name} is not on chip", command.line)
-        return Held(self.tiles[name], self.place[name])
-
-    def _put(self, name: str, index: int, command: Command) -> None:
-        """A tile takes a memory; what was there is gone."""
-        before = self.content.get(index)
-        if before is not None and before != name:
-            lost = self.sums.get(before)
-            if lost is not None and not lost.is_away:
-                raise IrError(
-                    f"{name} overwrites {before} in {self.memories[index].name}, which has not "
-                    "been stored",
-                    command.line,
-                )
-            self.place.pop(before, None)
-        old = self.place.get(name)
-        if old is not None and old != index:
-            self.content.pop(old, None)
-        self.content[index], self.place[name] = name, index
-
-    def _leave(self, name: str) -> None:
-        self.content.pop(self.place.pop(name), None)
-
     # Commands
 
     def _load(self, command: Command, number: int) -> Action:
         memory, name = command.arguments
         tile = self._tile(name, command, "INPUT", "WEIGHT", "OUTPUT", "RESIDUAL", "BIAS")
-        index = self._memory(memory, name, command)
+        index = self.chip.memory(memory, name, command)
         if tile.kind == "OUTPUT":
             sums = self.sums.get(name)
             if sums is None or not sums.is_away or sums.is_finished:
@@ -168,25 +101,25 @@ class Walk:
                     f"LOAD: {name} has no partial sums outside of the chip", command.line
                 )
             sums.is_away = False
-        self._put(name, index, command)
+        self.chip.put(name, index, command)
         return Load(Held(tile, index))
 
     def _slide(self, command: Command, number: int) -> Action:
         memory, name, before_name = command.arguments
         tile = self._tile(name, command, "INPUT")
         before_tile = self._tile(before_name, command, "INPUT")
-        before = self._held(before_name, command)
+        before = self.chip.held(before_name, command)
         if not slides(before_tile, tile):
             raise IrError(
                 f"SLIDE: {name} is not the channels and columns of {before_name} with some of its "
                 "rows but not the first",
                 command.line,
             )
-        index = self._memory(memory, name, command)
-        self._put(name, index, command)
+        index = self.chip.memory(memory, name, command)
+        self.chip.put(name, index, command)
         return Slide(Held(tile, index), before)
 
-    def _out(self, name: str, command: Command, number: int) -> tuple[Held, _Sums]:
+    def _out(self, name: str, command: Command, number: int) -> tuple[Held, Sums]:
         """The OUTPUT tile of a CONV or CLEAR, which may begin here."""
         self._tile(name, command, "OUTPUT")
         sums = self.sums.get(name)
@@ -195,17 +128,17 @@ class Walk:
             target = next(following, None)
             if target is None:
                 raise IrError(f"{command.word}: {name} is never stored", command.line)
-            self._put(name, self._memory(target, name, command), command)
-            sums = self.sums[name] = _Sums()
+            self.chip.put(name, self.chip.memory(target, name, command), command)
+            sums = self.sums[name] = Sums()
         if sums.is_finished:
             raise IrError(f"{command.word}: {name} has been finished", command.line)
-        return self._held(name, command), sums
+        return self.chip.held(name, command), sums
 
     def _conv(self, command: Command, number: int) -> Action:
         out_name, in_name, weight_name, stride_text, padding_text = command.arguments
         self._tile(in_name, command, "INPUT")
         self._tile(weight_name, command, "WEIGHT")
-        in_, weight = self._held(in_name, command), self._held(weight_name, command)
+        in_, weight = self.chip.held(in_name, command), self.chip.held(weight_name, command)
         out, sums = self._out(out_name, command, number)
         stride = self._stride(stride_text, command)
         if not padding_text.startswith("(") or not padding_text.endswith(")"):
@@ -272,7 +205,7 @@ class Walk:
         self.padding = found
 
     def _channels(
-        self, action: Multiply, sums: _Sums, names: tuple[str, str, str], command: Command
+        self, action: Multiply, sums: Sums, names: tuple[str, str, str], command: Command
     ) -> None:
         """Filters and channels of the three tiles belong together, and are summed once."""
         out_name, in_name, weight_name = names
@@ -325,7 +258,7 @@ class Walk:
         out_name, bias_name, *residual_name = command.arguments
         tile = self._tile(out_name, command, "OUTPUT")
         bias_tile = self._tile(bias_name, command, "BIAS")
-        out, bias = self._held(out_name, command), self._held(bias_name, command)
+        out, bias = self.chip.held(out_name, command), self.chip.held(bias_name, command)
         sums = self.sums[out_name]
         if sums.is_finished:
             raise IrError(f"FINISH: {out_name} has been finished", command.line)
@@ -345,7 +278,7 @@ class Walk:
         residual = None
         if residual_name:
             found = self._tile(residual_name[0], command, "RESIDUAL")
-            residual = self._held(residual_name[0], command)
+            residual = self.chip.held(residual_name[0], command)
             if (found.first, found.rows, found.columns) != (tile.first, tile.rows, tile.columns):
                 raise IrError(
                     f"FINISH: {residual_name[0]} is another box than {out_name}", command.line
@@ -359,18 +292,18 @@ class Walk:
     def _store(self, command: Command, number: int) -> Action:
         name, memory = command.arguments
         tile = self._tile(name, command, "OUTPUT")
-        index = self._memory(memory, name, command)
-        held = self._held(name, command)
+        index = self.chip.memory(memory, name, command)
+        held = self.chip.held(name, command)
         if held.offset != index:
             raise IrError(
-                f"STORE: {name} lies in {self.memories[held.offset].name}, not in {memory}",
+                f"STORE: {name} lies in {self.chip.memories[held.offset].name}, not in {memory}",
                 command.line,
             )
         sums = self.sums[name]
         sums.is_away = True
         if sums.is_finished:
             self._cover(name, tile, command)
-        self._leave(name)
+        self.chip.leave(name)
         return Store(held, partial=not sums.is_finished)
 
     def _cover(self, name: str, tile: Tile, command: Command) -> None:
