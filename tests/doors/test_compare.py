@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import tvm_npu
 from tvm_npu.cli import main
 from tvm_npu.cli.compare_tables import print_comparison
 from tvm_npu.cli.files import write_csv
@@ -70,6 +71,19 @@ def test_simulated_times_are_those_of_the_program_and_told_from_measured_ones(
     assert npu.rest_us is not None and npu.rest_us > 0
     program = hashlib.sha256(session.program.to_bytes()).digest()
     assert npu.program_sha256 == hashlib.sha256(program).hexdigest()
+
+
+def test_energy_is_of_one_inference_as_profile_tells_it(found: Comparison, tmp_path: Path) -> None:
+    images, _ = load_digits()
+    machine = tmp_path / "own.toml"
+    machine.write_text(
+        'extends = "nmp-4x8"\nname = "own"\n[energy]\nint16_mac_pj = 2.0\ninstruction_pj = 0.5\n'
+        "[energy.memory_byte_pj]\ndram = 100.0\n"
+    )
+    (own,) = compare(MODEL, images[:2], runners=["npu"], machines=[str(machine)]).rows
+    profiled = tvm_npu.profile(MODEL, str(machine), {"image": images[:2]})
+    assert found.rows[2].energy_uj is None and own.error is None
+    assert own.energy_uj == pytest.approx(profiled.profile.totals.energy_uj, rel=1e-6)
 
 
 def test_answers_are_judged_by_reference_and_labels(found: Comparison) -> None:

@@ -52,6 +52,7 @@ def _columns(rows: list[Row], reference: str) -> list[Column]:
         Column("latency\nus", number("latency_us", ",.0f")),
         Column("", cells(lambda row: "sim" if row.simulated else "cpu"), key=True),
         Column("images\n/s", number("images_per_s", ",.1f")),
+        Column("energy\nuJ", number("energy_uj", ",.1f")),
         Column("SQNR\ndB", cells(lambda row: _sqnr(row, reference))),
         Column("top-1", number("top1", ".3f")),
         Column("compile\ns", number("compile_s", ".1f")),

@@ -12,8 +12,9 @@ from tvm_npu.comparison.task import Measured, Task
 @dataclass(frozen=True)
 class Row:
     """``door`` is "" for runners without TVM. Values that are not known, or mean nothing for the
-    runner, are None. ``latency_us`` is that of one inference of the model's batch; ``rest_us`` is
-    measured where ``latency_us`` is simulated. ``error`` is why the runner has no values."""
+    runner, are None. ``latency_us`` and ``energy_uj`` are of one inference of the model's batch;
+    ``rest_us`` is measured where ``latency_us`` is simulated. ``error`` is why the runner has no
+    values."""
 
     runner: str
     door: str
@@ -28,6 +29,7 @@ class Row:
     high_us: float | None = None
     repeats: int | None = None
     rest_us: float | None = None
+    energy_uj: float | None = None
     images_per_s: float | None = None
     compile_s: float | None = None
     phases_s: dict[str, float] = field(default_factory=dict)

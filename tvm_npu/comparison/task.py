@@ -41,7 +41,8 @@ class Task:
 class Cost:
     """One inference, in microseconds. ``simulated``: on the simulated machine, else the median of
     ``repeats`` on this CPU, between ``low_us`` and ``high_us`` in the middle half of them. ``rest``
-    is what operators that stay on the CPU took, measured."""
+    is what operators that stay on the CPU took, measured. ``energy_uj`` is of the NPU's part, where
+    the machine file says what things cost."""
 
     latency_us: float
     simulated: bool
@@ -49,6 +50,7 @@ class Cost:
     low_us: float | None = None
     high_us: float | None = None
     rest_us: float | None = None
+    energy_uj: float | None = None
 
 
 @dataclass(frozen=True)

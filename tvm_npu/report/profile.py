@@ -9,14 +9,14 @@ from typing import Any
 
 from tvm_npu.codegen.program.format import LayerEntry, Segment
 from tvm_npu.report.breakdown import Breakdown, Roofs, break_down
-from tvm_npu.report.energy import energy_uj
+from tvm_npu.report.energy import layer_energy_uj, run_energy_uj
 from tvm_npu.report.memory import capacities, fullest, peaks_by_layer
 from tvm_npu.report.model_macs import macs_by_layer
 from tvm_npu.report.placement import PartitionReport
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
-from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, Statistics, add
+from tvm_npu.sim.statistics import LayerStatistics, RunStatistics, add
 from tvm_npu.sim.units import Link
 
 SCHEMA = "tvm-npu profile 1"
@@ -184,14 +184,13 @@ def _layer_row(
         code_bytes=first.code_bytes,
         breakdown=break_down(first, macs, roofs, run.devices_used) if timing else None,
         peak_bytes=peak_bytes,
-        energy_uj=_energy_uj(run, first),
+        energy_uj=(
+            None
+            if machine.energy is None
+            else layer_energy_uj(first, machine.energy, entry.precision)
+        ),
         plan=entry.plan,
     )
-
-
-def _energy_uj(run: RegionRun, measured: Statistics) -> float | None:
-    energy, precision = run.session.machine.energy, run.session.program.precision
-    return None if energy is None else energy_uj(measured, energy, precision)
 
 
 def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
@@ -202,7 +201,7 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
     cycles = statistics.fmean(per_run) if timing else None
     macs = sum(layer.macs for layer in layers)
     time_us = _time_us(runs) if timing else None
-    energies = [_energy_uj(run, first) for run, first in zip(runs, firsts, strict=True)]
+    energies = [run_energy_uj(run.runs[0], run.session) for run in runs]
     return Totals(
         macs=macs,
         cycles=cycles,

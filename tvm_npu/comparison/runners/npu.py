@@ -17,6 +17,7 @@ from tvm_npu.comparison.inputs import read_samples
 from tvm_npu.comparison.runners.stock import exported_bytes, missing_tvm
 from tvm_npu.comparison.task import Cost, Task
 from tvm_npu.door.models import BuiltModel, build_onnx
+from tvm_npu.report.energy import run_energy_uj
 from tvm_npu.runtime import packed
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import machine_from_dict
@@ -36,20 +37,30 @@ class OnNpu:
         """Cycles do not vary: a second run gives the rest, without the simulator's warming up."""
         self.run(inputs)
         self.sessions = packed.sessions()
-        before = self._simulated_us()
+        before_us, before_uj = self._simulated_us(), self._energy_uj()
         self.run(inputs)
-        latency_us = self._simulated_us() - before
+        latency_us, after_uj = self._simulated_us() - before_us, self._energy_uj()
+        energy_uj = None if before_uj is None or after_uj is None else after_uj - before_uj
         for session in self.sessions.values():
             session.timing = False
         with _inside(list(self.sessions.values())) as spent:
             begin = time.perf_counter()
             self.run(inputs)
             rest = time.perf_counter() - begin - spent()
-        return Cost(latency_us, simulated=True, repeats=1, rest_us=1e6 * rest)
+        return Cost(
+            latency_us, simulated=True, repeats=1, rest_us=1e6 * rest, energy_uj=energy_uj
+        )
 
     def _simulated_us(self) -> float:
         totals = (session.total_statistics for session in self.sessions.values())
         return sum(total.time_us for total in totals if total is not None)
+
+    def _energy_uj(self) -> float | None:
+        """Of all runs so far; None where the machine file does not say."""
+        totals = ((session.total_statistics, session) for session in self.sessions.values())
+        found = [run_energy_uj(total, session) for total, session in totals if total is not None]
+        known = [one for one in found if one is not None]
+        return sum(known) if known else None
 
     def library_bytes(self, folder: Path) -> int:
         return exported_bytes(self.built.executable, folder)
