@@ -33,7 +33,7 @@ from tvm_npu.codegen.ops.operator import (
     take,
 )
 from tvm_npu.codegen.ops.scaled_weights import scaled_weights
-from tvm_npu.codegen.ops.weights import exact_type, largest_sum
+from tvm_npu.codegen.ops.weights import check_groups, exact_type, largest_sum
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.ops.dense import Dense
@@ -113,13 +113,9 @@ class Conv2dOperator(Operator[Conv2d, FixedConv]):
         if isinstance(layer, FixedConv) and layer.is_dense:
             shape = dense_shape(layer, layer.weight, inputs[0])
             return with_residual(layer, _declared(shape, declared), inputs)
-        channels, *extents = chw(inputs[0])
-        filters, depth, *kernel = layer.weight.shape
-        if depth * layer.groups != channels or filters % layer.groups:
-            raise GraphError(
-                f"layer {layer.name!r}: weight {layer.weight.shape} with {layer.groups} groups "
-                f"does not fit the input {inputs[0]}"
-            )
+        check_groups(layer, layer.weight, layer.groups, inputs[0])
+        _, *extents = chw(inputs[0])
+        filters, _, *kernel = layer.weight.shape
         rows, columns = (
             output_extent(
                 extents[i], kernel[i], layer.stride[i], layer.dilation[i],

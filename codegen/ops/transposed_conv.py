@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph.activation import NO_CLIP, Activation
 from tvm_npu.codegen.graph.layer import Layer, Requantized
 from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray, Padding, Shape, chw
 from tvm_npu.codegen.ops.arithmetic import images
 from tvm_npu.codegen.ops.operator import Arrays, Numbers, Operator, Shapes, checked_shift, take
-from tvm_npu.codegen.ops.weights import fixed_weights, product_type
+from tvm_npu.codegen.ops.weights import check_groups, fixed_weights, product_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +75,9 @@ class TransposedConvOperator(Operator[TransposedConv, FixedTransposedConv]):
         self, layer: TransposedConv | FixedTransposedConv, inputs: Shapes, declared: Shapes
     ) -> Shapes:
         take(layer, inputs, 1)
-        channels, *extents = chw(inputs[0])
-        filters, depth, *kernel = layer.weight.shape
-        if depth * layer.groups != channels or filters % layer.groups:
-            raise GraphError(
-                f"layer {layer.name!r}: weight {layer.weight.shape} with {layer.groups} groups "
-                f"does not fit the input {inputs[0]}"
-            )
+        check_groups(layer, layer.weight, layer.groups, inputs[0])
+        _, *extents = chw(inputs[0])
+        filters, _, *kernel = layer.weight.shape
         rows, columns = (
             (extents[i] - 1) * layer.stride[i] + kernel[i] + layer.output_padding[i]
             - layer.padding[i] - layer.padding[i + 2]

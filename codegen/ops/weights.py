@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.codegen.errors import QuantizationError
+from tvm_npu.codegen.errors import GraphError, QuantizationError
 from tvm_npu.codegen.fixed_point import (
     MAX_Q_POINT,
     element_limits,
@@ -16,7 +16,7 @@ from tvm_npu.codegen.fixed_point import (
     quantize_tensor,
 )
 from tvm_npu.codegen.graph.layer import Layer
-from tvm_npu.codegen.graph.tensors import FloatArray, IntArray
+from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray, Shape, chw
 from tvm_npu.codegen.ops.operator import MAX_SHIFT, Numbers
 
 ACCUMULATOR_LIMIT = 1 << 46
@@ -42,6 +42,17 @@ class FixedWeights:
     residual_shift: int
     shift: int
     filter_shifts: IntArray | None = None
+
+
+def check_groups(layer: Layer, weight: Array, groups: int, given: Shape) -> None:
+    """GraphError unless ``weight`` [M, N / groups, ...] takes the channels of an input ``given``
+    in whole groups of filters."""
+    filters, depth, *_ = weight.shape
+    if depth * groups != chw(given)[0] or filters % groups:
+        raise GraphError(
+            f"layer {layer.name!r}: weight {weight.shape} with {groups} groups does not fit the "
+            f"input {given}"
+        )
 
 
 def weight_q_point(weight: FloatArray, element_bytes: int) -> int:
