@@ -139,16 +139,25 @@ class Placer:
 
 def prefetched(clusters: Sequence[Sequence[PlacedStep]], passes: StepPasses) -> None:
     """Loads come while earlier steps run: from the step behind the last one that needs their place,
-    in even shares. Of another layer only kernels come early, since maps are what that layer makes.
+    in even shares. Of another layer only kernels come early, since maps are what that layer makes;
+    beside a layer that has none (a pool, a sum: memory binds it) only those of the first step.
     ``clusters`` have as many steps each; what they share comes in the same steps of all."""
     if not passes.double_buffer:
         return
     last: list[LastUses] = [{} for _ in clusters]
     layers: dict[int, int] = {}
+    with_kernels = {
+        one.step.layer for steps in clusters for one in steps if one.step.load(Kind.KERNELS)
+    }
     for number, steps in enumerate(zip(*clusters, strict=True)):
         begin = layers.setdefault(steps[0].step.layer, number)
+        before = clusters[0][begin - 1].step.layer if begin else -1
+        kernels_from = 0 if number == begin or before in with_kernels else begin
         firsts = [
-            {one.load.kind: _first(one, step, uses, begin, number) for one in step.loads}
+            {
+                one.load.kind: _first(one, step, uses, number, begin, kernels_from)
+                for one in step.loads
+            }
             for step, uses in zip(steps, last, strict=True)
         ]
         shared = {one.load.kind for one in steps[0].loads if one.is_shared}
@@ -169,12 +178,14 @@ LastUses = dict[tuple[Kind, int, int], int]
 """The last step so far that uses a place: (kind, first word, end)."""
 
 
-def _first(one: PlacedLoad, step: PlacedStep, last: LastUses, begin: int, number: int) -> int:
+def _first(
+    one: PlacedLoad, step: PlacedStep, last: LastUses, number: int, begin: int, kernels_from: int
+) -> int:
     """From which step on a load of step ``number``, whose layer begins at ``begin``, can come."""
-    first = _free_from(one, step, last)
+    earliest = kernels_from
     if one.load.kind is not Kind.KERNELS:
-        first = max(first, begin if step.maps_from < 0 else step.maps_from)
-    return max(first, number - MOST_AHEAD)
+        earliest = begin if step.maps_from < 0 else step.maps_from
+    return max(_free_from(one, step, last), earliest, number - MOST_AHEAD)
 
 
 def _come_early(
