@@ -7,11 +7,13 @@ is in flight is noted, so that a command that touches it traps.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from tvm_npu.sim.parts.pl330 import Dmac, DmacError
+from tvm_npu.sim.compiled.slices import ALLOWED
+from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrapCode, Transfer
 from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.state import ISSUE, MOVER, State
@@ -92,6 +94,7 @@ class DmaControl:
             state.memory[self._chip_begin : chip_end],
             ddr_base=machine.dram.base_address,
             on_chip_base=CHIP_BASE,
+            work=state.work,
         )
         self._flights: dict[int, _Flight] = {}
         self._now = 0.0
@@ -117,18 +120,18 @@ class DmaControl:
         self._no_conflict(loads, memory, chip_at, moved, outside, extent)
         if not loads:
             self._written(memory, chip, chip_at, moved)
-        program, event, patches = self._program(
-            self._machine.dram.base_address + outside, chip_at - self._chip_begin + CHIP_BASE
-        )
+        ddr_address = self._machine.dram.base_address + outside
+        chip_address = chip_at - self._chip_begin + CHIP_BASE
+        program, event, patches = self._program(ddr_address, chip_address)
         self._awaited(channel, event)
         layer = int(s.layer_of[row])
         now = self._pass(ISSUE_CYCLES + self._patching_cycles(patches))
-        try:  # the event of the channel's last program is there, its last instruction may not be
+        transfer = Transfer(loads, chip_address, ddr_address, extent, event)
+        with self._asked():
+            # The event of the channel's last program is there, its last instruction may not be.
             now = self._dmac.wait_stopped(channel, now)
             self._arrive(now)
-            self._dmac.start(channel, program, now)
-        except (DmacError, Trap) as error:
-            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
+            self._dmac.start(channel, program, now, transfer)
         if loads:
             s.written[chip_at - self._chip_begin : chip_at - self._chip_begin + moved] = 1
         s.tile_key[:] = -1
@@ -156,10 +159,8 @@ class DmaControl:
         s = self._state
         event = int(s.decoded[row, COLUMNS_OF["twait"]["event"]])
         before = self._pass(ISSUE_CYCLES)
-        try:
+        with self._asked():
             now = self._dmac.wait(event, before)
-        except (DmacError, Trap) as error:
-            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         self._arrive(now)
         layer = int(s.layer_of[row])
         if self._timed:
@@ -173,12 +174,21 @@ class DmaControl:
 
     def finish(self) -> None:
         """tend: until all programs have ended. Raises ControlTrap."""
-        try:
+        with self._asked():
             self._arrive(max(self._now, self._dmac.run()))
-        except Trap as error:
-            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
         for channel in list(self._flights):
             self._land(channel, self._now)
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """The controller's faults are traps of the word at hand."""
+        try:
+            yield
+        except (DmacError, Trap) as error:
+            if isinstance(error, Trap) and error.code == DmacTrapCode.BUDGET:
+                allowed = int(self._state.work[ALLOWED])
+                raise ControlTrap(TileTrapCode.BUDGET, (allowed, 0, 0)) from error
+            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
 
     def _land(self, channel: int, now: float) -> None:
         s, flight = self._state, self._flights.pop(channel)

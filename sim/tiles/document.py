@@ -8,6 +8,7 @@ from tvm_npu.sim.tiles.isa import (
     TILE_INSTRUCTIONS,
     TILE_ISA,
     Accumulate,
+    Direction,
     Finish,
     TileMemory,
     TilePool,
@@ -68,8 +69,26 @@ at once.
 Machines with a `[dmac]` have no such engine and no interlock: there `tgo` and `twait` start and
 await programs of the DMA controller, which run beside the core. `tgo` takes the core an operation
 and an access for each address that it puts into the program, and waits until the channel's last
-program has ended. A command, and a `tgo`, that touches bytes which an unfinished program moves
-traps, unless both only read them. On a machine that has no unit for it an instruction traps.
+program has ended. On a machine that has no unit for it an instruction traps.
+
+## DMA programs
+
+A template is a row of words in CONSTANTS: bytes of the program, where the chip address goes, its
+event, number of other addresses (at most 65,536), for each of these where it goes and its distance
+from ADDRESS; then the [program](isa-pl330.md). An address is put in as 32 bits. The controller
+finds the memories on chip from address 0 on, one behind the other: the input, weight and output
+memory or the one that they share, then the biases; it finds the segments where they lie in DRAM.
+
+A program must do what its `tgo` says, and traps otherwise, at the latest when it is waited for or
+at `tend`. On chip its bursts follow each other, from CHIP_OFFSET on, MOVED_BYTES altogether; in the
+segment they lie in the EXTENT_BYTES from ADDRESS on. Then it sends its event, once and behind a
+`dmawmb`, and moves nothing more. All events go to the core: a program that waits for one never
+ends.
+
+From the `tgo` to the `twait` for its event a program is in flight. A command, and a `tgo`, that
+touches bytes between the first and the last that a program in flight moves traps, unless both only
+read them; so do a `tgo` on its channel and one with its event. Of a command all bytes from an
+operand's first to its last count as touched. Bytes that a `tgo` loads count as written.
 
 ## Traps
 
@@ -84,9 +103,9 @@ without a name is an illegal instruction. Extents, kernels, strides, dilations a
 bytes, counts of runs 1 to 2^20, strides between them not negative; SHIFT is -47 to 62, SHIFT_A and
 SHIFT_B are 0 to 47, LOW is at most HIGH, FILL an element; a pitch other than 0 covers a row, a
 channel or a filter. With a DMA controller also when bytes are touched that a program may be moving;
-at PROGRAM there is no template; a channel or an event is used again before a wait for it; a program
-moves more or fewer bytes than MOVED_BYTES; nobody sends the event that is waited for; or the
-program itself goes wrong.
+at PROGRAM there is no template; there is no such channel; a channel or an event is used again
+before a wait for it; a program does not do what its `tgo` says; nobody sends the event that is
+waited for; or the program itself goes wrong.
 """
 
 
@@ -101,6 +120,7 @@ def tile_document() -> str:
         names_section("`creg`: configuration registers", TileRegister),
         names_section("`mem`, `base`: memories", TileMemory),
         names_section("`stream`: what a transfer carries", TransferStream),
+        names_section("`direction` of tgo", Direction),
         names_section("`sub` of tconv", Accumulate),
         names_section("`sub` of tfinish", Finish),
         names_section("`sub` of tpool", TilePool),

@@ -209,10 +209,7 @@ TILE_INSTRUCTIONS: tuple[Instruction, ...] = (
         (MEM, BASE, STREAM, CHANNEL, DIRECTION),
         "mem, base, stream, channel, direction",
         "Puts the addresses of ADDRESS in segment base and CHIP_OFFSET in memory mem into the "
-        "template at PROGRAM and starts the DMA program on a channel that is idle. A template is a "
-        "row of words: bytes of the program, where the chip address goes, its event, number of "
-        "other addresses, for each of these where it goes and its distance from ADDRESS; then the "
-        "program.",
+        "template at PROGRAM and starts the DMA program on a channel that is idle.",
         "tgo",
     ),
     Instruction(

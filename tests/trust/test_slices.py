@@ -14,6 +14,7 @@ import pytest
 from tests.runtime.networks import machine as small_nmp
 from tests.runtime.networks import network
 from tests.sim.tiles.programs import WINDOW, sets
+from tests.sim.tiles.test_tile_dma_control import template, zynq
 from tests.trust.forged import CHIP, MB, array_machine, fill, program_file
 from tvm_npu.codegen.compile import CompileOptions, compile_graph
 from tvm_npu.codegen.passes.calibrate import calibrate
@@ -27,6 +28,7 @@ from tvm_npu.sim.traps import Trap
 MACHINES: dict[str, Callable[[], object]] = {
     "nmp": small_nmp,
     "tiles": lambda: load_machine("setup-a"),
+    "tiles-dma": lambda: load_machine("zynq-7020"),
     "snowflake": lambda: load_machine("snowflake-1cc"),
 }
 
@@ -62,7 +64,7 @@ def test_nothing_depends_on_slices(program: Program, monkeypatch: pytest.MonkeyP
     calls = []
     monkeypatch.setattr(slices, "SLICE_WORK", 1)
     monkeypatch.setattr(slices, "SLICE_INSTRUCTIONS", 7)
-    for module in ("nmp.engine", "tiles.simulator", "snowflake.state"):
+    for module in ("nmp.engine", "tiles.simulator", "parts.pl330.dmac", "snowflake.state"):
         name = f"tvm_npu.sim.{module}.next_slice"
         monkeypatch.setattr(name, lambda work: (calls.append(1), slices.next_slice(work)))
     for result, want in zip(cut.run_fixed(inputs), expected, strict=True):
@@ -118,10 +120,19 @@ def endless_tiles() -> bytes:
     return program_file(array_machine(), text)
 
 
+def endless_dma() -> bytes:
+    """A program of 64 KB that goes round for minutes."""
+    rounds = "dmalp lc0, 256\ndmalp lc1, 256\n" + 250 * "dmanop\n"
+    code = template(tail=240 * (rounds + "dmalpend lc1\ndmalpend lc0\n") + "dmawmb")
+    registers = sets(MOVED_BYTES=64, EXTENT_BYTES=64, ADDRESS=0, PROGRAM=0)
+    return program_file(zynq(), registers + "tgo input, constants, in, 0, load\ntend\n", code)
+
+
 ENDLESS: dict[str, Callable[[], bytes]] = {
     "nmp": lambda: program_file(small_nmp(), ENDLESS_NMP),
     "snowflake": lambda: program_file(load_machine("snowflake-1cc"), ENDLESS_SNOWFLAKE),
     "tiles": endless_tiles,
+    "tiles-dma": endless_dma,
 }
 
 

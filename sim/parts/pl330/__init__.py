@@ -24,7 +24,7 @@ from tvm_npu.sim.parts.pl330.timing import ZYNQ_7020_DMAC, DmacTiming
 from tvm_npu.sim.parts.pl330.traps import DmacError, DmacTrapCode
 
 if TYPE_CHECKING:
-    from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, run_program
+    from tvm_npu.sim.parts.pl330.dmac import ChannelStatistics, Dmac, Transfer, run_program
     from tvm_npu.sim.parts.pl330.linear_cost import LinearCost, TimedTransfer, fit
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "DmacTrapCode",
     "LinearCost",
     "TimedTransfer",
+    "Transfer",
     "fit",
     "run_program",
 ]

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.parts.pl330.state import (
+    BEGIN,
     CCR,
+    CHIP_SIDE,
+    COMPLETE,
     DAR,
     DDR,
+    FINISH,
+    HELD,
     JUMPS,
     LOADED,
     LOADS,
     LOW32,
+    NEXT,
     ON_CHIP,
     RUNNING,
     SAR,
+    SENT,
     STORED,
     STORES,
     WAITS_FOR_ROOM,
@@ -63,10 +71,35 @@ def _burst(s, m, ch, side):  # type: ignore[no-untyped-def]
     if address % beat:
         stop(s, ch, Code.UNALIGNED_BURST, address, beat, 0)
         return 0, 0, 0
-    if _memory(s, m, address, span) < 0:
+    memory = _memory(s, m, address, span)
+    if memory < 0:
         stop(s, ch, Code.OUTSIDE_MEMORY, address, span, 0)
         return 0, 0, 0
+    if s.transfer[ch, HELD] and not _of_transfer(s, ch, side, memory, address, size, span):
+        stop(s, ch, Code.OUTSIDE_TRANSFER, address, span, 0)
+        return 0, 0, 0
     return size, span, increments
+
+
+@device
+def _of_transfer(s, ch, side, memory, address, size, span):  # type: ignore[no-untyped-def]
+    """Whether a burst is one that the channel's transfer has now."""
+    if s.transfer[ch, NEXT] == SENT:
+        return False
+    if side == s.transfer[ch, CHIP_SIDE]:
+        return memory == ON_CHIP and address == s.transfer[ch, NEXT] and span == size
+    begin, end = s.transfer[ch, BEGIN], s.transfer[ch, FINISH]
+    return memory == DDR and begin <= address and address + span <= end
+
+
+@device
+def _goes_on(s, ch, side, size):  # type: ignore[no-untyped-def]
+    """A burst is under way."""
+    if side == s.transfer[ch, CHIP_SIDE]:
+        s.transfer[ch, NEXT] += size
+    if side == 1:
+        s.transfer[ch, COMPLETE] = 0
+    s.work[DONE] += size
 
 
 @device
@@ -102,6 +135,7 @@ def load(s, m, ch, now):  # type: ignore[no-untyped-def]
     s.data_ready[ch] = max(s.data_ready[ch], over)
     if increments:
         s.registers[ch, SAR] = (address + size) & LOW32
+    _goes_on(s, ch, 0, size)
     s.counters[ch, LOADS] += 1
     s.counters[ch, LOADED] += size
     return True
@@ -128,6 +162,7 @@ def queue_store(s, m, ch, now):  # type: ignore[no-untyped-def]
     s.claimed[ch] += size
     if increments:
         s.registers[ch, DAR] = (address + size) & LOW32
+    _goes_on(s, ch, 1, size)
     s.counters[ch, STORES] += 1
     s.counters[ch, STORED] += size
     return True

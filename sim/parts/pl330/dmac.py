@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sim.compiled.slices import ALLOWED, DONE, begin_run, new_work, next_slice
 from tvm_npu.sim.parts.pl330 import execution, state
 from tvm_npu.sim.parts.pl330.code import decode_at
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA
@@ -19,6 +20,8 @@ from tvm_npu.sim.traps import Place, Trap, Waiter
 DDR_BASE = 0x0010_0000
 ON_CHIP_BASE = 0xFFFC_0000
 """Where a Zynq-7000 has its DDR (behind the first MB) and its on-chip memory (mapped high)."""
+
+ANY_WORK = 1 << 62
 
 _WAITING = {
     state.WAITS_FOR_EVENT: "event {event}, which nobody sends",
@@ -43,10 +46,25 @@ class ChannelStatistics:
     line_misses: int
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """What a program is held to: it moves bytes that follow each other on chip, from
+    ``on_chip_address`` on, from or to bytes within ``ddr_bytes`` at ``ddr_address``; then it sends
+    ``event``, once, behind a DMAWMB, and moves nothing more."""
+
+    loads: bool
+    on_chip_address: int
+    ddr_address: int
+    ddr_bytes: int
+    event: int
+
+
 class Dmac:
     """A controller between ``ddr`` and ``on_chip`` (uint8 arrays, used in place).
 
     Events in ``channel_events`` are for channels (DMAWFE); all others interrupt the processor.
+    ``work`` counts bytes, and an instruction as `execution.INSTRUCTION_WORK` of them, and says how
+    many are allowed (`compiled.slices`); by default any number.
     """
 
     def __init__(
@@ -58,6 +76,7 @@ class Dmac:
         ddr_base: int = DDR_BASE,
         on_chip_base: int = ON_CHIP_BASE,
         channel_events: Collection[int] = (),
+        work: NDArray[np.int64] | None = None,
     ) -> None:
         """Raises DmacError for memories that are no flat uint8 arrays or that overlap."""
         for name, memory in (("ddr", ddr), ("on_chip", on_chip)):
@@ -72,7 +91,10 @@ class Dmac:
             )
         self.timing = timing
         self.ddr_base, self.on_chip_base = ddr_base, on_chip_base
-        self._state = _new_state(timing, ddr, on_chip)
+        if work is None:
+            work = new_work()
+            begin_run(work, ANY_WORK)
+        self._state = _new_state(timing, ddr, on_chip, work)
         for event in range(timing.events):
             self._state.to_core[event] = event not in channel_events
         self._costs = Costs(
@@ -95,9 +117,12 @@ class Dmac:
         """The time that the processor has reached: no earlier request is possible."""
         return self._time
 
-    def start(self, channel: int, program: bytes, now_cycles: float) -> None:
+    def start(
+        self, channel: int, program: bytes, now_cycles: float, transfer: Transfer | None = None
+    ) -> None:
         """Starts a stopped channel at ``now_cycles``; its first instruction is ready
-        `start_cycles` later. The program is copied.
+        `start_cycles` later. The program is copied; it traps when it does anything but
+        ``transfer``.
 
         Raises DmacError for a channel that does not exist or still runs, for a program that is
         empty or too long, and for a time before `time_cycles`; Trap for what went wrong
@@ -121,6 +146,7 @@ class Dmac:
         s.nesting[channel] = 0
         s.fifo_head[channel] = s.fifo_count[channel] = s.claimed[channel] = 0
         s.next_ddr[channel] = -1
+        s.transfer[channel] = _columns(transfer)
         s.tags[s.tags % timing.channels == channel] = -1
         s.ready[channel] = now_cycles + timing.start_cycles
         s.status[channel] = state.RUNNING
@@ -219,10 +245,18 @@ class Dmac:
             raise DmacError(f"event {event}; the controller has 0 to {last}")
 
     def _run(self, until: float, wanted: int) -> int:
-        reason = int(execution.run_until(self._state, self._costs, until, wanted))
-        if reason == state.TRAPPED:
-            raise self._trap()
-        return reason
+        """Why it stopped; Python hears signals between slices."""
+        s = self._state
+        while True:
+            reason = int(execution.run_until(s, self._costs, until, wanted))
+            if reason == state.TRAPPED:
+                raise self._trap()
+            if reason == state.SPENT:
+                text = DETAIL_FORMATS[DmacTrapCode.BUDGET].format(a=s.work[DONE], b=s.work[ALLOWED])
+                raise Trap(DmacTrapCode.BUDGET, Place("the DMA controller"), text)
+            if reason != state.PAUSED:
+                return reason
+            next_slice(s.work)
 
     def _trap(self) -> Trap:
         number, channel, offset, a, b, c = (int(value) for value in self._state.trap)
@@ -292,7 +326,18 @@ def _instruction_table() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 _TABLE, _ROW_OF = _instruction_table()
 
 
-def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
+def _columns(transfer: Transfer | None) -> list[int]:
+    """Of `State.transfer`."""
+    if transfer is None:
+        return [0] * state.TRANSFER
+    begin = transfer.ddr_address
+    side = int(transfer.loads)
+    return [1, side, transfer.on_chip_address, begin, begin + transfer.ddr_bytes, transfer.event, 0]
+
+
+def _new_state(
+    timing: DmacTiming, ddr: Bytes, on_chip: Bytes, work: NDArray[np.int64]
+) -> State:
     channels = timing.channels
 
     def integers(*more: int, value: int = 0) -> NDArray[np.int64]:
@@ -334,6 +379,8 @@ def _new_state(timing: DmacTiming, ddr: Bytes, on_chip: Bytes) -> State:
         free=np.zeros(3),
         last=np.full(1, channels - 1, np.int64),
         counters=integers(state.COUNTERS),
+        transfer=integers(state.TRANSFER),
+        work=work,
         trap=np.zeros(6, np.int64),
         ddr=ddr,
         on_chip=on_chip,

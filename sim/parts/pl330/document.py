@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tvm_npu.sim.isa.document import encoding_parts, markdown_table, names_section
+from tvm_npu.sim.isa.document import encoding_parts, field_table, markdown_table, names_section
 from tvm_npu.sim.isa.table import Instruction
 from tvm_npu.sim.parts.pl330.isa import PL330_ISA, AddressRegister, LoopCounter, Register
 
@@ -30,8 +30,17 @@ and at an event. `dmaend` and `dmawmb` wait for all stores, so an event behind a
 all bytes are there.
 
 Loops nest two deep, each with a counter of its own; `dmalpend` goes back as many bytes as the loop
-has. A burst must lie in one memory and be aligned to its beats. What breaks a rule traps, and the
-message names the channel, the byte of the program and the instruction.
+has. All registers are 0 at the start, and addresses wrap at 32 bits. A burst of CCR is beats times
+bytes of a beat; where the address does not move on, all beats are at that one place, and the next
+burst, too.
+
+What breaks a rule traps, and the message names the channel, the byte of the program and the
+instruction: a byte that is no instruction, or an instruction of the manager; a way that leaves the
+program without `dmaend`; a burst that is in no memory, or not aligned to its beats; a beat of more
+bytes than the bus, or an endian swap; a loop whose counter counts an open one, or an end that is
+not the innermost loop's or does not go back to its first instruction; an event that the controller
+lacks; a load that does not fit into the FIFO beside what no store takes; a store of more bytes than
+are loaded and not stored. A channel that waits for what never comes traps, too.
 
 No peripheral asks for transfers here, so the last request is always a burst: `dmaldb` and `dmastb`
 are `dmald` and `dmast`, and `dmalds` and `dmasts` do nothing.
@@ -63,6 +72,8 @@ def pl330_document() -> str:
         (
             _INTRODUCTION,
             markdown_table(("assembly", "bytes", "bits, last byte first", "meaning"), rows),
+            "\n## Operands\n\n",
+            field_table(PL330_ISA),
             "\n## The control register\n\n",
             markdown_table(("bits of CCR", "meaning"), _CONTROL),
             "\n## Names\n\n",

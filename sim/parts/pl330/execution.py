@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled.slices import slice_ends, spends
 from tvm_npu.sim.parts.pl330.bursts import do_store, load, queue_store
 from tvm_npu.sim.parts.pl330.state import (
     ACTION,
     ADD,
     ADD_NEGATIVE,
     CCR,
+    COMPLETE,
     DAR,
     END,
+    EVENT,
+    HELD,
     IDLE,
     ILLEGAL,
     INFINITY,
@@ -34,13 +38,17 @@ from tvm_npu.sim.parts.pl330.state import (
     MASK,
     MATCH,
     MOVE,
+    NEXT,
     OPERANDS,
+    PAUSED,
     READ_BARRIER,
     RUNNING,
     SAR,
     SEND_EVENT,
+    SENT,
     SIGNALLED,
     SIZE,
+    SPENT,
     STOPPED,
     STORE,
     TIME_REACHED,
@@ -54,6 +62,9 @@ from tvm_npu.sim.parts.pl330.state import (
     stop,
 )
 from tvm_npu.sim.parts.pl330.traps import DmacTrapCode as Code
+
+INSTRUCTION_WORK = 64
+"""An instruction, or the end of a store, takes about as long as so many bytes."""
 
 
 @device
@@ -98,6 +109,17 @@ def send_event(s, event, now):  # type: ignore[no-untyped-def]
 
 
 _send_event = device(send_event)
+
+
+@device
+def _ends_transfer(s, ch, event):  # type: ignore[no-untyped-def]
+    """Whether the channel's transfer may send this event now; it does so once."""
+    its = s.transfer[ch, EVENT]
+    if event != its or s.transfer[ch, NEXT] == SENT or not s.transfer[ch, COMPLETE]:
+        stop(s, ch, Code.TRANSFER_EVENT, event, its, 0)
+        return False
+    s.transfer[ch, NEXT] = SENT
+    return True
 
 
 @device
@@ -207,11 +229,14 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
         if not _drained(s, ch):
             return -1
         after = max(after, s.store_done[ch])
+        s.transfer[ch, COMPLETE] = 1
     elif action == SEND_EVENT or action == WAIT_EVENT:
         if a >= len(s.pending):
             stop(s, ch, Code.EVENT_NUMBER, a, len(s.pending) - 1, 0)
             return -1
         if action == SEND_EVENT:
+            if s.transfer[ch, HELD] and not _ends_transfer(s, ch, a):
+                return -1
             _send_event(s, a, after)
             event = a if s.to_core[a] else -1
         else:
@@ -233,7 +258,8 @@ def _execute(s, m, ch, now):  # type: ignore[no-untyped-def]
 def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
     """Does all that begins before ``until``, or up to what is wanted: the signal of event
     ``wanted`` to the processor, or the end of channel -2 - ``wanted``; -1: nothing. Why it
-    stopped: TIME_REACHED, SIGNALLED, IDLE or TRAPPED."""
+    stopped: TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED (the slice ends) or SPENT (no more work
+    is allowed)."""
     channels = len(s.status)
     while True:
         earliest, chosen, stores = INFINITY, -1, False
@@ -251,6 +277,10 @@ def run_until(s, m, until, wanted):  # type: ignore[no-untyped-def]
             return IDLE
         if earliest >= until:
             return TIME_REACHED
+        if slice_ends(s.work):
+            return PAUSED
+        if not spends(s.work, INSTRUCTION_WORK):
+            return SPENT
         if stores:
             do_store(s, m, chosen)
             continue

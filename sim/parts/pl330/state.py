@@ -21,7 +21,14 @@ END, NOP, LOAD, STORE, READ_BARRIER, WRITE_BARRIER, LOOP, LOOP_END = range(8)
 SEND_EVENT, WAIT_EVENT, ADD, ADD_NEGATIVE, MOVE, ILLEGAL = range(8, 14)
 
 STOPPED, RUNNING, WAITS_FOR_STORES, WAITS_FOR_ROOM, WAITS_FOR_EVENT = range(5)
-TIME_REACHED, SIGNALLED, IDLE, TRAPPED = range(4)
+TIME_REACHED, SIGNALLED, IDLE, TRAPPED, PAUSED, SPENT = range(6)
+
+HELD, CHIP_SIDE, NEXT, BEGIN, FINISH, EVENT, COMPLETE = range(7)
+"""Columns of `State.transfer`: whether a channel's program is held to one; 0 or 1 where its source
+or its destination is on chip; the address of its next byte there (SENT: none comes any more); from
+where to where it may touch DDR; its event; whether a write barrier is behind its last store."""
+TRANSFER = 7
+SENT = -1
 
 SAR, CCR, DAR = range(3)
 DDR, ON_CHIP = range(2)
@@ -70,6 +77,8 @@ class State(NamedTuple):
     free: Array  # float64 [3]: DDR, on-chip memory, execution unit
     last: Array  # int64 [1]: channel of the last turn
     counters: Array  # int64 [channels, COUNTERS]
+    transfer: Array  # int64 [channels, TRANSFER]
+    work: Array  # int64 [4]: see `compiled.slices`
     trap: Array  # int64 [6]: code, channel, pc, a, b, c
     ddr: Array  # uint8
     on_chip: Array  # uint8

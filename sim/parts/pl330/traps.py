@@ -23,6 +23,9 @@ class DmacTrapCode(IntEnum):
     FIFO_OVERFLOW = 8
     FIFO_UNDERFLOW = 9
     DEADLOCK = 10
+    OUTSIDE_TRANSFER = 11
+    TRANSFER_EVENT = 12
+    BUDGET = 13
 
 
 DETAIL_FORMATS: dict[DmacTrapCode, str] = {
@@ -41,4 +44,12 @@ DETAIL_FORMATS: dict[DmacTrapCode, str] = {
         "burst of {a} bytes does not fit beside the {b} in the FIFO of {c}, and no store waits"
     ),
     DmacTrapCode.FIFO_UNDERFLOW: "store of {a} bytes; {b} are loaded and not yet stored",
+    DmacTrapCode.OUTSIDE_TRANSFER: (
+        "burst of {b} bytes at {a:#x} is none of this transfer's: on chip they follow each other, "
+        "in DDR they lie within it, and none comes behind its event"
+    ),
+    DmacTrapCode.TRANSFER_EVENT: (
+        "event {a}; this transfer sends event {b}, once, behind DMAWMB and its last store"
+    ),
+    DmacTrapCode.BUDGET: "the run has done {a} units of work; the limit is {b}",
 }

@@ -299,9 +299,45 @@ def test_a_template_outside_of_its_segment() -> None:
     ],
 )
 def test_programs_that_go_wrong(bad: bytes, message: str) -> None:
-    trap = trapped(go(0, 0, 0) + "twait 3\n", bad)
+    trap = trapped(go(0, 0, 0, extent=8 * SIZE) + "twait 3\n", bad)
     assert trap.code == TileTrapCode.DMA
     assert message in str(trap)
+
+
+def burst(of: str, at: int) -> str:
+    """An address of one register that is not put in, then a burst."""
+    return f"dmamov {of}, {at}\ndmald\ndmast\n"
+
+
+@pytest.mark.parametrize(
+    ("tail", "message"),
+    [
+        (burst("dar", 512) + "dmawmb", "burst of 64 bytes at 0x200 is none of this transfer's"),
+        (burst("dar", 0) + "dmawmb", "burst of 64 bytes at 0x0 is none of this transfer's"),
+        (burst("sar", zynq().dram.base_address + 256), "at 0x80000100 is none of this transfer's"),
+        (burst("sar", 256), "at 0x100 is none of this transfer's"),
+        ("dmawmb\ndmasev 0\ndmald\ndmast", "at 0x80000040 is none of this transfer's"),
+        ("dmanop", "event 0; this transfer sends event 0, once, behind DMAWMB"),
+        ("dmawmb\ndmasev 1", "event 1; this transfer sends event 0, once"),
+        ("dmawmb\ndmasev 0", "event 0; this transfer sends event 0, once"),
+    ],
+)
+def test_programs_that_do_something_else(tail: str, message: str) -> None:
+    """A command behind the wait would read bytes that nobody has waited for, or old ones."""
+    trap = trapped(go(0, 0, 0, extent=256) + "twait 0\ntwait 0\n", template(tail=tail))
+    assert trap.code == TileTrapCode.DMA
+    assert message in str(trap)
+
+
+def test_rounds_are_work() -> None:
+    """A program of few bytes may run for minutes."""
+    loops = "dmalp lc0, 256\ndmalp lc1, 256\ndmanop\ndmalpend lc1\ndmalpend lc0\n"
+    found = simulator(go(0, 0, 0) + "tend\n", zynq(), most_work=1 << 20)
+    found.write(0x8000_0000, constants(template(tail=4 * loops + "dmawmb")))
+    with pytest.raises(Trap) as caught:
+        found.run()
+    assert caught.value.code == TileTrapCode.BUDGET
+    assert "more than 1048576 products, elements and bytes" in str(caught.value)
 
 
 def test_a_program_that_ends_too_soon() -> None:
