@@ -155,6 +155,7 @@ def test_command(
         f"""
         models = ["{model}"]
         fidelity = ["predicted", "checked"]
+        precisions = ["int16", "int8"]
         [machine]
         base = "nmp-4x8"
         [machine.keys]
@@ -171,10 +172,11 @@ def test_command(
     given = ["sweep", str(file), "--store", str(store), "--json", str(points), "--csv", str(table)]
     assert main([*given, "--budget", "area=15"]) == 0
     said = capsys.readouterr()
-    assert "The front" in said.out and "8 points" in said.out
+    assert "The front" in said.out and "14 points" in said.out
     front = said.out.split("\n\n")[0]
     assert "10" in front.split() and "20" not in front.split()
-    assert "2 points have no outcome" in said.err
+    assert "precision" in front and {"int8"} == {"int8", "int16"} & set(front.split())
+    assert "4 points have no outcome" in said.err
     page = tmp_path / "s.html"
     assert main([*given, "--profiles", "1"]) == 2
     assert "--profiles: only with --html" in capsys.readouterr().err
@@ -183,7 +185,7 @@ def test_command(
     assert "s.profiles/1-1-small.html" in page.read_text()
     assert "<title>lenet on nmp-4x8" in (tmp_path / "s.profiles" / "1-1-small.html").read_text()
     rows = json.loads(points.read_text())
-    assert len(rows) == 8 and len(table.read_text().splitlines()) == 9
+    assert len(rows) == 14 and len(table.read_text().splitlines()) == 15
     assert main([*given, "--budget", "energy=1"]) == 1
     assert "no objective of the sweep; it has cycles, area" in capsys.readouterr().err
     assert main(["sweep", str(tmp_path / "none.toml")]) == 1

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tvm_npu.cli.tables import Column
     from tvm_npu.sweep import SweepResult
     from tvm_npu.sweep.run import Judged
+    from tvm_npu.sweep.spec import SweepSpec
 
 DESCRIPTION = """\
 Runs models on machines: files, or all variations of a base machine's keys that constraints allow.
@@ -145,7 +146,7 @@ def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) ->
     ]
     if best:
         terminal.out.print("The front: no design is better in all objectives.")
-        print_tables(_front_columns(best, objectives), terminal.out)
+        print_tables(_front_columns(best, result.spec), terminal.out)
     else:
         terminal.out.print("No design has outcomes for all models" + (
             " within the budget." if args.budget else "."))  # fmt: skip
@@ -165,7 +166,7 @@ def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) ->
                       f"{faults[0]['model']}: {faults[0]['fault']}")  # fmt: skip
 
 
-def _front_columns(best: list[Judged], objectives: list[str]) -> list[Column]:
+def _front_columns(best: list[Judged], spec: SweepSpec) -> list[Column]:
     from tvm_npu.cli.tables import Column
 
     columns = []
@@ -174,12 +175,11 @@ def _front_columns(best: list[Judged], objectives: list[str]) -> list[Column]:
         columns.append(Column(key.replace(".", ".\n"), cells, key=True))
     if not columns or len({one.design.name for one in best}) > 1 and not best[0].design.changes:
         columns = [Column("machine", tuple(one.design.name for one in best), key=True)]
-    for heading, cells in (
-        ("planner", tuple(one.design.planner for one in best)),
-        ("precision", tuple(one.design.precision or "" for one in best)),
-    ):
-        if len(set(cells)) > 1:
-            columns.append(Column(heading, cells, key=True))
-    for at, name in enumerate(objectives):
+    if len(spec.planners) > 1:
+        columns.append(Column("planner", tuple(one.design.planner for one in best), key=True))
+    if len(spec.precisions) > 1:
+        cells = tuple(one.design.precision or "" for one in best)
+        columns.append(Column("precision", cells, key=True))
+    for at, name in enumerate(spec.search.objectives):
         columns.append(Column(name, tuple(f"{one.scores[at]:,.6g}" for one in best)))
     return columns

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bokeh.models import ColumnDataSource, CustomJS, HoverTool, TapTool
+from bokeh.models import (
+    ColumnDataSource,
+    CustomJS,
+    CustomJSTickFormatter,
+    HoverTool,
+    NoOverlap,
+    TapTool,
+)
 
 from tvm_npu.report.page.figures import COLOURS, HEIGHT, blank, names_on_axis
 
@@ -14,6 +21,9 @@ const detail = source.data.design[first];
 if (detail !== undefined) dispatchEvent(new CustomEvent("design", {detail}));
 """
 """Tells the page's script which design was clicked on."""
+SHORT = """return new Intl.NumberFormat(
+  "en", {notation: "compact", maximumSignificantDigits: 3}).format(tick)"""
+"""200K in place of 2.000e+5."""
 TOOLTIPS = [("design", "@label"), ("", "@text")]
 
 
@@ -25,6 +35,9 @@ def sweep_figures(axes: Sequence[str], in_decades: bool) -> dict[str, Any]:
 def _front(in_decades: bool) -> Any:
     kind = "log" if in_decades else "linear"
     plot = blank("front", x_axis_label="-", y_axis_label="-", x_axis_type=kind, y_axis_type=kind)
+    for axis in plot.axis:
+        axis.formatter = CustomJSTickFormatter(code=SHORT)
+        axis.major_label_policy = NoOverlap()
     edge = ColumnDataSource({"x": [], "y": []}, name="edge")
     plot.step("x", "y", source=edge, mode="after", line_color=COLOURS["mac"], line_width=1.5)
     names = ("x", "y", "label", "text", "colour", "size", "design")
