@@ -237,13 +237,15 @@ def _program(planned: PlannedGraph, code: Code) -> Program:
     fixed, machine = planned.fixed, planned.machine
     storage = planned.storage
     inputs, outputs, rest = tensor_slots(fixed, storage, machine.stored_element_bytes)
+    starts = code.start_cycles or (0.0,) * len(planned.layers)
     entries = tuple(
         LayerEntry(
             one.layer.name, kind_of(one.layer), one.layer.source,
-            storage.precision_of(one.layer), plain(one.plan), one.predicted_cycles,
+            storage.precision_of(one.layer), plain(one.plan),
+            None if one.predicted_cycles is None else one.predicted_cycles + start,
             layer_macs(one.layer, storage.shapes), ranges,
         )
-        for one, ranges in zip(planned.layers, code.layers, strict=True)
+        for one, ranges, start in zip(planned.layers, code.layers, starts, strict=True)
     )  # fmt: skip
     return Program(
         name=fixed.name,

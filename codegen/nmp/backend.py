@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tvm_npu.codegen.least import LeastNeeds
     from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
     from tvm_npu.codegen.plan.faults import PlanFault
-    from tvm_npu.codegen.plan.layers import LayerPlanner
+    from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
     from tvm_npu.codegen.plan.loops.plan import Step
     from tvm_npu.codegen.plan.loops.questions import (
         LoopPlanner,
@@ -160,7 +160,14 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     ) -> float | None:
         from tvm_npu.codegen.nmp.plan.planning import predicted_cycles
 
-        return predicted_cycles(plan)
+        return predicted_cycles(layer, problem, plan, machine)
+
+    def in_sequence(
+        self, layers: tuple[PlannedLayer, ...], machine: NmpMachine
+    ) -> tuple[PlannedLayer, ...]:
+        from tvm_npu.codegen.nmp.plan.sequence import in_sequence
+
+        return in_sequence(layers, machine)
 
     def planners(self) -> Mapping[str, PlannerFactory]:
         return _PLANNERS

@@ -115,6 +115,12 @@ class Prediction:
 
 
 @dataclass(frozen=True)
+class MeasuredPrediction(Prediction):
+    """Whose ``cycles`` are measured, or corrected by measurements, of the layer by itself on the
+    simulator: the start of the layer is among them."""
+
+
+@dataclass(frozen=True)
 class Infeasible:
     """No plan fits: ``reason`` names what is too large even at its smallest, for which buffer;
     ``remedy`` says what would help."""

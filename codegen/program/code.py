@@ -34,3 +34,5 @@ class Code:
     """Of the addresses of segments."""
     batch: int = 1
     """Images that a run computes, each in its share of activations and states."""
+    start_cycles: tuple[float, ...] = ()
+    """What each layer takes beside its plan, as the code itself says (none given: nothing)."""

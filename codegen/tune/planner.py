@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
-from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, MeasuredPrediction
 from tvm_npu.codegen.plan.registry import planner
 from tvm_npu.codegen.tune.errors import UntunedWarning
 from tvm_npu.codegen.tune.history import Measured, history
@@ -57,7 +57,8 @@ def _expecting(
 ) -> Any:
     """``plan`` with the analytic model's prediction, but of ``cycles``."""
     prediction = plan.prediction or backend_of(machine).predict(problem, plan, machine)
-    return replace(plan, planner=name, prediction=replace(prediction, cycles=cycles))
+    measured = MeasuredPrediction(**{**vars(prediction), "cycles": cycles})
+    return replace(plan, planner=name, prediction=measured)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem, MeasuredPrediction
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.format import (
@@ -106,6 +106,12 @@ class NmpRegion:
             parameter_offset=parameter_offset,
             scopes=tuple(dict(scope) for scope in lowered.scopes),
             relocations=relocations,
+            start_cycles=tuple(
+                0.0
+                if _is_measured(one.plan)
+                else _start_cycles(len(code.parameters.variables), own, self.machine)
+                for one, code, own in zip(self.planned.layers, self.codes, ranges, strict=True)
+            ),
         )
 
 
@@ -147,6 +153,19 @@ def _code(
     assert isinstance(problem, WindowProblem) and isinstance(plan, WindowPlan)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     return window(layer, in_shape, out_shape, problem, plan, machine, operands)
+
+
+def _is_measured(plan: Any) -> bool:
+    return isinstance(plan, ConvPlan) and isinstance(plan.prediction, MeasuredPrediction)
+
+
+def _start_cycles(words: int, code: tuple[int, int], machine: NmpMachine) -> float:
+    """What a core waits for at a layer beside its work: the layer's words, and its code, which no
+    TLE has in its cache: a line that a layer shares with the one before it is there."""
+    cores, (begin, end) = machine.cores, code
+    line_bytes = cores.instruction_line_bytes
+    lines = (end - 1) // line_bytes - (begin - 1) // line_bytes
+    return words * cores.scalar_memory_cycles + lines * cores.instruction_miss_cycles
 
 
 class _Constants:

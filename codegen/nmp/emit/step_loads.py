@@ -13,6 +13,7 @@ from tvm_npu.codegen.nmp.emit.sharing import SharedTile
 from tvm_npu.codegen.nmp.emit.steps import FIRST, Step, Steps, when_has_place
 from tvm_npu.codegen.nmp.emit.transfers import run_transfer
 from tvm_npu.codegen.nmp.emit.weights import group_bytes, is_tiled
+from tvm_npu.codegen.nmp.plan.conv_plan import loads_weights_early
 from tvm_npu.sim.nmp.xnmp import Memory
 from tvm_npu.sim.streams import Stream
 
@@ -60,11 +61,8 @@ class StepLoads:
 
     @property
     def weights_come_early(self) -> bool:
-        """The first W tile needs nothing of the layer before, nor of any other TLT. (With one
-        buffer it only queues in front of what other TLTs still load for the layer before.)"""
-        tiles = self.transfers.tiles
-        is_own = self.shared_w.buffer.level is None and tiles.problem.groups == 1
-        return is_own and tiles.plan.buffers == 2
+        """In front of the barrier before the layer."""
+        return loads_weights_early(self.transfers.tiles.problem, self.transfers.tiles.plan)
 
     def first_weights(self) -> Nodes:
         """The W tile of the first step."""

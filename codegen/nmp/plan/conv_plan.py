@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tvm_npu.codegen.plan.problem import Prediction
+from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
 
 Split = Literal["KS", "KS&OFM", "OFM"]
 Schedule = Literal["IS", "OS", "WS"]
@@ -86,3 +86,10 @@ class ConvPlan:
     weights: Literal["filters", "tiles"] = "filters"
     linear_maps: bool = False
     buffers: Literal[1, 2] = 1
+
+
+def loads_weights_early(problem: ConvProblem, plan: ConvPlan) -> bool:
+    """The first W tile needs nothing of the layer before, nor of any other TLT. (With one buffer it
+    only queues in front of what other TLTs still load for the layer before.)"""
+    is_own = plan.tlt_rows * plan.tlt_columns == 1 and not plan.ring_weights
+    return is_own and problem.groups == 1 and plan.buffers == 2

@@ -11,7 +11,12 @@ from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
-from tvm_npu.codegen.nmp.plan.tables import constant_bytes, room_for, with_tables
+from tvm_npu.codegen.nmp.plan.tables import (
+    constant_bytes,
+    constants_cycles,
+    room_for,
+    with_tables,
+)
 from tvm_npu.codegen.nmp.plan.window import (
     FlatPlan,
     FlatProblem,
@@ -97,10 +102,14 @@ def answer(
     return plan_flat(asked, machine)
 
 
-def predicted_cycles(plan: Plan) -> float | None:
+def predicted_cycles(
+    layer: FixedLayer, asked: Question, plan: Plan, machine: NmpMachine
+) -> float | None:
+    """Of the plan, and of the load of a table, slopes or scale words in front of it."""
+    constants = constants_cycles(layer, asked.element_bytes, machine)
     if isinstance(plan, ConvPlan | BlockPlan):
-        return None if plan.prediction is None else float(plan.prediction.cycles)
-    return float(plan.cycles)
+        return None if plan.prediction is None else float(plan.prediction.cycles) + constants
+    return float(plan.cycles) + constants
 
 
 def possible_cascades(fixed: FixedGraph, machine: NmpMachine) -> list[FixedCascade]:
@@ -126,7 +135,10 @@ def possible_blocks(
     fixed: FixedGraph, cascades: Iterable[FixedCascade], machine: NmpMachine
 ) -> list[FixedBlock]:
     """Of ``cascades`` and of convolutions over all channels, with a pointwise convolution behind;
-    none has a table, slopes of channels or scale words, and all elements have one width."""
+    none has a table, slopes of channels or scale words, and all elements have one width. Tiles are
+    passed on over rings: no blocks without one."""
+    if machine.ring is None:
+        return []
     convolutions = [
         layer
         for layer in fixed.layers
@@ -137,8 +149,6 @@ def possible_blocks(
         and layer.out_bytes is None
         and layer.rescaling is None
     ]
-    if machine.ring is None:
-        return []
     return [
         one
         for one in blocks_behind(fixed, [*convolutions, *cascades])
@@ -196,9 +206,9 @@ def with_layers_joined(
     if not plans_windows(planner.chosen):
         return fixed
     cascades = possible_cascades(fixed, machine)
-    candidates = [Joined(one, _members(one)) for one in cascades]
+    joinable = [Joined(one, _members(one)) for one in cascades]
     if plans_blocks(planner.chosen):
-        candidates += [
+        joinable += [
             Joined(one, (*_members(one.head), one.output))
             for one in possible_blocks(fixed, cascades, machine)
         ]
@@ -206,4 +216,4 @@ def with_layers_joined(
     def cycles(layer: FixedLayer) -> float:
         return planner.cycles(layer, fixed.shapes, fixed.precision_of(layer))
 
-    return with_joined(fixed, candidates, cycles)
+    return with_joined(fixed, joinable, cycles)

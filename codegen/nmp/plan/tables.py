@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Requantized, chw
-from tvm_npu.codegen.nmp.plan.traffic import least_bias_bytes
+from tvm_npu.codegen.nmp.plan.traffic import flat_transfer, least_bias_bytes
 from tvm_npu.codegen.ops import FixedBroadcast, FixedConv, FixedElementwise, FixedTable
 from tvm_npu.codegen.passes.slopes import MOST_SLOPES
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -35,6 +35,20 @@ def constant_bytes(layer: Requantized, element_bytes: int) -> int | None:
     if layer.slopes is not None and len(layer.slopes) > 1:
         return len(layer.slopes) * BIAS_BYTES
     return None
+
+
+def constants_cycles(layer: FixedLayer, element_bytes: int, machine: NmpMachine) -> float:
+    """Time of the engine of a TLE, which waits for nothing else, for what `constant_bytes` counts;
+    all TLEs load it at the same time."""
+    needed = None
+    if isinstance(layer, FixedTable):
+        needed = table_bytes(element_bytes)
+    elif isinstance(layer, Requantized):
+        needed = constant_bytes(layer, element_bytes)
+    if needed is None:
+        return 0.0
+    load = flat_transfer(needed, 1, machine.dram.burst_bytes)
+    return load.engine_cycles(machine, machine.cores.tles)
 
 
 def room_for(problem: object, machine: NmpMachine) -> NmpMachine:

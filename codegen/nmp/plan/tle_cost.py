@@ -143,11 +143,8 @@ class TleWalk:
         turns = self.turns
         active = sum(tile.out > 0 for tile in turns.rows[0][0])
         active *= sum(tile.out > 0 for tile in turns.columns[0][0])
-        runs = [sum(column) for column in zip(*(
-            [size * steps for size in sizes] for sizes, steps in turns.items
-        ), strict=True)]  # fmt: skip
         total = NO_TRAFFIC
-        for run, tlts in Counter(runs).items():
+        for run, tlts in Counter(self._item_runs()).items():
             one = flat_transfer(run * self.each, BIAS_BYTES, self.burst_bytes)
             window = self.problem.window
             if window is not None and window.has_weights:
@@ -155,6 +152,30 @@ class TleWalk:
                 one = one * 2
                 one += flat_transfer(run * taps, self.problem.element_bytes, self.burst_bytes)
             total += one * (tlts * active)
+        return total
+
+    def _item_runs(self) -> list[int]:
+        """All items of each part."""
+        return [
+            sum(column)
+            for column in zip(
+                *([size * steps for size in sizes] for sizes, steps in self.turns.items),
+                strict=True,
+            )
+        ]
+
+    def early_loads(self) -> Traffic:
+        """Biases and the first W tiles, of all TLTs that have some but the last one, where they
+        share nothing (`sequence`)."""
+        runs = self._item_runs()
+        channels = self.depth if self.keeps_weights else self.channels[0][0]
+        total = NO_TRAFFIC
+        loads = [one for one in zip(self.turns.items[0][0], runs, strict=True) if one[0]]
+        for size, run in loads[:-1]:
+            total += flat_transfer(run, BIAS_BYTES, self.burst_bytes)
+            total += weight_transfer(
+                self.problem, size, channels, self.burst_bytes, self.plan.weights == "tiles"
+            )
         return total
 
     def _load_weights(self, sizes: tuple[int, ...], channels: int) -> Traffic:

@@ -14,15 +14,24 @@ from tests.codegen.nmp.fixed_layers import fixed_graph, random_tensors
 from tests.codegen.nmp.plan.plan_reference import conv, dense
 from tests.codegen.nmp.simulated import simulate
 from tvm_npu.codegen.compile import compile_fixed, generate
-from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent, q_point_scales
+from tvm_npu.codegen.graph import (
+    FixedGraph,
+    FixedLayer,
+    Shape,
+    Table,
+    output_extent,
+    q_point_scales,
+)
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
+from tvm_npu.codegen.nmp.plan.sequence import early_cycles
 from tvm_npu.codegen.nmp.plan.window import FlatPlan, WindowPlan
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
+from tvm_npu.sim.nmp.xnmp import TABLE_ENTRIES, TABLE_SEGMENT_BITS
 
 LAYERS = (
     conv(64, 16, (54, 54), (3, 3), padding=(1, 1, 1, 1)),  # SqueezeNet
@@ -260,3 +269,52 @@ def test_pools_and_elementwise_layers() -> None:
         assert isinstance(plan, WindowPlan | FlatPlan)
         pairs.append((plan.cycles, measured(graph, mach)))
     check_agreement(pairs)
+
+
+def test_weights_that_come_early_count_in_the_layer_before() -> None:
+    """A pool, then a fully connected layer: TLTs ask for its first W tiles in front of the pool's
+    last stores."""
+    mach = load_nmp_machine("nmp-4x8-dual")
+    behind = graph_of(dense(1000, 512))
+    graph = replace(
+        behind,
+        layers=(pool_layer(6, 1, 0, "avg", "p", "x"), *behind.layers),
+        shapes={"p": (512, 6, 6), "x": (512, 1, 1), "y": (1000,)},
+        inputs=("p",),
+        scales=behind.scales | q_point_scales({"p": 8}),
+    )
+    generated = generate(graph, mach, planner("exact"))
+    entries = generated.program().layers
+    _, statistics = simulate(generated.program(), random_tensors(graph, 1))
+    for entry, layer in zip(entries, statistics.layers, strict=True):
+        assert entry.predicted_cycles == pytest.approx(layer.cycles, rel=0.05)
+    alone = generated.planned.layers[0].plan.cycles
+    assert statistics.layers[0].cycles > 1.3 * alone
+    early = early_cycles(
+        generated.planned.layers[1].problem, generated.planned.layers[1].plan, mach
+    )
+    assert generated.planned.layers[0].predicted_cycles == pytest.approx(alone + early)
+
+
+def test_small_layers_wait_for_their_words_and_their_code() -> None:
+    mach = load_nmp_machine("nmp-4x8")
+    for problem in (dense(96, 24), dense(24, 96), dense(80, 40), conv(16, 8, (14, 14), (1, 1))):
+        program = compile_fixed(graph_of(problem), mach, "exact")
+        cycles = measured(graph_of(problem), mach, planner("exact").plan(problem, mach))
+        assert program.layers[0].predicted_cycles == pytest.approx(cycles, rel=0.2)
+
+
+def test_tables_are_loaded_in_front_of_a_layer() -> None:
+    mach = load_nmp_machine("nmp-4x8")
+    graph = graph_of(conv(240, 40, (14, 14), (1, 1)))
+    values = np.zeros(TABLE_ENTRIES[2], np.int16)
+    layer = replace(graph.layers[0], table=Table(values, 0, TABLE_SEGMENT_BITS[2]))  # type: ignore[call-arg]
+    with_table = replace(graph, layers=(layer,))
+    predicted, simulated = [], []
+    for one in (graph, with_table):
+        program = compile_fixed(one, mach, "exact")
+        predicted.append(program.layers[0].predicted_cycles or 0.0)
+        simulated.append(simulate(program, random_tensors(one, 1))[1].layers[0].cycles)
+    longer = simulated[1] - simulated[0]
+    assert longer > 1000
+    assert predicted[1] - predicted[0] == pytest.approx(longer, rel=0.3)

@@ -1,0 +1,53 @@
+"""Layers one after the other: what a layer loads while the one before still runs.
+
+Where W tiles of two buffers are a TLT's own, the biases and the first W tile of a layer are asked
+for in front of the barrier behind the layer before it, by each TLT as soon as it is through. Its
+engine takes them behind the TLT's own last store and in front of the stores of the TLTs after it,
+so that the layer before ends as much later as all TLTs but the last one load, and the layer itself
+takes that much less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, loads_weights_early
+from tvm_npu.codegen.nmp.plan.tle_cost import TleWalk
+from tvm_npu.codegen.nmp.plan.turns import tle_turns
+from tvm_npu.codegen.plan.layers import PlannedLayer
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.sim.nmp.machine import NmpMachine
+
+
+def in_sequence(
+    layers: tuple[PlannedLayer, ...], machine: NmpMachine
+) -> tuple[PlannedLayer, ...]:
+    """The layers of a region with predictions that know what comes behind and before; their sum
+    stays."""
+    found = list(layers)
+    for at in range(1, len(found)):
+        early = early_cycles(found[at].problem, found[at].plan, machine)
+        if early:
+            found[at - 1] = _later(found[at - 1], early)
+            found[at] = _later(found[at], -early)
+    return tuple(found)
+
+
+def early_cycles(problem: object, plan: object, machine: NmpMachine) -> float:
+    """Time of a TLE's engine for what a layer loads before the one in front of it can end; 0 for
+    layers that load nothing early."""
+    if isinstance(problem, BlockProblem) and isinstance(plan, BlockPlan):
+        problem, plan = problem.head, plan.head
+    if not isinstance(problem, ConvProblem) or not isinstance(plan, ConvPlan):
+        return 0.0
+    if not loads_weights_early(problem, plan):
+        return 0.0
+    walk = TleWalk(problem, plan, machine, tle_turns(problem, plan, machine)[0])
+    return walk.engine(walk.early_loads())
+
+
+def _later(one: PlannedLayer, cycles: float) -> PlannedLayer:
+    if one.predicted_cycles is None:
+        return one
+    return replace(one, predicted_cycles=one.predicted_cycles + cycles)
