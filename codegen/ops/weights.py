@@ -15,7 +15,7 @@ from tvm_npu.codegen.fixed_point import (
     largest_q_point,
     quantize_tensor,
 )
-from tvm_npu.codegen.graph.layer import Layer
+from tvm_npu.codegen.graph.layer import FixedLayer, Layer
 from tvm_npu.codegen.graph.tensors import Array, FloatArray, IntArray, Shape, chw
 from tvm_npu.codegen.ops.operator import MAX_SHIFT, Numbers
 
@@ -44,7 +44,9 @@ class FixedWeights:
     filter_shifts: IntArray | None = None
 
 
-def check_groups(layer: Layer, weight: Array, groups: int, given: Shape) -> None:
+def check_groups(
+    layer: Layer | FixedLayer, weight: Array, groups: int, given: Shape
+) -> None:
     """GraphError unless ``weight`` [M, N / groups, ...] takes the channels of an input ``given``
     in whole groups of filters."""
     filters, depth, *_ = weight.shape

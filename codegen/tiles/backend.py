@@ -13,7 +13,8 @@ from tvm_npu.codegen.loop_backend import LoopBackend
 from tvm_npu.codegen.plan.limits import TileLimits
 
 if TYPE_CHECKING:
-    from tvm_npu.codegen.graph import FixedLayer, Shape
+    from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+    from tvm_npu.codegen.plan.layers import LayerPlanner
     from tvm_npu.codegen.plan.loops.machine import LoopMachine
     from tvm_npu.codegen.plan.loops.plan import LoopPlan
     from tvm_npu.codegen.plan.loops.questions import LoopQuestion
@@ -43,8 +44,11 @@ class TilesBackend(LoopBackend["TileMachine"]):
         from tvm_npu.codegen import ops
 
         return frozenset(
-            {ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise}
-        )
+            {
+                ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise, ops.FixedMove,
+                ops.FixedReflectPad, ops.FixedTransposedConv,
+            }
+        )  # fmt: skip
 
     def loop_machine(self, machine: TileMachine) -> LoopMachine:
         from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -72,6 +76,13 @@ class TilesBackend(LoopBackend["TileMachine"]):
         from tvm_npu.codegen.tiles.plan.planning import answer
 
         return answer(problem, machine, chosen)
+
+    def rewrite(
+        self, fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine
+    ) -> FixedGraph:
+        from tvm_npu.codegen.tiles.plan.planning import rewritten
+
+        return rewritten(fixed)
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine

@@ -182,8 +182,8 @@ def test_refusal(case: str) -> None:
 
 
 LACKING = {
-    "transposedconv": lambda: of("conv2d_transpose", x(*F), const(*WEIGHT), to=(1, 4, 10, 10)),
-    "move": lambda: of("transpose", conv(x(*F), 4), to=(1, 8, 8, 4), axes=[0, 2, 3, 1]),
+    "softmax": lambda: of("softmax", conv(x(*F), 4), to=(1, 4, 8, 8), axis=1),
+    "table": lambda: of("sigmoid", conv(x(*F), 4), to=(1, 4, 8, 8)),
 }
 
 

@@ -7,8 +7,9 @@ import pytest
 
 from tests.door.flows import call, conv, split, x
 from tests.door.test_recurrent import region_graph
-from tvm_npu.codegen.ops import Conv2d, Dense, Transpose
+from tvm_npu.codegen.ops import Conv2d, Dense, FixedMove, Transpose
 from tvm_npu.codegen.reference import run_float
+from tvm_npu.door.backend import machine_layers
 from tvm_npu.door.dataflow import OpCall, Value, constant
 from tvm_npu.door.partition import Partition
 
@@ -59,7 +60,11 @@ def test_images_stay_images() -> None:
     assert {refusal.operator for refusal in found.refusals} == {"my.reshape", "my.add"}
 
 
-def test_a_machine_that_moves_nothing() -> None:
+def test_a_machine_that_moves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tvm_npu.door.partition.machine_layers",
+        lambda machine: machine_layers(machine) - {FixedMove},
+    )
     found = split(over(x(1, 11, 6)).result(), machine="zynq-7020")
     (region,) = found.regions
     assert [one.name for one in region.calls] == ["dense"]

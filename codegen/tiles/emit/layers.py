@@ -9,7 +9,7 @@ from typing import Any
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
-from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedMove, FixedPad, FixedPool
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
@@ -20,11 +20,13 @@ from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_bytes, 
 from tvm_npu.codegen.tiles.emit.direct import direct_commands
 from tvm_npu.codegen.tiles.emit.flat import flat_steps
 from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
+from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
 from tvm_npu.codegen.tiles.emit.pools import pool_steps
 from tvm_npu.codegen.tiles.plan.direct import DirectPlan
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.moves import MoveShape, MoveTiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, PadTiles
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, WindowTiles
 from tvm_npu.sim.tiles.isa import TileMemory
@@ -134,8 +136,16 @@ def _flat(
     return LayerSteps(flat_steps(layer, shape, tiles, machine, operands), tiles.buffers)
 
 
+def _move(
+    layer: FixedMove, shape: MoveShape, tiles: MoveTiles, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    return LayerSteps(move_steps(shape, tiles, machine, operands), tiles.buffers)
+
+
 _STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
     FixedPool: _pool,
     FixedPad: _pad,
     FixedElementwise: _flat,
+    FixedMove: _move,
 }

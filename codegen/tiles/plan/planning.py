@@ -7,17 +7,26 @@ from math import prod
 from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
-from tvm_npu.codegen.graph import FixedLayer, Shape, chw
-from tvm_npu.codegen.ops import FixedElementwise, FixedPad, FixedPool
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
+from tvm_npu.codegen.ops import FixedElementwise, FixedMove, FixedPad, FixedPool
+from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
+from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
+from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, pad_shape, pad_tiles
 from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-Question = WindowShape | PadShape | FlatShape
+Question = WindowShape | PadShape | MoveShape | FlatShape
+
+
+def rewritten(fixed: FixedGraph) -> FixedGraph:
+    """The graph in layers that tile machines have code for: transposed convolutions by their
+    phases, reflection paddings as moves."""
+    return with_moved_mirrors(with_phases(fixed))
 
 
 def question(
@@ -36,6 +45,8 @@ def question(
         )  # fmt: skip
     if isinstance(layer, FixedPad):
         return pad_shape(layer, chw(in_shape), chw(out_shape), size)
+    if isinstance(layer, FixedMove):
+        return move_shape(layer, size)
     if isinstance(layer, FixedElementwise):
         return FlatShape(prod(out_shape), len(layer.inputs), size)
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
@@ -49,4 +60,6 @@ def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner)
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):
         return pad_tiles(asked, machine)
+    if isinstance(asked, MoveShape):
+        return move_tiles(asked, machine)
     return flat_tiles(asked, machine)
