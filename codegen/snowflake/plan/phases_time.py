@@ -15,6 +15,7 @@ from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved
 from tvm_npu.codegen.snowflake.plan.numbers import MODES, Numbers, shape_numbers
 from tvm_npu.codegen.snowflake.plan.phases import PhaseAxis, PhasesPlan, Together, TransposedShape
 from tvm_npu.codegen.snowflake.plan.room import Choice
+from tvm_npu.codegen.snowflake.plan.step_sums import tile_work
 from tvm_npu.codegen.snowflake.plan.sums_time import (
     CYCLES_OF,
     ISSUED,
@@ -35,7 +36,6 @@ from tvm_npu.codegen.snowflake.plan.timeline import (
     RESULTS,
     START,
     chunks_of,
-    tile_work,
 )
 from tvm_npu.codegen.snowflake.steps.objects import Rooms
 from tvm_npu.sim.compiled import entry

@@ -16,13 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tvm_npu.codegen.snowflake.plan.counting import COOP
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, maps_moved, results_moved
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import (
     Choice,
-    depth_parts,
-    depth_words,
     kernels_words,
     places,
     spreads_columns,
@@ -31,18 +28,12 @@ from tvm_npu.codegen.snowflake.plan.room import (
     together,
 )
 from tvm_npu.codegen.snowflake.plan.room import share as dealt
-from tvm_npu.codegen.snowflake.plan.step_loads import Loads, Tiles, loads_of, step_at, tiles_of
-from tvm_npu.codegen.snowflake.plan.sums_time import (
-    CYCLES_OF,
-    ISSUED,
-    VECTORS,
-    add_group,
-    column_kinds,
-    row_kinds,
-)
+from tvm_npu.codegen.snowflake.plan.step_loads import Loads, Step, loads_of, step_at, tiles_of
+from tvm_npu.codegen.snowflake.plan.step_sums import all_sums, works_of
+from tvm_npu.codegen.snowflake.plan.sums_time import CYCLES_OF, ISSUED, VECTORS
 from tvm_npu.sim.compiled import device, entry
 from tvm_npu.sim.compiled.arithmetic import ceil_div
-from tvm_npu.sim.snowflake.isa import LANES, MEMORY_UNIT_BYTES, MOST_CUS
+from tvm_npu.sim.snowflake.isa import MEMORY_UNIT_BYTES, MOST_CUS
 
 CYCLES, VECTOR, LOADS, STORES, IN_BYTES, WEIGHT_BYTES, OUT_BYTES, STEPS, ALONE = range(9)
 """What `timed` gives: cycles in all, of the vector unit, of loads and stores at the memory; bytes;
@@ -96,27 +87,6 @@ def seconds(n: Numbers, units: float) -> float:
 
 
 @device
-def tile_work(n: Numbers, p: Choice, filters: int, depth: int, rows, columns, work) -> None:
-    """Writes what a step takes (`sums_time.CYCLES_OF` and so on)."""
-    work[:] = 0.0
-    if depth_parts(n, p.mode) > 1:
-        words = depth_words(n, p.mode)
-        if depth == depth_parts(n, p.mode) - 1:
-            lanes = 1 if p.mode == COOP else LANES
-            words = lanes * n.rows.kernel * n.columns.kernel * n.planes - depth * words
-        work[CYCLES_OF] = ceil_div(words, LANES)
-        work[ISSUED] = work[VECTORS] = 1.0
-        return
-    whole, rest = divmod(filters, together(n, p.mode))
-    step = min(p.m, filters)
-    if whole:
-        outputs = together(n, p.mode)
-        add_group(n, p.mode, whole, outputs, step, rows, columns, work)
-    if rest:
-        add_group(n, p.mode, 1, rest, step, rows, columns, work)
-
-
-@device
 def fitting(n: Numbers, p: Choice) -> tuple[int, int, int]:
     """`places` of a plan."""
     tall, wide = tile_rows(n, p.mode, p.r), tile_columns(n, p.mode, p.c)
@@ -165,7 +135,7 @@ when the last step's results are complete."""
 
 @device
 def _beside(
-    n: Numbers, loads: Loads, number: int, chunks: Chunks, out_units: float, out_count: int,
+    n: Numbers, loads: Loads, number: int, chunks: Chunks, out_units: float, out_count: float,
     begin: float, start: float, cycles: float, issued: float, hidden: float, at,
 ) -> float:  # fmt: skip
     """The transfers beside a step that begins to issue at ``begin`` and to compute at ``start``:
@@ -202,35 +172,6 @@ def _beside(
     return left
 
 
-@device
-def _works(n: Numbers, p: Choice, tiles: Tiles):
-    """`tile_work` of the steps, by row and column of the tile, whether its kernels are the last
-    tile of them, and part of the depth."""
-    rows = np.zeros((tiles.down, 2 * n.rows.kernel + 1), np.int64)
-    columns = np.zeros((tiles.across, 2 * n.columns.kernel + 1), np.int64)
-    for i in range(tiles.down):
-        row_kinds(n, p.mode, i * p.r, min(p.r, n.rows.out - i * p.r), rows[i])
-    for j in range(tiles.across):
-        column_kinds(n, p.mode, j * p.c, min(p.c, n.columns.out - j * p.c), columns[j])
-    rest = n.filters - (tiles.kernels - 1) * p.m
-    found = np.zeros((tiles.down, tiles.across, 2, tiles.depths, 3))
-    for i in range(tiles.down):
-        if i > 0 and (rows[i] == rows[i - 1]).all():
-            found[i] = found[i - 1]
-            continue
-        for j in range(tiles.across):
-            if j > 0 and (columns[j] == columns[j - 1]).all():
-                found[i, j] = found[i, j - 1]
-                continue
-            for depth in range(tiles.depths):
-                tile_work(n, p, rest, depth, rows[i], columns[j], found[i, j, 1, depth])
-                if rest == p.m or tiles.kernels == 1:
-                    found[i, j, 0, depth] = found[i, j, 1, depth]
-                else:
-                    tile_work(n, p, p.m, depth, rows[i], columns[j], found[i, j, 0, depth])
-    return found
-
-
 class Edges(NamedTuple):
     """Cycles of a layer beside its sums: from its begin to the first trace, at least, and from
     where the last ends; what its early kernels cost the layer before counts as the end."""
@@ -263,6 +204,67 @@ def edges_of(n: Numbers, p: Choice, kernel_places: int) -> Edges:
     return Edges(begin, stored + early)
 
 
+class Extent(NamedTuple):
+    """The results of a step: their first row and column, rows, columns, filters."""
+
+    row: int
+    column: int
+    tall: int
+    wide: int
+    filters: int
+
+
+@device
+def _extent(n: Numbers, p: Choice, tile: Step) -> Extent:
+    row, column = tile.map_row * p.r, tile.map_column * p.c
+    return Extent(
+        row, column, min(p.r, n.rows.out - row), min(p.c, n.columns.out - column),
+        min(p.m, n.filters - tile.tile * p.m),
+    )  # fmt: skip
+
+
+@device
+def _in_front(n: Numbers, loads: Loads, number: int, waits: bool, out, at) -> float:
+    """When a step can issue its sums. It ``waits`` for the results of the last step, of ``out``
+    units and transfers, where they have the only place: then none of them leave beside it."""
+    begin = max(at[CORE], at[READY])
+    if out[0] > 0 and waits:
+        at[MEMORY] = max(at[MEMORY], at[RESULT]) + seconds(n, out[0])
+        begin = max(begin, at[MEMORY] + n.store_latency)
+        out[:] = 0.0
+    if loads.late[0, number] > 0:
+        if number:
+            begin = max(begin, at[RESULT])
+        begin += MOVE * loads.late[1, number]
+        at[MEMORY] = max(at[MEMORY], begin) + seconds(n, loads.late[0, number])
+        begin = at[MEMORY] + n.load_latency
+    return begin
+
+
+@device
+def _step(
+    n: Numbers, work, chunks: Chunks, loads: Loads, number: int, begin: float, start: float, out,
+    at, costs,
+) -> float:  # fmt: skip
+    """A step's sums, which are ``work``, and what moves beside them. Gives when the last step's
+    results have left."""
+    cycles = work[CYCLES_OF]
+    costs[VECTOR] += cycles
+    moves = out[1] + loads.during[1, number] + loads.behind[1, number]
+    issued = work[ISSUED] + CHUNK * chunks.parts + MOVE * moves
+    hidden = n.queue * cycles / max(1.0, work[VECTORS])
+    at[UNIT] = max(start + cycles, begin + issued)
+    at[CORE] = max(begin + issued, at[UNIT] - hidden)
+    gone = _beside(
+        n, loads, number, chunks, out[0], out[1], begin, start, cycles, work[ISSUED], hidden, at
+    )
+    code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * moves)
+    units = loads.late[0, number] + loads.during[0, number] + loads.behind[0, number]
+    costs[LOADS] += seconds(n, units + code / MEMORY_UNIT_BYTES)
+    at[RESULT] = at[UNIT] + n.vector_latency + RESULTS
+    return gone
+
+
 @device
 def timed(
     n: Numbers, p: Choice, room: tuple[int, int, int], best: float, costs
@@ -271,12 +273,9 @@ def timed(
     that its time is more than ``best``."""
     costs[:] = 0.0
     tiles = tiles_of(n, p)
-    steps = n.groups * tiles.steps
-    works = _works(n, p, tiles)
-    total = 0.0
-    for depth in range(tiles.depths):
-        whole = works[:, :, 0, depth, CYCLES_OF].sum() * (tiles.kernels - 1)
-        total += n.groups * (whole + works[:, :, 1, depth, CYCLES_OF].sum())
+    costs[STEPS] = steps = n.groups * tiles.steps
+    works = works_of(n, p, tiles)
+    total = all_sums(n, tiles, works)
     edges = edges_of(n, p, room[1])
     if edges.begin + total + BETWEEN * (steps - 1) + edges.end > best:
         return False
@@ -286,69 +285,39 @@ def timed(
     left = np.zeros(MOST_CUS)  # when the results in a place have left
     at = np.full(5, START)
     at[MEMORY] = 0.0
-    out_units, out_count = 0.0, 0  # results of the last step
+    out = np.zeros(2)  # units and transfers of the last step's results
     turn, opens = -1, True
     for number in range(steps):
         tile = step_at(p, number % tiles.steps, tiles)
-        row, column = tile.map_row * p.r, tile.map_column * p.c
-        tall, wide = min(p.r, n.rows.out - row), min(p.c, n.columns.out - column)
-        filters = min(p.m, n.filters - tile.tile * p.m)
+        extent = _extent(n, p, tile)
         last_turn = turn
         if opens:
             turn = (turn + 1) % room[2]
-        # --- what comes in front of the step
-        begin = max(at[CORE], at[READY])
-        if out_units > 0 and turn == last_turn:
-            at[MEMORY] = max(at[MEMORY], at[RESULT]) + seconds(n, out_units)
-            begin = max(begin, at[MEMORY] + n.store_latency)
-            out_units, out_count = 0.0, 0
-        if loads.late[0, number] > 0:
-            if number:
-                begin = max(begin, at[RESULT])
-            begin += MOVE * loads.late[1, number]
-            at[MEMORY] = max(at[MEMORY], begin) + seconds(n, loads.late[0, number])
-            begin = at[MEMORY] + n.load_latency
-        begin = max(begin, left[turn])
+        begin = max(_in_front(n, loads, number, turn == last_turn, out, at), left[turn])
         start = max(at[UNIT] + BETWEEN, begin + ISSUE)
         left_over = total - costs[VECTOR] + BETWEEN * (steps - number - 1)
         if start + left_over + edges.end > best:
             return False
-        # --- its sums
         last = 1 if tile.tile == tiles.kernels - 1 else 0
         work = works[tile.map_row, tile.map_column, last, tile.depth]
-        cycles = work[CYCLES_OF]
-        costs[VECTOR] += cycles
-        chunks = chunks_of(n, p, filters, tall, wide, tiles.depths)
-        moves = out_count + loads.during[1, number] + loads.behind[1, number]
-        issued = work[ISSUED] + CHUNK * chunks.parts + MOVE * moves
-        hidden = n.queue * cycles / max(1.0, work[VECTORS])
-        at[UNIT] = max(start + cycles, begin + issued)
-        at[CORE] = max(begin + issued, at[UNIT] - hidden)
-        # --- transfers beside it
-        gone = _beside(
-            n, loads, number, chunks, out_units, out_count, begin, start, cycles, work[ISSUED],
-            hidden, at,
-        )  # fmt: skip
-        if out_units > 0:
+        chunks = chunks_of(n, p, extent.filters, extent.tall, extent.wide, tiles.depths)
+        gone = _step(n, work, chunks, loads, number, begin, start, out, at, costs)
+        if out[0] > 0:
             left[last_turn] = gone
-        code = CODE_BYTES * (CHUNK_WORDS * chunks.parts + MOVE_WORDS * moves)
-        units = loads.late[0, number] + loads.during[0, number] + loads.behind[0, number]
-        costs[LOADS] += seconds(n, units + code / MEMORY_UNIT_BYTES)
-        at[RESULT] = at[UNIT] + n.vector_latency + RESULTS
         opens = tile.depth == tiles.depths - 1
-        out_units, out_count = 0.0, 0
+        out[:] = 0.0
         if opens:
-            size, out_units, out_count = results_moved(
-                n, p, number // tiles.steps, tile.tile, row, tall, column, wide
-            )
-            costs[STORES] += seconds(n, out_units)
+            size, out[0], out[1] = results_moved(
+                n, p, number // tiles.steps, tile.tile, extent.row, extent.tall, extent.column,
+                extent.wide,
+            )  # fmt: skip
+            costs[STORES] += seconds(n, out[0])
             costs[OUT_BYTES] += size
-    at[MEMORY] = max(at[MEMORY], at[RESULT] + MOVE) + seconds(n, out_units)
-    ends = max(at[MEMORY], at[UNIT] + MOVE * out_count) + n.store_latency
+    at[MEMORY] = max(at[MEMORY], at[RESULT] + MOVE) + seconds(n, out[0])
+    ends = max(at[MEMORY], at[UNIT] + MOVE * out[1]) + n.store_latency
     transfers = START + costs[LOADS] + costs[STORES] + n.vector_latency + n.store_latency
     costs[CYCLES] = resolved(max(ends, transfers) + EARLY_SHARE * early)
     costs[ALONE] = ends + early
-    costs[STEPS] = steps
     return True
 
 
