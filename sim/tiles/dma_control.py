@@ -7,7 +7,6 @@ is in flight is noted, so that a command that touches it traps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -127,11 +126,12 @@ class DmaControl:
         layer = int(s.layer_of[row])
         now = self._pass(ISSUE_CYCLES + self._patching_cycles(patches))
         transfer = Transfer(loads, chip_address, ddr_address, extent, event)
-        with self._asked():
-            # The event of the channel's last program is there, its last instruction may not be.
+        try:  # the event of the channel's last program is there, its last instruction may not be
             now = self._dmac.wait_stopped(channel, now)
             self._arrive(now)
             self._dmac.start(channel, program, now, transfer)
+        except (DmacError, Trap) as error:
+            raise self._fault(error) from error
         if loads:
             s.written[chip_at - self._chip_begin : chip_at - self._chip_begin + moved] = 1
         s.tile_key[:] = -1
@@ -159,8 +159,10 @@ class DmaControl:
         s = self._state
         event = int(s.decoded[row, COLUMNS_OF["twait"]["event"]])
         before = self._pass(ISSUE_CYCLES)
-        with self._asked():
+        try:
             now = self._dmac.wait(event, before)
+        except (DmacError, Trap) as error:
+            raise self._fault(error) from error
         self._arrive(now)
         layer = int(s.layer_of[row])
         if self._timed:
@@ -174,21 +176,19 @@ class DmaControl:
 
     def finish(self) -> None:
         """tend: until all programs have ended. Raises ControlTrap."""
-        with self._asked():
+        try:
             self._arrive(max(self._now, self._dmac.run()))
+        except Trap as error:
+            raise self._fault(error) from error
         for channel in list(self._flights):
             self._land(channel, self._now)
 
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """The controller's faults are traps of the word at hand."""
-        try:
-            yield
-        except (DmacError, Trap) as error:
-            if isinstance(error, Trap) and error.code == DmacTrapCode.BUDGET:
-                allowed = int(self._state.work[ALLOWED])
-                raise ControlTrap(TileTrapCode.BUDGET, (allowed, 0, 0)) from error
-            raise ControlTrap(TileTrapCode.DMA, text=str(error)) from error
+    def _fault(self, error: DmacError | Trap) -> ControlTrap:
+        """The controller's fault as one of the word at hand."""
+        if isinstance(error, Trap) and error.code == DmacTrapCode.BUDGET:
+            allowed = int(self._state.work[ALLOWED])
+            return ControlTrap(TileTrapCode.BUDGET, (allowed, 0, 0))
+        return ControlTrap(TileTrapCode.DMA, text=str(error))
 
     def _land(self, channel: int, now: float) -> None:
         s, flight = self._state, self._flights.pop(channel)

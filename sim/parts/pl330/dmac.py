@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,7 @@ class ChannelStatistics:
     line_misses: int
 
 
-@dataclass(frozen=True)
-class Transfer:
+class Transfer(NamedTuple):
     """What a program is held to: it moves bytes that follow each other on chip, from
     ``on_chip_address`` on, from or to bytes within ``ddr_bytes`` at ``ddr_address``; then it sends
     ``event``, once, behind a DMAWMB, and moves nothing more."""
@@ -326,13 +326,12 @@ def _instruction_table() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 _TABLE, _ROW_OF = _instruction_table()
 
 
-def _columns(transfer: Transfer | None) -> list[int]:
+def _columns(transfer: Transfer | None) -> tuple[int, ...]:
     """Of `State.transfer`."""
     if transfer is None:
-        return [0] * state.TRANSFER
-    begin = transfer.ddr_address
-    side = int(transfer.loads)
-    return [1, side, transfer.on_chip_address, begin, begin + transfer.ddr_bytes, transfer.event, 0]
+        return (0,) * state.TRANSFER
+    loads, on_chip, begin, size, event = transfer
+    return 1, loads, on_chip, begin, begin + size, event, 0
 
 
 def _new_state(
