@@ -80,10 +80,10 @@ finds the memories on chip from address 0 on, one behind the other: the input, w
 memory or the one that they share, then the biases; it finds the segments where they lie in DRAM.
 
 A program must do what its `tgo` says, and traps otherwise, at the latest when it is waited for or
-at `tend`. On chip its bursts follow each other, from CHIP_OFFSET on, MOVED_BYTES altogether; in the
-segment they lie in the EXTENT_BYTES from ADDRESS on. Then it sends its event, once and behind a
-`dmawmb`, and moves nothing more. All events go to the core: a program that waits for one never
-ends.
+at `tend`. On chip its bursts follow each other, from CHIP_OFFSET on; in the segment they lie in the
+EXTENT_BYTES from ADDRESS on; it stores MOVED_BYTES altogether. Then it sends its event, once and
+behind a `dmawmb`, and moves nothing more. All events go to the core: a program that waits for one
+never ends.
 
 From the `tgo` to the `twait` for its event a program is in flight. A command, and a `tgo`, that
 touches bytes between the first and the last that a program in flight moves traps, unless both only

@@ -15,6 +15,7 @@ class _Operand:
     bits: tuple[int, ...]  # from the highest on
     signed: bool
     step: int
+    bias: int
 
     def value(self, word: int) -> int:
         value = 0
@@ -22,11 +23,12 @@ class _Operand:
             value = value << 1 | word >> bit & 1
         if self.signed and value >> (len(self.bits) - 1):
             value -= 1 << len(self.bits)
-        return value * self.step
+        return value * self.step + self.bias
 
 
 class IsaDocument:
-    """docs/isa-NAME.md of words of 32 bits."""
+    """docs/isa-NAME.md: instructions are words of 32 bits, or have a column that tells their
+    bytes."""
 
     def __init__(self, name: str) -> None:
         self._rows: dict[str, list[list[str]]] = {}
@@ -43,9 +45,11 @@ class IsaDocument:
             for mnemonic in cells[3].split(", "):
                 operands[mnemonic, cells[0].strip("`")] = found
         self._instructions = []
+        self._sizes: dict[str, int] = {}
         for rows in self._rows.values():
             if rows[0][0] == "assembly":
                 self._instructions += [_instruction(cells, operands) for cells in rows[2:]]
+                self._sizes |= {_mnemonic(cells): _size_bytes(cells) for cells in rows[2:]}
 
     def names(self, section: str) -> dict[int, str]:
         """The numbers of a table and what they are called."""
@@ -59,24 +63,42 @@ class IsaDocument:
         return None
 
 
+    def decode_at(self, code: bytes, offset: int) -> tuple[str, dict[str, int], int] | None:
+        """Mnemonic, operands and bytes of the instruction that begins there; None: none does."""
+        word = int.from_bytes(code[offset : offset + 8], "little")
+        found = self.decode(word)
+        size = self._sizes[found[0]] if found else 0
+        return (*found, size) if found and offset + size <= len(code) else None
+
+
 def _operand(bits: str, values: str) -> _Operand:
     places: list[int] = []
     for part in bits.split(", "):
         high, _, low = part.partition("..")
         places += range(int(high), int(low or high) - 1, -1)
     step = re.search(r"multiples of (\d+)", values)
-    return _Operand(tuple(places), values.startswith("-"), int(step[1]) if step else 1)
+    first = re.match(r"\d+", values)
+    bias = int(first[0]) if first else 0
+    return _Operand(tuple(places), values.startswith("-"), int(step[1]) if step else 1, bias)
+
+
+def _mnemonic(cells: list[str]) -> str:
+    return cells[0].strip("`").split()[0]
+
+
+def _size_bytes(cells: list[str]) -> int:
+    return int(cells[1]) if cells[1].isdecimal() else 4
 
 
 def _instruction(
     cells: list[str], operands: dict[tuple[str, str], _Operand]
 ) -> tuple[str, int, int, dict[str, _Operand]]:
     """(mnemonic, mask and value of what is constant, operands)"""
-    mnemonic = cells[0].strip("`").split()[0]
+    mnemonic = _mnemonic(cells)
     mine = {name: found for (owner, name), found in operands.items() if owner == mnemonic}
     free = {bit for found in mine.values() for bit in found.bits}
-    fixed = [bit for bit in range(31, -1, -1) if bit not in free]
-    tokens = cells[1].strip("`").split()
+    fixed = [bit for bit in range(8 * _size_bytes(cells) - 1, -1, -1) if bit not in free]
+    tokens = cells[-2].strip("`").split()
     text = "".join(token for token in tokens if set(token) <= {"0", "1"})
     assert len(text) == len(fixed), (mnemonic, cells[1])
     match = sum(1 << bit for bit, digit in zip(fixed, text, strict=True) if digit == "1")

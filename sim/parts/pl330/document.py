@@ -61,7 +61,7 @@ _CONTROL = (
     ("17..15", "bytes of a beat at the destination, as a power of two"),
     ("21..18", "beats of a burst at the destination, less one"),
     ("24..22, 27..25", "protection and cache control of stores; no effect here"),
-    ("30..28", "endian swap; must be 0 here"),
+    ("31..28", "endian swap and a bit without meaning; must be 0 here"),
 )
 
 

@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import numpy as np
 
-from tests.sim.tiles import random_programs
+from tests.sim.tiles import random_programs, random_transfers
 from tests.sim.tiles.interpreter import Interpreter
 from tests.sim.tiles.programs import BASE, words
-from tests.sim.tiles.random_programs import SEGMENT_BYTES
 from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.simulator import TileSimulator
 from tvm_npu.sim.traps import Trap
 
-SEGMENTS = {
-    TileMemory.CONSTANTS: (BASE, SEGMENT_BYTES),
-    TileMemory.ACTIVATIONS: (BASE + SEGMENT_BYTES, SEGMENT_BYTES),
-}
+Made = tuple[TileMachine, int, str, bytes, bytes]
 
 
 def compare(seed: int) -> str:
     """``agrees``, ``traps``, or what differs."""
-    rng = random.Random(f"tiles {seed}")
-    machine, numeric, text, constants, activations = random_programs.program(rng)
+    return _compare(random.Random(f"tiles {seed}"), random_programs.program)
+
+
+def compare_dma(seed: int) -> str:
+    """The same of programs that start programs of the DMA controller."""
+    return _compare(random.Random(f"tiles-dma {seed}"), random_transfers.program)
+
+
+def _compare(rng: random.Random, make: Callable[[random.Random], Made]) -> str:
+    machine, numeric, text, constants, activations = make(rng)
     code = words(text)
     if rng.random() < 0.1:
         code[rng.randrange(len(code))] ^= np.uint32(1 << rng.randrange(32))
     other = Interpreter(machine, numeric, constants, activations)
+    segments = {
+        TileMemory.CONSTANTS: (BASE, len(constants)),
+        TileMemory.ACTIVATIONS: (BASE + len(constants), len(activations)),
+    }
     simulator = TileSimulator(
-        machine, code, SEGMENTS, 2 * SEGMENT_BYTES, precision="int8" if numeric == 1 else "int16"
-    )
+        machine, code, segments, len(constants + activations),
+        precision="int8" if numeric == 1 else "int16",
+    )  # fmt: skip
     simulator.write(BASE, np.frombuffer(constants + activations, np.uint8))
-    stop = other.run(code.tolist())
+    stops = other.run(code.tolist())
     try:
         simulator.run(timing=rng.random() < 0.5)
     except Trap as trap:
-        if stop is not None and stop[0] == trap.place.index and trap.code.name in stop[1]:
-            return f"traps {trap.code.name}"
-        return f"differs: {trap.code.name} {trap}; the interpreter says {stop}"
-    if stop is not None:
-        return f"differs: no trap; the interpreter says {stop}"
+        place, name = trap.place.index, trap.code.name
+        if any(row == place and name in codes for row, codes in stops):
+            return f"traps {name}"
+        return f"differs: {name} {trap}; the interpreter says {stops}"
+    if stops:
+        return f"differs: no trap; the interpreter says {stops}"
     expected = bytes(other.memories[4].data + other.memories[5].data)
     found = simulator.dram.tobytes()
     if found != expected:
@@ -64,4 +76,4 @@ def _chip(simulator: TileSimulator, other: Interpreter) -> str:
     return "agrees"
 
 
-CASES = {"tiles": compare}
+CASES = {"tiles": compare, "tiles-dma": compare_dma}

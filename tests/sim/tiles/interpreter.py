@@ -1,7 +1,8 @@
 """What tile programs mean, in plain Python integers: written from docs/isa-tiles.md alone.
 
 Of an instruction that cannot be executed all faults are named: the document does not say which one
-the machine finds first.
+the machine finds first. Nor does it say when a DMA program that goes wrong is found out: any word
+up to the wait for it may stop.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.sim.isa_document import IsaDocument
+from tests.sim.tiles.dma_flights import Flight, Template, TemplateFault, memory_addresses
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 
 DOCUMENT = IsaDocument("tiles")
@@ -18,6 +20,10 @@ FIRST, SECOND, RESULT = range(3)
 EXTENT = 1 << 20
 OUT = ("OUT_CHANNELS", "OUT_ROWS", "OUT_COLUMNS")
 WINDOW = ("KERNEL_ROWS", "KERNEL_COLUMNS", "STRIDE_ROWS", "STRIDE_COLUMNS")
+
+
+STALE = frozenset({"RACE", "NOT_WRITTEN", "BAD_ELEMENT", "ACCUMULATOR_OVERFLOW"})
+"""What a command stops for whose operands a DMA program may be moving: it may read old bytes."""
 
 
 class Fault(Exception):
@@ -40,7 +46,8 @@ class Interpreter:
         precision = "int8" if numeric_bytes == 1 else "int16"
         self.width = machine.element_bytes(precision)
         self.sum_width = machine.accumulator_bytes(precision)
-        self.has_core = machine.core is not None
+        self.has_core, self.has_mover = machine.core is not None, machine.mover is not None
+        self.dmac = machine.dmac
         self.top = (1 << (8 * numeric_bytes - 1)) - 1
         sizes = machine.memories
         if isinstance(sizes, SharedMemory):
@@ -50,21 +57,34 @@ class Interpreter:
             chip = [Memory(bytes(size), False) for size in every]
         self.memories = [*chip, Memory(bytes(sizes.bias_bytes), False),
                          Memory(constants, True), Memory(activations, True)]  # fmt: skip
+        self.addresses = memory_addresses(self.memories, machine.dram.base_address)
         self.r = dict.fromkeys(REGISTERS.values(), 0)
+        self.flights: dict[int, Flight] = {}  # by channel
+        self.broken: set[int] = set()  # channels whose programs go wrong
+        self.races = False
 
-    def run(self, words: list[int]) -> tuple[int, frozenset[str]] | None:
-        """Where the program stops and every reason for it; None: it ends."""
+    def run(self, words: list[int]) -> list[tuple[int, frozenset[str]]]:
+        """Where the program may stop and every reason for it, the last at the latest; none: it
+        ends."""
+        stops: list[tuple[int, frozenset[str]]] = []
         for row, word in enumerate(words):
-            found = DOCUMENT.decode(word)
+            name, operands = DOCUMENT.decode(word) or ("", {})
+            if self.broken and name in ("tgo", "twait"):
+                stops.append((row, frozenset({"DMA"})))
+            self.races = False
             try:
-                if found is None:
+                if not name:
                     raise Fault("ILLEGAL_INSTRUCTION")
-                if found[0] == "tend":
-                    return None
-                getattr(self, found[0])(**found[1])
+                if name == "tend":
+                    self._finish_flights()
+                    return []
+                getattr(self, name)(**operands)
+                if self.races:
+                    raise Fault("RACE")
             except Fault as fault:
-                return row, fault.codes
-        return len(words), frozenset({"NO_END"})
+                codes = fault.codes | (STALE if self.races else frozenset())
+                return [*stops, (row, codes)]
+        return [*stops, (len(words), frozenset({"NO_END"}))]
 
     def tset(self, creg: int, imm: int) -> None:
         self.r[self._register(creg)] = imm
@@ -78,16 +98,74 @@ class Interpreter:
             raise Fault("ILLEGAL_INSTRUCTION")
         return REGISTERS[number]
 
-    def tgo(self, **_: int) -> None:
-        raise Fault("NO_UNIT")
+    # Programs of the DMA controller.
+
+    def tgo(self, mem: int, base: int, stream: int, channel: int, direction: int) -> None:
+        if self.dmac is None:
+            raise Fault("NO_UNIT")
+        if stream > 6 or direction > 1:
+            raise Fault("ILLEGAL_INSTRUCTION")
+        loads = direction == 0
+        if mem > BIAS or base not in ((CONSTANTS, ACTIVATIONS) if loads else (ACTIVATIONS,)):
+            raise Fault("WRONG_MEMORY")
+        r, faults = self.r, set[str]()
+        chip, begin, moved = self.memories[mem], r["CHIP_OFFSET"], r["MOVED_BYTES"]
+        at, extent = r["ADDRESS"], r["EXTENT_BYTES"]
+        if begin < 0 or moved < 1 or begin + moved > len(chip.data):
+            faults.add("TILE_OUTSIDE")
+        if at < 0 or extent < 1 or at + extent > len(self.memories[base].data):
+            faults.add("TRANSFER_OUTSIDE")
+        if faults:
+            raise Fault(*faults)
+        self._touch(mem, begin, begin + moved, loads)
+        self._touch(base, at, at + extent, not loads)
+        if not loads and not all(chip.known[begin : begin + moved]):
+            faults.add("NOT_WRITTEN")
+        chip_address = self.addresses[mem] + begin
+        address = self.addresses[base] + at
+        try:
+            template = Template(self.memories[CONSTANTS].data, r["PROGRAM"], self.dmac.events)
+        except TemplateFault:
+            raise Fault("BAD_TEMPLATE", *faults) from None
+        events = {one.event for one in self.flights.values()}
+        size = len(template.program)
+        if (channel in self.flights or channel in self.broken or template.event in events
+                or channel >= self.dmac.channels or size > self.dmac.program_bytes):  # fmt: skip
+            faults.add("DMA")
+        if faults or self.races:
+            raise Fault(*faults)
+        flight = Flight(chip, begin, chip_address, moved, self.memories[base], at, address,
+                        extent, loads, template.event)  # fmt: skip
+        self.flights[channel] = flight
+        if not flight.run(template.with_addresses(chip_address, address), self.dmac):
+            self.broken.add(channel)
+        if loads:
+            chip.known[begin : begin + moved] = bytes([1]) * moved
 
     def twait(self, event: int) -> None:
-        raise Fault("NO_UNIT")
+        if self.dmac is None:
+            raise Fault("NO_UNIT")
+        for channel, flight in list(self.flights.items()):
+            if flight.event == event and flight.sent and flight.whole:
+                del self.flights[channel]
+                return
+        raise Fault("DMA")
+
+    def _finish_flights(self) -> None:
+        if self.broken or not all(one.whole for one in self.flights.values()):
+            raise Fault("DMA")
+
+    def _touch(self, mem: int, begin: int, end: int, writes: bool) -> None:
+        """These bytes of a memory are touched; whether that is a race."""
+        memory = self.memories[mem]
+        self.races |= any(one.meets(memory, begin, end, writes) for one in self.flights.values())
 
     # Transfers.
 
     def _runs(self, mem: int, base: int, stream: int, *, loads: bool) -> tuple[list[int], int]:
         """Where runs begin outside of the chip, and bytes of each, after all checks."""
+        if not self.has_mover:
+            raise Fault("NO_UNIT")
         r, faults = self.r, set[str]()
         if stream > 6:
             faults.add("ILLEGAL_INSTRUCTION")
@@ -161,6 +239,7 @@ class Interpreter:
             end = offset + (channels - 1) * channel + (rows - 1) * row + columns * width
             if offset < 0 or end > len(self.memories[mem].data):
                 raise Fault("TILE_OUTSIDE")
+            self._touch(mem, offset, end, operand == RESULT)
             places = [offset + c * channel + y * row + x * width
                       for c, y, x in _indices(channels, rows, columns)]  # fmt: skip
         elif not 0 <= offset <= len(self.memories[mem].data):
@@ -248,6 +327,7 @@ class Interpreter:
         end = offset + (filters - 1) * pitch + depth * self.width
         if offset < 0 or end > len(self.memories[mem].data):
             raise Fault("TILE_OUTSIDE")
+        self._touch(mem, offset, end, False)
         places = [offset + f * pitch + k * self.width for f, k in _indices(filters, depth)]
         return self._elements(mem, places)
 
@@ -303,6 +383,7 @@ class Interpreter:
         at = self.r["BIAS_OFFSET"]
         if at < 0 or at + 4 * channels > len(self.memories[BIAS].data):
             raise Fault("TILE_OUTSIDE")
+        self._touch(BIAS, at, at + 4 * channels, False)
         return self._numbers(BIAS, [at + 4 * k for k in range(channels)], 4)
 
     def _finish(self, values: list[int]) -> None:
