@@ -175,6 +175,11 @@ class Backend(Protocol[M, P]):
         comes before."""
         return layers
 
+    def bound_cycles(self, planned: PlannedGraph, machine: M) -> float | None:
+        """Time below which no plan of a region's layers gets, joined in whatever way; None where
+        nobody knows."""
+        return None
+
     # --- planners ------------------------------------------------------------------------------
 
     def planners(self) -> Mapping[str, PlannerFactory]:

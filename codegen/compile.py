@@ -74,6 +74,12 @@ class Generated:
             text += self.emitted.text(index)
         return text
 
+    @property
+    def bound_cycles(self) -> float | None:
+        """Below which no plan gets, however layers are joined; None where nobody knows."""
+        machine = self.planned.machine
+        return backend_of(machine).bound_cycles(self.planned, machine)
+
     @phase("emit")
     def program(self) -> Program:
         """Words and tables. CapacityError when they need more DRAM than there is."""

@@ -169,6 +169,11 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
 
         return in_sequence(layers, machine)
 
+    def bound_cycles(self, planned: PlannedGraph, machine: NmpMachine) -> float | None:
+        from tvm_npu.codegen.nmp.plan.graph_bound import graph_bound
+
+        return graph_bound(planned, machine).cycles
+
     def planners(self) -> Mapping[str, PlannerFactory]:
         return _PLANNERS
 

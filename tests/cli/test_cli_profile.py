@@ -189,6 +189,10 @@ def test_what_binds_is_said_in_every_form(run, tmp_path, lenet) -> None:
         assert f" {parts['bound']} " in line and f"{parts['wait_cycles']:,.0f}" in line.split()
     totals = found["totals"]
     assert f"{1e6 / totals['time_us']:,.1f} frames a second" in out
+    bound, cycles = totals["bound_cycles"], totals["cycles"]
+    assert totals["macs"] / 192 <= bound < cycles
+    gap = f"gap {100 * (cycles / bound - 1):.1f} %"
+    assert f"{bound:,.0f} cycles, however layers are joined; {gap}" in out
     assert f"DRAM: {totals['dram_peak_bytes']:,} bytes" in out and totals["energy_uj"] is None
     assert f"mb1 {totals['peak_bytes']['mb1']:,} of 8,192" in out and " uJ " not in out
 

@@ -62,7 +62,8 @@ class LayerRow:
 class Totals:
     """All regions of one inference, averaged over the runs; ``cycles_per_run`` singly.
     ``frames_per_s`` is of the NPU alone. ``dram_peak_bytes`` is the largest region's program with
-    code, constants and activations; ``peak_bytes`` as in `LayerRow`."""
+    code, constants and activations; ``peak_bytes`` as in `LayerRow`. ``bound_cycles``: below which
+    no plan gets, however layers are joined; None where nobody knows."""
 
     macs: int
     cycles: float | None
@@ -79,6 +80,7 @@ class Totals:
     dram_peak_bytes: int = 0
     peak_bytes: dict[str, int] = field(default_factory=dict)
     energy_uj: float | None = None
+    bound_cycles: float | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,7 @@ def _layer_row(
 ) -> LayerRow:
     session = run.session
     machine = session.machine
-    rounds = -(-run.runs[0].runs // (session.program.batch * machine.device_count))
+    rounds = _rounds(run)
     timing = session.timing
     cycles = statistics.fmean(one.cycles for one in measured) if timing else None
     first = measured[0]
@@ -221,7 +223,24 @@ def totals(runs: Sequence[RegionRun], layers: Sequence[LayerRow]) -> Totals:
         dram_peak_bytes=max(run.session.program.size_bytes for run in runs),
         peak_bytes=dict(fullest([layer.peak_bytes for layer in layers])),
         energy_uj=None if None in energies else sum(one or 0.0 for one in energies),
+        bound_cycles=_bound_cycles(runs),
     )
+
+
+def _bound_cycles(runs: Sequence[RegionRun]) -> float | None:
+    """All images of one run of each region; what is loaded for one stays for no other."""
+    total = 0.0
+    for run in runs:
+        if run.bound_cycles is None:
+            return None
+        total += run.bound_cycles * _rounds(run)
+    return total
+
+
+def _rounds(run: RegionRun) -> int:
+    """How often a region's program runs in one run, one after the other."""
+    session = run.session
+    return -(-run.runs[0].runs // (session.program.batch * session.machine.device_count))
 
 
 def _time_us(runs: Sequence[RegionRun]) -> float:

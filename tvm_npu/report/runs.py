@@ -19,7 +19,8 @@ from tvm_npu.sim.statistics import RunStatistics
 class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
-    of `report.dram`, a layer each (none: not known)."""
+    of `report.dram`, a layer each (none: not known); ``bound_cycles`` is `Backend.bound_cycles`, of
+    one image."""
 
     def __init__(
         self,
@@ -29,8 +30,10 @@ class RegionRun:
         records: bool = False,
         limits: Limits = DEFAULT,
         live_bytes: tuple[int, ...] = (),
+        bound_cycles: float | None = None,
     ) -> None:
         self.symbol, self.live_bytes = symbol, live_bytes
+        self.bound_cycles = bound_cycles
         self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
         self.events: Events | None = None
@@ -47,7 +50,7 @@ class RegionRun:
         """Of a region that becomes words now."""
         program = generated.program()
         live = live_bytes(generated.planned, program)
-        return RegionRun(symbol, program, timing, records, limits, live)
+        return RegionRun(symbol, program, timing, records, limits, live, generated.bound_cycles)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None

@@ -25,42 +25,15 @@ from studies.shared.simulation import LayerMeasurement
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.nmp.plan.graph_bound import Roofs, touched
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPad, FixedPool
 from tvm_npu.codegen.ops.registry import kind_of
 from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
-from tvm_npu.sim.nmp.machine import NmpMachine
 
 COPY = "copy"
 """The kind of a layer that only moves a tensor to where it has to lie."""
-
-
-@dataclass(frozen=True)
-class Roofs:
-    """Rates of a whole machine for one element size: MACs a cycle, bytes a cycle."""
-
-    peak_macs: float
-    reachable_macs: float
-    dram_bytes: float
-    engine_bytes: float
-
-    @property
-    def bytes(self) -> float:
-        """The best rate of compulsory traffic."""
-        return min(self.dram_bytes, self.engine_bytes)
-
-
-def roofs(machine: NmpMachine, element_bytes: int) -> Roofs:
-    peak = float(machine.macs_per_cycle(element_bytes) * machine.core_count)
-    burst, dram, dme = machine.dram.burst_bytes, machine.dram, machine.dme
-    latency = min(dme.burst_cycles, dme.linear_cycles)
-    return Roofs(
-        peak,
-        peak * machine.mac.efficiency,
-        burst / (dram.cas_cycles + burst / dram.bytes_per_cycle),
-        machine.cores.tles * burst / (latency + burst / dme.bytes_per_cycle),
-    )
 
 
 @dataclass(frozen=True)
@@ -131,18 +104,10 @@ def works(fixed: FixedGraph) -> tuple[Work, ...]:
     return tuple(_work(layer, storage.shapes, fixed.element_bytes) for layer in storage.layers)
 
 
-def touched(
-    count: int, kernel: int, stride: int, dilation: int, before: int, in_extent: int
-) -> int:
-    """Input positions along one axis that ``count`` windows look at, padding left out."""
-    seen = {at * stride - before + k * dilation for at in range(count) for k in range(kernel)}
-    return sum(0 <= position < in_extent for position in seen)
-
-
 def conv_bytes(problem: ConvProblem) -> tuple[int, int, int]:
     """Inputs, constants and outputs of a convolution or fully connected layer, bytes."""
     rows, columns = (
-        touched(count, kernel, stride, dilation, before, extent)
+        len(touched(range(count), kernel, stride, dilation, before, extent))
         for count, kernel, stride, dilation, before, extent in zip(
             (problem.rows, problem.columns), problem.kernel, problem.stride, problem.dilation,
             problem.padding[:2], (problem.in_rows, problem.in_columns), strict=True,
@@ -179,4 +144,6 @@ def _window_elements(layer: FixedPool | FixedPad, in_shape: Shape, out_shape: Sh
     else:
         kernel, before = (1, 1, 1), layer.before
     axes = zip(chw(out_shape), kernel, (1, *layer.stride), before, chw(in_shape), strict=True)
-    return prod(touched(count, k, step, 1, pad, extent) for count, k, step, pad, extent in axes)
+    return prod(
+        len(touched(range(count), k, step, 1, pad, extent)) for count, k, step, pad, extent in axes
+    )

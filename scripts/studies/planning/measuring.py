@@ -9,12 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from studies.harness.errors import StudyError
-from studies.planning.bounds import Roofs, Work, executed, roofs, works
+from studies.planning.bounds import Work, executed, works
 from studies.planning.brute_force import BruteForce, BruteForceError, load_brute_force
 from studies.shared.networks import Network, prepare
 from studies.shared.simulation import Breakdown, Measurement, measure
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.nmp.plan.graph_bound import Roofs, roofs
 from tvm_npu.codegen.plan import Planner, planner
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
 from tvm_npu.codegen.plan.registry import planner_on
@@ -28,7 +29,8 @@ PATIENCE_S = 3.0
 @dataclass(frozen=True)
 class Row:
     """One network on one machine under one planner, as in the JSON file. ``plan_s``: all distinct
-    layers; ``brute_force_s``: all layers by brute force with edges counted; None where there is
+    layers; ``graph_bound_us``: below which no plan gets, however layers are joined;
+    ``brute_force_s``: all layers by brute force with edges counted; None where there is
     no compiler."""
 
     model: str
@@ -40,6 +42,7 @@ class Row:
     plan_s: float
     brute_force_s: float | None
     dram_bytes: int
+    graph_bound_us: float
 
 
 @dataclass(frozen=True)
@@ -244,5 +247,6 @@ def plan_and_run(prepared: Prepared, name: str, brute_force: BruteForceTimes | N
         case.model, case.machine.name, name, measured.time_us, measured.predicted_us,
         sum(layer.bound_us for layer in layers), plan_s,
         brute_force.edges_s if brute_force else None, measured.dram_bytes,
+        case.us(measured.bound_cycles),
     )  # fmt: skip
     return Planned(row, measured.breakdown, layers)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from studies.harness.drawing import render
-from studies.planning.bounds import Roofs
 from studies.planning.figures import (
     BASE,
     GOALS,
@@ -25,6 +24,7 @@ from studies.planning.figures import (
 from studies.planning.measuring import Case, Measured
 from studies.planning.tables import title_of
 from studies.shared.breakdown_bars import stack
+from tvm_npu.codegen.nmp.plan.graph_bound import Roofs
 
 COLORS = ("tab:blue", "tab:gray", "tab:orange", "tab:green", "tab:red", "tab:purple", "tab:brown")
 NETWORK_COLORS = ("tab:red", "tab:green", "tab:blue", "tab:orange", "tab:purple", "tab:brown")

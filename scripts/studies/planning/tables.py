@@ -80,6 +80,7 @@ def rows_table(rows: Sequence[Row]) -> Sheet:
     gains = speed_ups(rows)
     bases = base_rows(rows)
     distances = tuple(f"{row.simulated_us / row.bound_us:.2f}" for row in rows)
+    gaps = tuple(f"{row.simulated_us / row.graph_bound_us - 1:.0%}" for row in rows)
 
     def gain(row: Row) -> str:
         own = gains.get((row.model, (row.machine, row.planner)))
@@ -94,6 +95,7 @@ def rows_table(rows: Sequence[Row]) -> Sheet:
         Column("simulated\nus", tuple(f"{row.simulated_us:,.0f}" for row in rows)),
         Column("predicted\nus", tuple(f"{row.predicted_us:,.0f}" for row in rows)),
         Column("simulated\n/ bound", distances),
+        Column("gap to\ngraph's", gaps),
         Column("speed-up over\n" + " ".join(reversed(BASE)), tuple(gain(row) for row in rows)),
         Column("DRAM\nMB", tuple(f"{row.dram_bytes / 1e6:,.1f}" for row in rows)),
         Column("planning\nms", tuple(f"{1e3 * row.plan_s:,.1f}" for row in rows)),

@@ -10,7 +10,7 @@ import numpy as np
 
 from studies.harness.errors import StudyError
 from studies.shared.networks import Network, Region
-from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.runtime.session import Session
@@ -55,13 +55,14 @@ class LayerMeasurement:
 @dataclass(frozen=True)
 class Measurement:
     """Sums over the network's regions, which run one after another, each once; ``layers`` are
-    theirs, in order."""
+    theirs, in order; ``bound_cycles`` is `Backend.bound_cycles`, 0 where nobody knows."""
 
     cycles: float
     time_us: float
     predicted_us: float
     breakdown: Breakdown
     layers: tuple[LayerMeasurement, ...] = ()
+    bound_cycles: float = 0.0
 
     @property
     def dram_bytes(self) -> int:
@@ -72,13 +73,15 @@ def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurem
     """Compiles and simulates ``network``, values and timing together.
 
     Raises StudyError when an output differs from the reference in any bit, and what
-    `compile_fixed` and `Session` raise.
+    `generate` and `Session` raise.
     """
-    cycles = 0.0
+    cycles = bound_cycles = 0.0
     breakdown = Breakdown()
     layers: list[LayerMeasurement] = []
     for region in network.regions:
-        program = compile_fixed(region.fixed, machine, planner)
+        generated = generate(region.fixed, machine, planner)
+        program = generated.program()
+        bound_cycles += generated.bound_cycles or 0.0
         session = Session(program)
         outputs = session.run_fixed(region.inputs)
         check_values(network.model, planner.name, region, outputs)
@@ -96,6 +99,7 @@ def measure(network: Network, machine: NmpMachine, planner: Planner) -> Measurem
         sum(layer.predicted_cycles for layer in layers) / machine.frequency_mhz,
         breakdown,
         tuple(layers),
+        bound_cycles,
     )
 
 

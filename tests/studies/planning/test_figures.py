@@ -20,7 +20,8 @@ NMP, DUAL = "nmp-4x8", "nmp-4x8-dual"
 
 
 def row(model: str, machine: str, planner: str, simulated_us: float) -> Row:
-    return Row(model, machine, planner, simulated_us, 1.1 * simulated_us, 25.0, 0.01, None, 1000)
+    predicted_us = 1.1 * simulated_us
+    return Row(model, machine, planner, simulated_us, predicted_us, 25.0, 0.01, None, 1000, 20.0)
 
 
 def layer(planner: str, predicted_us: float, simulated_us: float, macs: int = 1) -> LayerRow:
@@ -73,9 +74,9 @@ def text(sheet: Sheet) -> str:
 def test_table_of_rows() -> None:
     shown = text(tables.rows_table(ROWS)).splitlines()
     own = {tuple(line.split()[:3]): line.split()[3:] for line in shown[4:] if line.strip()}
-    assert own["LeNet", NMP, "tso"] == ["100", "110", "4.00", "1.00", "0.0", "10.0"]
-    assert own["LeNet", DUAL, "exact"] == ["25", "28", "1.00", "4.00", "0.0", "10.0"]
-    assert own["alone", NMP, "exact"][3] == "-"
+    assert own["LeNet", NMP, "tso"] == ["100", "110", "4.00", "400%", "1.00", "0.0", "10.0"]
+    assert own["LeNet", DUAL, "exact"] == ["25", "28", "1.00", "25%", "4.00", "0.0", "10.0"]
+    assert own["alone", NMP, "exact"][4] == "-"
 
 
 def test_table_of_accuracy_parts_planned_layers_from_all() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from studies.harness.drawing import FORMATS
-from studies.planning.bounds import roofs
 from studies.planning.measuring import LayerRow, Measured, Row
 from studies.planning.plots import plot
 from studies.planning.scaling import TOGETHER, ScalingRow
 from studies.planning.scaling_report import growth, plot_scaling, scaling_lines
 from studies.shared.simulation import Breakdown
+from tvm_npu.codegen.nmp.plan.graph_bound import roofs
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 pytest.importorskip("matplotlib", reason="the plot extra is not installed")
@@ -34,7 +34,7 @@ def study(
 ) -> Measured:
     keys = [(m, n, p) for m in models for n in machines for p in planners]
     rows = [
-        Row(*key, 100.0 - at, 99.0, 50.0, 0.01, 0.1, 1000) for at, key in enumerate(keys)
+        Row(*key, 100.0 - at, 99.0, 50.0, 0.01, 0.1, 1000, 40.0) for at, key in enumerate(keys)
     ]  # fmt: skip
     layers = [
         LayerRow(*key, f"l{macs}", "conv", macs, 10.0, 11.0, 9.0, 3000)
