@@ -46,7 +46,8 @@ class TilesBackend(LoopBackend["TileMachine"]):
         return frozenset(
             {
                 ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise, ops.FixedMove,
-                ops.FixedReflectPad, ops.FixedTransposedConv,
+                ops.FixedReflectPad, ops.FixedTransposedConv, ops.FixedMaximum,
+                ops.FixedMaxFeatureMap, ops.FixedBroadcast, ops.FixedDifference,
             }
         )  # fmt: skip
 

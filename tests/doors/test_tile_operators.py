@@ -37,7 +37,7 @@ CONSTANTS: dict[str, NDArray[Any]] = {
     "up": randoms(4, 3, 3, 2),
     "halves": np.array([1, 2, 2, 6, 5]),
     "whole": np.array(SHAPE),
-    "steps": np.array([2, 1, 60]),
+    "steps": np.array([1, 1, 120]),
     "begins": np.array([3, 1]),
     "ends": np.array([-9, 5]),
     "axes": np.array([2, 3]),
@@ -46,10 +46,8 @@ CONSTANTS: dict[str, NDArray[Any]] = {
     "no region": randoms(0),
     "twice": np.array([1, 1, 2, 2], np.float32),
     "odd": np.array([1, 1, 1.5, 2.4], np.float32),
-    "lstm input": randoms(1, 12, 60),
+    "lstm input": randoms(1, 12, 120),
     "lstm state": randoms(1, 12, 3),
-    "gru input": randoms(1, 9, 60),
-    "gru state": randoms(1, 9, 3),
 }
 
 Node = tuple[str, Sequence[str], dict[str, Any]]
@@ -59,6 +57,10 @@ EMITTED: dict[str, list[Node]] = {
     "sum": [("Add", ["other"], {})],
     "product": [("Mul", ["other"], {})],
     "difference": [("Sub", ["other"], {})],
+    "gate": [("Mul", ["gates"], {})],
+    "offset": [("Add", ["gates"], {})],
+    "centred": [("Sub", ["gates"], {})],
+    "maximum": [("Max", ["other"], {})],
     "leaky ReLU": [("LeakyRelu", [], {"alpha": 0.1})],
     "hard swish": [("HardSwish", [], {})],
     "nearest": [("Resize", ["no region", "twice"], {"mode": "nearest"})],
@@ -78,20 +80,12 @@ EMITTED: dict[str, list[Node]] = {
 }  # fmt: skip
 
 REFUSED: dict[str, tuple[list[Node], str]] = {
-    "gate": ([("Mul", ["gates"], {})], "broadcast"),
-    "offset": ([("Add", ["gates"], {})], "broadcast"),
-    "centred": ([("Sub", ["gates"], {})], "difference"),
-    "maximum": ([("Max", ["other"], {})], "maximum"),
     "softmax": ([("Softmax", [], {"axis": 1})], "softmax"),
     "sigmoid": ([("Sigmoid", [], {})], "table"),
     "tanh": ([("Tanh", [], {})], "table"),
     "SiLU": ([("Sigmoid", [], {}), ("Mul", ["a"], {})], "table"),
     "LSTM": (
         [("Reshape", ["steps"], {}), ("LSTM", ["lstm input", "lstm state"], {"hidden_size": 3})],
-        "table",
-    ),
-    "GRU": (
-        [("Reshape", ["steps"], {}), ("GRU", ["gru input", "gru state"], {"hidden_size": 3})],
         "table",
     ),
 }

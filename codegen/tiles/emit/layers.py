@@ -9,20 +9,33 @@ from typing import Any
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
-from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedMove, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedBroadcast,
+    FixedConv,
+    FixedDifference,
+    FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
+    FixedMove,
+    FixedPad,
+    FixedPool,
+)
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.boxes import Placed
+from tvm_npu.codegen.tiles.emit.broadcast import broadcast_steps
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_bytes, plan_actions
 from tvm_npu.codegen.tiles.emit.direct import direct_commands
 from tvm_npu.codegen.tiles.emit.flat import flat_steps
 from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
+from tvm_npu.codegen.tiles.emit.maxima import maximum_steps
 from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
 from tvm_npu.codegen.tiles.emit.pools import pool_steps
+from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
 from tvm_npu.codegen.tiles.plan.direct import DirectPlan
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -143,9 +156,32 @@ def _move(
     return LayerSteps(move_steps(shape, tiles, machine, operands), tiles.buffers)
 
 
+def _maximum(
+    layer: FixedMaximum | FixedMaxFeatureMap, shape: FlatShape, tiles: FlatTiles,
+    machine: TileMachine, numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    """The halves of one tensor lie one behind the other."""
+    first, *more = operands.inputs
+    sources = (first, more[0] if more else first + shape.elements * shape.element_bytes)
+    made = maximum_steps(layer, shape, tiles, machine, sources, operands.output)
+    return LayerSteps(made, tiles.buffers)
+
+
+def _broadcast(
+    layer: FixedBroadcast, shape: BroadcastShape, tiles: BroadcastTiles, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    made = broadcast_steps(layer, shape, tiles, machine, numbers, operands)
+    return LayerSteps(made, tiles.buffers)
+
+
 _STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
     FixedPool: _pool,
     FixedPad: _pad,
     FixedElementwise: _flat,
     FixedMove: _move,
+    FixedMaximum: _maximum,
+    FixedMaxFeatureMap: _maximum,
+    FixedBroadcast: _broadcast,
+    FixedDifference: _broadcast,
 }

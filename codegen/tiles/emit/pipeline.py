@@ -14,7 +14,9 @@ from tvm_npu.codegen.plan.loops.cost import transfer_cycles
 from tvm_npu.codegen.plan.loops.traffic import Moved
 from tvm_npu.codegen.tiles.emit.commands import Command, Transfer, Work
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
-from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.tiles import rates
+from tvm_npu.sim.tiles.isa import TileRegister
+from tvm_npu.sim.tiles.machine import PeArray, TileMachine
 
 Item = TypeVar("Item")
 
@@ -79,8 +81,20 @@ def _cycles(command: Command, machine: TileMachine) -> float:
 
 def _work_cycles(work: Work, machine: TileMachine) -> float:
     if machine.array is not None:
+        if work.mnemonic == "tconv":
+            return _array_conv_cycles(work, machine.array)
         return work.operations / (machine.array.width * machine.array.height)
     core = machine.core
     assert core is not None  # a machine has one of them
     access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
     return core.setup_cycles + work.operations * (core.operation_cycles + 2 * access)
+
+
+def _array_conv_cycles(work: Work, array: PeArray) -> float:
+    r = work.registers
+    groups, taps = r[TileRegister.GROUPS], (TileRegister.KERNEL_ROWS, TileRegister.KERNEL_COLUMNS)
+    return rates.array_conv_cycles(
+        array.setup_cycles, groups, r[TileRegister.OUT_CHANNELS] // groups,
+        r[TileRegister.IN_CHANNELS], r[TileRegister.OUT_ROWS], r[TileRegister.OUT_COLUMNS],
+        r[taps[0]] * r[taps[1]], *(array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")),
+    )  # fmt: skip

@@ -11,11 +11,13 @@ from tvm_npu.sim.tiles.machine import TileMachine
 
 @dataclass(frozen=True)
 class FlatShape:
-    """``operands`` (1 or 2) tensors of ``elements`` each, and a result of as many."""
+    """``operands`` (1 or 2) tensors of ``elements`` each, and a result of as many; ``stacked`` ones
+    lie in the input memory, one behind the other."""
 
     elements: int
     operands: int
     element_bytes: int
+    stacked: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,4 +42,6 @@ def flat_tiles(shape: FlatShape, machine: TileMachine) -> FlatTiles | Infeasible
 
 def _fit(shape: FlatShape, elements: int, room: Sizes) -> bool:
     size = elements * shape.element_bytes
+    if shape.stacked:
+        return room.fits(shape.operands * size, 0, size)
     return room.fits(size, size if shape.operands > 1 else 0, size)

@@ -8,11 +8,20 @@ from typing import Any
 
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
-from tvm_npu.codegen.ops import FixedElementwise, FixedMove, FixedPad, FixedPool
+from tvm_npu.codegen.ops import (
+    FixedBroadcast,
+    FixedElementwise,
+    FixedMaxFeatureMap,
+    FixedMaximum,
+    FixedMove,
+    FixedPad,
+    FixedPool,
+)
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, pad_shape, pad_tiles
@@ -20,7 +29,7 @@ from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-Question = WindowShape | PadShape | MoveShape | FlatShape
+Question = WindowShape | PadShape | MoveShape | BroadcastShape | FlatShape
 
 
 def rewritten(fixed: FixedGraph) -> FixedGraph:
@@ -49,6 +58,11 @@ def question(
         return move_shape(layer, size)
     if isinstance(layer, FixedElementwise):
         return FlatShape(prod(out_shape), len(layer.inputs), size)
+    if isinstance(layer, FixedMaximum | FixedMaxFeatureMap):
+        return FlatShape(prod(out_shape), 2, size, stacked=True)
+    if isinstance(layer, FixedBroadcast):
+        sum_bytes = machine.accumulator_bytes(precision)
+        return BroadcastShape(out_shape[0], prod(out_shape[1:]), size, sum_bytes)
     raise EmitError(f"layer {layer.name!r}: no code for {type(layer).__name__}")
 
 
@@ -62,4 +76,6 @@ def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner)
         return pad_tiles(asked, machine)
     if isinstance(asked, MoveShape):
         return move_tiles(asked, machine)
+    if isinstance(asked, BroadcastShape):
+        return broadcast_tiles(asked, machine)
     return flat_tiles(asked, machine)
