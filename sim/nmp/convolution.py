@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled.arrays import copy_run
 from tvm_npu.sim.compiled.matmul import matmul
 from tvm_npu.sim.compiled.spans import product, volume
 from tvm_npu.sim.nmp.columns import COLUMN_BUFFERS, SCRATCH_ELEMENTS
@@ -44,13 +45,14 @@ def load_weights(s: State, core: int, filters: int, depth: int, zero: int) -> No
     begin = s.mac[core, Reg.W_ADDRESS] // 2 if wide else s.mac[core, Reg.W_ADDRESS]
     for f in range(filters):
         base = begin + f * pitch
-        target = f * depth
         if wide:
-            for k in range(depth):
-                s.weights[target + k] = s.mb1_half[core, base + k]
+            copy_run(s.weights, f * depth, s.mb1_half[core], base, depth, 1)
         else:
-            for k in range(depth):
-                s.weights[target + k] = s.mb1[core, base + k] - zero
+            copy_run(s.weights, f * depth, s.mb1[core], base, depth, 1)
+    if zero != 0:
+        weights = s.weights
+        for k in range(filters * depth):
+            weights[k] -= zero
 
 
 @device
@@ -67,6 +69,9 @@ def fill_columns(
     wide = r[Reg.ELEMENT_BYTES] == 2
     address = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     half, byte = s.mb0_half[core], s.mb0[core]
+    if stride_rows == 1 and stride_columns == 1 and in_columns == out_columns:
+        # Rows of windows follow each other.
+        out_columns *= r[Reg.OUT_ROWS]
     first_row, last_row = begin // out_columns, (end - 1) // out_columns
     at = 0
     for c in range(channels):
@@ -77,20 +82,11 @@ def fill_columns(
                     q0 = begin - row * out_columns if row == first_row else 0
                     q1 = end - row * out_columns if row == last_row else out_columns
                     base = channel + (row * stride_rows + i * dilation_rows) * in_columns
-                    base += j * dilation_columns
+                    base += j * dilation_columns + q0 * stride_columns
                     if wide:
-                        if stride_columns == 1:
-                            for q in range(q0, q1):
-                                target[at + q - q0] = half[base + q]
-                        else:
-                            for q in range(q0, q1):
-                                target[at + q - q0] = half[base + q * stride_columns]
-                    elif stride_columns == 1:
-                        for q in range(q0, q1):
-                            target[at + q - q0] = byte[base + q]
+                        copy_run(target, at, half, base, q1 - q0, stride_columns)
                     else:
-                        for q in range(q0, q1):
-                            target[at + q - q0] = byte[base + q * stride_columns]
+                        copy_run(target, at, byte, base, q1 - q0, stride_columns)
                     at += q1 - q0
 
 
@@ -125,6 +121,21 @@ def share_columns(s: State, m: Costs, core: int, tle: int) -> tuple[int, bool]:
 
 
 @device
+def add_run(
+    memory: Array, products: Array, count: int, start: int, keeps: bool
+) -> tuple[int, int]:
+    """Adds ``count`` products to ``start``, or where it ``keeps`` them to the accumulators in
+    ``memory``; (the largest, the smallest) of the sums and 0."""
+    largest, smallest = np.int64(0), np.int64(0)
+    for p in range(count):
+        value = np.int64(products[p]) + (memory[p] if keeps else start)
+        memory[p] = value
+        largest = max(largest, value)
+        smallest = min(smallest, value)
+    return largest, smallest
+
+
+@device
 def accumulate(
     s: State, m: Costs, core: int, initialise: int, first: int, filters: int,
     positions: int, begin: int, count: int,
@@ -141,21 +152,10 @@ def accumulate(
         elif initialise == Initialise.FILTER:
             start = filter_bias(s, core, bias_base + first + f)
         at = out + (first + f) * positions + begin
-        from_ = f * count
-        largest = np.int64(0)
-        smallest = np.int64(0)
-        if initialise == Initialise.KEEP:
-            for p in range(count):
-                value = memory[at + p] + np.int64(s.products[from_ + p])
-                memory[at + p] = value
-                largest = max(largest, value)
-                smallest = min(smallest, value)
-        else:
-            for p in range(count):
-                value = start + np.int64(s.products[from_ + p])
-                memory[at + p] = value
-                largest = max(largest, value)
-                smallest = min(smallest, value)
+        largest, smallest = add_run(
+            memory[at : at + count], s.products[f * count : (f + 1) * count], count, start,
+            initialise == Initialise.KEEP,
+        )  # fmt: skip
         if largest >= bound or smallest < -bound:
             worst = largest if largest >= bound else smallest
             trap(s, core, Code.ACCUMULATOR_OVERFLOW, worst, m.accumulator_bits, first + f, 0)

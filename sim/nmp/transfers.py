@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tvm_npu.sim.compiled.arrays import copy_run
 from tvm_npu.sim.nmp.columns import Descriptor
 from tvm_npu.sim.nmp.decorators import device
 from tvm_npu.sim.nmp.state import Array, Costs, State
@@ -19,8 +20,7 @@ def load_segments(s: State, m: Costs, d: Array, target: Array) -> None:
     at = d[LOCAL]
     for k in range(d[REGISTERS + Reg.SEGMENTS]):
         base = d[ADDRESS] - m.dram_base + k * d[REGISTERS + Reg.SEGMENT_STRIDE]
-        for i in range(size):
-            target[at + i] = np.int8(s.dram[base + i])
+        copy_run(target, at, s.dram, base, size, 1)
         at += size
 
 
@@ -45,8 +45,7 @@ def load_box(s: State, m: Costs, d: Array, target: Array) -> None:
             if inside:
                 base = d[ADDRESS] - m.dram_base + c * r[Reg.CHANNEL_STRIDE] + h * r[Reg.ROW_STRIDE]
                 base += w0 * size
-                for i in range(middle):
-                    target[at + begin + i] = np.int8(s.dram[base + i])
+                copy_run(target, at + begin, s.dram, base, middle, 1)
             for i in range(end, row_bytes):
                 target[at + i] = fill_low if size == 1 or i & 1 == 0 else fill_high
             at += row_bytes
@@ -62,11 +61,9 @@ def store_segments(s: State, m: Costs, d: Array) -> None:
     for k in range(r[Reg.SEGMENTS]):
         base = (d[ADDRESS] - m.dram_base + k * r[Reg.SEGMENT_STRIDE]) // size
         if size == 2:
-            for i in range(count):
-                s.dram_half[base + i] = np.int16(memory[at + i])
+            copy_run(s.dram_half, base, memory, at, count, 1)
         else:
-            for i in range(count):
-                s.dram[base + i] = np.uint8(memory[at + i] & 0xFF)
+            copy_run(s.dram, base, memory, at, count, 1)
         at += count
 
 
@@ -84,11 +81,9 @@ def store_box(s: State, m: Costs, d: Array) -> None:
                 w0 = max(0, -r[Reg.START_COLUMN])
                 w1 = min(r[Reg.BOX_COLUMNS], r[Reg.COLUMNS] - r[Reg.START_COLUMN])
                 if size == 2:
-                    for i in range(w0, w1):
-                        s.dram_half[base + i] = np.int16(memory[at + i])
+                    copy_run(s.dram_half, base + w0, memory, at + w0, w1 - w0, 1)
                 else:
-                    for i in range(w0, w1):
-                        s.dram[base + i] = np.uint8(memory[at + i] & 0xFF)
+                    copy_run(s.dram, base + w0, memory, at + w0, w1 - w0, 1)
             at += r[Reg.BOX_COLUMNS]
 
 
@@ -102,11 +97,9 @@ def forward_segments(s: State, d: Array, receiver: int) -> None:
     for k in range(r[Reg.SEGMENTS]):
         base = (d[ADDRESS] + k * r[Reg.SEGMENT_STRIDE]) // size
         if size == 2:
-            for i in range(count):
-                half[at + i] = np.int16(source[base + i])
+            copy_run(half, at, source, base, count, 1)
         else:
-            for i in range(count):
-                byte[at + i] = np.int8(source[base + i])
+            copy_run(byte, at, source, base, count, 1)
         at += count
 
 
