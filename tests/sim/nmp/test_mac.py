@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tests.sim.nmp.programs import BASE, DATA, EXIT, mac, simulator, small_machine, wait
@@ -69,7 +69,18 @@ def convolutions(draw: st.DrawFn) -> dict[str, int]:
     }  # fmt: skip
 
 
+ONE_COLUMN = {
+    "IN_ADDRESS": 2, "IN_CHANNELS": 2, "IN_ROWS": 4, "IN_COLUMNS": 1, "W_ADDRESS": 2,
+    "W_PITCH": 4, "OUT_ADDRESS": 0, "OUT_CHANNELS": 3, "OUT_ROWS": 3, "OUT_COLUMNS": 1,
+    "KERNEL_ROWS": 2, "KERNEL_COLUMNS": 1, "STRIDE_ROWS": 1, "STRIDE_COLUMNS": 3,
+    "DILATION_ROWS": 1, "DILATION_COLUMNS": 1, "GROUPS": 1, "BIAS_ADDRESS": 1,
+    "ELEMENT_BYTES": 2,
+}  # fmt: skip
+"""A column that windows take as a whole, with a stride between columns that nothing uses."""
+
+
 @given(convolutions(), st.sampled_from(["keep", "zero", "bias"]), seeds)
+@example(ONE_COLUMN, "zero", 1)
 @settings(max_examples=120, deadline=None)
 def test_convolution(r: dict[str, int], start: str, seed: int) -> None:
     size = r["ELEMENT_BYTES"]
