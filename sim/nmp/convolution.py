@@ -164,6 +164,18 @@ def accumulate(
 
 
 @device
+def add_multiples(line: Array, source: Array, begin: int, step: int, weight: float) -> None:
+    """Adds ``weight`` times source[begin], source[begin + step], ... to a line."""
+    if step == 1:
+        elements = source[begin : begin + len(line)]
+        for q in range(len(line)):
+            line[q] += weight * elements[q]
+    else:
+        for q in range(len(line)):
+            line[q] += weight * source[begin + q * step]
+
+
+@device
 def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -> None:
     """Products of one group with a single input channel, without im2col."""
     r = s.mac[core]
@@ -173,6 +185,7 @@ def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -
     wide = r[Reg.ELEMENT_BYTES] == 2
     base = r[Reg.IN_ADDRESS] // 2 if wide else r[Reg.IN_ADDRESS]
     base += channel * r[Reg.IN_ROWS] * in_columns
+    half, byte = s.mb0_half[core], s.mb0[core]
     for f in range(filters):
         target = s.products[f * positions : (f + 1) * positions]
         target[:] = 0.0
@@ -184,13 +197,9 @@ def depthwise_row(s: State, core: int, channel: int, first: int, filters: int) -
                     at += j * r[Reg.DILATION_COLUMNS]
                     line = target[row * out_columns : (row + 1) * out_columns]
                     if wide:
-                        source = s.mb0_half[core]
-                        for q in range(out_columns):
-                            line[q] += weight * source[at + q * r[Reg.STRIDE_COLUMNS]]
+                        add_multiples(line, half, at, r[Reg.STRIDE_COLUMNS], weight)
                     else:
-                        narrow = s.mb0[core]
-                        for q in range(out_columns):
-                            line[q] += weight * narrow[at + q * r[Reg.STRIDE_COLUMNS]]
+                        add_multiples(line, byte, at, r[Reg.STRIDE_COLUMNS], weight)
 
 
 @device

@@ -279,9 +279,11 @@ def activation(s: State, m: Costs, core: int, row: int, by_filter: bool) -> int:
     top = (np.int64(1) << (8 * r[Reg.ELEMENT_BYTES] - 1)) - 1
     low, high = clip_bounds(s, core, top)
     out, memory = r[Reg.OUT_ADDRESS], s.mb2[core]
-    plane = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS]
-    for k in range(count):
-        if by_filter and k % plane == 0:
-            shift = min(r[Reg.SHIFT] + filter_shift(s, core, k // plane), np.int64(62))
-        memory[out + k] = requantized(memory[out + k], shift, top, low, high)
+    each = r[Reg.OUT_ROWS] * r[Reg.OUT_COLUMNS] if by_filter else count
+    for c in range(count // each):
+        if by_filter:
+            shift = min(r[Reg.SHIFT] + filter_shift(s, core, c), np.int64(62))
+        accumulators = memory[out + c * each : out + (c + 1) * each]
+        for k in range(each):
+            accumulators[k] = requantized(accumulators[k], shift, top, low, high)
     return end_operation(s, m, core, row, beats_of(count, m, r[Reg.ELEMENT_BYTES]), 0)
