@@ -168,6 +168,25 @@ def test_a_quantized_model_keeps_its_scales(from_integers: bool) -> None:
     assert np.ptp(want) > 20
 
 
+def test_integers_that_are_read_at_another_scale() -> None:
+    """They mean other numbers, which no rounding can leave out."""
+    stored = {"s": np.float32(0.1), "t": np.float32(0.2), "z": np.int8(3)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "quantize"),
+        helper.make_node("DequantizeLinear", ["q", "t", "z"], ["d"], "dequantize"),
+        helper.make_node("MaxPool", ["d"], ["y"], "pool", kernel_shape=[2, 2]),
+    ]
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8)),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 3, 7, 7))]  # fmt: skip
+    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
+    graph = helper.make_graph(nodes, "scales", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    inputs = image(model)
+    built = build_onnx(model, target="nmp-4x8-scale")
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert np.allclose(got, want, atol=0.03) and np.ptp(want) > 1
+
+
 def test_integer_operators_are_read_or_refused() -> None:
     constants = {"s": np.float32(0.1), "z": np.int8(3), "w": np.ones((2, 2, 1, 1), np.int8)}
     node = helper.make_node("QLinearConv", list("xszwszsz"), ["y"], "products")

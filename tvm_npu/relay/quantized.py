@@ -44,6 +44,11 @@ class Meaning:
     dtype: str
     axis: int = -1
 
+    def is_at(self, steps: Reals, zeros: Reals) -> bool:
+        """Whether a reader's scale is this one, but for what float32 loses in a product of two."""
+        is_zero = bool((zeros == self.zero_point).all())
+        return is_zero and np.allclose(steps, self.steps, rtol=1e-5, atol=0)
+
     def integers(self) -> Expr:
         """The tensor itself."""
         steps = relay.const(self.steps.astype(np.float32).reshape(vector(self.steps)))
@@ -105,11 +110,14 @@ class _Rewriting:
         return relay.TupleGetItem(whole, expr.index, expr.span)
 
     def real(self, arg: Expr, scale: Expr, zero_point: Expr, axis: int = -1) -> Expr:
-        """The real numbers of an operand of which a reader says the scale; a constant is one."""
+        """The real numbers of an operand of which a reader says the scale, be it another than that
+        of whoever made it; a constant is one."""
         known = self.memo[arg]
-        if isinstance(known, Meaning):
-            return known.real
         steps, zeros = constant_value(scale), constant_value(zero_point)
+        if isinstance(known, Meaning):
+            if steps is None or zeros is None or known.is_at(steps, zeros):
+                return known.real
+            known = known.integers()
         values = constant_value(arg)
         if steps is None or zeros is None:
             return relay.qnn.op.dequantize(known, self.memo[scale], self.memo[zero_point], axis)
