@@ -314,6 +314,7 @@ def test_cores_with_the_same_arithmetic_give_the_same_bits(
         Configuration((1, len(model) - 1), (0, 1)), (CpuTarget(DOOR.cpu_target("haswell"), 1), ONE)
     )
     same(model, run(stages, frame), expected)
+    assert compiler.compile(0, 1, ONE).path != stages[0].path
 
 
 def test_targets_of_places() -> None:

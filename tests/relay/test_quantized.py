@@ -9,11 +9,13 @@ import pytest
 import tvm
 from tvm import relay
 
-from tvm_npu.codegen.graph import Scale
+from tvm_npu.codegen.graph import Halves, Scale
 from tvm_npu.door.rule_table import SOFTMAX_IS_ROUNDED
 from tvm_npu.errors import PartitionError, ScalesApproximatedWarning, SyntheticCalibrationWarning
 from tvm_npu.relay import explain, from_tflite, partition_for_npu, region_fixed_graphs
+from tvm_npu.relay import operands as of
 from tvm_npu.relay.normalize import normalize
+from tvm_npu.relay.quantized import layouts_apart, rounded
 
 RNG = np.random.default_rng(0)
 SCALES = {"x": (0.0157, 3), "a": (0.11, -128), "s": (0.13, -20), "o": (0.21, 7)}
@@ -152,6 +154,15 @@ def test_halves_go_to_even_in_models_of_quantize_and_dequantize() -> None:
     marked = partition_for_npu(network(), target="npu/nmp-4x8-scale")
     (other,) = region_fixed_graphs(marked).values()
     assert {scale.halves for scale in other.scales.values()} == {"up"}
+
+
+@pytest.mark.parametrize("halves", ["up", "even"])
+def test_a_change_of_layout_goes_in_front_of_a_rounding(halves: Halves) -> None:
+    real = rounded(relay.var("x", shape=(1, 4, 4, 3)), np.array([0.5]), 3, "int8", None, halves)
+    made = layouts_apart(relay.layout_transform(real, "NHWC", "NCHW"), [real])
+    names = [of.op_name(one) for one in of.post_order(made) if isinstance(one, relay.Call)]
+    middle = ["round", "clip"] if halves == "up" else ["clip", "round"]
+    assert names == ["layout_transform", "divide", *middle, "multiply"]
 
 
 def test_a_softmax_that_is_clipped_and_rounded_stays_on_the_cpu() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,5 +96,21 @@ def test_blocks_stand_behind_heads_that_nobody_else_reads() -> None:
     assert not blocks_behind(graph, [graph.layers[2]])  # type: ignore[list-item]
     both = FixedGraph(**{**vars(graph), "outputs": ("a1_out", *graph.outputs)})
     assert not blocks_behind(both, [graph.layers[1]])  # type: ignore[list-item]
-    for fields in ({"kernel": 3}, {"stride": (2, 2)}, {"padding": (0, 0, 1, 0)}):
-        assert not is_pointwise(conv("c", "x", **fields))  # type: ignore[arg-type]
+    shapes = {**graph.shapes, "c_out": (2, 3, 3)}
+    other = conv("c", "a1_out")
+    twice = replace(graph, layers=(*graph.layers, other), shapes=shapes)
+    assert not blocks_behind(twice, [graph.layers[1]])  # type: ignore[list-item]
+    adds = replace(other, inputs=("x", "a1_out"))
+    added = replace(graph, layers=(*graph.layers[:2], adds), shapes=shapes, outputs=("c_out",))
+    assert not blocks_behind(added, [graph.layers[1]])  # type: ignore[list-item]
+    residual = replace(graph.layers[1], inputs=(*graph.layers[1].inputs, "x"))
+    assert not blocks_behind(graph, [residual])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"kernel": 3}, {"stride": (2, 2)}, {"padding": (0, 0, 1, 0)}, {"groups": 2},
+     {"is_dense": True}],
+)  # fmt: skip
+def test_what_is_not_pointwise(fields: dict[str, Any]) -> None:
+    assert is_pointwise(conv("c", "x")) and not is_pointwise(conv("c", "x", **fields))

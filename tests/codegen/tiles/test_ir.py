@@ -117,19 +117,27 @@ def test_rows_slide_from_tile_to_tile() -> None:
     assert read_ir(text) == plan_ir(PROBLEM, SLIDING, MACHINE)
 
 
+SLIDE = "SLIDE IN_MEM_0 INPUT_1 INPUT_0"
+OTHERS = "INPUT_1 is not the channels and columns of INPUT_0"
+
+
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("right", "wrong", "message"),
     [
-        ("SLIDE IN_MEM_0 INPUT_0 INPUT_0", "INPUT_0 is not the channels and columns of INPUT_0"),
-        ("SLIDE IN_MEM_0 INPUT_0 INPUT_1", "SLIDE: INPUT_1 is not on chip"),
-        ("SLIDE WT_MEM_0 INPUT_1 INPUT_0", "INPUT_1 does not go to WT_MEM_0"),
-        ("SLIDE IN_MEM_0 INPUT_1 WEIGHT_0", "WEIGHT_0 where a tile INPUT is expected"),
+        (SLIDE, "SLIDE IN_MEM_0 INPUT_0 INPUT_0", "INPUT_0 is not the channels and columns of"),
+        (SLIDE, "SLIDE IN_MEM_0 INPUT_0 INPUT_1", "SLIDE: INPUT_1 is not on chip"),
+        (SLIDE, "SLIDE WT_MEM_0 INPUT_1 INPUT_0", "INPUT_1 does not go to WT_MEM_0"),
+        (SLIDE, "SLIDE IN_MEM_0 INPUT_1 WEIGHT_0", "WEIGHT_0 where a tile INPUT is expected"),
+        ("INPUT_1[12](1,6,4,6)", "INPUT_1[12](1,6,4,5)", OTHERS),
+        ("INPUT_1[12](1,6,4,6)", "INPUT_1[12](1,5,4,6)", OTHERS),
+        ("INPUT_1[12](1,6,4,6)", "INPUT_1[48](1,5,4,6)", OTHERS),
     ],
 )
-def test_rows_that_cannot_slide(wrong: str, message: str) -> None:
+def test_rows_that_cannot_slide(right: str, wrong: str, message: str) -> None:
     text = write_ir(PROBLEM, SLIDING, MACHINE)
+    assert right in text
     with pytest.raises(IrError, match=message):
-        read_ir(text.replace("SLIDE IN_MEM_0 INPUT_1 INPUT_0", wrong))
+        read_ir(text.replace(right, wrong))
 
 
 APART = replace(PROBLEM, kernel=(1, 1), stride=(2, 2), padding=(0,) * 4, in_rows=12, in_columns=11)
@@ -149,6 +157,7 @@ def test_only_what_windows_touch_comes() -> None:
         ("TOUCHED(2,2)", "TOUCHED(1,2)", r"TOUCHED\(1,2\) with kernel \(1, 1\), stride \(1, 1\)"),
         ("TOUCHED(2,2)", "TOUCHED(2,3)", "TOUCHED: columns up to 15; INPUT has 11"),
         ("TOUCHED(2,2)", "TOUCHED(3,2)", "TOUCHED: rows up to 15; INPUT has 12"),
+        ("INPUT(1,6,12,11)", "INPUT(1,6,12,10)", "TOUCHED: columns up to 10; INPUT has 10"),
     ],
 )
 def test_windows_that_touch_other_values(right: str, wrong: str, message: str) -> None:

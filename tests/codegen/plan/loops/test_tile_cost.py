@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
-from tvm_npu.codegen.plan.loops.cost import iterations, predict_loops
+from tvm_npu.codegen.plan.loops.cost import engine_cycles, iterations, predict_loops
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.room import (
     check_loop_plan,
@@ -212,7 +212,14 @@ def test_kept_rows_by_hand() -> None:
     assert plain.in_bytes == 2 * 10 * row
     assert kept.in_bytes == 2 * 6 * row
     assert tile_traffic(problem, replace(plan, keeps_rows=True), machine).inputs.transfers == 22
-    assert kept.mac_cycles - plain.mac_cycles == pytest.approx(2 * 4 * 6 * 5 / 16)
+    elements = 2 * 4 * 6 * 5
+    assert kept.mac_cycles - plain.mac_cycles == pytest.approx(elements / 16)
+    core = replace(machine, engine=replace(machine.engine, finish=3.0, byte=0.5))
+    kept_time, plain_time = (
+        engine_cycles(problem, replace(plan, keeps_rows=keeps), core) for keeps in (True, False)
+    )
+    moves, byte_cycles = 2 * 2 * 5, 2 * 4 * 0.5  # of both filters; an element is read and written
+    assert kept_time - plain_time == pytest.approx(elements * (1 / 16 + byte_cycles) + 3 * moves)
 
 
 def test_biases_of_a_tile_must_fit() -> None:

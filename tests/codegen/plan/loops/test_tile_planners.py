@@ -117,7 +117,9 @@ def _bytes(prediction: object) -> int:
         layer(4, 3, 4, has_residual=True),
         layer(6, 6, 3, groups=3),
         layer(9, 11, 1, kernel=1, is_dense=True),
-        layer(4, 5, 4, kernel=1, stride=2, padding=0),
+        layer(2, 2, 5, stride=2),  # least bytes with rows kept
+        # and with what windows touch alone
+        layer(5, 10, 2, kernel=1, stride=2, padding=0, columns=1, in_columns=1),
     ],
 )
 def test_exact_equals_brute_force(problem: ConvProblem) -> None:
