@@ -15,7 +15,7 @@ from tvm_npu.errors import PartitionError, ScalesApproximatedWarning, SyntheticC
 from tvm_npu.relay import explain, from_tflite, partition_for_npu, region_fixed_graphs
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.normalize import normalize
-from tvm_npu.relay.quantized import layouts_apart, rounded
+from tvm_npu.relay.roundings import layouts_apart, rounded
 
 RNG = np.random.default_rng(0)
 SCALES = {"x": (0.0157, 3), "a": (0.11, -128), "s": (0.13, -20), "o": (0.21, 7)}

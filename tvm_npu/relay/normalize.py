@@ -15,7 +15,8 @@ from tvm import relay
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
-from tvm_npu.relay.quantized import layouts_apart, with_real_numbers
+from tvm_npu.relay.quantized import with_real_numbers
+from tvm_npu.relay.roundings import layouts_apart
 
 INT32_MAX = 2**31 - 1
 _CHANNELS_LAST = {
