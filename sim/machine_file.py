@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
@@ -109,7 +110,7 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
         return _built_in(text)
     path = Path(name_or_path)
     foreign = None if path.suffix == ".toml" else kinds.file_readers().get(path.suffix)
-    if path.suffix != ".toml" and foreign is None and not path.exists():
+    if path.suffix != ".toml" and foreign is None and not os.path.exists(text):
         known = ", ".join(machine_names())
         problems = "".join(f"; {problem}" for problem in kinds.outside_problems())
         near = did_you_mean(text, machine_names())
@@ -118,7 +119,7 @@ def load_machine(name_or_path: str | Path) -> MachineDescription:
         )
     try:
         content = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:  # no text, or no path
         raise MachineError(f"cannot read machine file {text!r}: {error}") from error
     if foreign is None:
         return machine_from_toml(content, text)

@@ -16,10 +16,10 @@ def write_whole(path: str | Path, data: bytes) -> None:
         named.write_bytes(data)
         return
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    temporary = target.with_name(f".{secrets.token_hex(8)}.part")  # a name may have its full length
     mode = target.stat().st_mode & 0o777 if target.exists() else None
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=None if mode is None else _private) as file:
             file.write(data)
         if mode is not None:
             os.chmod(temporary, mode)
@@ -27,3 +27,8 @@ def write_whole(path: str | Path, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _private(path: str, flags: int) -> int:
+    """Nobody reads it before it has the permissions of what it replaces."""
+    return os.open(path, flags, 0o600)

@@ -15,7 +15,7 @@ from fuzzing.mutation import edge
 from tvm_npu.codegen.compile import CompileOptions, compile_graph
 from tvm_npu.codegen.graph import Clip, Graph
 from tvm_npu.codegen.ops import Conv2d, Dense, Elementwise, Pool, Reshape
-from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
 from tvm_npu.codegen.program.format import Program, Segment
 from tvm_npu.codegen.program.parts import DEBUG, RELOCATION, SegmentSize
 from tvm_npu.sim.description import MachineDescription
@@ -258,9 +258,8 @@ GRAMMARS: dict[str, Callable[[random.Random, Isa], Words]] = {
 }  # fmt: skip
 
 
-@lru_cache(maxsize=8)
-def compiled(target: str, number: int) -> Program:
-    """A small network for one of a target's machines."""
+def small_network(number: int = 0) -> tuple[Graph, Ranges, Any]:
+    """A network, its ranges, and samples."""
     random_ = np.random.default_rng(number)
 
     def weights(*shape: int) -> Any:
@@ -282,9 +281,16 @@ def compiled(target: str, number: int) -> Program:
         ("x",), ("z",),
     )  # fmt: skip
     samples = random_.normal(size=(2, 3, 6, 6)).astype(np.float32)
+    return graph, calibrate(graph, [{"x": samples}]), samples
+
+
+@lru_cache(maxsize=8)
+def compiled(target: str, number: int) -> Program:
+    """A small network for one of a target's machines."""
+    graph, ranges, _ = small_network(number)
     machine = machines()[target][number]
     options = CompileOptions(precision=machine.default_precision)
-    return compile_graph(graph, calibrate(graph, [{"x": samples}]), machine, options)
+    return compile_graph(graph, ranges, machine, options)
 
 
 def changed_program(rng: random.Random, target: str) -> bytes:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzzing.targets import TARGETS, Target, case_of, outcome
+from tvm_npu.sim.whole_files import write_whole
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
 LEAST_CASES = 50
@@ -50,6 +51,12 @@ class Row:
         else:
             self.bad += 1
 
+    def plus(self, other: Row) -> Row:
+        """Of both runs."""
+        sums = {name: value + vars(other)[name] for name, value in vars(self).items()
+                if name != "target"}  # fmt: skip
+        return Row(self.target, **sums)
+
     def as_json(self) -> dict[str, Any]:
         values = dict(vars(self))
         values["cpu_s"] = round(self.cpu_s, 3)
@@ -67,6 +74,10 @@ def main(argv: list[str] | None = None) -> int:
     chosen = _chosen(args.target)
     if not chosen:
         parser.error(f"there is no target {args.target!r}")
+    try:
+        earlier = rows_in(args.json)
+    except (OSError, ValueError, TypeError) as error:
+        parser.error(f"--json {args.json}: no rows of fuzzing that could be added to: {error}")
     first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
     rows = []
     for target in chosen:
@@ -83,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
         for fault in dict.fromkeys(row.faults):
             print(f"    {fault}", flush=True)
         if args.json is not None:
-            _write(args.json, rows)
+            write_rows(args.json, [*earlier, *rows])
     return 1 if any(row.bad for row in rows) else 0
 
 
@@ -96,8 +107,20 @@ def _chosen(name: str) -> list[Target]:
     return groups.get(name, [TARGETS[name]] if name in TARGETS else [])
 
 
-def _write(path: Path, rows: list[Row]) -> None:
-    path.write_text(json.dumps([row.as_json() for row in rows], indent=1) + "\n", "utf-8")
+def rows_in(path: Path | None) -> list[Row]:
+    """Of earlier runs."""
+    if path is None or not path.exists():
+        return []
+    return [Row(**values) for values in json.loads(path.read_bytes())]
+
+
+def write_rows(path: Path, rows: list[Row]) -> None:
+    """One of each target, with the sums."""
+    sums: dict[str, Row] = {}
+    for row in rows:
+        sums[row.target] = sums[row.target].plus(row) if row.target in sums else row
+    text = json.dumps([row.as_json() for row in sums.values()], indent=1) + "\n"
+    write_whole(path, text.encode())
 
 
 def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subprocess.Popen[str]:

@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fuzzing.codes import compiled
+from fuzzing.codes import compiled, small_network
 from fuzzing.mutation import changed, edge
 from tvm_npu.calibration import InputSpec
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.program.parts import FORMAT_VERSION, MAGIC, PROLOGUE
 from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.limits import Limits
+from tvm_npu.sim.texts import parse_toml
 
 Seeds = tuple[bytes, ...]
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,6 +152,23 @@ def dma_assembler(data: bytes) -> None:
     assemble(_text(data))
 
 
+def sweep_spec(data: bytes) -> None:
+    """With a few of the designs that it asks for."""
+    from tvm_npu.sweep.designs import DesignSpace
+    from tvm_npu.sweep.spec import spec_from_dict
+
+    space = DesignSpace(spec_from_dict(parse_toml(_text(data))))
+    for design in islice(space.random(3, 0), 8):
+        if design.machine is not None:
+            design.machine.model_dump_json()
+
+
+def sweep_model(data: bytes) -> None:
+    from tvm_npu.sweep.kept_models import model_from_bytes
+
+    model_from_bytes(data)
+
+
 def limits(data: bytes) -> None:
     from tvm_npu.sim.limits import Limits
 
@@ -246,6 +265,19 @@ def _dma_seed() -> Seeds:
             b"dmawmb\ndmasev 0\ndmaend\n",)  # fmt: skip
 
 
+def _sweep_seed() -> Seeds:
+    return tuple(path.read_bytes() for path in sorted(ROOT.glob("docs/studies/*.toml")))
+
+
+def _sweep_model_seed() -> Seeds:
+    from tvm_npu.sweep.kept_models import model_to_bytes
+    from tvm_npu.sweep.models import SweptModel, SweptRegion
+
+    graph, ranges, samples = small_network()
+    region = SweptRegion(graph, ranges, (samples, samples[:, ::-1]))
+    return (model_to_bytes(SweptModel("m", "0" * 64, (region,), 5, 0.5)),)
+
+
 def _json_seed() -> Seeds:
     files = sorted(ROOT.glob("tests/**/*accelerator*.json"))
     content = tuple(path.read_bytes() for path in files)
@@ -271,6 +303,8 @@ _SEEDS: dict[str, Callable[[], Seeds]] = {
     "assembler-tiles": _assembly_seed("tiles"),
     "assembler-snowflake": _assembly_seed("snowflake"),
     "assembler-pl330": _dma_seed,
+    "sweep-spec": _sweep_seed,
+    "sweep-model": _sweep_model_seed,
     "limits": lambda: (b"work=1g,dram_bytes=512m",),
 }
 READERS: dict[str, Callable[[bytes], None]] = {
@@ -292,6 +326,8 @@ READERS: dict[str, Callable[[bytes], None]] = {
     "assembler-tiles": assembler("tiles"),
     "assembler-snowflake": assembler("snowflake"),
     "assembler-pl330": dma_assembler,
+    "sweep-spec": sweep_spec,
+    "sweep-model": sweep_model,
     "limits": limits,
 }
 

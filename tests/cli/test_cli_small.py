@@ -120,6 +120,21 @@ def test_files_are_whole_and_readable(tmp_path: Path) -> None:
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
 
 
+def test_names_of_full_length_and_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ("n" * 255)
+    write_whole(path, b"old")
+    path.chmod(0o600)
+    seen = []
+    change = os.chmod
+    monkeypatch.setattr(
+        os, "chmod", lambda name, mode: (seen.append(os.stat(name).st_mode), change(name, mode))
+    )
+    write_whole(path, b"secret")
+    assert path.read_bytes() == b"secret" and [mode & 0o777 for mode in seen] == [0o600]
+
+
 def test_check_says_before_the_work_that_its_rows_cannot_be_written(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     code, out, err = run(
         "check", ELF.with_name("hello.elf"), "--json", tmp_path / "no" / "rows.json"

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tvm_npu.sweep.designs import DesignSpace
+from tvm_npu.sweep.models import model_bytes
 from tvm_npu.sweep.spec import Range, SweepError, read_spec, spec_from_dict
 
 
@@ -96,3 +98,32 @@ def test_a_machine_that_its_kind_refuses_is_a_design_with_a_fault() -> None:
     good, bad = DesignSpace(spec_from_dict(values)).grid()
     assert good.fault is None and bad.machine is None
     assert bad.fault is not None and "cores.tles" in bad.fault
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"from": 1, "to": float("inf"), "factor": 2}, "finite"),
+        ({"from": float("nan"), "to": 4, "step": 1}, "finite"),
+        ({"from": 1, "to": 2, "factor": 1 + 1e-12}, "more than 100000 values"),
+        ({"from": 1, "to": 1e9, "step": 1e-9}, "more than 100000 values"),
+    ],
+)
+def test_ranges_without_an_end(values: dict[str, float], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Range.model_validate(values)
+
+
+def test_the_largest_numbers_end_a_range() -> None:
+    values = {"from": 1e308, "to": 1.7976931348623157e308, "factor": 1.7}
+    assert Range.model_validate(values).values() == (1e308, 1.7e308)
+
+
+@pytest.mark.parametrize("name", ["m" * 5000, "m" * 5000 + ".toml", "a\0b", "a\0b.toml"])
+def test_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="machine"):
+        DesignSpace(spec_from_dict(spec(machine={"files": [name]})))
+    path = tmp_path / "spec.toml"
+    path.write_text(f'models = ["{"m" * 5000}"]\nmachine.files = ["{"n" * 5000}"]\n')
+    with pytest.raises(SweepError, match="neither a file nor one of"):
+        model_bytes(read_spec(path).models[0])

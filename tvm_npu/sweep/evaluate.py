@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -28,6 +27,7 @@ from tvm_npu.sim.errors import BoundedError
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, content_of
+from tvm_npu.sweep.kept_models import model_from_bytes
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
 
@@ -61,7 +61,7 @@ class LoadedModel:
 @lru_cache(maxsize=KEPT_MODELS)
 def model_from(shared: Shared) -> LoadedModel:
     """What `models.prepared` wrote."""
-    model: SweptModel = pickle.loads(content_of(shared))
+    model = model_from_bytes(content_of(shared))
     return LoadedModel(model, tuple(SharedGraphs(one.graph, one.ranges) for one in model.regions))
 
 

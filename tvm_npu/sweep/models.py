@@ -7,7 +7,7 @@ same regions, so that their figures can be compared, or say what they cannot run
 from __future__ import annotations
 
 import hashlib
-import pickle
+import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.whole_files import write_whole
+from tvm_npu.sweep.kept_models import model_to_bytes
 from tvm_npu.sweep.spec import SweepError
 
 Array = NDArray[Any]
@@ -65,7 +66,7 @@ class _Keeper:
 
 def model_bytes(name: str) -> bytes:
     """The ONNX file called ``name``, or the network of `tvm_npu.models`. Raises SweepError."""
-    if Path(name).is_file():
+    if os.path.isfile(name):
         return Path(name).read_bytes()
     from tvm_npu import models
 
@@ -88,7 +89,7 @@ def prepared(
     path = folder / f"{digest}.model"
     if not path.exists():
         made = _prepare(name, content, digest, machine, precision)
-        write_whole(path, pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
+        write_whole(path, model_to_bytes(made))
     return path
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from math import isfinite, log
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -38,8 +40,8 @@ class _Part(BaseModel):
 class Range(_Part):
     """Values from ``first`` to ``last``, ``step`` apart or each ``factor`` times the one before."""
 
-    first: float = Field(alias="from")
-    last: float = Field(alias="to")
+    first: float = Field(alias="from", allow_inf_nan=False)
+    last: float = Field(alias="to", allow_inf_nan=False)
     step: float | None = Field(default=None, gt=0)
     factor: float | None = Field(default=None, gt=1)
 
@@ -51,14 +53,18 @@ class Range(_Part):
             raise ValueError("with a factor, from must be above 0")
         if self.last < self.first:
             raise ValueError(f"to ({self.last:g}) lies below from ({self.first:g})")
-        if self.step is not None and (self.last - self.first) / self.step > MOST_VALUES:
+        if self.step is not None:
+            steps = (self.last - self.first) / self.step
+        else:
+            steps = (log(self.last) - log(self.first)) / log(self.factor or 1)
+        if steps > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES} values")
         return self
 
     def values(self) -> tuple[Scalar, ...]:
         """Integers where they are."""
         found, value = [], self.first
-        while value <= self.last * (1 + 1e-9):
+        while value <= self.last * (1 + 1e-9) and isfinite(value):
             found.append(int(value) if float(value).is_integer() else value)
             value = self.first + len(found) * self.step if self.step else value * (self.factor or 1)
         return tuple(found)
@@ -178,5 +184,5 @@ def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
 
 
 def _beside(name: str, folder: Path) -> str:
-    found = folder / name
-    return str(found) if found.is_file() else name
+    found = str(folder / name)
+    return found if os.path.isfile(found) else name  # pathlib raises for names that are too long

@@ -10,12 +10,15 @@ from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from tvm_npu import codegen, door, sim
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.evaluate import Outcome
 from tvm_npu.sweep.spec import Fidelity, SweepError
 
 FILE = "results.sqlite"
+_OUTCOME = TypeAdapter(Outcome)
 WAIT_S = 60.0
 """For another sweep that writes."""
 
@@ -57,13 +60,19 @@ class Store:
             self._connection.commit()
         except sqlite3.DatabaseError as error:
             self._connection.close()
-            raise SweepError(f"{str(self.path)!r} is no store of sweeps: {error}") from error
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> SweepError:
+        return SweepError(f"{str(self.path)!r} is no store of sweeps: {error}")
 
     def get(self, key: str) -> Outcome | None:
-        with closing(self._connection.cursor()) as cursor:
-            cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
-            row = cursor.fetchone()
-        return None if row is None else Outcome(**json.loads(row[0]))
+        try:
+            with closing(self._connection.cursor()) as cursor:
+                cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
+                row = cursor.fetchone()
+            return None if row is None else _OUTCOME.validate_json(row[0])
+        except (sqlite3.DatabaseError, ValidationError) as error:
+            raise self._damaged(error) from error
 
     def put(self, results: Iterable[tuple[str, Outcome]]) -> None:
         rows = [(key, json.dumps(outcome.to_dict())) for key, outcome in results]
