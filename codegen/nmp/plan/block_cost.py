@@ -154,12 +154,12 @@ class BlockWalk:
 
         def tile(rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> TileTimes:
             times = walk.tile_times(rows, columns, sizes)
-            finish = times.finish + self._rounds(rows[0], columns[0])
+            behind = times.behind + self._rounds(rows[0], columns[0])
             store = walk.engine(self._store(rows, columns)) * share
             if self.problem.has_residual:
-                finish += store  # nothing goes on beside it
+                behind += store  # nothing goes on beside it
             return replace(
-                times, finish=finish + self._end(rows[0], columns[0]) * share,
+                times, behind=behind + self._end(rows[0], columns[0]) * share,
                 store=store + weights,
             )  # fmt: skip
 

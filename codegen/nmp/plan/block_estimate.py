@@ -122,9 +122,10 @@ def estimate(problem: BlockProblem, machine: NmpMachine, candidates: Candidates)
     steps = -(-problem.head.channels // candidates.channels)
     loads = _transfers(problem, machine, candidates, places, turns, steps)
     macs = _macs(problem, machine, candidates, steps) * places * turns
+    behind = _behind(problem, machine, candidates) * places * turns
     total = places * turns * steps
     hidden = np.maximum(loads, macs) + np.minimum(loads, macs) / total
-    return np.where(candidates.buffers == 2, hidden, loads + macs)
+    return np.where(candidates.buffers == 2, hidden, loads + macs) + behind
 
 
 def _transfers(
@@ -183,18 +184,26 @@ def _plane_cycles(
 def _macs(
     problem: BlockProblem, machine: NmpMachine, candidates: Candidates, steps: Numbers
 ) -> Numbers:
-    """Cycles of a tile of the head's filters: `mac_time`, and what its rounds take."""
-    head, size, spread = problem.head, problem.element_bytes, candidates.spread
-    filters, passed = candidates.filters, candidates.passed
+    """Cycles of the products with a tile of the head's filters, and of their end: `mac_time`."""
+    head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
     efficiency, step = machine.mac.efficiency, step_cycles(machine)
-    area, middle = candidates.rows * candidates.columns, _under(
-        head, candidates.rows, candidates.columns
-    )[1]
+    middle = _under(head, candidates.rows, candidates.columns)[1]
     middle_area = middle[0] * middle[1]
     beats = -(-middle_area * head.kernel[0] * head.kernel[1] // rate)
     cycles = head.channels * filters * beats / efficiency + steps * (setup + step)
     cycles += -(-filters * middle_area // rate) / efficiency + setup
+    return cycles
+
+
+def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) -> Numbers:
+    """Cycles of what no load hides (`overlap`): the window, and the rounds."""
+    head, size, spread = problem.head, problem.element_bytes, candidates.spread
+    filters, passed = candidates.filters, candidates.passed
+    rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
+    efficiency, step = machine.mac.efficiency, step_cycles(machine)
+    area = candidates.rows * candidates.columns
+    cycles: Numbers = np.zeros(len(area))
     if head.window is not None:
         taps = head.window.kernel[0] * head.window.kernel[1]
         cycles += filters * -(-area * taps // rate) / efficiency + 2 * setup + step

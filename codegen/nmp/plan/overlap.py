@@ -14,6 +14,9 @@ and otherwise, as the steps 2 .. N - 1 are alike but for a ragged last one,
 where the tile before is taken to store and the next one to load what this one does. What is loaded
 once for many tiles (W of WS; IN where it is kept) adds to the L_1 of the first of them.
 
+What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
+of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.
+
 The layer begins with an L_1 and ends with an S; nothing is stored under its first tile, nothing is
 loaded under the last one. That L_1 is the last tile's and that S the first tile's, so that every
 load and store counts once and the time is never less than all transfers or all MACs take.
@@ -29,7 +32,8 @@ from dataclasses import dataclass
 class TileTimes:
     """One kind of OUT tile: ``steps`` channel steps of each of one or two kinds (full ones, a
     ragged one), the cycles of the loads and of the MACs of one step of each, and the cycles of
-    the residual's load, the end of the tile in the MAC unit and its store."""
+    the residual's load, the end of the tile in the MAC unit and its store; ``behind``: what goes on
+    behind the end from the first transfer over a ring."""
 
     steps: tuple[int, ...]
     loads: tuple[float, ...]
@@ -37,6 +41,7 @@ class TileTimes:
     residual: float
     finish: float
     store: float
+    behind: float = 0.0
 
     def cycles(self, once: float = 0.0, is_first: bool = False, is_last: bool = False) -> float:
         """Time of the tile, from the start of its first MAC to that of the next tile's;
@@ -48,9 +53,9 @@ class TileTimes:
         if count == 1:
             if not is_last:
                 next_load += self.residual
-            return max(last_mac, next_load + store)
+            return max(last_mac, next_load + store) + self.behind
         load, mac = self.loads[0], self.macs[0]
-        total = max(last_mac, next_load)
+        total = max(last_mac, next_load) + self.behind
         if count == 2:
             return total + max(mac, last_load + store)
         total += max(mac, load + store)

@@ -238,9 +238,16 @@ class TleWalk:
 
     def _end(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
         """MAC unit time at the end of one turn, of the TLT with most."""
-        problem, filters = self.problem, sizes[0] * self.each
-        cycles = finish_cycles(problem, filters, _most(rows), _most(columns), self.machine)
-        return cycles + window_cycles(problem, filters, rows[0].out, columns[0].out, self.machine)
+        through = self._through_window(rows, columns, sizes)
+        return self._finish(rows, columns, sizes) + through
+
+    def _finish(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+        filters = sizes[0] * self.each
+        return finish_cycles(self.problem, filters, _most(rows), _most(columns), self.machine)
+
+    def _through_window(self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...]) -> float:
+        filters = sizes[0] * self.each
+        return window_cycles(self.problem, filters, rows[0].out, columns[0].out, self.machine)
 
     def _multiply(
         self, rows: Tiles, columns: Tiles, sizes: tuple[int, ...], channels: int
@@ -269,11 +276,10 @@ class TleWalk:
                 own += self.engine(self._load_weights(sizes, extent))
             loads.append(own)
         store = self.engine(self._store(rows, columns, sizes))
-        finish = self._end(rows, columns, sizes)
-        on_chip = 0.0
-        if self.problem.window is not None:  # a TLT waits for its own, the engine moves all
-            on_chip = self.engine(self._pass_on(rows, columns, sizes))
-            finish += self.engine(self._pass_on(rows[:1], columns[:1], sizes[:1]))
+        behind = 0.0
+        if self.problem.window is not None:  # the last TLT waits until the engine has moved all
+            behind = self.engine(self._pass_on(rows, columns, sizes))
+            behind += self._through_window(rows, columns, sizes)
         return TileTimes(
             steps=tuple(number for _, number in self.channels),
             loads=tuple(loads),
@@ -281,8 +287,9 @@ class TleWalk:
                 self._multiply(rows, columns, sizes, extent) for extent, _ in self.channels
             ),
             residual=store if self.problem.has_residual else 0.0,
-            finish=finish,
-            store=store + on_chip,
+            finish=self._finish(rows, columns, sizes),
+            store=store,
+            behind=behind,
         )
 
     def overlapped(self, tile: Callable[[Tiles, Tiles, tuple[int, ...]], TileTimes]) -> float:

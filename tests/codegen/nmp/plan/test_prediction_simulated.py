@@ -22,6 +22,8 @@ from tvm_npu.codegen.graph import (
     output_extent,
     q_point_scales,
 )
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block_cost import predict_block
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
@@ -193,6 +195,55 @@ def test_convolutions_with_a_window_behind(machine: str) -> None:
         found = predict(cascaded, plan, mach).cycles
         pairs.append((found, statistics.layers[0].cycles))
     check_agreement(pairs)
+
+
+def blocked_graph(problem: ConvProblem, window: Window, filters: int) -> FixedGraph:
+    """A convolution, a window behind it, and a pointwise convolution behind that."""
+    graph = cascaded_graph(problem, window)
+    point = graph_of(conv(filters, problem.filters, (window.rows, window.columns), (1, 1)))
+    (last,) = point.layers
+    return replace(
+        graph,
+        layers=(*graph.layers, replace(last, name="point", inputs=("v",), outputs=("w",))),
+        shapes={**graph.shapes, "w": point.shapes["y"]},
+        outputs=("w",),
+        scales=graph.scales | q_point_scales({"w": 8}),
+    )
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """Answers blocks with one plan, and finds all else very slow."""
+
+    answer: BlockPlan
+    name: str = "blocked"
+    plans_windows: bool = True
+    plans_blocks: bool = True
+
+    def plan(self, problem: object, machine: NmpMachine) -> ConvPlan | BlockPlan:
+        if isinstance(problem, BlockProblem):
+            prediction = predict_block(problem, self.answer, machine)
+            return replace(self.answer, prediction=prediction)
+        assert isinstance(problem, ConvProblem)
+        plain = replace(problem, window=None)
+        found = planner("tso").plan(plain, machine)
+        assert isinstance(found, ConvPlan) and found.prediction is not None
+        return replace(found, prediction=replace(found.prediction, cycles=1e12))
+
+
+def test_what_goes_over_the_ring_waits_for_the_loads_of_the_next_tile() -> None:
+    """A bottleneck of MobileNetV2, cut in height, under a plan whose loads take long."""
+    mach = load_nmp_machine("nmp-4x8-dual")
+    window = Window(16, 56, (3, 3), (2, 2), (1, 1), has_weights=True)
+    graph = blocked_graph(conv(96, 16, (32, 112), (1, 1)), window, 24)
+    head = ConvPlan(
+        "multicast", "OFM", 4, 1, "WS", 12, 5, 1, 28, ring_weights=True, weights="tiles",
+        linear_maps=True, buffers=2,
+    )  # fmt: skip
+    program = compile_fixed(graph, mach, Blocked(BlockPlan(head, 6)))
+    (entry,) = program.layers
+    _, statistics = simulate(program, random_tensors(graph, 1))
+    assert entry.predicted_cycles == pytest.approx(statistics.cycles, rel=0.05)
 
 
 @dataclass(frozen=True)
