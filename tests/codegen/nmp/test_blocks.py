@@ -217,6 +217,7 @@ def test_the_checker_finds_what_is_wrong() -> None:
         "whole tiles": replace(plan, head=replace(head, schedule="OS", tile_m=own - 1), passed=1),
         "MB0": replace(plan, head=replace(head, tile_r=28 // head.row_slices)),
         "all 4": replace(plan, head=one_slice),
+        "under WS": replace(plan, head=replace(head, schedule="WS", tile_m=own // 2), passed=1),
     }
     for word, mutant in wrong.items():
         assert word in str(check_block(BOTTLENECK, mutant, machine)), word
@@ -227,6 +228,35 @@ def test_the_checker_finds_what_is_wrong() -> None:
     )
     assert "semaphores" in str(check_block(BOTTLENECK, plan, small))
     assert isinstance(plan_block(BOTTLENECK, small, NO_LIMITS, "exact"), Infeasible)
+    plain = machine.model_copy(update={"ring": None})
+    alone = replace(plan, head=replace(head, ring_in=False, ring_weights=False))
+    no_window = replace(BOTTLENECK, head=replace(EXPANDED, window=None))
+    assert "there for a block" in str(check_block(no_window, alone, plain))
+    assert isinstance(plan_block(BOTTLENECK, plain, NO_LIMITS, "exact"), Infeasible)
+
+
+@pytest.mark.parametrize(
+    ("memory", "what"),
+    [
+        ("mb0_bytes", "what is passed on in MB0"), ("mb1_bytes", "weights of a block in MB1"),
+        ("mb2_bytes", "tiles of a block in MB2"), ("bias_bytes", "biases of a block"),
+    ],
+)  # fmt: skip
+def test_a_block_needs_more_room_than_its_head(memory: str, what: str) -> None:
+    """The least memory that is enough is that of the last fault on the way to it."""
+    machine = load_nmp_machine("nmp-4x8")
+    plan = plan_block(BOTTLENECK, machine, NO_LIMITS, "exact")
+    assert isinstance(plan, BlockPlan)
+    size, faults = 8, []
+    for _ in range(4):
+        memories = machine.memories.model_copy(update={memory: size})
+        found = check_block(BOTTLENECK, plan, machine.model_copy(update={"memories": memories}))
+        if found is None:
+            break
+        faults.append(str(found))
+        assert isinstance(found.value, int)
+        size = found.value
+    assert found is None and any(what in one for one in faults[-1:]), faults
 
 
 @pytest.mark.parametrize("name", ["nmp-4x8", "nmp-4x8-dual"])

@@ -64,7 +64,7 @@ def mixed(a: Any, b: Any) -> Any:
 
 def test_one_entry_for_several_types() -> None:
     """What is known of one type is not taken for another."""
-    for a, b in ((7, 3), (2.5, 2), (np.int8(100), np.int8(100)), (np.float32(0.1), 3)):
+    for a, b in ((7, 3), (7, 2.5), (2.5, 2), (np.int8(100), np.int8(100)), (np.float32(0.1), 3)):
         expected = numba.njit(lambda a, b: (a + b) * a - b // 2 + (a > b) + a)(a, b)
         found = mixed(a, b)
         assert found == expected and type(found) is type(expected)
