@@ -48,6 +48,7 @@ def machines() -> dict[str, tuple[MachineDescription, ...]]:
         "nmp": (
             small("nmp-4x8", cores={"tles": 1, "tlts_per_tle": 2}, memories=nmp),
             small("nmp-4x8-dual", cores={"tles": 2, "tlts_per_tle": 2}, memories=nmp),
+            small("nmp-4x8-scale", cores={"tles": 1, "tlts_per_tle": 2}, memories=nmp),
         ),
         "tiles": (
             small("setup-a", memories=split),

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tvm_npu.cli.check_command import checked
+from tvm_npu.sim.limits import DEFAULT
 from tvm_npu.sweep.designs import DesignSpace
 from tvm_npu.sweep.models import model_bytes
 from tvm_npu.sweep.spec import Range, SweepError, read_spec, spec_from_dict
@@ -127,3 +129,13 @@ def test_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
     path.write_text(f'models = ["{"m" * 5000}"]\nmachine.files = ["{"n" * 5000}"]\n')
     with pytest.raises(SweepError, match="neither a file nor one of"):
         model_bytes(read_spec(path).models[0])
+
+
+def test_a_specification_is_checked_without_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "spec.toml"
+    text = 'models = ["lenet"]\n[machine]\nbase = "nmp-4x8"\nkeys."cores.tles" = [1, 2]\n'
+    path.write_text(text)
+    assert checked(path, DEFAULT) == "sweep of 1 models, 2 machines before constraints"
+    path.write_text(text.replace("cores.tles", "cores.tiles"))
+    with pytest.raises(SweepError, match="no key 'cores.tiles'"):
+        checked(path, DEFAULT)

@@ -18,8 +18,9 @@ from tvm_npu.sim.limits import Limits
 DESCRIPTION = """\
 Reads files as the other commands do and says what they hold, or what is wrong. Nothing of them is
 run: of a compiled library (.so) the bytes are read and the programs in it checked, it is not
-loaded. Machine files (.toml), platform files (.toml), tuning logs (.jsonl, .log), execution plans
-(.ir), executables (.elf), programs (.npu) and libraries are told by their content and name.
+loaded. Machine files, platform files and specifications of sweeps (.toml), tuning logs (.jsonl,
+.log), execution plans (.ir), executables (.elf), programs (.npu) and libraries are told by their
+content and name.
 A program is also checked against --limits: what loading it would take.
 """
 EXAMPLES = """\
@@ -133,7 +134,16 @@ def _toml(path: Path) -> str:
         raise MachineError(f"not text: {error}") from error
     if "places" in values or "arrangements" in values:
         return f"platform {load_platform(path).name}"
-    return _machine(path)
+    return _sweep(path) if "models" in values else _machine(path)
+
+
+def _sweep(path: Path) -> str:
+    from tvm_npu.sweep.designs import DesignSpace
+    from tvm_npu.sweep.spec import read_spec
+
+    space = DesignSpace(read_spec(path))
+    designs = len(space.files) + (space.combinations if space.base else 0)
+    return f"sweep of {len(space.spec.models)} models, {designs} machines before constraints"
 
 
 def _machine(path: Path) -> str:
