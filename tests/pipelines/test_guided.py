@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.linalg import cho_factor
+from scipy.stats import multivariate_normal
 
 from tests.pipelines.chains_made_up import chain
 from tvm_npu.pipelines import Configuration, LayerChain, load_platform
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform, platform_from_dict
 from tvm_npu.pipelines.search import exact_configuration, run_search
-from tvm_npu.pipelines.search.layer_model import LayerTimeModel
+from tvm_npu.pipelines.search.guided import NOISY_BUDGET
+from tvm_npu.pipelines.search.layer_model import NOISES, LayerTimeModel
 from tvm_npu.pipelines.search.session import Trial
 from tvm_npu.pipelines.times import SimulatedMeasure, TimeTable, simulated_table
 
@@ -61,7 +66,7 @@ def test_noise_and_rough_layers_cost_little() -> None:
         layers, table = made_up_chain(30, seed), rough_table(platform, 30, seed)
         measure = SimulatedMeasure(table, 0.05, seed)
         result = run_search("guided", layers, platform, measure, seed=seed)
-        assert len(result.trials) <= 48
+        assert len(result.trials) <= NOISY_BUDGET
         true_s = table.times(result.best.configuration).bottleneck_s
         shares.append(exact_configuration(table, platform)[1] / true_s)
     assert np.median(shares) > 0.99 and min(shares) > 0.95
@@ -86,6 +91,34 @@ def test_the_model_agrees_with_what_was_measured() -> None:
             assert found == pytest.approx(trial.times.seconds, rel=0.005 + 4 * fit.noise)
     assert fit.noise <= 0.01 and (fit.mean_s > 0).all()
     assert not np.allclose(fit.sample(random), fit.sample(random))
+
+
+@pytest.mark.parametrize("noise", NOISES[1:])
+def test_stages_that_were_measured_again_count_as_single_measurements_would(noise: float) -> None:
+    platform = load_platform("shisha-c2")
+    layers = made_up_chain(12, 4)
+    measure = SimulatedMeasure(simulated_table(layers, platform), 0.05, 1)
+    first, other = Configuration((4, 8), (0, 1)), Configuration((4, 3, 5), (0, 1, 2))
+    trials = [Trial(one, measure(one)) for one in (first, other, first, first)]
+    model = LayerTimeModel(layers, platform)
+    stages = model.measured(trials)
+    assert stages.runs.tolist() == [4, 3, 1, 1]
+    singles = [model.measured([trial]) for trial in trials]
+    seconds = np.concatenate([one.seconds for one in singles])
+    joined = stages.some(np.array([0, 1, 0, 2, 3, 0, 1, 0, 1]))
+    scale = model.first_scale(stages)
+    scores, expected = [], []
+    for tried in (noise, NOISES[0]):
+        score, fit = model._fit(stages, scale, 0.1, tried)
+        single = replace(joined, runs=np.ones(9))
+        covariance = fit._prior.inner(single, tried)
+        mean_s = fit._prior.sums(fit._prior.mean_s, single)
+        scores.append(score)
+        expected.append(multivariate_normal(mean_s, covariance).logpdf(seconds))
+        factor = cho_factor(covariance, lower=True)
+        layer_s = fit._prior.posterior(fit._prior.mean_s, single, factor, seconds)
+        np.testing.assert_allclose(fit.mean_s, layer_s, rtol=1e-6)
+    assert scores[0] - scores[1] == pytest.approx(expected[0] - expected[1], rel=1e-6)
 
 
 def test_places_that_were_not_tried_follow_the_hints() -> None:

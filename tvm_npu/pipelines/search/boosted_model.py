@@ -38,10 +38,7 @@ class BoostedFit:
     def sample(self, random: np.random.Generator) -> np.ndarray:
         count = len(self.stages.seconds)
         drawn = np.unique(random.integers(0, count, count))
-        some = MeasuredStages(
-            self.stages.layers[drawn], self.stages.places[drawn], self.stages.seconds[drawn]
-        )
-        learned = self.model.learned(some, int(random.integers(1 << 30)))
+        learned = self.model.learned(self.stages.some(drawn), int(random.integers(1 << 30)))
         return _scaled(learned, self.stages)
 
 

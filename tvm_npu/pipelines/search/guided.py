@@ -15,13 +15,13 @@ from tvm_npu.pipelines.search.layer_model import EXACT_NOISE, LayerFit, LayerTim
 from tvm_npu.pipelines.search.session import Session, Trial
 
 BUDGET = 12
-NOISY_BUDGET = 48
+NOISY_BUDGET = 72
 """Where measurements are not exact."""
 SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
-RUNS = 4
+RUNS = 6
 """Of what the search believes to be best, before it ends."""
-WORTH = 0.002
+WORTH = 0.001
 """The search ends when the samples promise less than this share of the bottleneck."""
 
 

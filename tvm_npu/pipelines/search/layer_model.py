@@ -45,12 +45,28 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class MeasuredStages:
-    """What trials say: ``layers`` [stages, layers] of 0 and 1, ``places`` [stages], and what they
-    took without transfers, ``seconds`` [stages]."""
+    """What trials say of every stage that was measured: ``layers`` [stages, layers] of 0 and 1,
+    ``places`` [stages], how often it was measured, ``runs`` [stages], what it took without
+    transfers on average, ``seconds`` [stages], and the sum of squares of how far single
+    measurements are from that, relative, ``scatter`` [stages]."""
 
     layers: np.ndarray
     places: np.ndarray
+    runs: np.ndarray
     seconds: np.ndarray
+    scatter: np.ndarray
+
+    def some(self, chosen: np.ndarray) -> MeasuredStages:
+        """Those of these numbers."""
+        columns = (self.layers, self.places, self.runs, self.seconds, self.scatter)
+        return MeasuredStages(*(column[chosen] for column in columns))
+
+    def log_likelihood(self, noise: float) -> float:
+        """Of what single measurements say beside their averages."""
+        return float(
+            -((self.runs - 1) * np.log(noise * self.seconds)).sum()
+            - 0.5 * self.scatter.sum() / noise**2
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +94,7 @@ class _Prior:
         """Covariance of the measured stages."""
         own = stages.layers @ self.between_layers @ stages.layers.T
         places = self.between_places[np.ix_(stages.places, stages.places)]
-        return own * places + np.diag((noise * stages.seconds) ** 2)
+        return own * places + np.diag((noise * stages.seconds) ** 2 / stages.runs)
 
 
 class LayerFit(Protocol):
@@ -124,6 +140,7 @@ class Fit:
         )
         stages = self._stages
         errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
+        errors /= np.sqrt(stages.runs)
         agreed = prior.posterior(drawn, stages, self._factor, stages.seconds - errors)
         return np.maximum(agreed, LEAST_SHARE * self.mean_s)
 
@@ -187,6 +204,7 @@ class LayerTimeModel:
         factor = cho_factor(prior.inner(stages, noise), lower=True)
         off = stages.seconds - prior.sums(prior.mean_s, stages)
         score = -0.5 * off @ cho_solve(factor, off) - np.log(np.diag(factor[0])).sum()
+        score += stages.log_likelihood(noise)
         mean = prior.posterior(prior.mean_s, stages, factor, stages.seconds)
         mean_s = np.maximum(mean, LEAST_SHARE * prior.mean_s)
         return float(score), Fit(mean_s, noise, deviation, True, prior, stages, factor)
@@ -194,17 +212,29 @@ class LayerTimeModel:
     def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
         """Transfers are taken off by the platform's links, at most nine tenths of what was
         measured."""
-        layers, places, seconds = [], [], []
+        found: dict[tuple[int, int, int], list[float]] = {}
         for trial in trials:
             transfers = self._links.times(trial.configuration).seconds
             for stage, (first, end) in enumerate(trial.configuration.ranges()):
-                inside = np.zeros(len(self._prior))
-                inside[first:end] = 1.0
-                layers.append(inside)
-                places.append(trial.configuration.places[stage])
                 measured = trial.times.seconds[stage]
-                seconds.append(max(measured - transfers[stage], 0.1 * measured))
-        return MeasuredStages(np.array(layers), np.array(places), np.array(seconds))
+                own = max(measured - transfers[stage], 0.1 * measured)
+                key = (first, end, trial.configuration.places[stage])
+                found.setdefault(key, []).append(own)
+        layers = np.zeros((len(found), len(self._prior)))
+        for inside, (first, end, _) in zip(layers, found, strict=True):
+            inside[first:end] = 1.0
+        means = [float(np.mean(seconds)) for seconds in found.values()]
+        scatter = [
+            float(np.sum((np.array(seconds) / mean - 1.0) ** 2))
+            for seconds, mean in zip(found.values(), means, strict=True)
+        ]
+        return MeasuredStages(
+            layers,
+            np.array([place for _, _, place in found]),
+            np.array([len(seconds) for seconds in found.values()]),
+            np.array(means),
+            np.array(scatter),
+        )
 
     def first_scale(self, stages: MeasuredStages) -> np.ndarray:
         """Each place's time for all layers: from its own stages, others' by the hints."""
@@ -213,7 +243,8 @@ class LayerTimeModel:
         for place in range(len(scale)):
             own = stages.places == place
             if own.any():
-                scale[place] = stages.seconds[own].sum() / share[own].sum()
+                runs = stages.runs[own]
+                scale[place] = (runs @ stages.seconds[own]) / (runs @ share[own])
         measured = scale > 0
         common = float(np.exp(np.mean(np.log(scale[measured] / self._hint[measured]))))
         return np.where(measured, scale, common * self._hint)
