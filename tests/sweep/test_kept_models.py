@@ -58,6 +58,14 @@ def test_nothing_is_called(function: Any, tmp_path: Path) -> None:
     assert not target.exists()
 
 
+def test_what_modules_of_models_import_is_not_called(tmp_path: Path) -> None:
+    target = tmp_path / "made"
+    named = b"\x80\x04ctvm_npu.codegen.program.format\nwrite_whole\n"
+    with pytest.raises(SweepError, match="format.write_whole is no part of a model"):
+        model_from_bytes(named + b"(V" + str(target).encode() + b"\nC\x01xtR.")
+    assert not target.exists()
+
+
 @pytest.mark.parametrize(
     "data", [b"", b"\x80\x05", pickle.dumps({"a": 1}), model_to_bytes(kept())[:-9]]
 )
