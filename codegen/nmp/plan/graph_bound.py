@@ -1,8 +1,9 @@
 """What no plan of a region on an NMP beats, however its layers are joined.
 
-Whatever runs as one layer, all multiply-accumulates are done, and what a region reads, its weights
-and biases, and what it leaves cross the DRAM bus: the *compulsory traffic*. Tensors between layers
-need not. The bound is the longer of
+Whatever runs as one layer, all multiply-accumulates are done (of a convolution that a window
+operation alone reads, and that can be one layer with it, those where windows look), and what a
+region reads, its weights and biases, and what it leaves cross the DRAM bus: the *compulsory
+traffic*. Tensors between layers need not. The bound is the longer of
 
 - the MACs over the reachable rate of all MAC units (``mac.efficiency`` of the peak), and
 - the compulsory bytes over the best rate that the engines of all TLEs and the DRAM sustain, which
@@ -14,19 +15,21 @@ Intensity Bounds for Tensor Algorithms", Huang et al., 2024) for memories that h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from tvm_npu.codegen.backend import PlannedGraph
-from tvm_npu.codegen.graph import FixedLayer
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.plan.block import BlockProblem
 from tvm_npu.codegen.nmp.plan.window import FlatProblem
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
-from tvm_npu.codegen.ops.registry import layer_macs
+from tvm_npu.codegen.passes.cascades import window_of
 from tvm_npu.codegen.passes.storage import Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
-from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.plan.problem import ConvProblem, Window
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
@@ -75,62 +78,105 @@ def graph_bound(planned: PlannedGraph, machine: NmpMachine) -> GraphBound:
     """Of the layers that a program of ``planned`` executes, apart or as one. Of what a layer reads
     of the region's inputs counts what is known to be needed: nothing where views lie between."""
     storage, given = planned.storage, set(planned.fixed.inputs)
+    behind = _windows_behind(planned.fixed)
     macs = 0.0
     moved = _bytes_of_ranges(storage, storage.outputs)
     read: dict[str, int] = {}
     for one in planned.layers:
         size = one.problem.element_bytes
-        macs += layer_macs(one.layer, storage.shapes) / roofs(machine, size).reachable_macs
-        moved += sum(
-            conv.weight.size * size + len(conv.bias) * BIAS_BYTES for conv in _convs(one.layer)
-        )
+        window = behind.get(one.layer.outputs[0])
+        for conv, positions in _convs(one, window):
+            macs += conv.weight.size * positions / roofs(machine, size).reachable_macs
+            moved += conv.weight.size * size + len(conv.bias) * BIAS_BYTES
         for tensor in given.intersection(one.layer.inputs):
-            needed = _elements_read(one, tensor, storage) * size
+            needed = _elements_read(one, tensor, storage, window) * size
             read[tensor] = max(read.get(tensor, 0), needed)
     moved += sum(read.values())
     best = roofs(machine, 1).bytes
     return GraphBound(macs, moved / best, moved)
 
 
-def _convs(layer: FixedLayer) -> Iterator[FixedConv]:
-    """Those of which ``layer`` is made."""
+def _windows_behind(fixed: FixedGraph) -> dict[str, Window]:
+    """By tensor, the window operation that alone reads it."""
+    uses = Counter(tensor for layer in fixed.layers for tensor in layer.inputs)
+    found = {}
+    for layer in fixed.layers:
+        window = window_of(layer, fixed.shapes)
+        tensor = layer.inputs[0] if layer.inputs else ""
+        if window is not None and uses[tensor] == 1 and tensor not in fixed.outputs:
+            found[tensor] = window
+    return found
+
+
+def _convs(one: PlannedLayer, behind: Window | None) -> Iterator[tuple[FixedConv, int]]:
+    """Those of which a layer is made, and at how many positions each has to be computed where the
+    window operation ``behind`` reads the layer's result."""
+    layer, problem = one.layer, _head(one.problem)
     if isinstance(layer, FixedConv):
-        yield layer
+        yield layer, _positions((problem.rows, problem.columns), behind)
     elif isinstance(layer, FixedCascade):
-        yield layer.conv
-        if isinstance(layer.window, FixedConv):
-            yield layer.window
+        yield from _cascaded(layer, problem, behind)
     elif isinstance(layer, FixedBlock):
-        yield from _convs(layer.head)
-        yield layer.point
+        window = problem.window
+        if isinstance(layer.head, FixedCascade):
+            yield from _cascaded(layer.head, problem, None)
+        else:
+            yield layer.head, problem.rows * problem.columns
+        rows, columns = (window or problem).rows, (window or problem).columns
+        yield layer.point, _positions((rows, columns), behind)
 
 
-def _elements_read(one: PlannedLayer, tensor: str, storage: Storage) -> int:
+def _cascaded(
+    layer: FixedCascade, problem: ConvProblem, behind: Window | None
+) -> Iterator[tuple[FixedConv, int]]:
+    window = problem.window
+    assert window is not None
+    yield layer.conv, _positions((problem.rows, problem.columns), window)
+    if isinstance(layer.window, FixedConv):
+        yield layer.window, _positions((window.rows, window.columns), behind)
+
+
+def _head(problem: Any) -> Any:
+    return problem.head if isinstance(problem, BlockProblem) else problem
+
+
+def _positions(extents: tuple[int, int], window: Window | None) -> int:
+    """Rows times columns that are looked at."""
+    return prod(len(_looked_at(extents[axis], window, axis)) for axis in (0, 1))
+
+
+def _looked_at(extent: int, window: Window | None, axis: int) -> Collection[int]:
+    """Rows (``axis`` 0) or columns (1) of a result that ``window`` looks at; None: all."""
+    if window is None:
+        return range(extent)
+    out = range((window.rows, window.columns)[axis])
+    return touched(out, window.kernel[axis], window.stride[axis], 1, window.padding[axis], extent)
+
+
+def _elements_read(
+    one: PlannedLayer, tensor: str, storage: Storage, behind: Window | None
+) -> int:
     """Elements of one of its inputs that a layer cannot do without, as far as that is known."""
     whole = prod(storage.shapes[tensor])
-    problem = one.problem.head if isinstance(one.problem, BlockProblem) else one.problem
+    problem = _head(one.problem)
     if isinstance(problem, FlatProblem):
         return whole
     if not isinstance(problem, ConvProblem):
         return 0
     if tensor != one.layer.inputs[0]:
         return whole  # a residual
-    return problem.channels * prod(_extent_read(problem, axis) for axis in (0, 1))
+    if isinstance(one.problem, BlockProblem):
+        behind = None
+    window = problem.window or behind
+    return problem.channels * prod(_extent_read(problem, window, axis) for axis in (0, 1))
 
 
-def _extent_read(problem: ConvProblem, axis: int) -> int:
+def _extent_read(problem: ConvProblem, window: Window | None, axis: int) -> int:
     """Rows (``axis`` 0) or columns (1) of the IFM that are looked at."""
-    extent = (problem.rows, problem.columns)[axis]
-    places: Iterable[int] = range(extent)
-    window = problem.window
-    if window is not None:
-        out = range((window.rows, window.columns)[axis])
-        places = touched(
-            out, window.kernel[axis], window.stride[axis], 1, window.padding[axis], extent
-        )
     return len(
         touched(
-            places, problem.kernel[axis], problem.stride[axis], problem.dilation[axis],
+            _looked_at((problem.rows, problem.columns)[axis], window, axis),
+            problem.kernel[axis], problem.stride[axis], problem.dilation[axis],
             problem.padding[axis], (problem.in_rows, problem.in_columns)[axis],
         )
     )  # fmt: skip

@@ -16,6 +16,7 @@ from tests.codegen.nmp.test_blocks import blocks
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.nmp.plan.graph_bound import graph_bound
+from tvm_npu.codegen.ops import FixedPool
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 NMP = load_nmp_machine("nmp-4x8")
@@ -46,6 +47,33 @@ def test_two_layers_by_hand() -> None:
     assert found.mac_cycles == pytest.approx((8 * 4 * 9 + 16 * 8 * 9 * 9) / 192)
     assert found.traffic_cycles == pytest.approx(found.compulsory_bytes / 5.6)
     assert found.cycles == found.traffic_cycles > found.mac_cycles
+
+
+@pytest.mark.parametrize(
+    ("extent", "pool", "stride", "looked_at"), [(5, 2, 2, 2), (13, 1, 4, 3), (13, 2, 8, 4)]
+)
+def test_windows_that_pass_over_results(
+    extent: int, pool: int, stride: int, looked_at: int
+) -> None:
+    """Of a convolution that runs as one layer with a window, what no window looks at is not
+    computed: a bound that counts it is none."""
+    first = graph_of(conv(64, 64, (extent, extent), (3, 3)))
+    out = (extent - 2 - pool) // stride + 1
+    (made,) = first.layers
+    layer = FixedPool(
+        "pool", ("y",), ("z",), kind="max", kernel=(pool, pool), stride=(stride, stride),
+        shift=0, low=-32768, high=32767,
+    )  # fmt: skip
+    graph = replace(
+        first, layers=(made, layer), shapes={**first.shapes, "z": (64, out, out)}, outputs=("z",),
+        scales=first.scales | q_point_scales({"z": 8}),
+    )  # fmt: skip
+    slow = NMP.model_copy(update={"mac": NMP.mac.model_copy(update={"efficiency": 0.02})})
+    for planner in ("tso", "exact"):
+        check(graph, slow, planner, 1)
+        planned = generate(graph, slow, planner).planned
+        macs = 64 * 64 * 9 * looked_at**2
+        assert graph_bound(planned, slow).mac_cycles == pytest.approx(macs / (256 * 0.02))
 
 
 def check(graph: FixedGraph, machine: NmpMachine, planner: str, seed: int) -> None:
