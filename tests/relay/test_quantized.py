@@ -15,6 +15,7 @@ from tvm_npu.errors import PartitionError, ScalesApproximatedWarning, SyntheticC
 from tvm_npu.relay import explain, from_tflite, partition_for_npu, region_fixed_graphs
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.normalize import normalize
+from tvm_npu.relay.quantized import with_real_numbers
 from tvm_npu.relay.roundings import layouts_apart, rounded
 
 RNG = np.random.default_rng(0)
@@ -187,3 +188,45 @@ def test_integers_stay_where_nobody_knows_what_they_mean() -> None:
     values = np.array([[-1.0, 0.2, 7.3, 200.0]], np.float32)
     found = [run(one, "llvm", values).tolist() for one in (plain, mod)]
     assert found == [[[1, 1, 0, 1]]] * 2
+
+
+def both_ways(body: object, variable: object, values: np.ndarray) -> list[np.ndarray]:
+    """What an expression gives, and what it gives written on real numbers."""
+    typed = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([variable], body)))
+    found = []
+    for function in (typed["main"], with_real_numbers(typed["main"])):
+        mod = relay.transform.InferType()(tvm.IRModule.from_expr(function))
+        run = relay.create_executor("graph", mod=mod, device=tvm.cpu(), target="llvm").evaluate()
+        found.append(run(values).numpy())
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+def test_a_scale_a_channel_of_an_input_is_no_rounding(dtype: str) -> None:
+    """Where the axes of equal scales differ, so do the numbers."""
+    values = RNG.integers(-100, 100, (1, 3, 3, 2)).astype(dtype)
+    variable = relay.var("x", shape=values.shape, dtype=dtype)
+    steps = const(RNG.uniform(0.05, 0.9, 3))
+    reads = [relay.qnn.op.dequantize(variable, steps, const(0, "int32"), axis) for axis in (1, 2)]
+    wanted, found = both_ways(relay.add(*reads), variable, values)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert np.abs(wanted).max() > 50 * np.abs(steps.data.numpy()).min()
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_sums_of_a_convolution_read_at_other_scales_a_channel(layout: str) -> None:
+    shape = (1, 3, 4, 4) if layout == "NCHW" else (1, 4, 4, 3)
+    values = RNG.integers(-100, 100, shape).astype("int8")
+    variable = relay.var("x", shape=shape, dtype="int8")
+    kernel = "OIHW" if layout == "NCHW" else "HWIO"
+    weight = RNG.integers(-100, 100, (4, 3, 1, 1) if layout == "NCHW" else (1, 1, 3, 4))
+    steps = RNG.uniform(0.01, 0.09, 4)
+    sums = relay.qnn.op.conv2d(
+        variable, const(weight, "int8"), const(0, "int32"), const(0, "int32"), const(0.1),
+        const(steps), (1, 1), 4, data_layout=layout, kernel_layout=kernel,
+    )  # fmt: skip
+    axis = layout.index("C")
+    for factors in (np.float32(0.1) * steps, steps[::-1]):
+        real = relay.qnn.op.dequantize(sums, const(factors), const(0, "int32"), axis)
+        wanted, found = both_ways(real, variable, values)
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)

@@ -39,7 +39,15 @@ def _product(b: Rewriting, call: Expr) -> Value:
             data_layout=attrs.data_layout, kernel_layout=attrs.kernel_layout,
             out_layout=attrs.out_layout, **more,
         )  # fmt: skip
-    return Meaning(spanned(made, call.span), steps_in.flat[0] * steps_w, 0, "int32", 1)
+    steps, channels = steps_in.flat[0] * steps_w, _channel_axis(name, call)
+    return Meaning(spanned(made, call.span), steps, 0, "int32", channels)
+
+
+def _channel_axis(name: str, call: Expr) -> int:
+    """Of the result."""
+    if name.startswith("qnn.conv2d"):
+        return str(call.attrs.out_layout or call.attrs.data_layout).index("C")
+    return len(call.checked_type.shape) - 1
 
 
 def _filter_axis(name: str, attrs: Any) -> int:

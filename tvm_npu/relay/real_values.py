@@ -33,10 +33,11 @@ class Meaning:
     dtype: str
     axis: int = -1
 
-    def is_at(self, steps: Reals, zeros: Reals) -> bool:
+    def is_at(self, steps: Reals, zeros: Reals, axis: int) -> bool:
         """Whether a reader's scale is this one, but for what float32 loses in a product of two."""
         is_zero = bool((zeros == self.zero_point).all())
-        return is_zero and np.allclose(steps, self.steps, rtol=1e-5, atol=0)
+        is_along = min(steps.size, self.steps.size) == 1 or axis == self.axis
+        return is_zero and is_along and np.allclose(steps, self.steps, rtol=1e-5, atol=0)
 
     def integers(self) -> Expr:
         """The tensor itself."""
@@ -59,7 +60,7 @@ class Rewriting:
         self.handlers = handlers
         self.halves = halves
         self.memo: dict[Expr, Value] = {}
-        self.inputs: dict[tuple[Expr, bytes], Expr] = {}
+        self.inputs: dict[tuple[Expr, bytes, int], Expr] = {}
 
     def run(self, body: Expr) -> Expr:
         for expr in of.post_order(body):
@@ -94,8 +95,9 @@ class Rewriting:
         of whoever made it; a constant is one."""
         known = self.memo[arg]
         steps, zeros = constant_value(scale), constant_value(zero_point)
+        axis %= max(len(arg.checked_type.shape), 1)
         if isinstance(known, Meaning):
-            if steps is None or zeros is None or known.is_at(steps, zeros):
+            if steps is None or zeros is None or known.is_at(steps, zeros, axis):
                 return known.real
             known = known.integers()
         values = constant_value(arg)
@@ -103,11 +105,13 @@ class Rewriting:
             return relay.qnn.op.dequantize(known, self.memo[scale], self.memo[zero_point], axis)
         if values is not None:
             return relay.const(dequantized(values, steps, zeros, axis))
-        key = (arg, steps.tobytes() + zeros.tobytes())
+        key = (arg, steps.tobytes() + zeros.tobytes(), axis)
         if key not in self.inputs:
             read = relay.qnn.op.dequantize(known, self.memo[scale], self.memo[zero_point], axis)
             dtype = str(arg.checked_type.dtype)
-            self.inputs[key] = self.spelled(read, steps, int(zeros.flat[0]), dtype, arg.span)
+            if dtype in ROUNDED and steps.size == zeros.size == 1:
+                read = self.spelled(read, steps, int(zeros.flat[0]), dtype, arg.span)
+            self.inputs[key] = read
         return self.inputs[key]
 
     def spelled(self, real: Expr, steps: Reals, zero_point: int, dtype: str, span: Any) -> Expr:
@@ -122,6 +126,7 @@ class Rewriting:
             return None
         dtype = str(call.checked_type.dtype)
         axis = int(getattr(call.attrs, "axis", -1)) if call.attrs is not None else -1
+        axis %= max(len(call.checked_type.shape), 1)
         if dtype in ROUNDED and steps.size == 1:
             real = self.spelled(real, steps, int(zeros.flat[0]), dtype, call.span)
         return Meaning(real, steps, int(zeros.flat[0]), dtype, axis)
