@@ -7,13 +7,12 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.accumulators import copy_rows, is_plain, load_sums
-from tvm_npu.sim.tiles.isa import Finish, TileMemory, TileVector
+from tvm_npu.sim.tiles.isa import LARGEST_EXTENT, Finish, TileMemory, TileVector
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
     ENGINE_READS,
     FIRST,
     GO,
-    LARGEST_EXTENT,
     NOWHERE,
     RESULT,
     SECOND,

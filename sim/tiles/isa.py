@@ -63,6 +63,8 @@ class TileRegister(Named):
 
 
 CONFIG_REGISTERS = 64
+LARGEST_EXTENT = 1 << 20
+"""Of channels, rows and columns in a register."""
 
 
 class TileMemory(Named):

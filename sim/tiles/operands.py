@@ -11,7 +11,7 @@ import numpy as np
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.slices import ALLOWED, spends
 from tvm_npu.sim.compiled.spans import product, reach, volume
-from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.isa import LARGEST_EXTENT, TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.state import ENGINE_READS, ENGINE_WRITES, Array, Costs, State
 from tvm_npu.sim.tiles.traps import TileTrapCode as Code
@@ -26,7 +26,6 @@ MEMORY, REGISTER = TrapSlot.MEMORY, TrapSlot.REGISTER
 FIRST, SECOND, RESULT = 0, 1, 2
 """An operand's place in the OPERANDS register."""
 
-LARGEST_EXTENT = 1 << 20
 LARGEST_PRODUCT = 1 << 40
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import product, reach, volume
-from tvm_npu.sim.tiles.isa import TileMemory
+from tvm_npu.sim.tiles.isa import LARGEST_EXTENT, TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
 from tvm_npu.sim.tiles.operands import (
     GO,
-    LARGEST_EXTENT,
     STOP,
     fits,
     in_bounds,

@@ -41,7 +41,6 @@ class Placed:
             self.segment, begin, columns[1] * size, rows[1], width * size, channels[1], plane
         )
 
-
     def points(
         self, channel: int, rows: tuple[int, int], columns: tuple[int, int], apart: tuple[int, int]
     ) -> Runs:

@@ -34,7 +34,7 @@ def flat_steps(
         in_at, second_at, out_at = room.offsets(turn % tiles.buffers, most, second)
         chip = ((TileMemory.INPUT, in_at), (TileMemory.WEIGHT, second_at))[: shape.operands]
         loads = tuple(
-            Transfer(True, memory, at, _run(address, begin, count, size), Stream.IN)
+            Transfer(True, memory, at, flat_run(address, begin, count, size), Stream.IN)
             for (memory, at), address in zip(chip, operands.inputs, strict=True)
         )
         registers = {
@@ -49,10 +49,11 @@ def flat_steps(
         result = ChipRange(TileMemory.OUTPUT, out_at, count * size)
         reads = tuple(one.on_chip for one in loads)
         work = Work("tvec", OPERATIONS[layer.op], registers, reads, result, count)
-        runs = _run(operands.output, begin, count, size)
+        runs = flat_run(operands.output, begin, count, size)
         store = Transfer(False, TileMemory.OUTPUT, out_at, runs, Stream.OUT)
         yield StepCommands(loads, (work,), (store,))
 
 
-def _run(address: int, begin: int, count: int, size: int) -> Runs:
+def flat_run(address: int, begin: int, count: int, size: int) -> Runs:
+    """``count`` elements of a tensor at ``address``, from element ``begin`` on."""
     return Runs(TileMemory.ACTIVATIONS, address + begin * size, count * size)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from tvm_npu.codegen.graph import Requantized
 from tvm_npu.codegen.tiles.emit.boxes import parts
-from tvm_npu.codegen.tiles.emit.commands import ChipRange, Runs, Transfer, Work
+from tvm_npu.codegen.tiles.emit.commands import ChipRange, Transfer, Work
+from tvm_npu.codegen.tiles.emit.flat import flat_run
 from tvm_npu.codegen.tiles.emit.layer import out_registers
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
@@ -34,12 +35,11 @@ def maximum_steps(
     for turn, (begin, count) in enumerate(parts((0, shape.elements), tiles.tile_elements)):
         in_at, _, out_at = room.offsets(turn % tiles.buffers, most, 0)
         run = count * size
-
-        def run_at(address: int, begin: int = begin, run: int = run) -> Runs:
-            return Runs(TileMemory.ACTIVATIONS, address + begin * size, run)
-
         loads = tuple(
-            Transfer(True, TileMemory.INPUT, in_at + row * run, run_at(source), Stream.IN)
+            Transfer(
+                True, TileMemory.INPUT, in_at + row * run, flat_run(source, begin, count, size),
+                Stream.IN,
+            )
             for row, source in enumerate(sources)
         )
         registers = {
@@ -53,5 +53,6 @@ def maximum_steps(
         reads = tuple(one.on_chip for one in loads)
         result = ChipRange(TileMemory.OUTPUT, out_at, run)
         work = Work("tpool", TilePool.MAX, registers, reads, result, 2 * count)
-        store = Transfer(False, TileMemory.OUTPUT, out_at, run_at(target), Stream.OUT)
+        runs = flat_run(target, begin, count, size)
+        store = Transfer(False, TileMemory.OUTPUT, out_at, runs, Stream.OUT)
         yield StepCommands(loads, (work,), (store,))

@@ -43,11 +43,11 @@ def move_steps(
             turn += 1
 
 
-Placed = tuple[int, list[tuple[int, int]]]
-"""The first element of a tile, and its axes as `runs_of_tile` takes them."""
+Side = tuple[int, list[tuple[int, int]]]
+"""A tile in source or target: its first element, and its axes as `runs_of_tile` takes them."""
 
 
-def _tiles(piece: Piece, plan: PieceTiles) -> Iterator[tuple[Placed, list[Placed]]]:
+def _tiles(piece: Piece, plan: PieceTiles) -> Iterator[tuple[Side, list[Side]]]:
     """Of every tile: where it comes from, and all the places where it goes."""
     axes = [piece.axes[k] for k in plan.order]
     others = [axis for k, axis in enumerate(piece.axes) if k not in plan.order]
@@ -75,7 +75,7 @@ def _first(axes: Sequence[Axis], indices: Sequence[int]) -> tuple[int, int]:
 
 
 def _transfers(
-    to_chip: bool, at: int, address: int, offset: int, tile: Placed, size: int
+    to_chip: bool, at: int, address: int, offset: int, tile: Side, size: int
 ) -> Iterator[Transfer]:
     """Of a tile at byte ``at`` of the input memory and, outside, element ``offset`` and its own
     first one of the tensor at ``address``."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.sizes import Sizes, even, largest, sizes
+from tvm_npu.sim.tiles.isa import LARGEST_EXTENT
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -73,5 +74,7 @@ def _with_buffers(shape: BroadcastShape, room: Sizes, buffers: int) -> Broadcast
 
 
 def _fit(shape: BroadcastShape, channels: int, positions: int, room: Sizes) -> bool:
+    if max(channels, positions) > LARGEST_EXTENT:
+        return False
     tile = tile_bytes(shape, channels, positions)
     return room.fits(tile.tensor + tile.ones, tile.numbers, tile.sums)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.sizes import Sizes, even, largest, sizes
+from tvm_npu.sim.tiles.isa import LARGEST_EXTENT
 from tvm_npu.sim.tiles.machine import TileMachine
 
 
@@ -41,6 +42,8 @@ def flat_tiles(shape: FlatShape, machine: TileMachine) -> FlatTiles | Infeasible
 
 
 def _fit(shape: FlatShape, elements: int, room: Sizes) -> bool:
+    if elements > LARGEST_EXTENT:
+        return False
     size = elements * shape.element_bytes
     if shape.stacked:
         return room.fits(shape.operands * size, 0, size)

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, fixed_graph, random_tensors, requantizing
 from tests.codegen.tiles.test_tile_differential import check
-from tests.codegen.tiles.tile_cases import tile_machines
+from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBroadcast, FixedDifference, FixedMaxFeatureMap, FixedMaximum
+from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
@@ -53,6 +55,21 @@ def joins(draw: st.DrawFn, size: ElementBytes) -> FixedGraph:
 def test_joins(data: st.DataObject, machine: TileMachine, size: ElementBytes, seed: int) -> None:
     fixed = data.draw(joins(size))
     check(fixed, random_tensors(fixed, seed), machine, seed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [("halves", (1, 1100, 1000)), ("mul", (1, 1100, 1000)), ("add", (1_100_000, 1, 1))],
+)
+def test_tiles_that_memories_hold_and_registers_do_not(
+    kind: str, shape: tuple[int, int, int]
+) -> None:
+    step = {"shift": 7 if kind == "mul" else 0, "low": -128, "high": 127}
+    fixed = joined(kind, shape, 1, step)
+    values = {name: one[None] for name, one in random_tensors(fixed, 4).items()}
+    program = compile_fixed(fixed, tile_machine((16 << 20,) * 3))
+    (found,) = Session(program).run_fixed([values[name] for name in fixed.inputs])
+    np.testing.assert_array_equal(found, run_fixed(fixed, values)["y"])
 
 
 @pytest.mark.parametrize(
