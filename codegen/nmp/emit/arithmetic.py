@@ -57,16 +57,19 @@ class Arithmetic:
             self.add(target, total, value.constant)
 
     def scale(self, source: int, factor: int, target: int | None) -> int:
-        """A register with source * factor: ``source`` itself, ``target`` or a temporary one."""
+        """A register with source * factor: ``source`` itself, ``target`` or a temporary one. The
+        last free register serves twice."""
         if factor == 1:
             return source
         if target is None:
-            target = self._registers.temporary()
+            is_last = self._registers.free_count == 0 and self._registers.is_temporary(source)
+            target = source if is_last else self._registers.temporary()
         if factor & (factor - 1) == 0:
             self._builder.emit("slli", rd=target, rs1=source, shamt=factor.bit_length() - 1)
         else:
             with self._registers.temporaries():
-                constant = self._registers.temporary()
+                is_last = self._registers.free_count == 0 and target != source
+                constant = target if is_last else self._registers.temporary()
                 self._builder.li(constant, factor)
                 self._builder.emit("mul", rd=target, rs1=source, rs2=constant)
         return target
@@ -76,6 +79,7 @@ class Arithmetic:
         if -2048 <= constant <= 2047:
             self._builder.emit("addi", rd=target, rs1=source, imm=constant)
         else:
-            number = self._registers.temporary()
+            is_last = self._registers.free_count == 0 and target != source
+            number = target if is_last else self._registers.temporary()
             self._builder.li(number, constant)
             self._builder.emit("add", rd=target, rs1=source, rs2=number)

@@ -91,6 +91,10 @@ class RegisterFile:
         self._taken.append(register)
         return register
 
+    def is_temporary(self, register: int) -> bool:
+        """Whether it is one of the innermost `temporaries`."""
+        return register in self._taken
+
     @contextmanager
     def temporaries(self) -> Iterator[None]:
         """Frees, at its end, the temporary registers taken inside."""
