@@ -30,6 +30,20 @@ class Axis:
     target: int
 
 
+def joined(axes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """As few axes as it takes to walk the same elements in the same order: ``axes`` are (indices,
+    elements from one to the next) of one side, outer ones first."""
+    found: list[tuple[int, int]] = []
+    for extent, stride in axes:
+        if extent == 1:
+            continue
+        if found and found[-1][1] == stride * extent:
+            found[-1] = (found[-1][0] * extent, stride)
+        else:
+            found.append((extent, stride))
+    return found
+
+
 @dataclass(frozen=True)
 class Piece:
     """For all values of all axes, element ``source_offset`` + sum of index * source of input

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, chip_transfer, linear_transfer
-from tvm_npu.codegen.ops.move import Axis, FixedMove, Piece
+from tvm_npu.codegen.ops.move import Axis, FixedMove, Piece, joined
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 WIDEST_GAP = 8
@@ -71,14 +71,7 @@ class Strided:
 
 def strided(axes: Iterable[tuple[int, int]]) -> Strided:
     """``axes``: (indices, elements from one to the next), outer ones first."""
-    merged: list[tuple[int, int]] = []
-    for extent, stride in axes:
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == stride * extent:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
+    merged = joined(axes)
     run = merged.pop()[0] if merged and merged[-1][1] == 1 else 1
     segments, stride = merged.pop() if merged and merged[-1][1] >= 0 else (1, 0)
     return Strided(tuple(merged), segments, stride, run)

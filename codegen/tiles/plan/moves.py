@@ -13,6 +13,7 @@ from itertools import product
 from math import prod
 
 from tvm_npu.codegen.ops import FixedMove, Piece
+from tvm_npu.codegen.ops.move import joined
 from tvm_npu.codegen.plan.loops.machine import TransferCost
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.tiles.plan.loop_machine import transfer_cost
@@ -70,14 +71,7 @@ class RunsOfTile:
 def runs_of_tile(axes: Sequence[tuple[int, int]]) -> Iterator[RunsOfTile]:
     """The transfers of a tile whose ``axes`` (indices, elements from one to the next outside of the
     chip) lie on chip in this order. Runs of a transfer do not overlap and go forwards."""
-    merged: list[tuple[int, int]] = []
-    for extent, stride in axes:
-        if extent == 1:
-            continue
-        if merged and merged[-1][1] == stride * extent:
-            merged[-1] = (merged[-1][0] * extent, stride)
-        else:
-            merged.append((extent, stride))
+    merged = joined(axes)
     run = merged.pop()[0] if merged and merged[-1][1] == 1 else 1
     inner, stride_inner, outer, stride_outer = 1, 0, 1, 0
     if merged and merged[-1][1] >= run:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, product
 from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import Layer
 from tvm_npu.codegen.ops import Join, ResizeNearest, StridedSlice, Transpose, operator_of
-from tvm_npu.codegen.ops.move import Axis, FixedMove, Piece, move
+from tvm_npu.codegen.ops.move import Axis, FixedMove, Piece, joined, move
 from tvm_npu.codegen.ops.resize import ROUNDINGS, TRANSFORMATIONS, nearest, places, runs, weights
 
 shapes = st.lists(st.integers(1, 5), min_size=1, max_size=5).map(tuple)
@@ -32,6 +33,26 @@ def moved(layer: Layer, *arrays: np.ndarray) -> np.ndarray:
     np.testing.assert_array_equal(found, again)
     assert sum(piece.elements for piece in pieces_of(layer)) == prod(declared[0])
     return found
+
+
+def walked(axes: list[tuple[int, int]]) -> list[int]:
+    """The elements of all indices; those of the last axis change first."""
+    return [
+        sum(index * stride for index, (_, stride) in zip(indices, axes, strict=True))
+        for indices in product(*(range(extent) for extent, _ in axes))
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([-3, -1, 0, 1, 2, 3, 4, 6, 12]))))
+@example([(2, 12), (3, 4), (1, 7), (4, 1)])
+@settings(max_examples=60, deadline=None)
+def test_joined_axes_walk_the_same_elements(axes: list[tuple[int, int]]) -> None:
+    axes = axes[-5:]
+    found = joined(axes)
+    assert walked(found) == walked(axes)
+    assert all(extent > 1 for extent, _ in found)
+    for (_, outer), (extent, stride) in pairwise(found):
+        assert outer != extent * stride
 
 
 def counted(*shape: int) -> np.ndarray:
