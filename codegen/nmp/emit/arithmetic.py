@@ -57,20 +57,17 @@ class Arithmetic:
             self.add(target, total, value.constant)
 
     def scale(self, source: int, factor: int, target: int | None) -> int:
-        """A register with source * factor: ``source`` itself, ``target`` or a temporary one. The
-        last free register serves twice."""
+        """A register with source * factor: ``source`` itself, ``target`` or a temporary one."""
         if factor == 1:
             return source
         if target is None:
-            is_last = self._registers.free_count == 0 and self._registers.is_temporary(source)
-            target = source if is_last else self._registers.temporary()
+            is_temporary = self._registers.is_temporary(source)
+            target = self._registers.temporary(instead=source if is_temporary else None)
         if factor & (factor - 1) == 0:
             self._builder.emit("slli", rd=target, rs1=source, shamt=factor.bit_length() - 1)
         else:
             with self._registers.temporaries():
-                is_last = self._registers.free_count == 0 and target != source
-                constant = target if is_last else self._registers.temporary()
-                self._builder.li(constant, factor)
+                constant = self._constant(factor, target, source)
                 self._builder.emit("mul", rd=target, rs1=source, rs2=constant)
         return target
 
@@ -79,7 +76,12 @@ class Arithmetic:
         if -2048 <= constant <= 2047:
             self._builder.emit("addi", rd=target, rs1=source, imm=constant)
         else:
-            is_last = self._registers.free_count == 0 and target != source
-            number = target if is_last else self._registers.temporary()
-            self._builder.li(number, constant)
+            number = self._constant(constant, target, source)
             self._builder.emit("add", rd=target, rs1=source, rs2=number)
+
+    def _constant(self, value: int, target: int, source: int) -> int:
+        """A temporary register that holds ``value``, the second operand of an operation on
+        ``source``; where none is free ``target``, unless that is the first operand."""
+        register = self._registers.temporary(instead=target if target != source else None)
+        self._builder.li(register, value)
+        return register

@@ -83,10 +83,13 @@ class RegisterFile:
         """The register of ``variable``, which gets one if it has none."""
         return self._registers[variable] if variable in self._registers else self.bind(variable)
 
-    def temporary(self) -> int:
-        """A register until the end of the innermost `temporaries`."""
+    def temporary(self, instead: int | None = None) -> int:
+        """A register until the end of the innermost `temporaries`; where none is free, ``instead``,
+        whose value is no longer needed."""
         if not self._free:
-            raise self._too_many()
+            if instead is None:
+                raise self._too_many()
+            return instead
         register = self._free.pop()
         self._taken.append(register)
         return register

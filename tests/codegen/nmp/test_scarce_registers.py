@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.sim.nmp.rv32im_model import IMMEDIATE, MASK, REGISTER
+from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.nmp.emit.arithmetic import Arithmetic
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.registers import LINE, RegisterFile
@@ -39,12 +40,9 @@ def executed(builder: CodeBuilder, registers: dict[int, int]) -> dict[int, int]:
     return registers
 
 
-@given(FACTORS, FACTORS, FACTORS, st.integers(3, 5))
-@example(3, 5, 0, 3)
-@example(3, -5, 4000, 3)
-@example(4, 8, 1, 3)
-def test_three_free_registers_are_enough(first: int, second: int, constant: int, free: int) -> None:
-    """For the sum of a variable in a register and one that is loaded where it is read."""
+def evaluated(first: int, second: int, constant: int, free: int) -> tuple[int, int]:
+    """(what code with ``free`` registers finds, what it should find) for the sum of a variable in a
+    register, which stays, and one that is loaded where it is read."""
     builder = CodeBuilder(NMP_ISA)
     registers = RegisterFile(builder)
     arithmetic = Arithmetic(builder, registers)
@@ -57,5 +55,36 @@ def test_three_free_registers_are_enough(first: int, second: int, constant: int,
         found = arithmetic.evaluate(value)
         held = {place: VALUES[KEPT], LINE: 0}
         wanted = first * VALUES[KEPT] + second * VALUES[IN_LINE] + constant
-        assert executed(builder, held)[found] == wanted & MASK
+        after = executed(builder, held)
+    assert after[place] == VALUES[KEPT]
     assert registers.free_count == free
+    return after[found], wanted & MASK
+
+
+@given(FACTORS, FACTORS, FACTORS, st.integers(3, 5))
+@example(3, 5, 0, 3)
+@example(3, -5, 4000, 3)
+@example(4, 8, 1, 3)
+def test_three_free_registers_are_enough(first: int, second: int, constant: int, free: int) -> None:
+    found, wanted = evaluated(first, second, constant, free)
+    assert found == wanted
+
+
+@given(st.integers(1, 12), st.integers(-2048, 2047))
+def test_two_are_enough_for_shifts(shift: int, constant: int) -> None:
+    found, wanted = evaluated(2, 1 << shift, constant, 2)
+    assert found == wanted
+
+
+@given(FACTORS, FACTORS, FACTORS, st.integers(1, 2))
+@example(0, 3, 0, 1)
+@example(3, 0, 4000, 1)
+@example(3, 5, 0, 2)
+@example(-4, 8, 0, 2)
+def test_fewer_are_enough_or_an_error(first: int, second: int, constant: int, free: int) -> None:
+    try:
+        found, wanted = evaluated(first, second, constant, free)
+    except EmitError as error:
+        assert "live values" in str(error)
+    else:
+        assert found == wanted
