@@ -36,7 +36,7 @@ def mentioned(node: Node) -> Variables:
     return frozenset(found)
 
 
-def in_sequence(nodes: Nodes, later: Set[Variable]) -> Iterator[tuple[Node, Variables, Variables]]:
+def with_needed(nodes: Nodes, later: Set[Variable]) -> Iterator[tuple[Node, Variables, Variables]]:
     """Each command with the variables that commands behind it name (``later``: behind the
     sequence) and those that none does any more."""
     names = [mentioned(node) for node in nodes]
@@ -51,7 +51,7 @@ def most_live(nodes: Nodes, bound: Set[Variable], later: Set[Variable] = frozens
     """The most variables that need registers at one time, those in ``bound`` not counted."""
     live: set[Variable] = set()
     most = 0
-    for node, needed, ended in in_sequence(nodes, later):
+    for node, needed, ended in with_needed(nodes, later):
         inner = 0
         known = frozenset(bound) | live
         if isinstance(node, Loop):

@@ -31,7 +31,7 @@ from tvm_npu.codegen.nmp.emit.commands import (
     walk,
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
-from tvm_npu.codegen.nmp.emit.liveness import in_sequence, most_live, most_used
+from tvm_npu.codegen.nmp.emit.liveness import most_live, most_used, with_needed
 from tvm_npu.codegen.nmp.emit.origins import Origins, Scope
 from tvm_npu.codegen.nmp.emit.registers import (
     CORE_REGISTER,
@@ -106,7 +106,7 @@ class Lowering:
         """Emits a tree; variables that it makes keep their registers as long as something in it
         or behind it (``later``) names them."""
         before = self.registers.bound
-        for node, needed, ended in in_sequence(nodes, later):
+        for node, needed, ended in with_needed(nodes, later):
             self._node(node, needed)
             gone = [v for v in ended if v in self.registers.bound and v not in before]
             self._release(*sorted(gone, key=lambda v: v.name))
