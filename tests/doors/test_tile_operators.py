@@ -34,6 +34,7 @@ def randoms(*shape: int) -> NDArray[Any]:
 
 CONSTANTS: dict[str, NDArray[Any]] = {
     "point": randoms(4, 4, 1, 1),
+    "other point": randoms(4, 4, 1, 1),
     "up": randoms(4, 3, 3, 2),
     "halves": np.array([1, 2, 2, 6, 5]),
     "whole": np.array(SHAPE),
@@ -95,7 +96,7 @@ def model(nodes: Sequence[Node]) -> onnx.ModelProto:
     """Behind a convolution; ``other`` is a second one's result, ``gates`` its channels' means."""
     made = [
         helper.make_node("Conv", ["x", "point"], ["a"]),
-        helper.make_node("Conv", ["x", "point"], ["other"]),
+        helper.make_node("Conv", ["x", "other point"], ["other"]),
         helper.make_node("GlobalAveragePool", ["other"], ["gates"]),
     ]
     tensor = "a"

@@ -234,6 +234,7 @@ BUSY = "are used while channel 0 of the DMA controller may be moving them" + WAI
          + BUSY),
         (go(0, 0, 0, memory="bias") + go(1, 64, 60, memory="bias"), "RACE",
          "bytes 60..124 of the bias memory " + BUSY),
+        (go(0, 0, 0) + store(1, 0, 0), "RACE", "bytes 0..64 of the shared memory"),
         (fill(0) + store(0, 0, 0) + go(1, 0, 0), "RACE", "bytes 0..64 of the shared memory"),
         (fill(0) + store(0, 0, 0) + store(1, 60, 0), "RACE", "bytes 60..124 of ACTIVATIONS"),
         (fill(0) + store(0, 0, 0) + go(1, 8, 512, base="activations"), "RACE",
