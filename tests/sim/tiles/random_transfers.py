@@ -49,6 +49,7 @@ class TransferWriter(Writer):
         super().__init__(rng, machine, numeric_bytes, wrong)
         self.templates = b""
         self.flying: dict[int, int] = {}
+        self.last = (0, 0)
 
     def fill(self) -> None:
         for memory, size in ((0, CHIP_BYTES), (3, BIAS_BYTES)):
@@ -61,9 +62,9 @@ class TransferWriter(Writer):
             self.lines.append(f"twait {self.flying.pop(channel)}\n")
 
     def some_waits(self) -> None:
-        """Between operations: mostly all, now and then none."""
+        """Between operations: for about every other."""
         for channel in list(self.flying):
-            if self.rng.random() < 0.8:
+            if self.rng.random() < 0.5:
                 self.lines.append(f"twait {self.flying.pop(channel)}\n")
 
     def move(self) -> None:
@@ -74,12 +75,19 @@ class TransferWriter(Writer):
         memory = rng.choice((0, 1, 2, 3) if loads and rows * run <= BIAS_BYTES else (0, 1, 2))
         stride = run + beat * rng.choice((0, 0, 1, 30))
         size = rows * run
-        chip = rng.randrange(0, (BIAS_BYTES if memory == 3 else CHIP_BYTES) - size + 1, beat)
-        address = rng.randrange(0, SEGMENT_BYTES - rows * stride, beat)
+        chip = self.near((BIAS_BYTES if memory == 3 else CHIP_BYTES) - size, beat, self.last[0])
+        address = self.near(SEGMENT_BYTES - rows * stride - 1, beat, self.last[1])
+        self.last = chip, address
         base = rng.choice((4, 5)) if loads else 5
         self.start(memory, base, loads, beat, rows, run, chip, address, stride)
         if rng.random() < 0.7:
             self.wait_for_all()
+
+    def near(self, most: int, beat: int, last: int) -> int:
+        """Anywhere, or where the transfer before was."""
+        if self.rng.random() < 0.2:
+            return min(last, most) // beat * beat
+        return self.rng.randrange(0, most + 1, beat)
 
     def start(
         self, memory: int, base: int, loads: bool, beat: int, rows: int, run: int, chip: int,
