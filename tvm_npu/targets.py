@@ -62,6 +62,12 @@ def make_target(machine: str | Path, **options: Any) -> Any:
         raise TargetError(f"target for {name!r} with {cpu}: {detail}") from error
 
 
+def host_processor() -> str:
+    """This machine's processor, as LLVM calls it: ``mcpu`` of its target."""
+    tvm = import_tvm()
+    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
+
+
 def _config(machine: str, options: Mapping[str, Any]) -> dict[str, Any]:
     chosen = {key: value for key, value in options.items() if value is not None}
     model = quote(machine, safe="/.-_")

@@ -25,6 +25,7 @@ from tvm_npu.relax.extract import extract
 from tvm_npu.relax.frontend import from_onnx
 from tvm_npu.relax.normalize import normalize
 from tvm_npu.relax.run_regions import input_specs, is_region, run_model, run_regions
+from tvm_npu.targets import host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -156,8 +157,7 @@ class RelaxDoor:
         return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
     def cpu_target(self, mcpu: str) -> str:
-        mcpu = mcpu or str(tvm.get_global_func("target.llvm_get_system_cpu")())
-        return json.dumps({"kind": "llvm", "mcpu": mcpu})
+        return json.dumps({"kind": "llvm", "mcpu": mcpu or host_processor()})
 
     def common_target(self, targets: Sequence[str]) -> str:
         """Any: no layout depends on it."""

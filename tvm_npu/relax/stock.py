@@ -1,4 +1,5 @@
-"""Stock TVM, to compare with: its own ONNX frontend and pipelines, nothing of the project."""
+"""Stock TVM, to compare with: its own ONNX frontend and pipelines, of the project only
+the processor's name."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ from typing import Any
 import tvm
 from tvm.relax.frontend import onnx as frontend
 
+from tvm_npu.targets import host_processor
+
 
 def host_target(threads: int) -> Any:
     """The target for this machine's processor."""
-    cpu = str(tvm.get_global_func("target.llvm_get_system_cpu")())
-    return tvm.target.Target({"kind": "llvm", "mcpu": cpu, "num-cores": threads})
+    return tvm.target.Target({"kind": "llvm", "mcpu": host_processor(), "num-cores": threads})
 
 
 def read_stock(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:

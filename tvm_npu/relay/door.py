@@ -26,6 +26,7 @@ from tvm_npu.relay.frontend import from_onnx, from_tflite
 from tvm_npu.relay.normalize import normalize
 from tvm_npu.relay.prepared import prepared
 from tvm_npu.relay.run_regions import input_specs, is_region, run_model, run_regions
+from tvm_npu.targets import host_processor
 
 if TYPE_CHECKING:
     from tvm_npu.pipelines.cut import CutModel
@@ -158,7 +159,7 @@ class RelayDoor:
         return cut_graph(primitive_graph(mod, params, tvm.target.Target(target)), name)
 
     def cpu_target(self, mcpu: str) -> str:
-        return f"llvm -mcpu={mcpu or tvm.get_global_func('target.llvm_get_system_cpu')()}"
+        return f"llvm -mcpu={mcpu or host_processor()}"
 
     def common_target(self, targets: Sequence[str]) -> str:
         """The one with the narrowest vectors, which every place can fill; of equals the first."""

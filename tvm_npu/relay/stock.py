@@ -1,4 +1,5 @@
-"""Stock TVM, to compare with: its own ONNX frontend, build and executor, nothing of the project."""
+"""Stock TVM, to compare with: its own ONNX frontend, build and executor, of the project only
+the processor's name."""
 
 from __future__ import annotations
 
@@ -10,10 +11,12 @@ from typing import Any
 import tvm
 from tvm import autotvm, relay
 
+from tvm_npu.targets import host_processor
+
 
 def host_target() -> str:
     """The target for this machine's processor."""
-    return f"llvm -mcpu={tvm.get_global_func('target.llvm_get_system_cpu')()}"
+    return f"llvm -mcpu={host_processor()}"
 
 
 def build_stock(

@@ -26,7 +26,7 @@ from studies.conformance.rows import (
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.door.find import door
 from tvm_npu.door.models import BuiltModel, build_onnx
-from tvm_npu.targets import make_target
+from tvm_npu.targets import host_processor, make_target
 
 Array = NDArray[Any]
 Inputs = Mapping[str, Array]
@@ -101,7 +101,9 @@ def _npu(
     row = replace(row, settings=settings)
     try:
         shapes = {name: values.shape for name, values in inputs.items()}
-        own = make_target(target, mcpu=_processor())
+        # Stock TVM builds for this processor, and so must the CPU's part: without its name TVM 0.19
+        # converts float64 to float16 by a function that answers in another register.
+        own = make_target(target, mcpu=host_processor())
         built = build_onnx(model, own, dict(inputs), shapes=shapes, **options)
         found = built.run(inputs)
         bits_off = _bits_off(built, inputs)
@@ -119,14 +121,6 @@ def _npu(
     if not is_near and not all(map(close, wanted, found)):
         return replace(row, reason=f"{worst:.1f} dB" if regions else "another answer")
     return replace(row, npu=RIGHT)
-
-
-def _processor() -> str:
-    """This one, as LLVM calls it: stock TVM builds for it, and so must the CPU's part. Without its
-    name TVM 0.19 converts float64 to float16 by a function that answers in another register."""
-    import tvm
-
-    return str(tvm.get_global_func("target.llvm_get_system_cpu")())
 
 
 def _finite_sqnr(wanted: Array, found: Array) -> float:
