@@ -117,20 +117,7 @@ def plan_storage(
     shapes = dict(fixed.shapes)
     stored = {t: stored_bytes(precision_of_width(fixed.width_of(t))) for t in shapes}
     places = _Places(shapes, stored, settled)
-
-    def lies(layer: FixedLayer) -> Placement:
-        placement = operator_of(layer).placement
-        if placement is Placement.VIEW and settled is not None and not is_view(layer, settled):
-            return Placement.COMPUTED
-        return placement
-
-    for layer in fixed.layers:
-        if lies(layer) is Placement.VIEW:
-            source = layer.inputs[0]
-            pixels = 1 if settled is None else prod(shapes[source]) // settled.planes[source]
-            offsets = operator_of(layer).view_offsets(layer, shapes)
-            for tensor, elements in zip(layer.outputs, offsets, strict=True):
-                places.parents[tensor] = (source, elements // pixels * stored[source])
+    _place_views(fixed, places, settled)
 
     copies: dict[int, list[FixedLayer]] = {}
     layers = list(fixed.layers)
@@ -150,14 +137,14 @@ def plan_storage(
     outputs, owned = _place_outputs(fixed, places, copy)
     for position in reversed(range(len(layers))):
         layer = layers[position]
-        if _placement(layer) is Placement.GATHERED:
+        if operator_of(layer).placement is Placement.GATHERED:
             inputs = _gather(fixed, layer, position, places, owned, copy)
             layers[position] = replace(layer, inputs=inputs)
 
     executed: list[FixedLayer] = []
     for position, layer in enumerate(layers):
         executed += copies.get(position, [])
-        if lies(layer) is Placement.COMPUTED:
+        if _placement(layer, settled) is Placement.COMPUTED:
             executed.append(layer)
     executed += copies.get(len(layers), [])
 
@@ -169,19 +156,35 @@ def plan_storage(
         if buffer in buffers:
             placed[tensor] = buffers[buffer] + offset
     states, state_bytes = _place_states(executed, places)
-    forms = {}
-    if settled is not None:
-        planes = {tensor: size // places.stored[tensor] for tensor, size in places.behind.items()}
-        forms = {
-            tensor: PixelForm(planes[tensor], planes[places.find(tensor)[0]]) for tensor in shapes
-        }
+    forms = _pixel_forms(shapes, places) if settled is not None else {}
     return Storage(
         tuple(executed), shapes, placed, outputs, size_bytes, states, state_bytes, forms, widths
     )
 
 
-def _placement(layer: FixedLayer) -> Placement:
-    return operator_of(layer).placement
+def _placement(layer: FixedLayer, settled: Settled | None) -> Placement:
+    """Its operator's, unless pixels cannot be seen through it as they lie."""
+    placement = operator_of(layer).placement
+    if placement is Placement.VIEW and settled is not None and not is_view(layer, settled):
+        return Placement.COMPUTED
+    return placement
+
+
+def _place_views(fixed: FixedGraph, places: _Places, settled: Settled | None) -> None:
+    """Puts the outputs of views into their inputs."""
+    for layer in fixed.layers:
+        if _placement(layer, settled) is Placement.VIEW:
+            source = layer.inputs[0]
+            size = prod(fixed.shapes[source])
+            pixels = 1 if settled is None else size // settled.planes[source]
+            offsets = operator_of(layer).view_offsets(layer, fixed.shapes)
+            for tensor, elements in zip(layer.outputs, offsets, strict=True):
+                places.parents[tensor] = (source, elements // pixels * places.stored[source])
+
+
+def _pixel_forms(tensors: Iterable[str], places: _Places) -> dict[str, PixelForm]:
+    planes = {tensor: size // places.stored[tensor] for tensor, size in places.behind.items()}
+    return {tensor: PixelForm(planes[tensor], planes[places.find(tensor)[0]]) for tensor in tensors}
 
 
 def _place_states(layers: Iterable[FixedLayer], places: _Places) -> tuple[dict[str, int], int]:
@@ -269,7 +272,8 @@ def _gather(
 
 def _leaves(fixed: FixedGraph, layer: FixedLayer) -> list[str]:
     """The tensors that a gathered one consists of, seen through the gathered ones it reads."""
-    made = {one.output: one for one in fixed.layers if _placement(one) is Placement.GATHERED}
+    gathered = (one for one in fixed.layers if operator_of(one).placement is Placement.GATHERED)
+    made = {one.output: one for one in gathered}
     leaves: list[str] = []
     waiting = list(reversed(layer.inputs))
     while waiting:
