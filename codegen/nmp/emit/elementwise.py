@@ -39,8 +39,7 @@ def elementwise(
     machine: NmpMachine,
     operands: Operands,
 ) -> LayerCode:
-    """Flat runs: A to MB0, B to MB1, the operation, the store. A max feature map's operands are the
-    halves of its input."""
+    """Flat runs: A to MB0, B to MB1, the operation, the store."""
     size, out_size = problem.element_bytes, problem.out_bytes or problem.element_bytes
     tile_bytes = min(plan.tile_elements, problem.elements) * problem.most_bytes
     for memory in ("mb0", "mb1", "mb2") if problem.operands > 1 else ("mb0", "mb2"):
@@ -49,9 +48,7 @@ def elementwise(
     parameters = LayerParameters([count > 0 for count in counts])
     own = parameters.number("elements", counts)
 
-    sources = list(operands.inputs)
-    if isinstance(layer, FixedMaxFeatureMap):
-        sources.append(sources[0].plus(problem.elements * size))
+    sources = _sources(layer, problem, operands)
 
     def at(name: str, base: Location, each: int) -> Expression:
         return parameters.address(name, [base.plus(begin * each) for begin in begins])
@@ -62,10 +59,7 @@ def elementwise(
     out_address = at("out_address", operands.output, out_size)
     op, operation = _operation(layer)
     shift, low, high = _requantization(layer, out_size)
-    if isinstance(layer, FixedTable):
-        place: FinishPlace | None = table_place(layer.table, machine, size)
-    else:
-        place = finish_place(layer, machine, size)
+    place = _place(layer, machine, size)
 
     def step(begin: Expression, count: Expression) -> Nodes:
         out = out_tile(count, 1, 1, size)
@@ -98,6 +92,21 @@ def elementwise(
 
     load = load_table(operands.table, parameters, machine, size)
     return finish(parameters, (*load, *loop("element", own, plan.tile_elements, step)))
+
+
+def _sources(layer: FlatLayer, problem: FlatProblem, operands: Operands) -> list[Location]:
+    """Of all operands; those of a max feature map are the halves of its input."""
+    if isinstance(layer, FixedMaxFeatureMap):
+        (whole,) = operands.inputs
+        return [whole, whole.plus(problem.elements * problem.element_bytes)]
+    return list(operands.inputs)
+
+
+def _place(layer: FlatLayer, machine: NmpMachine, element_bytes: int) -> FinishPlace | None:
+    """Where its table, slopes or scale words lie; None for a layer that has none of them."""
+    if isinstance(layer, FixedTable):
+        return table_place(layer.table, machine, element_bytes)
+    return finish_place(layer, machine, element_bytes)
 
 
 def _operation(layer: FlatLayer) -> tuple[VectorOp, dict[MacRegister, Operand]]:
