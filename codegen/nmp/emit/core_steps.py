@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from tvm_npu.codegen.nmp.emit.shares import CoreShare, core_shares
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.plan.loops.plan import Step
+from tvm_npu.codegen.plan.loops.plan import Range, Step
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-Range = tuple[int, int]
-"""(begin, count)."""
 _Box = tuple[Range, Range, Range, Range, Range]
 """Groups, filters, channels (the latter of one group), rows, columns."""
 

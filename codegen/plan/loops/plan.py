@@ -25,6 +25,9 @@ IN_LOOPS = frozenset({"N", "R", "C"})
 WEIGHT_LOOPS = frozenset({"M", "N"})
 OUT_LOOPS = frozenset({"M", "R", "C"})
 
+Range = tuple[int, int]
+"""(begin, count)."""
+
 
 @dataclass(frozen=True)
 class LoopPlan:
@@ -81,14 +84,14 @@ def step_count(problem: ConvProblem, plan: LoopPlan) -> int:
 
 @dataclass(frozen=True)
 class Step:
-    """One multiplication of tiles. Ranges are (begin, count); ``filters`` and ``channels`` count
-    from the first group of the step."""
+    """One multiplication of tiles; ``filters`` and ``channels`` count from the first group of the
+    step."""
 
-    groups: tuple[int, int]
-    filters: tuple[int, int]
-    channels: tuple[int, int]
-    rows: tuple[int, int]
-    columns: tuple[int, int]
+    groups: Range
+    filters: Range
+    channels: Range
+    rows: Range
+    columns: Range
     loads_in: bool
     loads_weights: bool
     enters_out: bool

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tvm_npu.codegen.plan.loops.axes import shared_rows
-from tvm_npu.codegen.plan.loops.plan import Step, in_extent
+from tvm_npu.codegen.plan.loops.plan import Range, Step, in_extent
 from tvm_npu.codegen.plan.loops.room import Place
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.pipeline import TileStep
 
-Range = tuple[int, int]
-"""(begin, count)."""
 TileKind = Literal["INPUT", "WEIGHT", "OUTPUT", "RESIDUAL", "BIAS"]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm_npu.codegen.ops import FixedConv
-from tvm_npu.codegen.plan.loops.plan import LoopPlan, seen, steps, touched, trips
+from tvm_npu.codegen.plan.loops.plan import LoopPlan, Range, seen, steps, touched, trips
 from tvm_npu.codegen.plan.loops.room import biases_stay, tile_places
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.actions import (
@@ -18,7 +18,6 @@ from tvm_npu.codegen.tiles.emit.actions import (
     Held,
     Load,
     Multiply,
-    Range,
     Slide,
     Store,
     Tile,
