@@ -120,7 +120,8 @@ def with_whole_biases(
         if factor == 0:
             continue
         least = integers[row] // factor
-        multiples = np.arange(LARGEST // int(np.abs(least).max()), 0, -1)
+        most = max(1, LARGEST // int(np.abs(least).max()))  # 1: the smallest integer is -128
+        multiples = np.arange(most, 0, -1)
         units = biases[row] / (steps[row] * factor)
         best = int(multiples[np.argmin(np.abs(np.rint(units * multiples) / multiples - units))])
         integers[row], steps[row] = least * best, steps[row] * factor / best

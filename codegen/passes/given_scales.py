@@ -18,9 +18,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_npu.codegen.graph import Clip, Graph, Layer, Scale
-from tvm_npu.codegen.ops import Elementwise, ScaleShift, TableFunction
+from tvm_npu.codegen.ops import Elementwise, Pad, ScaleShift, TableFunction
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.rewriting import Uses
+from tvm_npu.codegen.passes.scales import is_held
 
 ROUND = "round"
 STEPS = 255
@@ -133,7 +134,10 @@ def _handed_on(layer: Layer, scales: dict[str, Scale]) -> Scale | None:
     if len(given) != 1 or not layer.inputs or not operator_of(layer).takes_scales(layer):
         return None
     is_clip = isinstance(layer, Elementwise) and layer.op == "copy"
-    return next(iter(given)) if is_clip or _moves(layer) else None
+    scale = next(iter(given))
+    if scale is None or (isinstance(layer, Pad) and not is_held(layer.value, scale)):
+        return None
+    return scale if is_clip or _moves(layer) else None
 
 
 def _moves(layer: Layer | None) -> bool:

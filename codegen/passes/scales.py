@@ -3,22 +3,26 @@
     before: concat(a at S, b at T) -> y at S
     after:  b -> copy (rescales) -> b' at S; concat(a, b') -> y
 
+What moves numbers of several scales to a tensor without one has the first that holds them all, or
+one that spans them; so has a padding with a number that its input's scale does not hold.
 Layers that take no scales (`Operator.takes_scales`) compute with Q-points between two copies. An
 average whose result has another scale than its input, or halves to even, becomes a depthwise
-convolution by 1 / n, which rounds once.
+convolution by 1 / n, which rounds once. Zeros around an average that counts them become elements
+where a zero point means them: pools add nothing for their padding.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tvm_npu.codegen.fixed_point import element_limits, largest_q_point
-from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape
+from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape, chw
 from tvm_npu.codegen.graph.layer import renamed
-from tvm_npu.codegen.ops import Elementwise, Pool
+from tvm_npu.codegen.ops import Elementwise, Pad, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
 from tvm_npu.codegen.passes.weighed import can_be_weighed, weighed
@@ -30,6 +34,25 @@ def range_of(scale: Scale) -> TensorRange:
     ends = np.array(element_limits(1), np.float64)[:, None] - scale.zero_points
     values = ends * scale.steps
     return TensorRange(float(values.min()), float(values.max()))
+
+
+def is_held(value: float, scale: Scale) -> bool:
+    """Whether ``value`` loses no more than a rounding at a scale."""
+    entry, half = range_of(scale), 0.5 * float(scale.steps.max())
+    return entry.low - half <= value <= entry.high + half
+
+
+def covering(entries: Sequence[TensorRange], given: Sequence[Scale]) -> Scale:
+    """The first of the ``given`` scales that loses no more of the values than a rounding, else one
+    of 8 bits that spans them all."""
+    low, high = min(one.low for one in entries), max(one.high for one in entries)
+    for scale in given:
+        if is_held(low, scale) and is_held(high, scale):
+            return scale
+    low, high = min(low, 0.0), max(high, 0.0)
+    smallest, largest = element_limits(1)
+    step = (high - low) / (largest - smallest)
+    return Scale.from_real([step], [round(smallest - low / step)], given[0].halves)
 
 
 def growth_of_step(scale: Scale, element_bytes: int) -> float:
@@ -94,6 +117,8 @@ class _Copies:
             self.layers.append(layer)
         elif not operator_of(layer).takes_scales(layer):
             self._at_q_points(layer)
+        elif isinstance(layer, Pool) and self._counts_zero_points(layer):
+            self._behind_zeros(layer)
         elif isinstance(layer, Pool) and self._is_weighed(layer):
             self.layers.append(weighed(layer, self.shapes[layer.inputs[0]][0]))
         else:
@@ -101,6 +126,31 @@ class _Copies:
                 layer = self._at_one_scale(layer, tied)
             self.layers.append(layer)
             self._finish(layer)
+
+    def _counts_zero_points(self, layer: Pool) -> bool:
+        """An average over padding, where zero is another integer than 0."""
+        if not layer.count_include_pad or not any(layer.counted_padding):
+            return False
+        tensors = (tensor for tensor in (*layer.inputs, *layer.outputs) if tensor in self.scales)
+        return any(any(self.scales[tensor].zero_points) for tensor in tensors)
+
+    def _behind_zeros(self, layer: Pool) -> None:
+        """The counted padding as a layer, and the average of its result."""
+        tensor, (top, left, bottom, right) = layer.inputs[0], layer.counted_padding
+        padded = self._new(layer, tensor, "from", None)
+        channels, rows, columns = chw(self.shapes[tensor])
+        self.shapes[padded] = (channels, rows + top + bottom, columns + left + right)
+        before, after = (0, top, left), (0, bottom, right)
+        name = f"{layer.name}@{tensor}"
+        self.add(Pad(name, (tensor,), (padded,), before, after, source=layer.source))
+        outer = zip(layer.padding, layer.counted_padding, strict=True)
+        top, left, bottom, right = (whole - counted for whole, counted in outer)
+        self.add(
+            replace(
+                layer, inputs=(padded,), padding=(top, left, bottom, right),
+                count_include_pad=False, counted_padding=(0, 0, 0, 0),
+            )
+        )  # fmt: skip
 
     def _is_weighed(self, layer: Pool) -> bool:
         """An average between two scales, or with halves to even, of few enough numbers without a
@@ -117,7 +167,15 @@ class _Copies:
         given = [self.scales[one] for one in (*outputs, *inputs) if one in self.scales]
         if not given:
             return layer
-        wanted = self.scales.get(inputs[0], given[0]) if len(inputs) == 1 else given[0]
+        wanted = given[0]
+        if len(inputs) == 1 and inputs[0] in self.scales:
+            wanted = self.scales[inputs[0]]
+        entries = [self.ranges[tensor] for tensor in inputs]
+        if isinstance(layer, Pad):
+            entries.append(TensorRange(layer.value, layer.value))
+            wanted = covering(entries, [wanted, *given])
+        elif not any(tensor in self.scales for tensor in outputs):
+            wanted = covering(entries, given)
         for tensor in dict.fromkeys(inputs):
             if self.scales.get(tensor) != wanted:
                 layer = self._copied_input(layer, tensor, wanted)

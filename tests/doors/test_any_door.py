@@ -187,6 +187,27 @@ def test_integers_that_are_read_at_another_scale() -> None:
     assert np.allclose(got, want, atol=0.03) and np.ptp(want) > 1
 
 
+def test_zero_points_that_are_left_out() -> None:
+    """ONNX means 0 of uint8 for what is made, 0 for what is read."""
+    constants = {"s": np.float32(0.02), "w": np.array([[[[-128]], [[77]]]], np.int8),
+                 "b": np.array([3], np.int32)}  # fmt: skip
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s"], ["q"], "quantize"),
+        *(helper.make_node("DequantizeLinear", [n, "s", *z], [f"{n}_d"], f"read {n}")
+          for n, *z in (["q"], ["w", ""], ["b"])),
+        helper.make_node("Conv", ["q_d", "w_d", "b_d"], ["y"], "products"),
+    ]  # fmt: skip
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 2, 8, 8)),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 1, 8, 8))]  # fmt: skip
+    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(nodes, "no zero points", ends[:1], ends[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    inputs = image(model)
+    built = build_onnx(model, target="nmp-4x8-scale", calibration=inputs)
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert sqnr_db(want, got) > 30 and np.ptp(want) > 5
+
+
 def test_integer_operators_are_read_or_refused() -> None:
     constants = {"s": np.float32(0.1), "z": np.int8(3), "w": np.ones((2, 2, 1, 1), np.int8)}
     node = helper.make_node("QLinearConv", list("xszwszsz"), ["y"], "products")

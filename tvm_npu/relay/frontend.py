@@ -12,6 +12,7 @@ from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_fold
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
+from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
 
@@ -20,7 +21,7 @@ def from_onnx(
     model: Any, shape: dict[str, tuple[int, ...]] | None = None, **options: Any
 ) -> tuple[tvm.IRModule, dict[str, tvm.nd.NDArray]]:
     """`tvm.relay.frontend.from_onnx` for a model or its path, with automatic padding spelled out,
-    Clips with one bound kept, Gelu by tanh written out and views of weights folded.
+    Clips with one bound kept, Gelu by tanh and zero points written out, views of weights folded.
 
     TVM 0.19 computes ``auto_pad`` by compiling integer divisions, which LLVM 20 and later reject
     ("location of #dbg_declare must be a pointer or int"), and compiles a program for every
@@ -32,7 +33,7 @@ def from_onnx(
     check_opset(model)
     check_understood(model)
     model = with_bounds_apart(model, opset_of(model))
-    model = with_folded_views(with_explicit_padding(model, shape))
+    model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))
     with quick_reading():
         return relay.frontend.from_onnx(model, shape=shape, **options)
 
