@@ -4,7 +4,8 @@
     after:  b -> copy (rescales) -> b' at S; concat(a, b') -> y
 
 What moves numbers of several scales to a tensor without one has the first that holds them all, or
-one that spans them; so has a padding with a number that its input's scale does not hold.
+one that spans them; so have averages, and a padding with a number that its input's scale does not
+hold.
 Layers that take no scales (`Operator.takes_scales`) compute with Q-points between two copies. An
 average whose result has another scale than its input, or halves to even, becomes a depthwise
 convolution by 1 / n, which rounds once. Zeros around an average that counts them become elements
@@ -171,11 +172,12 @@ class _Copies:
         if len(inputs) == 1 and inputs[0] in self.scales:
             wanted = self.scales[inputs[0]]
         entries = [self.ranges[tensor] for tensor in inputs]
-        if isinstance(layer, Pad):
+        is_cut = isinstance(layer, Pool) and layer.kind == "avg"  # what is cut has another mean
+        if isinstance(layer, Pad) and not is_held(layer.value, wanted):
             entries.append(TensorRange(layer.value, layer.value))
+            is_cut = True
+        if is_cut or not any(tensor in self.scales for tensor in outputs):
             wanted = covering(entries, [wanted, *given])
-        elif not any(tensor in self.scales for tensor in outputs):
-            wanted = covering(entries, given)
         for tensor in dict.fromkeys(inputs):
             if self.scales.get(tensor) != wanted:
                 layer = self._copied_input(layer, tensor, wanted)

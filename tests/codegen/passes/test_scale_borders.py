@@ -66,7 +66,18 @@ def averaged(q: Quantized) -> None:
     q.rounded(q.add(pool, (2, 3, 3)), 0.03, 90)
 
 
-@pytest.mark.parametrize("make", [joined, largest, padded, padded_and_rounded, averaged])
+def averaged_of_more(q: Quantized) -> None:
+    """Means lie within a scale that does not hold what they are made of."""
+    x = q.rounded("x", 0.03, 20)
+    conv = Conv2d("c", (x,), ("c",), q.weights(2, 2, 1, 1), np.zeros(2, np.float32))
+    pool = Pool("p", (q.add(conv, SHAPE),), ("p",), "avg", (3, 3), padding=(1, 1, 1, 1))
+    q.rounded(q.add(pool, SHAPE), 0.02, 3)
+
+
+MAKES = (joined, largest, padded, padded_and_rounded, averaged, averaged_of_more)
+
+
+@pytest.mark.parametrize("make", MAKES)
 def test_no_number_is_cut(make: Callable[[Quantized], None]) -> None:
     q = Quantized(7, SHAPE)
     make(q)
