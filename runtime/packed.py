@@ -1,20 +1,24 @@
 """The packed function ``tvm_npu.run`` that compiled TVM modules call, and the open sessions.
 
 One session is opened for each program, by the digest that the compiled code passes along: equal
-programs share one, whatever module they came in. Knows nothing of TVM's IR; `Any` tensors are
-TVM's n-dimensional arrays, which convert with ``numpy()`` and ``copyfrom()``.
+programs that run under the same limits share one, whatever module they came in. Knows nothing of
+TVM's IR; `Any` tensors are TVM's n-dimensional arrays, which convert with ``numpy()`` and
+``copyfrom()``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.locks import ForkedLock
 
 RUN = "tvm_npu.run (import tvm_npu.runtime first)"
@@ -32,7 +36,8 @@ class _Open:
         self.lock = ForkedLock()
 
 
-_open: dict[str, _Open] = {}
+_open: dict[tuple[str, Limits], _Open] = {}
+_limits: ContextVar[Limits] = ContextVar("limits", default=DEFAULT)
 _lock = ForkedLock()
 _last: list[Any] = []
 
@@ -42,6 +47,17 @@ def register_packed(tvm: Any) -> None:
     register = getattr(tvm, "register_global_func", None) or tvm.register_func
     for name in (RUN, OLD_RUN):
         register(name, run_packed, override=True)
+
+
+@contextmanager
+def limited(limits: Limits) -> Iterator[None]:
+    """Regions of compiled modules that this thread runs inside of the block take at most
+    ``limits``."""
+    before = _limits.set(limits)
+    try:
+        yield
+    finally:
+        _limits.reset(before)
 
 
 def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: Any) -> None:
@@ -61,8 +77,9 @@ def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: 
 
 
 def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
+    key = digest, _limits.get()
     with _lock:
-        opened = _open.get(digest)
+        opened = _open.get(key)
         if opened is None:
             from tvm_npu.runtime.session import Session
 
@@ -73,7 +90,8 @@ def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
                     f"program of {symbol!r} has digest {found[:16]}..., the code that carries it "
                     f"says {digest[:16]}...: the library was altered"
                 )
-            opened = _open[digest] = _Open(Session(Program.from_bytes(data)))
+            session = Session(Program.from_bytes(data), limits=key[1])
+            opened = _open[key] = _Open(session)
         if symbol not in opened.symbols:
             opened.symbols.append(symbol)
         return opened
@@ -81,11 +99,12 @@ def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
 
 def sessions() -> Mapping[str, Any]:
     """Open sessions by region symbol, in order of first run. When regions of different models
-    share a symbol, each of them is ``symbol@`` and the first 8 digits of its program's digest."""
+    share a symbol, each of them is ``symbol@`` and the first 8 digits of its program's digest; of
+    those of one program under several limits the last one that was opened."""
     with _lock:
         entries = [
             (symbol, digest, opened.session)
-            for digest, opened in _open.items()
+            for (digest, _), opened in _open.items()
             for symbol in opened.symbols
         ]
     counts: dict[str, int] = {}

@@ -1,7 +1,8 @@
 """Why a simulated machine stops against its program's will, whatever its kind.
 
 A kind keeps its own codes and the texts that belong to them: an ``IntEnum`` and a dictionary of
-format strings. What it raises is the `Trap` of this module.
+format strings. What it raises is the `Trap` of this module. A code for more work than `sim.limits`
+allow is called BUDGET in every kind, one for more instructions RUNAWAY.
 """
 
 from __future__ import annotations
@@ -61,6 +62,16 @@ class Trap(SimError):
     ) -> None:
         super().__init__(code, place, detail, waiters)
         self.code, self.place, self.detail, self.waiters = code, place, detail, waiters
+
+    @property
+    def beyond_work(self) -> bool:
+        """Whether the run took more work than it may."""
+        return self.code.name == "BUDGET"
+
+    @property
+    def beyond_instructions(self) -> bool:
+        """Whether the run took more instructions than it may."""
+        return self.code.name == "RUNAWAY"
 
     def __str__(self) -> str:
         if self.waiters:

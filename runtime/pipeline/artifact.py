@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tvm_npu.runtime.pipeline.errors import ArtifactError
+from tvm_npu.sim.limits import DEFAULT, Limits
 
 TVM_LIBRARY = "tvm_npu.runtime.pipeline.tvm_stage:load"
 RELAX_LIBRARY = "tvm_npu.runtime.pipeline.relax_stage:load"
@@ -56,7 +57,8 @@ class StageArtifact:
     ``loader`` names a function as ``package.module:function``; a stage's process imports it and
     calls it with the artifact, and gets a `stage.LoadedStage`. ``path`` is the file or ``code``
     the text or bytes that the loader reads; ``threads`` is how many the stage computes with;
-    ``options`` are for the loader. Order of ``inputs`` and ``outputs`` is free.
+    ``options`` are for the loader; ``limits`` bound what each simulator in the stage takes. Order
+    of ``inputs`` and ``outputs`` is free.
     """
 
     name: str
@@ -67,6 +69,7 @@ class StageArtifact:
     path: Path | None = None
     code: bytes | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = DEFAULT
 
     def __post_init__(self) -> None:
         if self.threads < 1:
@@ -111,19 +114,29 @@ def tvm_library(
     outputs: Sequence[TensorSpec],
     *,
     threads: int = 1,
+    limits: Limits = DEFAULT,
 ) -> StageArtifact:
     """A library that ``relay.build(...)`` made for the graph executor and ``export_library``
     wrote (regions on an NPU included): inputs by the names of its parameters; outputs that are
     not carried in the order of its results."""
-    return StageArtifact(name, TVM_LIBRARY, tuple(inputs), tuple(outputs), threads, Path(path))
+    return StageArtifact(
+        name, TVM_LIBRARY, tuple(inputs), tuple(outputs), threads, Path(path), limits=limits
+    )
 
 
 def npu_program(
-    name: str, path: Path, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]
+    name: str,
+    path: Path,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    *,
+    limits: Limits = DEFAULT,
 ) -> StageArtifact:
     """A program file, run by its simulator alone: inputs and outputs (float32, batch in front) by
     the names of its slots."""
-    return StageArtifact(name, NPU_PROGRAM, tuple(inputs), tuple(outputs), 1, Path(path))
+    return StageArtifact(
+        name, NPU_PROGRAM, tuple(inputs), tuple(outputs), 1, Path(path), limits=limits
+    )
 
 
 def python_function(

@@ -41,7 +41,8 @@ def load(artifact: StageArtifact) -> NpuStage:
     if artifact.path is None:
         raise ArtifactError(f"stage {artifact.name!r} names no program file")
     timing = artifact.options.get("timing", "on") == "on"
-    stage = NpuStage(artifact, Session.from_file(artifact.path, timing=timing))
+    session = Session.from_file(artifact.path, timing=timing, limits=artifact.limits)
+    stage = NpuStage(artifact, session)
     stage.run(*zeros(artifact))
     return stage
 

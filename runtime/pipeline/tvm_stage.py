@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tvm_npu.runtime.lean_tvm import import_tvm
+from tvm_npu.runtime.packed import limited
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
 from tvm_npu.runtime.pipeline.errors import ArtifactError
 from tvm_npu.runtime.pipeline.npu_stage import zeros
@@ -72,7 +73,8 @@ class TvmStage:
         if not getattr(self._pools, "ready", False):
             use_threads(self._artifact.threads)
             self._pools.ready = True
-        results = self._executor.run(inputs)
+        with limited(self._artifact.limits):
+            results = self._executor.run(inputs)
         computed = self._artifact.computed
         if len(results) != len(computed):
             raise ArtifactError(

@@ -160,7 +160,7 @@ class Worker:
         """Loads it, or finds it among those that were used last."""
         key = (
             artifact.loader, artifact.path, artifact.code, artifact.threads, artifact.inputs,
-            artifact.outputs, tuple(sorted(artifact.options.items())),
+            artifact.outputs, tuple(sorted(artifact.options.items())), artifact.limits,
         )  # fmt: skip
         stage = self._loaded.pop(key, None)
         if stage is None:

@@ -17,6 +17,7 @@ from tvm_npu.accuracy.results import Accuracy, Labelled, RegionErrors
 from tvm_npu.accuracy.runs import ModelRuns
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sweep.engines import Engine, Shared, content_of, run_tasks
 from tvm_npu.temporary import temporary_folder
 
@@ -32,16 +33,19 @@ def measure(
     simulated: int = 1,
     progress: Callable[[int], None] = lambda images: None,
     engine: Engine | None = None,
+    limits: Limits = DEFAULT,
 ) -> Accuracy:
     """Runs ``model`` on all samples, in float (unless the first sample says its outputs; then each
     must) and as the NPU computes it.
 
     The errors of layers are those over the first ``layer_samples`` samples; the simulator runs the
-    first ``simulated`` ones. The samples behind these run by the workers of ``engine``, if given;
-    what comes out is the same. ``progress`` is called with the number of images so far.
+    first ``simulated`` ones, in this process and under ``limits``. The samples behind these run by
+    the workers of ``engine``, if given; what comes out is the same. ``progress`` is called with the
+    number of images so far.
     Raises AccuracyError without samples, where the simulator differs from the reference, where
     a sample ends its worker (of several errors that of the first sample), and for an ``engine``
-    with a model that `check_can_be_sent` refuses.
+    with a model that `check_can_be_sent` refuses. Raises LimitError, or the machine's trap, where
+    the simulator would take more than ``limits`` allow.
     """
     if engine is not None:
         check_can_be_sent(model)
@@ -54,7 +58,7 @@ def measure(
     number = 0
     with closing(ModelRuns(model, first.wanted is not None)) as runs:
         if simulated:
-            runs.simulate()
+            runs.simulate(limits)
         for number, one in enumerate(islice(rest, here), 1):
             counts.join(runs.counted(one, number, layer_errors=number <= layer_samples))
             if number >= simulated:

@@ -14,6 +14,7 @@ from tvm_npu.codegen.program.format import Program
 from tvm_npu.door.models import PartitionedModel
 from tvm_npu.errors import AccuracyError
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.limits import Limits
 
 
 class ModelRuns:
@@ -43,10 +44,11 @@ class ModelRuns:
         while self._next is not None:
             yield self._next
 
-    def simulate(self) -> None:
-        """From now on by the simulator, too, which must agree."""
+    def simulate(self, limits: Limits) -> None:
+        """From now on by the simulator, too, which must agree. Raises LimitError."""
         for symbol, runner in self.fixed.items():
-            runner.session = Session(Program.from_bytes(self._model.program(symbol)))
+            program = Program.from_bytes(self._model.program(symbol))
+            runner.session = Session(program, limits=limits)
 
     def close(self) -> None:
         """When all samples are through."""

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, workers_beside
 from tvm_npu.cli.files import check_writable, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, images_of, preparation_of, prepares
@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--simulated", type=non_negative, default=1, metavar="N",
         help="samples that the simulator runs too and must agree on (default: 1)",
     )  # fmt: skip
+    add_limits_argument(parser)
     add_engine_arguments(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results as JSON")
 
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
                 job.partitioned, islice(images_of(args, job.inputs), args.limit),
                 layer_samples=args.layer_samples, simulated=args.simulated,
                 progress=lambda count: steps.begin(f"{count} images"), engine=engine,
+                limits=args.limits,
             )  # fmt: skip
     options = job.options
     prepared = f" as {preparation_of(args)}" if prepares(args) else ""

@@ -7,7 +7,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
+from tvm_npu.cli.arguments import (
+    Names,
+    add_limits_argument,
+    add_shape_argument,
+    non_negative,
+    positive,
+)
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
 from tvm_npu.cli.image_arguments import add_image_arguments, calibration_of, images_of
@@ -59,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inputs from which number ranges are taken, prepared as images are (default: the "
         "images; else random input)",
     )  # fmt: skip
+    add_limits_argument(parser)
     add_shape_argument(parser)
     parser.add_argument(
         "--trials", type=non_negative, default=0, metavar="N",
@@ -103,6 +110,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             precisions=args.precisions, planners=args.planners, calibration=calibration,
             shapes=shapes, trials=args.trials, tuning_log=args.tuning_log, threads=args.threads,
             repeats=args.repeats, pythons=args.pythons, progress=steps.begin,
+            limits=args.limits,
         )  # fmt: skip
     print_comparison(found, terminal.out)
     if args.json is not None:

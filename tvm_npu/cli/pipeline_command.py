@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvm_npu.cli.arguments import Names, add_shape_argument, non_negative, positive
+from tvm_npu.cli.arguments import (
+    Names,
+    add_limits_argument,
+    add_shape_argument,
+    non_negative,
+    positive,
+)
 from tvm_npu.cli.terminal import Terminal
 
 DESCRIPTION = """\
@@ -62,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="partition the model for this NPU: its regions, simulated, are layers of the chain "
         "(number ranges come from --input). Without it everything runs on CPUs",
     )  # fmt: skip
+    add_limits_argument(parser)
     add_shape_argument(parser)
     parser.add_argument(
         "--timeout", type=positive, default=int(TIMEOUT_S), metavar="SECONDS",

@@ -115,7 +115,7 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
     with temporary_folder("tvm-npu-pipeline-") as folder:
         with terminal.steps() as steps:
             job = _prepare(args, platform, terminal, steps)
-            stages = PlacedStages(door(), job.model, platform, folder)
+            stages = PlacedStages(door(), job.model, platform, folder, args.limits)
             steps.begin(f"compiling {len(job.model)} layers")
             stages.compile_primitives()
             fastest = platform.speed_order[0]

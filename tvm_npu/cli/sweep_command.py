@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.arguments import non_negative
+from tvm_npu.cli.arguments import add_limits_argument, non_negative
 from tvm_npu.cli.engine_arguments import add_engine_arguments, engine_of
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_csv, write_json
@@ -25,7 +25,7 @@ each key moves each objective.
 
 Results are kept in a folder as they come. The same command goes on where an interrupted one
 stopped, and sweeps that share a folder share results. What comes out does not depend on the number
-of workers. A point that cannot be planned is a row with its reason.
+of workers. A point that cannot be planned, or is beyond --limits, is a row with its reason.
 """
 EXAMPLES = """\
 a specification:
@@ -60,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--store", type=Path, metavar="DIR",
         help="folder of results (default: SPEC.sweep beside the specification)",
     )  # fmt: skip
+    add_limits_argument(parser)
     add_engine_arguments(parser)
     parser.add_argument(
         "--budget", action="append", default=[], metavar="NAME=MOST", type=_budget,
@@ -100,7 +101,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             steps.begin(f"{fidelity}: {done:,} of {of:,} designs")
             steps.reach(done, of)
 
-        result = run_sweep(spec, store, engine_of(args, "sweeps"), progress)
+        result = run_sweep(spec, store, engine_of(args, "sweeps"), progress, args.limits)
     _print(result, args, terminal)
     terminal.out.print(
         f"{len(result.rows):,} points, {result.evaluated:,} of them new, in {store}",
@@ -121,7 +122,7 @@ def _write_page(result: SweepResult, args: argparse.Namespace, terminal: Termina
 
     folder = args.html.with_suffix(".profiles")
     with terminal.steps() as steps:
-        profiles = write_profiles(result, args.profiles, folder, steps.begin)
+        profiles = write_profiles(result, args.profiles, folder, steps.begin, args.limits)
     write_bytes(args.html, make_sweep_page(result, profiles).encode())
 
 

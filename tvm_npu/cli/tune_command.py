@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tvm_npu.cli.arguments import Names, non_negative, positive
+from tvm_npu.cli.arguments import Names, add_limits_argument, non_negative, positive
 from tvm_npu.cli.image_arguments import add_preparation_arguments
 from tvm_npu.cli.model_job import add_question_arguments
 from tvm_npu.cli.terminal import Terminal
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--warm", action="store_true",
         help="begin with the plans of analytic planners, not with random plans",
     )  # fmt: skip
+    add_limits_argument(parser)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
 
 

@@ -48,7 +48,9 @@ def run_tune(args: argparse.Namespace, terminal: Terminal) -> int:
                 steps.begin(f"{title}: trial {trial + 1}, best {best:,.0f} cycles")
                 steps.done()
 
-            tuned.append(tune_layer(question, machine, run, args.trials, log, after))
+            tuned.append(
+                tune_layer(question, machine, run, args.trials, log, after, args.limits)
+            )
     terminal.out.print(make_table(columns(tuned), terminal.out.width))
     new = sum(layer.measured for layer in tuned)
     total = sum(layer.trials for layer in tuned)

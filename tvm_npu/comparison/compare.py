@@ -21,6 +21,7 @@ from tvm_npu.door.find import door_name
 from tvm_npu.errors import ComparisonError
 from tvm_npu.options import DEFAULT_MACHINE, DEFAULT_PLANNER, make_options
 from tvm_npu.sim.frames import Tabular
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.temporary import temporary_folder
 
 SCHEMA = "tvm-npu compare 1"
@@ -70,6 +71,7 @@ def compare(
     repeats: int = 10,
     pythons: Sequence[str] = (),
     progress: Progress = lambda _: None,
+    limits: Limits = DEFAULT,
 ) -> Comparison:
     """Measures an ONNX model (a path or an onnx.ModelProto), each runner in a process of its own.
 
@@ -81,6 +83,7 @@ def compare(
     ``machines`` (names, files or descriptions) with each of ``precisions`` (None: the machine's)
     and ``planners``. ``threads`` is for all that runs on this CPU (default: all cores). ``pythons``
     are other interpreters, in which another TVM is installed: what needs TVM runs there, too.
+    ``limits`` bound what each simulated NPU takes; more is an error of its row.
 
     Times of the NPU are simulated, all others measured. A runner that fails has a row with its
     error. Raises ComparisonError for an unknown runner and for one that was asked for and is not
@@ -92,7 +95,7 @@ def compare(
     if any(runner.has_door for runner in chosen):
         doors = {sys.executable: door_name(), **{python: door_of(python) for python in pythons}}
     with temporary_folder("tvm-npu-compare-") as folder:
-        asked = prepared(folder, model, images, calibration, shapes, threads, repeats)
+        asked = prepared(folder, model, images, calibration, shapes, threads, repeats, limits)
         log = Path(tuning_log or f"{Path(asked.title).stem}.tuning")
         rows = []
         for python, door in doors.items():

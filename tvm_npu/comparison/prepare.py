@@ -11,6 +11,7 @@ from typing import Any
 from tvm_npu.calibration import Sample, samples_from, synthetic
 from tvm_npu.comparison.inputs import onnx_inputs, write_samples
 from tvm_npu.comparison.task import Task
+from tvm_npu.sim.limits import DEFAULT, Limits
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def prepared(
     shapes: Mapping[str, tuple[int, ...]] | None,
     threads: int,
     repeats: int,
+    limits: Limits = DEFAULT,
 ) -> Asked:
     """Model and samples as files in ``folder``. ``model`` is a path or an onnx.ModelProto; for
     the rest see `tvm_npu.compare`. Raises CliError and CalibrationError."""
@@ -61,6 +63,7 @@ def prepared(
         calibration=None if ranges is None else str(folder / "calibration.npz"),
         threads=threads,
         repeats=repeats,
+        limits=limits,
     )
     digest = hashlib.sha256(content).hexdigest()[:12]
     return Asked(task, title, digest, batch * len(samples))

@@ -7,13 +7,16 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tvm_npu.sim.limits import DEFAULT, Limits
+
 
 @dataclass(frozen=True)
 class Task:
     """One measurement. ``model`` is an ONNX file; ``shapes`` are those of all its inputs;
     ``samples`` and ``calibration`` are files of `samples_file` (None: random input gives ranges);
     ``outputs`` is where the outputs for all samples go. ``machine`` is a description's values,
-    None for runners without one. ``log`` is the folder of a stock tuner."""
+    None for runners without one. ``log`` is the folder of a stock tuner. ``limits`` bound what
+    simulators take."""
 
     runner: str
     model: str
@@ -28,6 +31,7 @@ class Task:
     planner: str | None = None
     trials: int = 0
     log: str | None = None
+    limits: Limits = DEFAULT
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

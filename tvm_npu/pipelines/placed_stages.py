@@ -17,17 +17,25 @@ from tvm_npu.pipelines.stage_compiler import CpuTarget, StageCompiler, place_tar
 from tvm_npu.pipelines.stream import Frame
 from tvm_npu.runtime.pipeline import Deployment
 from tvm_npu.runtime.pipeline.stage import load_stage
+from tvm_npu.sim.limits import DEFAULT, Limits
 
 
 class PlacedStages:
     """Deployments of one model on the places of one platform, by configuration."""
 
-    def __init__(self, door: Door[Any], model: CutModel, platform: Platform, folder: Path) -> None:
-        """Libraries go to ``folder``."""
+    def __init__(
+        self,
+        door: Door[Any],
+        model: CutModel,
+        platform: Platform,
+        folder: Path,
+        limits: Limits = DEFAULT,
+    ) -> None:
+        """Libraries go to ``folder``; ``limits`` bound what each simulated region takes."""
         self.model = model
         self.targets: tuple[CpuTarget, ...] = place_targets(door, platform)
         """By place."""
-        self._compiler = StageCompiler(door, model, folder)
+        self._compiler = StageCompiler(door, model, folder, limits)
         self.deployed = 0
         """Configurations asked for so far."""
         self.compiling = False

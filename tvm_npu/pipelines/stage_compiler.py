@@ -14,6 +14,7 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.cut import CutModel, Stage
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.runtime.pipeline.artifact import StageArtifact
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.temporary import TemporaryFolder
 
 
@@ -50,11 +51,18 @@ class StageCompiler:
     """Compiles stages of one `CutModel`, each (first layer, end, target, threads) once.
 
     Files lie in ``folder``, which must last as long as the artifacts are used; without one in a
-    temporary folder that is removed by `close`. One thread at a time compiles.
+    temporary folder that is removed by `close`. One thread at a time compiles. ``limits`` are the
+    artifacts'.
     """
 
-    def __init__(self, door: Door[Any], model: CutModel, folder: Path | None = None) -> None:
-        self.model = model
+    def __init__(
+        self,
+        door: Door[Any],
+        model: CutModel,
+        folder: Path | None = None,
+        limits: Limits = DEFAULT,
+    ) -> None:
+        self.model, self.limits = model, limits
         self._temporary = None if folder else TemporaryFolder("tvm-npu-stages-")
         self.folder = self._temporary.path if self._temporary else Path(folder or "")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,6 +95,7 @@ class StageCompiler:
                     stage.outputs,
                     target.threads,
                     path,
+                    limits=self.limits,
                 )
             return self._artifacts[key]
 

@@ -18,6 +18,7 @@ from tvm_npu.report.profile import Profile, profile_of
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.whole_files import write_whole
 
 
@@ -73,14 +74,16 @@ def profile(
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
     runs: int = 1,
+    limits: Limits = DEFAULT,
     **options: Any,
 ) -> ProfiledModel:
     """Compiles an ONNX model (an onnx.ModelProto, or the path of a file) for ``machine`` and runs
     its NPU regions ``runs`` times on the simulator.
 
     ``calibration`` and ``options`` (``precision``, ``planner``, ``percentile``, ``seed`` ...) as
-    `partition_for_npu` takes them; ``shapes`` fills open shapes of inputs. Raises what
-    `partition_for_npu` raises, and PartitionError when no operator runs on the NPU.
+    `partition_for_npu` takes them; ``shapes`` fills open shapes of inputs; ``limits``
+    bound what each region's simulator takes. Raises what `partition_for_npu` raises, PartitionError
+    when no operator runs on the NPU, and LimitError or the machine's trap at a limit.
     """
     import onnx
 
@@ -94,7 +97,7 @@ def profile(
     if not report.regions:
         raise PartitionError(f"no operator runs on the NPU ({len(report.refusals)} on the CPU)")
     made = tuple(
-        RegionRun.of(symbol, partitioned.region(symbol).generated(), True, records=True)
+        RegionRun.of(symbol, partitioned.region(symbol).generated(), True, True, limits)
         for symbol in partitioned.symbols
     )
     samples: Iterable[Any] = synthetic(imported.inputs, chosen.seed) if data is None else data

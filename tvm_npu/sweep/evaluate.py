@@ -24,6 +24,7 @@ from tvm_npu.codegen.shared_graphs import SharedGraphs
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.errors import BoundedError
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, content_of
@@ -75,21 +76,25 @@ def layer_planner(design: Design) -> LayerPlanner:
     return LayerPlanner(precision, machine, planner(design.planner))
 
 
-def evaluate_all(shared: Sequence[Shared], design: Design, fidelity: Fidelity) -> list[Outcome]:
+def evaluate_all(
+    shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
+) -> list[Outcome]:
     """Of each model, on one thread."""
     with threadpool_limits(1):
-        return [evaluate(model_from(one), design, fidelity) for one in shared]
+        return [evaluate(model_from(one), design, fidelity, limits) for one in shared]
 
 
-def evaluate(loaded: LoadedModel, design: Design, fidelity: Fidelity) -> Outcome:
-    """Never raises the typed errors of planning, code generation and simulation: they are
-    outcomes."""
+def evaluate(
+    loaded: LoadedModel, design: Design, fidelity: Fidelity, limits: Limits
+) -> Outcome:
+    """Never raises the typed errors of planning, code generation and simulation, ``limits``
+    included: they are outcomes."""
     machine = design.machine
     assert machine is not None
     precision = design.precision or machine.default_precision
     try:
         parts = [
-            _region(graphs.fixed(machine, precision), region, design, fidelity)
+            _region(graphs.fixed(machine, precision), region, design, fidelity, limits)
             for region, graphs in zip(loaded.model.regions, loaded.graphs, strict=True)
         ]
     except BoundedError as error:
@@ -106,14 +111,14 @@ def evaluate(loaded: LoadedModel, design: Design, fidelity: Fidelity) -> Outcome
 
 
 def _region(
-    fixed: FixedGraph, region: SweptRegion, design: Design, fidelity: Fidelity
+    fixed: FixedGraph, region: SweptRegion, design: Design, fidelity: Fidelity, limits: Limits
 ) -> Outcome:
     machine = design.machine
     assert machine is not None
     if fidelity == "predicted":
         planned = plan_graph(fixed, layer_planner(design))
         return _predicted(list(planned.layers), planned.storage.shapes, machine, fixed.precision)
-    session = Session(compile_fixed(fixed, machine, design.planner))
+    session = Session(compile_fixed(fixed, machine, design.planner), limits=limits)
     inputs = [
         quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
         for name, values in zip(fixed.inputs, region.inputs, strict=True)

@@ -9,18 +9,23 @@ from pathlib import Path
 from urllib.parse import quote
 
 from tvm_npu.errors import SyntheticCalibrationWarning
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.models import model_bytes
 from tvm_npu.sweep.run import SweepResult
 
 
 def write_profiles(
-    result: SweepResult, count: int, folder: Path, progress: Callable[[str], None]
+    result: SweepResult,
+    count: int,
+    folder: Path,
+    progress: Callable[[str], None],
+    limits: Limits = DEFAULT,
 ) -> dict[tuple[Design, str], str]:
     """Simulates each model on the first ``count`` designs of the front, with random input, and
     writes what `tvm_npu.profile` finds into ``folder``; pages of these models that an earlier call
-    left there are removed. The addresses are relative to the place beside it. Raises what
-    `profile` and `write_html` raise."""
+    left there are removed. The addresses are relative to the place beside it. ``limits`` as
+    `profile` takes them. Raises what `profile` and `write_html` raise."""
     import onnx
 
     from tvm_npu.report.measure import profile
@@ -39,7 +44,7 @@ def write_profiles(
                 warnings.simplefilter("ignore", SyntheticCalibrationWarning)
                 made = profile(
                     onnx.load_from_string(model_bytes(model)), design.machine,
-                    planner=design.planner, precision=design.precision,
+                    planner=design.planner, precision=design.precision, limits=limits,
                 )  # fmt: skip
             made.write_html(path)
             written.add(path)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 from tvm_npu.sweep.designs import Design, DesignSpace
 from tvm_npu.sweep.engines import Engine, Processes, run_tasks
@@ -80,11 +81,13 @@ def run_sweep(
     store: str | Path,
     engine: Engine | None = None,
     progress: Progress | None = None,
+    limits: Limits = DEFAULT,
 ) -> SweepResult:
     """Results go into the folder ``store`` as they come, and what it has already is not computed
-    again. The result depends on the specification and the code alone. Raises SweepError for a
-    specification that does not work out; points that fail are rows with their ``fault``."""
-    run = _Run(spec, Path(store), engine or Processes(1), progress or (lambda *_: None))
+    again. The result depends on the specification, ``limits`` (what each simulation may take) and
+    the code alone. Raises SweepError for a specification that does not work out; points that fail,
+    also at a limit, are rows with their ``fault``."""
+    run = _Run(spec, Path(store), engine or Processes(1), progress or (lambda *_: None), limits)
     try:
         return run.result()
     finally:
@@ -93,9 +96,9 @@ def run_sweep(
 
 class _Run:
     def __init__(
-        self, spec: SweepSpec, folder: Path, engine: Engine, progress: Progress
+        self, spec: SweepSpec, folder: Path, engine: Engine, progress: Progress, limits: Limits
     ) -> None:
-        self.spec, self.engine, self.progress = spec, engine, progress
+        self.spec, self.engine, self.progress, self.limits = spec, engine, progress, limits
         self.space = DesignSpace(spec)
         self.store, self.folder = Store(folder), folder
         self.contents = {name: model_bytes(name) for name in spec.models}
@@ -153,11 +156,13 @@ class _Run:
                 continue
             precision = design.precision or design.machine.default_precision
             digests, shared = self._models(design.machine, precision)
-            keys[index] = [result_key(digest, design, fidelity) for digest in digests]
+            keys[index] = [
+                result_key(digest, design, fidelity, self.limits) for digest in digests
+            ]
             found = [self.store.get(key) for key in keys[index]]
             if None in found:
                 missing.append(index)
-                tasks.append((shared, design, fidelity))
+                tasks.append((shared, design, fidelity, self.limits))
             else:
                 known[index] = [one for one in found if one is not None]
         self.progress(fidelity, len(known), len(designs))

@@ -7,12 +7,14 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from tvm_npu import codegen, door, sim
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.evaluate import Outcome
 from tvm_npu.sweep.spec import Fidelity, SweepError
@@ -34,12 +36,14 @@ def code_version() -> str:
     return digest.hexdigest()
 
 
-def result_key(model_digest: str, design: Design, fidelity: Fidelity) -> str:
-    """Of one model on one design."""
+def result_key(model_digest: str, design: Design, fidelity: Fidelity, limits: Limits) -> str:
+    """Of one model on one design. Limits make a fault of an outcome, where something is simulated:
+    there other limits are another key."""
     assert design.machine is not None
     machine = design.machine.model_dump(mode="json")
     facts = [
         code_version(), model_digest, machine, design.planner, design.precision, fidelity,
+        None if fidelity == "predicted" else asdict(limits),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 

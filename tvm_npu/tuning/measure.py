@@ -6,16 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tune.errors import MeasureError
 from tvm_npu.errors import NpuError
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.limits import DEFAULT, LimitError, Limits
 from tvm_npu.sim.traps import Trap
 from tvm_npu.tuning.single_layer import cascaded, layer_on, random_inputs
 
@@ -51,10 +54,11 @@ class Given:
 @dataclass
 class LayerMeasure:
     """Cycles of plans of one layer, as planners for the machine are asked about it. Equal plans are
-    simulated once: the simulator always takes the same time."""
+    simulated once: the simulator always takes the same time. ``limits`` bound what it takes."""
 
     problem: ConvProblem
     machine: MachineDescription
+    limits: Limits = DEFAULT
     known: dict[Any, float | str] = field(default_factory=dict)
     """Cycles, or why there are none."""
 
@@ -67,7 +71,8 @@ class LayerMeasure:
     def __call__(self, plan: Any) -> float:
         """Raises MeasureError for a plan that does not compile, traps or takes more instructions
         than `instruction_budget` or is not worth a trial (`Backend.trial_fault`), and
-        WrongValuesError when a bit differs from the reference's."""
+        WrongValuesError when a bit differs from the reference's. LimitError at a limit that is
+        below what trials have by default: it says nothing of the plan, so it is no failed trial."""
         if plan not in self.known:
             try:
                 self.known[plan] = self._simulated(plan)
@@ -83,16 +88,33 @@ class LayerMeasure:
         if fault is not None:
             raise MeasureError(fault)
         program = compile_fixed(self._graph, self.machine, Given(plan))
-        session = Session(program, budget=instruction_budget(self.problem))
-        (output,) = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
+        (output,), cycles = self._run(program)
         wrong = int(np.count_nonzero(output != self._expected))
         if wrong:
             raise WrongValuesError(
                 f"plan {plan} of {self.problem} on machine {self.machine.name!r}: {wrong} of "
                 f"{output.size} elements differ from the reference; the limit is 0"
             )
+        return cycles
+
+    def _run(self, program: Program) -> tuple[list[NDArray[np.generic]], float]:
+        """(outputs, cycles)."""
+        own = instruction_budget(self.problem)
+        allowed = min(own, self.limits.instructions or own)
+        session = Session(program, limits=replace(self.limits, instructions=allowed))
+        try:
+            outputs = session.run_fixed([self._inputs[name] for name in self._graph.inputs])
+        except Trap as trap:
+            if (trap.beyond_work and self.limits.work < DEFAULT.work) or (
+                trap.beyond_instructions and allowed < own
+            ):
+                raise LimitError(
+                    f"a trial on {self.machine.name} reached a limit: {trap}; a higher limit lets "
+                    "tuning go on where it stopped"
+                ) from trap
+            raise
         assert session.statistics is not None
-        return float(session.statistics.cycles)
+        return outputs, float(session.statistics.cycles)
 
 
 def bare(plan: Plan) -> Plan:

@@ -17,6 +17,7 @@ from tvm_npu.codegen.tune.log import LogWriter, Run
 from tvm_npu.codegen.tune.space import space_of
 from tvm_npu.codegen.tune.tune import tune
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.tuning.measure import LayerMeasure, bare
 
 
@@ -78,10 +79,11 @@ def tune_layer(
     trials: int,
     log: LogWriter,
     after: Callable[[int, float | None], None] | None = None,
+    limits: Limits = DEFAULT,
 ) -> TunedLayer:
-    """Raises what `tune` raises, and WrongValuesError."""
+    """Raises what `tune` raises, and WrongValuesError and LimitError as `LayerMeasure` does."""
     problem = question.problem
-    measure = LayerMeasure(problem, machine)
+    measure = LayerMeasure(problem, machine, limits)
     first = warm_plans(problem, machine) if run.warm else ()
     try:
         tuned = tune(space_of(problem, machine), run, trials, measure, log, first, after)

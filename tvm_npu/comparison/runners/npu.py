@@ -20,6 +20,7 @@ from tvm_npu.door.models import BuiltModel, build_onnx
 from tvm_npu.report.energy import run_energy_uj
 from tvm_npu.runtime import packed
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_file import machine_from_dict
 
 
@@ -28,10 +29,12 @@ class OnNpu:
     """A model with regions. Sessions are those of its regions: nothing else runs in the process."""
 
     built: BuiltModel
+    limits: Limits
     sessions: Mapping[str, Session] = field(default_factory=dict)
 
     def run(self, inputs: Sample) -> list[NDArray[Any]]:
-        return self.built.run(inputs)
+        with packed.limited(self.limits):
+            return self.built.run(inputs)
 
     def cost(self, inputs: Sample, repeats: int) -> Cost:
         """Cycles do not vary: a second run gives the rest, without the simulator's warming up."""
@@ -127,7 +130,7 @@ class NpuRunner:
             task.model, machine_from_dict(task.machine), calibration,
             shapes=task.shapes, precision=task.precision, planner=task.planner,
         )  # fmt: skip
-        return OnNpu(built)
+        return OnNpu(built, task.limits)
 
 
 RUNNER = NpuRunner()
