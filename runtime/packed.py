@@ -9,9 +9,10 @@ TVM's IR; `Any` tensors are TVM's n-dimensional arrays, which convert with ``num
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,16 @@ class _Open:
         self.lock = ForkedLock()
 
 
+@dataclass
+class _Limited:
+    """A block under `limited`, and the error that a region in it ended with."""
+
+    limits: Limits
+    error: Exception | None = None
+
+
 _open: dict[tuple[str, Limits], _Open] = {}
-_limits: ContextVar[Limits] = ContextVar("limits", default=DEFAULT)
+_block: ContextVar[_Limited | None] = ContextVar("limited", default=None)
 _lock = ForkedLock()
 _last: list[Any] = []
 
@@ -52,12 +61,18 @@ def register_packed(tvm: Any) -> None:
 @contextmanager
 def limited(limits: Limits) -> Iterator[None]:
     """Regions of compiled modules that this thread runs inside of the block take at most
-    ``limits``."""
-    before = _limits.set(limits)
+    ``limits``. What a region raises leaves the block as it is: Relax's machine would make a
+    RuntimeError of it."""
+    block = _Limited(limits)
+    before = _block.set(block)
     try:
         yield
+    except Exception as error:
+        if block.error is None or error is block.error:
+            raise
+        raise block.error from None
     finally:
-        _limits.reset(before)
+        _block.reset(before)
 
 
 def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: Any) -> None:
@@ -66,18 +81,28 @@ def run_packed(symbol: str, digest: str, input_count: int, blob: Any, *tensors: 
     ``blob`` is the Program file as int8 [N], read only when ``digest`` (SHA-256) is new.
     Raises ProgramError when the bytes do not have the digest.
     """
-    opened = _session_for(str(symbol), str(digest), blob)
-    arrays = [tensor.numpy() for tensor in tensors[: int(input_count)]]
+    block = _block.get()
+    try:
+        limits = DEFAULT if block is None else block.limits
+        _run_region(_session_for(str(symbol), str(digest), blob, limits), int(input_count), tensors)
+    except Exception as error:
+        if block is not None:
+            block.error = error
+        raise
+
+
+def _run_region(opened: _Open, input_count: int, tensors: Sequence[Any]) -> None:
+    arrays = [tensor.numpy() for tensor in tensors[:input_count]]
     with opened.lock:
         results = opened.session.run(arrays)
         with _lock:
             _last[:] = [opened.session]
-    for target, values in zip(tensors[int(input_count) :], results, strict=True):
+    for target, values in zip(tensors[input_count:], results, strict=True):
         target.copyfrom(np.ascontiguousarray(values, np.float32).reshape(target.shape))
 
 
-def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
-    key = digest, _limits.get()
+def _session_for(symbol: str, digest: str, blob: Any, limits: Limits) -> _Open:
+    key = digest, limits
     with _lock:
         opened = _open.get(key)
         if opened is None:
@@ -90,7 +115,7 @@ def _session_for(symbol: str, digest: str, blob: Any) -> _Open:
                     f"program of {symbol!r} has digest {found[:16]}..., the code that carries it "
                     f"says {digest[:16]}...: the library was altered"
                 )
-            session = Session(Program.from_bytes(data), limits=key[1])
+            session = Session(Program.from_bytes(data), limits=limits)
             opened = _open[key] = _Open(session)
         if symbol not in opened.symbols:
             opened.symbols.append(symbol)

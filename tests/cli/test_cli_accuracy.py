@@ -42,8 +42,19 @@ def test_digits_in_int8(run, lenet: Path, tmp_path: Path) -> None:  # type: igno
     code, _, err = run(
         "accuracy", lenet, "--images", tmp_path / "digits.npz", "--scale", 2, "--precision", "int8",
         "--quantization", "bias-corrected", "--json", target, "--limit", 50, "--workers", 2,
+        "--limits", "work=1g,host_bytes=4g",
     )  # fmt: skip
     assert code == 0 and json.loads(target.read_text()) == found, err
+
+
+def test_what_the_simulator_may_take(run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    images, labels = load_digits()
+    np.savez(tmp_path / "digits.npz", images=images[:1], labels=labels[:1])
+    code, _, err = run(
+        "accuracy", lenet, "--images", tmp_path / "digits.npz", "--limits", "host_bytes=1k"
+    )
+    assert code == 1 and "bytes, limit host_bytes allows 1024; raise it" in err
+    assert "unexpected" not in err
 
 
 def test_a_folder_with_labels(  # type: ignore[no-untyped-def]

@@ -72,12 +72,22 @@ def test_npu_regions_are_stages(  # type: ignore[no-untyped-def]
     code, out, err = run(
         "pipeline", model, "--platform", here, "--search", "shisha-h1", "--frames", 3,
         "--budget", 1, "--machine", machine, "--json", tmp_path / "run.json",
+        "--limits", "work=1g,host_bytes=8g",
     )  # fmt: skip
     assert code == 0, err
     report = json.loads((tmp_path / "run.json").read_text())
     assert [layer["source"] for layer in report["chain"]] == [["conv0"], ["conv2", "relu3"]]
     assert "all " in out and "to the bit, those of the serial model" in out
     assert len(report["stages"]) == len({CORES[0], CORES[-1]})
+
+
+def test_what_regions_may_take(run, make_onnx: Callable[..., Path], here: Path) -> None:  # type: ignore[no-untyped-def]
+    code, _, err = run(
+        "pipeline", make_onnx(["Conv"]), "--platform", here, "--machine", "nmp-4x8",
+        "--limits", "work=1k",
+    )  # fmt: skip
+    assert code == 1 and "more than 1024 products, elements and bytes in a run" in err
+    assert "unexpected" not in err
 
 
 def test_one_layer_and_more_places_than_layers(  # type: ignore[no-untyped-def]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,23 @@ class TestWithTvm:
         code, out, err = run("profile", lenet, "--planner", "learned", "--tuning-log", log,
                              "--machine", "nmp-4x8-dual")  # fmt: skip
         assert code == 0 and err.count("it is planned by 'exact'") == 6
+
+    def test_what_trials_may_take(  # type: ignore[no-untyped-def]
+        self, run, make_onnx: Callable[..., Path], tmp_path: Path
+    ) -> None:
+        """A trial beyond a limit is none: a log that went on is as one that never met it."""
+        model, log, other = make_onnx(["Conv"]), tmp_path / "log", tmp_path / "other"
+        tune = ("tune", model, "--tuner", "random", "--trials", 2, "--log")
+        for limits, message in (
+            ("work=1k", "reached a limit: .* more than 1024 products"),
+            ("instructions=9", "reached a limit: .* still running after 9 instructions"),
+            ("dram_bytes=1k", "bytes, limit dram_bytes allows 1024; raise it"),
+        ):
+            code, _, err = run(*tune, log, "--limits", limits)
+            assert code == 1 and re.search(message, err) and "unexpected" not in err
+            assert log.read_bytes() == b""
+        assert run(*tune, log, "--limits", "work=1g,instructions=100m,host_bytes=4g")[0] == 0
+        assert run(*tune, other)[0] == 0 and log.read_bytes() == other.read_bytes() != b""
 
     def test_warm_runs_are_no_slower_than_exact(self, run, lenet: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
         table = tmp_path / "table.json"

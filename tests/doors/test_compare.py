@@ -23,10 +23,14 @@ from tvm_npu.cli.files import write_csv
 from tvm_npu.comparison import Comparison, compare
 from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.judge import judge
+from tvm_npu.comparison.task import Measured, Task
+from tvm_npu.comparison.worker import measure
 from tvm_npu.door.find import door_name
 from tvm_npu.door.models import build_onnx
 from tvm_npu.errors import ComparisonError
 from tvm_npu.models.data import load_digits, load_digits_lenet
+from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.traps import Trap
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 pytest.importorskip("onnxruntime")
@@ -80,10 +84,33 @@ def test_energy_is_of_one_inference_as_profile_tells_it(found: Comparison, tmp_p
         'extends = "nmp-4x8"\nname = "own"\n[energy]\nint16_mac_pj = 2.0\ninstruction_pj = 0.5\n'
         "[energy.memory_byte_pj]\ndram = 100.0\n"
     )
-    (own,) = compare(MODEL, images[:2], runners=["npu"], machines=[str(machine)]).rows
+    limits = Limits(work=1 << 30, host_bytes=1 << 32)
+    (own,) = compare(
+        MODEL, images[:2], runners=["npu"], machines=[str(machine)], limits=limits
+    ).rows
     profiled = tvm_npu.profile(MODEL, str(machine), {"image": images[:2]})
     assert found.rows[2].energy_uj is None and own.error is None
     assert own.energy_uj == pytest.approx(profiled.profile.totals.energy_uj, rel=1e-6)
+
+
+def test_what_an_npu_may_take(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the process is asked, measured in this one."""
+
+    def measured_here(task: Task, python: str) -> Measured:
+        try:
+            return measure(Task.from_json(json.dumps(task.to_dict())))
+        except Trap as trap:
+            raise ComparisonError(f"Trap: {trap}") from trap
+
+    monkeypatch.setitem(compare.__globals__, "measured", measured_here)
+    assert main(["compare", str(MODEL), "--runner", "npu", "--limits", "work=9k"]) == 1
+    printed = capsys.readouterr()
+    assert re.search("failed: nmp-4x8 .*: Trap: .* more than 9216 products", printed.out)
+    assert "error: no runner has run the model" in printed.err
+    with pytest.raises(LimitError, match="limit host_bytes allows 9;"):
+        tvm_npu.profile(MODEL, limits=Limits(host_bytes=9))
 
 
 def test_answers_are_judged_by_reference_and_labels(found: Comparison) -> None:

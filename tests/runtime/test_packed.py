@@ -12,6 +12,8 @@ from tests.runtime.networks import compiled, machine, network
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.runtime import packed
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.limits import LimitError, Limits
+from tvm_npu.sim.traps import Trap
 
 
 class Tensor:
@@ -74,6 +76,22 @@ def test_names_of_sessions() -> None:
     assert {s.runs for s in packed.statistics().values()} == {3}
     with pytest.raises(KeyError, match="no session 'c' has run; open: "):
         packed.find_session("c")
+
+
+def test_regions_take_what_the_block_allows_and_raise_their_own_errors() -> None:
+    expected = call("a")
+    with packed.limited(Limits(work=1 << 30, host_bytes=1 << 32)):
+        assert all(np.array_equal(a, b) for a, b in zip(call("a"), expected, strict=True))
+    with pytest.raises(Trap, match="more than 9 products"), packed.limited(Limits(work=9)):
+        try:
+            call("a")
+        except Trap as trap:  # as Relax's machine does
+            raise RuntimeError(str(trap)) from None
+    with pytest.raises(LimitError), packed.limited(Limits(host_bytes=9)):
+        call("a")
+    with pytest.raises(KeyError), packed.limited(Limits(work=9)):
+        raise KeyError("of another's making")
+    assert all(np.array_equal(a, b) for a, b in zip(call("a"), expected, strict=True))
 
 
 def test_altered_programs_are_refused() -> None:

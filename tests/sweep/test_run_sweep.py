@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +17,7 @@ pytest.importorskip("tvm", reason="the relay extra is not installed")
 from tvm_npu import models
 from tvm_npu.cli import main
 from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
-from tvm_npu.sweep.engines import Processes
+from tvm_npu.sweep.engines import Processes, Shared
 from tvm_npu.sweep.profiles import write_profiles
 from tvm_npu.sweep.spec import spec_from_dict
 
@@ -134,6 +136,44 @@ def test_profiles_of_the_front(
     for address in links.values():
         assert "?" not in address and "#" not in address
         assert (tmp_path / unquote(address)).read_text() == "a page"
+
+
+class Threads:
+    """One worker, a thread of this process."""
+
+    workers = 1
+
+    def share(self, file: Path) -> Shared:
+        return str(file)
+
+    def executor(self) -> Executor:
+        return ThreadPoolExecutor(1)
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_point_beyond_its_limits_is_a_row_and_stays_no_outcome_without(
+    model: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tvm_npu.cli.sweep_command.engine_of", lambda *_: Threads())
+    path, target = tmp_path / "own.toml", tmp_path / "rows.json"
+    path.write_text(
+        f'models = ["{model}"]\nfidelity = ["predicted", "simulated"]\n'
+        '[machine]\nfiles = ["nmp-4x8"]'
+    )
+
+    def rows(*options: str) -> Any:
+        command = ["sweep", str(path), "--store", str(tmp_path), "--json", str(target), *options]
+        assert main(command) == 0
+        return json.loads(target.read_text())
+
+    predicted, beyond = rows("--limits", "work=9k")
+    assert predicted["fault"] is None and beyond["cycles"] is None
+    assert re.match("Trap: .* more than 9216 products, elements and bytes", beyond["fault"])
+    within = rows("--limits", "work=1g,host_bytes=4g")
+    assert within[1]["cycles"] > 0 and within == rows()
+    assert rows("--limits", "work=9k") == [predicted, beyond]
 
 
 def test_no_store(model: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.runtime.pipeline.stages import places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline, TensorSpec, npu_program
 from tvm_npu.runtime.pipeline.errors import StageNotLoaded
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.limits import Limits
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,9 @@ def test_results_are_the_session_s(program_file: Path) -> None:
     inputs, outputs = stage(program_file)
     _, samples = network()
     session = Session.from_file(program_file)
-    artifact = npu_program("npu", program_file, inputs, outputs)
+    artifact = npu_program(
+        "npu", program_file, inputs, outputs, limits=Limits(work=1 << 30, host_bytes=1 << 32)
+    )
     frames = [
         {spec.name: samples[(n + k) % len(samples)][None] for k, spec in enumerate(inputs)}
         for n in range(3)
@@ -51,10 +54,12 @@ def test_wrong_tensors_and_files(program_file: Path, tmp_path: Path) -> None:
     renamed = (TensorSpec("unknown", inputs[0].shape), *inputs[1:])
     bad = tmp_path / "bad.npu"
     bad.write_bytes(program_file.read_bytes()[:-7])
+    limited = npu_program("npu", program_file, inputs, outputs, limits=Limits(work=9))
     for artifact, message in (
         (npu_program("npu", program_file, renamed, outputs), r"inputs .*\bunknown\b.*; program"),
         (npu_program("npu", bad, inputs, outputs), "'npu' could not be loaded on place 'p0': .*"),
         (npu_program("npu", tmp_path / "none", inputs, outputs), "FileNotFoundError"),
+        (limited, r"Trap: .* more than 9 products"),
     ):
         with pytest.raises(StageNotLoaded, match=message):
             Pipeline(Deployment((artifact,), (0,)), places(1))
