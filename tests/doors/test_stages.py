@@ -284,6 +284,7 @@ def test_a_fresh_process_needs_only_the_runtime(
         "from pathlib import Path\n"
         "from tvm_npu.runtime.pipeline.artifact import StageArtifact, TensorSpec\n"
         "from tvm_npu.runtime.pipeline.stage import load_stage\n"
+        "from tvm_npu.sim.limits import Limits\n"
         "value = np.load(sys.argv[1])\n"
         f"for stage in {stages!r}:\n"
         "    (taken,), (made,) = stage.inputs, stage.outputs\n"
