@@ -160,6 +160,15 @@ class Operator(Generic[L, F]):
         a machine with multipliers. Tensors that it ties share one; a sum's need not, then."""
         return False
 
+    def is_mean(self, layer: L) -> bool:
+        """Whether results are means of what is read: they can need a finer scale, and what is cut
+        before has others."""
+        return False
+
+    def fills(self, layer: L) -> Sequence[float]:
+        """Numbers that results hold beside those that are read."""
+        return ()
+
     def residuals(self, layer: L) -> Sequence[tuple[str, str]]:
         """Pairs (tensor, sum that it is added to at the accumulator's width): digits of the first
         that are far finer than the second's are of no use."""

@@ -59,6 +59,9 @@ class PadOperator(Operator[Pad, FixedPad]):
     def takes_scales(self, layer: Pad) -> bool:
         return True
 
+    def fills(self, layer: Pad) -> tuple[float, ...]:
+        return (layer.value,)
+
     def quantize(self, layer: Pad, numbers: Numbers) -> FixedPad:
         fill = numbers.constant(layer, layer.value, layer.output)
         return FixedPad(

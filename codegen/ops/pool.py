@@ -96,6 +96,9 @@ class PoolOperator(Operator[Pool, FixedPool]):
     def takes_scales(self, layer: Pool) -> bool:
         return True
 
+    def is_mean(self, layer: Pool) -> bool:
+        return layer.kind == "avg"
+
     def quantize(self, layer: Pool, numbers: Numbers) -> FixedPool:
         low, high = numbers.bounds(layer, layer.activation)
         return FixedPool(

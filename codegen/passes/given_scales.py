@@ -8,7 +8,8 @@ layers, each time in four operators:
 
 The clip may come first, which gives the same values: that says that halves go to even.
 What only moves, pools or clips numbers of a scale hands it on; the same scale a second time changes
-nothing. What moves numbers of several scales to one (a concatenation) has that one itself.
+nothing. A mean takes the scale to which it is rounded behind what moves it (a flatten). What moves
+numbers of several scales to one (a concatenation) has that one itself.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tvm_npu.codegen.graph import Clip, Graph, Layer, Scale
-from tvm_npu.codegen.ops import Elementwise, Pad, ScaleShift, TableFunction
+from tvm_npu.codegen.ops import Elementwise, ScaleShift, TableFunction
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.rewriting import Uses
 from tvm_npu.codegen.passes.scales import is_held
@@ -56,6 +57,9 @@ def with_given_scales(graph: Graph) -> Graph:
         return graph
     gone = {layer for one in found.values() for layer in one.layers}
     scales = _input_scales(graph, uses, tuple(found.values()))
+    means: dict[str, Scale] = {}
+    for one in found.values():
+        means.update(dict.fromkeys(_of_mean(one, uses), one.scale))
     layers: list[Layer] = []
     for layer in graph.layers:
         if layer in found:
@@ -69,7 +73,7 @@ def with_given_scales(graph: Graph) -> Graph:
             layers.append(copy)
         elif layer not in gone:
             layers.append(layer)
-            kept = _handed_on(layer, scales)
+            kept = means.get(layer.outputs[0]) or _handed_on(layer, scales)
             if kept is not None:
                 scales.update(dict.fromkeys(layer.outputs, kept))
     made = graph.with_layers(layers)
@@ -90,6 +94,21 @@ def _input_scales(
         and len(by_root[tensor]) == len(uses.readers(tensor))
         and len({one.scale for one in by_root[tensor]}) == 1
     }
+
+
+def _of_mean(one: _Rounding, uses: Uses) -> list[str]:
+    """The result of a mean, and what moves it to the rounding that alone reads it."""
+    found: list[str] = []
+    tensor, reader = one.root, one.layers[0]
+    while uses.sole_reader(tensor) is reader:
+        producer = uses.producer(tensor)
+        if producer is None or len(producer.inputs) != 1 or not _moves(producer):
+            break
+        found.append(tensor)
+        if operator_of(producer).is_mean(producer):
+            return found
+        tensor, reader = producer.inputs[0], producer
+    return []
 
 
 def _rounding(first: Layer, uses: Uses) -> _Rounding | None:
@@ -135,7 +154,8 @@ def _handed_on(layer: Layer, scales: dict[str, Scale]) -> Scale | None:
         return None
     is_clip = isinstance(layer, Elementwise) and layer.op == "copy"
     scale = next(iter(given))
-    if scale is None or (isinstance(layer, Pad) and not is_held(layer.value, scale)):
+    fills = operator_of(layer).fills(layer)
+    if scale is None or not all(is_held(value, scale) for value in fills):
         return None
     return scale if is_clip or _moves(layer) else None
 

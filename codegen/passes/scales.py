@@ -21,12 +21,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tvm_npu.codegen.fixed_point import element_limits, largest_q_point
-from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape, chw
+from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape
 from tvm_npu.codegen.graph.layer import renamed
-from tvm_npu.codegen.ops import Elementwise, Pad, Pool
+from tvm_npu.codegen.ops import Elementwise, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
 from tvm_npu.codegen.passes.calibrate import Ranges, TensorRange
-from tvm_npu.codegen.passes.weighed import can_be_weighed, weighed
+from tvm_npu.codegen.passes.weighed import behind_zeros, can_be_weighed, weighed
 from tvm_npu.sim.description import Requantization
 
 
@@ -119,7 +119,11 @@ class _Copies:
         elif not operator_of(layer).takes_scales(layer):
             self._at_q_points(layer)
         elif isinstance(layer, Pool) and self._counts_zero_points(layer):
-            self._behind_zeros(layer)
+            tensor = layer.inputs[0]
+            padded = self._new(layer, tensor, "from", None)
+            pad, mean, self.shapes[padded] = behind_zeros(layer, self.shapes[tensor], padded)
+            self.add(pad)
+            self.add(mean)
         elif isinstance(layer, Pool) and self._is_weighed(layer):
             self.layers.append(weighed(layer, self.shapes[layer.inputs[0]][0]))
         else:
@@ -134,24 +138,6 @@ class _Copies:
             return False
         tensors = (tensor for tensor in (*layer.inputs, *layer.outputs) if tensor in self.scales)
         return any(any(self.scales[tensor].zero_points) for tensor in tensors)
-
-    def _behind_zeros(self, layer: Pool) -> None:
-        """The counted padding as a layer, and the average of its result."""
-        tensor, (top, left, bottom, right) = layer.inputs[0], layer.counted_padding
-        padded = self._new(layer, tensor, "from", None)
-        channels, rows, columns = chw(self.shapes[tensor])
-        self.shapes[padded] = (channels, rows + top + bottom, columns + left + right)
-        before, after = (0, top, left), (0, bottom, right)
-        name = f"{layer.name}@{tensor}"
-        self.add(Pad(name, (tensor,), (padded,), before, after, source=layer.source))
-        outer = zip(layer.padding, layer.counted_padding, strict=True)
-        top, left, bottom, right = (whole - counted for whole, counted in outer)
-        self.add(
-            replace(
-                layer, inputs=(padded,), padding=(top, left, bottom, right),
-                count_include_pad=False, counted_padding=(0, 0, 0, 0),
-            )
-        )  # fmt: skip
 
     def _is_weighed(self, layer: Pool) -> bool:
         """An average between two scales, or with halves to even, of few enough numbers without a
@@ -172,11 +158,10 @@ class _Copies:
         if len(inputs) == 1 and inputs[0] in self.scales:
             wanted = self.scales[inputs[0]]
         entries = [self.ranges[tensor] for tensor in inputs]
-        is_cut = isinstance(layer, Pool) and layer.kind == "avg"  # what is cut has another mean
-        if isinstance(layer, Pad) and not is_held(layer.value, wanted):
-            entries.append(TensorRange(layer.value, layer.value))
-            is_cut = True
-        if is_cut or not any(tensor in self.scales for tensor in outputs):
+        operator = operator_of(layer)
+        lost = [TensorRange(one, one) for one in operator.fills(layer) if not is_held(one, wanted)]
+        entries += lost
+        if lost or operator.is_mean(layer) or not any(tensor in self.scales for tensor in outputs):
             wanted = covering(entries, [wanted, *given])
         for tensor in dict.fromkeys(inputs):
             if self.scales.get(tensor) != wanted:

@@ -1,10 +1,14 @@
-"""Averages as depthwise convolutions by 1 / n, whose results have a scale of their own."""
+"""Averages as other layers: depthwise convolutions by 1 / n, whose results have a scale of their
+own; averages without the zeros that they count, behind a padding."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from tvm_npu.codegen.ops import Conv2d, Pool
+from tvm_npu.codegen.graph import Shape, chw
+from tvm_npu.codegen.ops import Conv2d, Pad, Pool
 
 MOST_TAPS = 256
 """Weights of a depthwise convolution that an average is worth."""
@@ -24,3 +28,20 @@ def weighed(layer: Pool, channels: int) -> Conv2d:
         layer.name, layer.inputs, layer.outputs, weight, np.zeros(channels, np.float32),
         layer.stride, groups=channels, activation=layer.activation, source=layer.source,
     )  # fmt: skip
+
+
+def behind_zeros(layer: Pool, shape: Shape, padded: str) -> tuple[Pad, Pool, Shape]:
+    """The padding that the average of a tensor of ``shape`` counts as a layer, whose result is
+    called ``padded``, the average of that, and its shape."""
+    tensor, (top, left, bottom, right) = layer.inputs[0], layer.counted_padding
+    channels, rows, columns = chw(shape)
+    before, after = (0, top, left), (0, bottom, right)
+    name = f"{layer.name}@{tensor}"
+    pad = Pad(name, (tensor,), (padded,), before, after, source=layer.source)
+    outer = zip(layer.padding, layer.counted_padding, strict=True)
+    rest_top, rest_left, rest_bottom, rest_right = (whole - counted for whole, counted in outer)
+    mean = replace(
+        layer, inputs=(padded,), padding=(rest_top, rest_left, rest_bottom, rest_right),
+        count_include_pad=False, counted_padding=(0, 0, 0, 0),
+    )  # fmt: skip
+    return pad, mean, (channels, rows + top + bottom, columns + left + right)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,20 @@ def test_the_answer_is_what_the_program_computes(precision: str) -> None:
     assert np.array_equal(got, want)
 
 
+Ends = Sequence[tuple[str, int, tuple[int, ...]]]
+"""(name, type, shape) each."""
+
+
+def quantized_model(
+    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any]
+) -> onnx.ModelProto:
+    """Between these inputs and outputs."""
+    inputs, outputs = ([helper.make_tensor_value_info(*one) for one in side] for side in ends)
+    stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
+    graph = helper.make_graph(list(nodes), "quantized", inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
 def qdq_model(from_integers: bool) -> onnx.ModelProto:
     """A convolution with a scale a filter, maxima, a sum, averages: all between QuantizeLinear and
     DequantizeLinear, from real numbers or integers to integers."""
@@ -140,11 +154,8 @@ def qdq_model(from_integers: bool) -> onnx.ModelProto:
     s = quantized(add("Add", [p, x], "s"), 0.13, 11)
     quantized(add("AveragePool", [s], "m", kernel_shape=[2, 2], strides=[2, 2]), 0.13, 11)
     entry = ("x_q", TensorProto.INT8) if from_integers else ("x", TensorProto.FLOAT)
-    ends = [helper.make_tensor_value_info(*entry, (1, 3, 8, 8)),
-            helper.make_tensor_value_info("m_q", TensorProto.INT8, (1, 3, 4, 4))]  # fmt: skip
-    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
-    graph = helper.make_graph(nodes[from_integers:-1], "qdq", ends[:1], ends[1:], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    ends = [(*entry, (1, 3, 8, 8))], [("m_q", TensorProto.INT8, (1, 3, 4, 4))]
+    return quantized_model(nodes[from_integers:-1], ends, stored)
 
 
 @pytest.mark.parametrize("from_integers", [False, True])
@@ -176,15 +187,29 @@ def test_integers_that_are_read_at_another_scale() -> None:
         helper.make_node("DequantizeLinear", ["q", "t", "z"], ["d"], "dequantize"),
         helper.make_node("MaxPool", ["d"], ["y"], "pool", kernel_shape=[2, 2]),
     ]
-    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 8, 8)),
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 3, 7, 7))]  # fmt: skip
-    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()]
-    graph = helper.make_graph(nodes, "scales", ends[:1], ends[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    ends = [("x", TensorProto.FLOAT, (1, 3, 8, 8))], [("y", TensorProto.FLOAT, (1, 3, 7, 7))]
+    model = quantized_model(nodes, ends, stored)
     inputs = image(model)
     built = build_onnx(model, target="nmp-4x8-scale")
     (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
     assert np.allclose(got, want, atol=0.03) and np.ptp(want) > 1
+
+
+@pytest.mark.parametrize("step", [0.02, 0.01])
+def test_averages_that_a_flatten_passes_on_have_the_scale_behind_it(step: float) -> None:
+    constants = {"s": np.float32(0.1), "z": np.int8(3), "t": np.float32(step), "u": np.int8(-5)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"], "read"),
+        helper.make_node("GlobalAveragePool", ["d"], ["g"], "averages"),
+        helper.make_node("Flatten", ["g"], ["f"], "flat"),
+        helper.make_node("QuantizeLinear", ["f", "t", "u"], ["y"], "made"),
+    ]
+    ends = [("x", TensorProto.INT8, (1, 8, 7, 7))], [("y", TensorProto.INT8, (1, 8))]
+    model = quantized_model(nodes, ends, constants)
+    inputs = {"x": np.random.default_rng(0).integers(-60, 60, (1, 8, 7, 7)).astype(np.int8)}
+    built = build_onnx(model, target="nmp-4x8-scale")
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert np.abs(got.astype(int) - want).max() <= 1 and np.ptp(want.astype(int)) > 50
 
 
 def test_zero_points_that_are_left_out() -> None:
@@ -197,11 +222,8 @@ def test_zero_points_that_are_left_out() -> None:
           for n, *z in (["q"], ["w", ""], ["b"])),
         helper.make_node("Conv", ["q_d", "w_d", "b_d"], ["y"], "products"),
     ]  # fmt: skip
-    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 2, 8, 8)),
-            helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 1, 8, 8))]  # fmt: skip
-    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
-    graph = helper.make_graph(nodes, "no zero points", ends[:1], ends[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    ends = [("x", TensorProto.FLOAT, (1, 2, 8, 8))], [("y", TensorProto.FLOAT, (1, 1, 8, 8))]
+    model = quantized_model(nodes, ends, constants)
     inputs = image(model)
     built = build_onnx(model, target="nmp-4x8-scale", calibration=inputs)
     (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
@@ -211,10 +233,8 @@ def test_zero_points_that_are_left_out() -> None:
 def test_integer_operators_are_read_or_refused() -> None:
     constants = {"s": np.float32(0.1), "z": np.int8(3), "w": np.ones((2, 2, 1, 1), np.int8)}
     node = helper.make_node("QLinearConv", list("xszwszsz"), ["y"], "products")
-    ends = [helper.make_tensor_value_info(n, TensorProto.INT8, (1, 2, 4, 4)) for n in "xy"]
-    weights = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
-    graph = helper.make_graph([node], "integers", ends[:1], ends[1:], weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    ends = tuple([(name, TensorProto.INT8, (1, 2, 4, 4))] for name in "xy")
+    model = quantized_model([node], ends, constants)
     if door().name == "relay":
         built = build_onnx(model, target="nmp-4x8-scale")
         assert built.report is not None and len(built.report.regions) == 1
