@@ -78,22 +78,29 @@ def run_fixed(fixed: FixedGraph, inputs: Mapping[str, Array]) -> dict[str, Array
 
 
 def stream_float(
-    graph: Graph, inputs: Mapping[str, Array], keep: bool = False
+    graph: Graph, inputs: Mapping[str, Array], keep: bool = False, cut: bool = False
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """(tensor, values) in execution order; without ``keep`` a tensor is freed after its last
     reader, which bounds the memory of calibration. States come with all values that are
-    computed in their formats, [B, n, *shape], where their operators say them."""
+    computed in their formats, [B, n, *shape], where their operators say them. With ``cut``, tensors
+    whose scales the graph gives are cut as integers of 8 bits cut them."""
     _check_inputs(dict.fromkeys(graph.inputs, np.dtype(np.float32)), graph.shapes, inputs)
     states: dict[str, Array] = {}
 
+    def held(tensor: str, values: Array) -> Array:
+        scale = graph.scales.get(tensor) if cut else None
+        return values if scale is None else scale.held(values, 1)
+
     def apply(layer: Layer, arrays: Sequence[Array], shapes: list[Shape]) -> Sequence[Array]:
         states.update(operator_of(layer).states_float(layer, arrays))
-        return operator_of(layer).run_float(layer, arrays, shapes)
+        made = operator_of(layer).run_float(layer, arrays, shapes)
+        return [held(tensor, one) for tensor, one in zip(layer.outputs, made, strict=True)]
 
     def all_states() -> Iterator[tuple[str, Array]]:
         yield from states.items()
 
-    tensors = _run(graph.layers, graph.shapes, graph.inputs, inputs, apply, keep)
+    entry = {tensor: held(tensor, inputs[tensor]) for tensor in graph.inputs}
+    tensors = _run(graph.layers, graph.shapes, graph.inputs, entry, apply, keep)
     return chain(tensors, all_states())
 
 

@@ -105,6 +105,11 @@ class Scale:
     def has_zero_point(self) -> bool:
         return any(self.zero_points)
 
+    def held(self, values: Array, element_bytes: int) -> Array:
+        """Real values, cut to those of the extreme integers; of a scale of the whole tensor."""
+        ends = (np.array(element_limits(element_bytes)) - self.zero_points) * self.steps
+        return np.clip(values, *ends.astype(values.dtype))
+
     @property
     def steps(self) -> NDArray[np.float64]:
         """Real value of one integer step, [1] or [C]."""

@@ -188,7 +188,8 @@ def _octaves(values: NDArray[np.float32]) -> tuple[Octave, ...]:
 
 
 def calibrate(graph: Graph, samples: Samples, percentile: float | None = None) -> Ranges:
-    """Runs the float graph on ``samples`` and records the range of every tensor.
+    """Runs the float graph on ``samples`` and records the range of every tensor; those whose scales
+    the graph gives are cut as these cut them.
 
     A sample holds float32 arrays [B, *shape] by input name. ``percentile`` (0 to 100, for example
     99.99) cuts each tensor of each sample at that percentile of abs(x); the range is the widest
@@ -201,7 +202,7 @@ def calibrate(graph: Graph, samples: Samples, percentile: float | None = None) -
     ranges: dict[str, TensorRange] = {}
     for sample in samples:
         with np.errstate(over="ignore", invalid="ignore"):
-            for tensor, values in stream_float(graph, sample):
+            for tensor, values in stream_float(graph, sample, cut=True):
                 entry = observe(values, tensor, percentile)
                 ranges[tensor] = ranges[tensor].merge(entry) if tensor in ranges else entry
     if not ranges:

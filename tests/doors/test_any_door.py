@@ -212,6 +212,22 @@ def test_averages_that_a_flatten_passes_on_have_the_scale_behind_it(step: float)
     assert np.abs(got.astype(int) - want).max() <= 1 and np.ptp(want.astype(int)) > 50
 
 
+def test_ranges_behind_an_input_that_its_scale_cuts() -> None:
+    """Values beyond the input's scale widen nobody's range: the NPU never sees them."""
+    constants = {"s": np.float32(0.01), "z": np.int8(0), "w": np.array([[[[1]], [[-1]]]], "f4")}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "made"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"], "read"),
+        helper.make_node("Conv", ["d", "w"], ["y"], "differences"),
+    ]
+    ends = [("x", TensorProto.FLOAT, (1, 2, 8, 8))], [("y", TensorProto.FLOAT, (1, 1, 8, 8))]
+    model = quantized_model(nodes, ends, constants)
+    inputs = {name: 20 * values for name, values in image(model).items()}
+    built = build_onnx(model, target="nmp-4x8-scale", calibration=inputs)
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert np.abs(got - want).max() < 0.03 and np.ptp(want) > 4
+
+
 def test_zero_points_that_are_left_out() -> None:
     """ONNX means 0 of uint8 for what is made, 0 for what is read."""
     constants = {"s": np.float32(0.02), "w": np.array([[[[-128]], [[77]]]], np.int8),

@@ -55,7 +55,7 @@ class _Channels:
         if len(self.inputs) < KEPT_SAMPLES:
             self.inputs.append({name: np.array(values) for name, values in feed.items()})
         outputs: dict[str, Any] = {}
-        for tensor, values in stream_float(graph, feed):
+        for tensor, values in stream_float(graph, feed, cut=True):
             found = channel_magnitudes(values)
             known = self.magnitudes.get(tensor)
             self.magnitudes[tensor] = found if known is None else np.maximum(found, known)

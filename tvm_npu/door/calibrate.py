@@ -70,8 +70,10 @@ class _Observer:
         """Outputs of the float graph for one sample of its inputs."""
         feed = as_batches(arrays, self.graph.inputs, self.graph.shapes)
         outputs: dict[str, Any] = {}
+        for tensor, values in feed.items():
+            self._check(tensor, values)
         with np.errstate(over="ignore", invalid="ignore"):
-            for tensor, values in stream_float(self.graph, feed):
+            for tensor, values in stream_float(self.graph, feed, cut=True):
                 self._check(tensor, values)
                 entry = observe(values, tensor, self.percentile)
                 known = self.ranges.get(tensor)
