@@ -259,6 +259,21 @@ def test_integer_operators_are_read_or_refused() -> None:
             build_onnx(model, target="nmp-4x8-scale")
 
 
+def test_a_region_with_more_outputs_than_operators() -> None:
+    weight = np.random.default_rng(1).standard_normal((4, 4, 1, 1)).astype(np.float32)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "products"),
+        helper.make_node("Split", ["c"], list("abde"), "parts", axis=1),
+    ]
+    parts = [(name, TensorProto.FLOAT, (1, 1, 4, 4)) for name in "abde"]
+    model = quantized_model(nodes, ([("x", TensorProto.FLOAT, (1, 4, 4, 4))], parts), {"w": weight})
+    built = offloaded(model)
+    assert built.report is not None and len(built.report.regions) == 1
+    inputs = image(model)
+    for got, want in zip(built.run(inputs), from_onnxruntime(model, inputs), strict=True):
+        assert sqnr_db(want, got) > 50
+
+
 def test_operators_of_the_cpu_before_and_between_regions() -> None:
     """Calibration has to run them to see what a region gets."""
     weight = np.random.default_rng(1).standard_normal((4, 4, 3, 3)).astype(np.float32) / 6

@@ -8,7 +8,8 @@ from functools import partial
 import tvm
 from tvm import relay
 
-from tvm_npu.door.region import MarkedRegion, marked_region
+from tvm_npu.door.region import OPTIONS, MarkedRegion, marked_region
+from tvm_npu.options import NpuOptions
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.dataflow import relay_dataflow
 from tvm_npu.relay.embed import packed_caller
@@ -40,8 +41,10 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
     if CALIBRATION_ATTR in function.attrs:
         strings = [symbol, str(function.attrs[CALIBRATION_ATTR])]
         return packed_caller(symbol, CALIBRATE, strings, b"", inputs, outputs, "llvm")
-    region = region_of(function)
-    program, cpu_target = program_of(function) or region.program(), region.options.cpu_target
+    program = program_of(function)
+    if program is None:
+        program = region_of(function).program()
+    cpu_target = NpuOptions.from_json(str(function.attrs[OPTIONS])).cpu_target
     digest = hashlib.sha256(program).hexdigest()
     return packed_caller(symbol, RUN, [symbol, digest], program, inputs, outputs, cpu_target)
 
