@@ -211,6 +211,16 @@ def test_judgements_are_of_the_worst_output_and_count_classes() -> None:
     assert judge(wanted, wanted, None).sqnr_db is None
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_answers_that_are_no_numbers_are_told(bad: float) -> None:
+    wanted, found = [[np.array([[0.0, 1.0]])]], [[np.array([[0.0, bad]])]]
+    with pytest.raises(ComparisonError, match="^the answer to sample 1 .*1 of 2 values like"):
+        judge(found, wanted, None)
+    with pytest.raises(ComparisonError, match="^the reference's answer to sample 1 "):
+        judge(wanted, found, None)
+    assert judge([[np.float32(1.5)]], [[np.float32(1.0)]], None).sqnr_db is not None
+
+
 def test_the_peak_is_of_this_process_alone() -> None:
     """`getrusage` would tell the parent's."""
     ballast = np.ones(300_000_000, np.uint8)

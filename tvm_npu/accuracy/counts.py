@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.accuracy.results import Accuracy, BesideSource, RegionErrors
+from tvm_npu.answers import not_finite
 from tvm_npu.codegen.passes.layer_errors import ratio_db
 from tvm_npu.errors import AccuracyError
 
@@ -65,14 +66,23 @@ class Counts:
     def of(
         cls, results: list[list[NDArray[Any]]], labels: tuple[int, ...] | None, number: int
     ) -> Counts:
-        """Of the outputs of sample ``number``. AccuracyError for another number of labels."""
+        """Of the outputs of sample ``number``. AccuracyError for another number of labels, and for
+        answers that are not finite."""
+        sides = ["in float", *["by the model's own rounding"][: len(results) - 2], "on the NPU"]
+        for side, outputs in zip(sides, results, strict=True):
+            if bad := not_finite(outputs):
+                raise AccuracyError(
+                    f"sample {number}, {side}: {bad}; errors are those of finite numbers. Give "
+                    "samples for which the model computes such"
+                )
         found = cls(powers=[Power() for _ in results[0]])
         for power, wanted, got in zip(found.powers, results[0], results[-1], strict=True):
             power.add(wanted, got)
             if wanted.dtype.kind in "iu":
                 found.whole += wanted.size
                 found.whole_near += int((np.abs(got - wanted.astype(np.float64)) <= 1).sum())
-        scores = [outputs[0].reshape(len(outputs[0]), -1) for outputs in results]
+        firsts = [np.atleast_1d(outputs[0]) for outputs in results]
+        scores = [one.reshape(len(one), -1) for one in firsts]
         ranked = [
             np.argsort(-one.astype(np.float64), axis=1, kind="stable")[:, :5] for one in scores
         ]
@@ -81,6 +91,11 @@ class Counts:
             found.agreement[which] = int((classes[:, 0] == ranked[-1][:, 0]).sum())
         if labels is None:
             return found
+        if results[0][0].ndim == 0:
+            raise AccuracyError(
+                f"sample {number} has labels, but the model's first output has rank 0 and says no "
+                "class; leave the labels out"
+            )
         if len(labels) != found.images:
             raise AccuracyError(
                 f"sample {number}: {len(labels)} labels for {found.images} images; each needs one"

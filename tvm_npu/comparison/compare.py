@@ -186,6 +186,9 @@ def _judged(
     for row, outputs in rows:
         if outputs is not None:
             wanted = None if row is reference else answers
-            row = replace(row, **asdict(judge(outputs, wanted, labels)))
+            try:
+                row = replace(row, **asdict(judge(outputs, wanted, labels)))
+            except ComparisonError as error:
+                row = replace(row, error=str(error))
         judged.append(row)
     return "" if reference is None else reference.name, tuple(judged)

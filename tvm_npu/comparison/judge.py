@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.answers import not_finite
 from tvm_npu.codegen.passes.layer_errors import ratio_db
 from tvm_npu.comparison.inputs import read_samples
+from tvm_npu.errors import ComparisonError
 
 Outputs = list[list[NDArray[Any]]]
 
@@ -35,7 +37,11 @@ def read_outputs(path: Path) -> Outputs:
 def judge(
     found: Outputs, wanted: Outputs | None, labels: Sequence[int] | None
 ) -> Judgement:
-    """``wanted`` None: ``found`` is the reference itself. ``labels`` has one a sample's image."""
+    """``wanted`` None: ``found`` is the reference itself. ``labels`` has one a sample's image.
+
+    ComparisonError for answers that are not finite: nothing can be said of them."""
+    _check(found, "the answer")
+    _check(wanted or [], "the reference's answer")
     classes = _classes(found)
     top1 = sqnr = agreement = None
     if labels is not None and classes is not None and len(labels) == len(classes):
@@ -47,6 +53,12 @@ def judge(
         if classes is not None and right is not None and len(right) == len(classes):
             agreement = float(np.mean(classes == right))
     return Judgement(sqnr, agreement, top1)
+
+
+def _check(answers: Outputs, whose: str) -> None:
+    for number, outputs in enumerate(answers, 1):
+        if bad := not_finite(outputs):
+            raise ComparisonError(f"{whose} to sample {number} is no number: {bad}")
 
 
 def _sqnr_db(found: Outputs, wanted: Outputs, output: int) -> float:
