@@ -9,7 +9,8 @@ from pathlib import Path
 from tvm_npu.cli.arguments import add_limits_argument
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_json
-from tvm_npu.cli.terminal import Terminal, one_line
+from tvm_npu.cli.shown import one_line
+from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
 from tvm_npu.sim.errors import SimError

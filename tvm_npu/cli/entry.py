@@ -17,7 +17,8 @@ from typing import NoReturn
 from tvm_npu import __version__
 from tvm_npu.cli.errors import UsageError
 from tvm_npu.cli.interrupts import Interrupts
-from tvm_npu.cli.terminal import one_line, open_terminal
+from tvm_npu.cli.shown import one_line
+from tvm_npu.cli.terminal import open_terminal
 from tvm_npu.sim.texts import did_you_mean
 
 OK, FAILED, USAGE = 0, 1, 2

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tvm_npu.cli.errors import CliError
+from tvm_npu.cli.shown import shown
 from tvm_npu.sim.whole_files import write_whole
+
+FORMULAS = ("=", "+", "-", "@")
+"""Beginnings of a spreadsheet's."""
 
 
 def check_writable(path: Path) -> None:
@@ -42,13 +46,21 @@ def write_json(path: Path, content: Any) -> None:
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """A heading of all keys, in the order in which rows have them, and a line a row; what a row
-    does not have, or has as None, is empty."""
+    does not have, or has as None, is empty. Control characters in texts are escaped, and an
+    apostrophe stands before those that spreadsheets take for formulas."""
     text = io.StringIO()
     keys = dict.fromkeys(key for row in rows for key in row)
     writer = csv.DictWriter(text, list(keys), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
     write_bytes(path, text.getvalue().encode())
+
+
+def _cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = shown(value)
+    return f"'{text}" if text.startswith(FORMULAS) else text
 
 
 def read_bytes(path: Path, what: str) -> bytes:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tvm_npu.cli.shown import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -21,9 +23,10 @@ _READABLE_PROSE = 24
 
 @dataclass(frozen=True)
 class Column:
-    """A heading (lines apart by newline) and its cells. ``name`` cells may be shortened and stand
-    left, ``key`` cells stand left, ``prose`` cells run over several lines and stand left; keys and
-    numbers are never touched. ``total`` is the cell below the line, if there is one."""
+    """A heading (lines apart by newline) and its cells, whose control characters are escaped.
+    ``name`` cells may be shortened and stand left, ``key`` cells stand left, ``prose`` cells run
+    over several lines and stand left; keys and numbers are never shortened. ``total`` is the cell
+    below the line, if there is one."""
 
     heading: str
     cells: tuple[str, ...]
@@ -31,6 +34,9 @@ class Column:
     total: str = ""
     prose: bool = False
     key: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cells", tuple(map(shown, self.cells)))
 
     @property
     def width(self) -> int:

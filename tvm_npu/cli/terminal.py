@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tvm_npu.cli.shown import one_line, shown
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -84,7 +86,7 @@ class Steps:
         self._update(total=total)
 
     def begin(self, text: str) -> None:
-        self._update(description=text, refresh=True)
+        self._update(description=shown(text), refresh=True)
 
     def done(self) -> None:
         self._update(advance=1)
@@ -98,14 +100,20 @@ class Steps:
 
 
 def open_terminal() -> Terminal:
-    """Consoles on the process's streams. Names of layers are text, never markup."""
+    """Consoles on the process's streams. Names of layers are text, never markup, and steer no
+    terminal."""
     from rich.console import Console
+
+    class Escaping(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            texts = (shown(one, "\n\t") if isinstance(one, str) else one for one in objects)
+            super().print(*texts, **options)
 
     width = None
     if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit():
         width = WIDTH_OF_A_FILE
     plain: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False}
-    return Terminal(Console(width=width, **plain), Console(stderr=True, **plain))
+    return Terminal(Escaping(width=width, **plain), Escaping(stderr=True, **plain))
 
 
 @contextmanager
@@ -120,5 +128,3 @@ def after(seconds: float, action: Callable[[], object]) -> Iterator[None]:
         timer.cancel()
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
