@@ -49,8 +49,20 @@ def test_the_page_says_what_was_measured(name: str) -> None:
 
 def test_names_of_a_model_are_text() -> None:
     evil = "<script>alert(1)</script>"
-    page = page_of("nmp", sqnr_db={evil: (1.0, None)})
+    page = page_of("nmp", sqnr_db={("region", evil): (1.0, None)})
     assert evil not in page and html.escape(evil) in page
+
+
+def test_layers_of_one_name_keep_their_figures() -> None:
+    profile = profiled("nmp")
+    name, region = profile.layers[0].name, profile.layers[0].region
+    noises = {(region, name): (11.5, None), ("another", name): (77.5, None)}
+    seen = Visible(page_of("nmp", sqnr_db=noises)).text["accuracy"]
+    assert "11.5" in seen and "77.5" in seen
+    mine = profile.to_dict()
+    twice = {**mine, "layers": [{"name": "a", "time_us": one} for one in (1.0, 2.0)]}
+    found = comparison(twice, [{**twice, "layers": twice["layers"][:1]}])
+    assert found is not None and found["layers"] == [("a", [1.0, 1.0]), ("a", [2.0, None])]
 
 
 def test_timelines_are_the_first_events() -> None:

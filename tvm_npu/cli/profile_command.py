@@ -197,8 +197,9 @@ def _write_on_model(
             write_bytes(path, overlay_bytes(path, model, notes, args.overlay_value))
 
 
-def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]]:
-    """(own, accumulated) in dB, None where nothing differs; empty without calibration data."""
+def _sqnr_by_layer(job: ModelJob) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+    """(own, accumulated) in dB by region and layer, None where nothing differs; empty without
+    calibration data."""
     if job.calibration is None:
         return {}
     from tvm_npu.accuracy import Labelled, measure
@@ -206,7 +207,7 @@ def _sqnr_by_layer(job: ModelJob) -> dict[str, tuple[float | None, float | None]
     samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
     found = measure(job.partitioned, samples, layer_samples=SQNR_SAMPLES, simulated=0)
     return {
-        layer["layer"]: (layer["own_db"], layer["accumulated_db"])
+        (region["region"], layer["layer"]): (layer["own_db"], layer["accumulated_db"])
         for region in found.to_dict()["regions"]
         for layer in region["layers"]
     }

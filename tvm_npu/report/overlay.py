@@ -30,7 +30,7 @@ CPU, COMPILED_AWAY = "CPU", "compiled away"
 
 Note = str | int | float
 Notes = dict[str, Note]
-SqnrByLayer = Mapping[str, tuple[float | None, float | None]]
+SqnrByLayer = Mapping[tuple[str, str], tuple[float | None, float | None]]
 
 
 class OverlayError(NpuError):
@@ -45,8 +45,8 @@ def notes_by_node(
 ) -> list[Notes]:
     """What is known of every node of an onnx.ModelProto, in its order; values without an entry are
     not known. ``graphs`` are the regions' fixed-point graphs, which say Q-points; ``sqnr_db`` has
-    (own, accumulated) signal to noise by layer. The figures of a layer that several nodes became
-    stand at the first of them, so that sums over nodes are those of the profile."""
+    (own, accumulated) signal to noise by region and layer. The figures of a layer that several
+    nodes became stand at the first of them, so that sums over nodes are those of the profile."""
     layer_of = {source: row for row in profile.layers for source in row.source}
     why_cpu = {one.source: f"{one.rule} (found: {one.value})" for one in profile.report.refusals}
     q_points = dict(_q_points(graphs))
@@ -66,7 +66,7 @@ def notes_by_node(
             notes["q_point"] = q_points[source]
         if (row.region, row.name) not in seen:
             seen.add((row.region, row.name))
-            notes |= _figures(row, (sqnr_db or {}).get(row.name, (None, None)))
+            notes |= _figures(row, (sqnr_db or {}).get((row.region, row.name), (None, None)))
         found.append(notes)
     return found
 

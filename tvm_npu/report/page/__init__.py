@@ -31,7 +31,7 @@ def make_page(
     profile: Profile,
     runs: Sequence[RegionRun],
     graph: ModelGraph | None = None,
-    sqnr_db: Mapping[str, tuple[float | None, float | None]] | None = None,
+    sqnr_db: Mapping[tuple[str, str], tuple[float | None, float | None]] | None = None,
     others: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page of ``profile``; ``runs`` are what it was made of. ``sqnr_db`` has for layers (own,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,26 @@ def comparison(
     mine: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
     """``runs`` (titles), ``totals`` and ``layers`` as rows of (name, a value a run); layers are
-    matched by name, and None where a run has none of it. None when there is nothing to compare."""
+    matched by name, those of one name in their order, and None where a run has none of it. None
+    when there is nothing to compare."""
     if not others:
         return None
     runs = [mine, *others]
-    layers = dict.fromkeys(layer["name"] for run in runs for layer in run["layers"])
-    times = [{layer["name"]: layer["time_us"] for layer in run["layers"]} for run in runs]
+    times = [_times(run["layers"]) for run in runs]
+    layers = dict.fromkeys(key for found in times for key in found)
     return {
         "runs": [f"{run['machine']}, {run['precision']}, {run['planner']}" for run in runs],
         "models": [run["model"] for run in runs],
         "totals": [(name, [run["totals"].get(key) for run in runs]) for name, key in TOTALS],
-        "layers": [(name, [time.get(name) for time in times]) for name in layers],
+        "layers": [(key[0], [found.get(key) for found in times]) for key in layers],
     }
+
+
+def _times(layers: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], Any]:
+    """By name, and by how many layers of that name are before."""
+    seen: Counter[str] = Counter()
+    found = {}
+    for layer in layers:
+        found[layer["name"], seen[layer["name"]]] = layer["time_us"]
+        seen[layer["name"]] += 1
+    return found

@@ -40,7 +40,7 @@ class Drawing:
 def draw(
     graph: ModelGraph,
     profile: Profile,
-    sqnr_db: Mapping[str, tuple[float | None, float | None]],
+    sqnr_db: Mapping[tuple[str, str], tuple[float | None, float | None]],
 ) -> Drawing:
     rows = _rows(graph)
     widest = max((len(row) for row in rows), default=1)
@@ -85,7 +85,7 @@ def _box(
     node: Node,
     place: tuple[int, int],
     profile: Profile,
-    sqnr_db: Mapping[str, tuple[float | None, float | None]],
+    sqnr_db: Mapping[tuple[str, str], tuple[float | None, float | None]],
 ) -> Box:
     name = node.name
     if len(name) > LONGEST_NAME:
@@ -97,7 +97,7 @@ def _box(
     row = profile.layers[node.layer]
     kind = "plain" if row.breakdown is None else row.breakdown.bound
     text = "" if row.time_us is None else f"{decimal(row.time_us)} us, {kind}"
-    own = sqnr_db.get(row.name, (None, None))[0]
+    own = sqnr_db.get((row.region, row.name), (None, None))[0]
     noise = "" if own is None else f", {own:.1f} dB"
     title = f"{row.name}: {row.kind} of {operators}, {text or 'not timed'}{noise}"
     return Box(*place, title, name, f"{text}{noise}", kind, node.layer)
