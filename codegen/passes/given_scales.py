@@ -9,7 +9,8 @@ layers, each time in four operators:
 The clip may come first, which gives the same values: that says that halves go to even.
 What only moves, pools or clips numbers of a scale hands it on; the same scale a second time changes
 nothing. A mean takes the scale to which it is rounded behind what moves it (a flatten). What moves
-numbers of several scales to one (a concatenation) has that one itself.
+numbers of several scales to one (a concatenation) has that one itself. Calibration finds that of a
+mean that nobody rounds.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def with_given_scales(graph: Graph) -> Graph:
             layers.append(copy)
         elif layer not in gone:
             layers.append(layer)
-            kept = means.get(layer.outputs[0]) or _handed_on(layer, scales)
+            kept = means.get(layer.outputs[0])
+            if kept is None and not operator_of(layer).is_mean(layer):
+                kept = _handed_on(layer, scales)
             if kept is not None:
                 scales.update(dict.fromkeys(layer.outputs, kept))
     made = graph.with_layers(layers)
@@ -147,8 +150,7 @@ def _factor(layer: Layer) -> float | None:
 
 
 def _handed_on(layer: Layer, scales: dict[str, Scale]) -> Scale | None:
-    """The scale of a layer's outputs that hold nothing but numbers of its inputs' one scale, or
-    averages of them."""
+    """The scale of a layer's outputs that hold nothing but numbers of its inputs' one scale."""
     given = {scales.get(tensor) for tensor in layer.inputs}
     if len(given) != 1 or not layer.inputs or not operator_of(layer).takes_scales(layer):
         return None

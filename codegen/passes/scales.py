@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tvm_npu.codegen.fixed_point import element_limits, largest_q_point
-from tvm_npu.codegen.graph import Graph, Layer, Scale, Shape
+from tvm_npu.codegen.graph import Graph, Halves, Layer, Scale, Shape
 from tvm_npu.codegen.graph.layer import renamed
 from tvm_npu.codegen.ops import Elementwise, Pool
 from tvm_npu.codegen.ops.registry import operator_of, tied_tensors
@@ -50,10 +50,15 @@ def covering(entries: Sequence[TensorRange], given: Sequence[Scale]) -> Scale:
     for scale in given:
         if is_held(low, scale) and is_held(high, scale):
             return scale
-    low, high = min(low, 0.0), max(high, 0.0)
+    return spanning(TensorRange(low, high), given[0].halves)
+
+
+def spanning(entry: TensorRange, halves: Halves) -> Scale:
+    """One of 8 bits that holds zero and all of a range that is more than zero."""
+    low, high = min(entry.low, 0.0), max(entry.high, 0.0)
     smallest, largest = element_limits(1)
     step = (high - low) / (largest - smallest)
-    return Scale.from_real([step], [round(smallest - low / step)], given[0].halves)
+    return Scale.from_real([step], [round(smallest - low / step)], halves)
 
 
 def growth_of_step(scale: Scale, element_bytes: int) -> float:
@@ -125,6 +130,7 @@ class _Copies:
             self.add(pad)
             self.add(mean)
         elif isinstance(layer, Pool) and self._is_weighed(layer):
+            self._span(layer)
             self.layers.append(weighed(layer, self.shapes[layer.inputs[0]][0]))
         else:
             for tied in ties_of(layer, self.scales):
@@ -139,13 +145,21 @@ class _Copies:
         tensors = (tensor for tensor in (*layer.inputs, *layer.outputs) if tensor in self.scales)
         return any(any(self.scales[tensor].zero_points) for tensor in tensors)
 
+    def _span(self, layer: Pool) -> None:
+        """A result without a scale has that of its range."""
+        if layer.output not in self.scales:
+            entry = self.known[layer.output]
+            halves = self.scales[layer.inputs[0]].halves
+            if entry.low < 0.0 or entry.high > 0.0:
+                self.scales[layer.output] = spanning(entry, halves)
+
     def _is_weighed(self, layer: Pool) -> bool:
         """An average between two scales, or with halves to even, of few enough numbers without a
         border."""
         source, target = self.scales.get(layer.inputs[0]), self.scales.get(layer.output)
-        if target is None or not can_be_weighed(layer):
+        if not can_be_weighed(layer):
             return False
-        return source != target or target.halves == "even"
+        return target is None or source != target or target.halves == "even"
 
     def _at_one_scale(self, layer: Layer, tied: tuple[str, ...]) -> Layer:
         """Inputs that differ are copied to one scale; an output that differs is copied behind."""

@@ -228,6 +228,20 @@ def test_ranges_behind_an_input_that_its_scale_cuts() -> None:
     assert np.abs(got - want).max() < 0.03 and np.ptp(want) > 4
 
 
+def test_averages_that_nobody_rounds_have_a_scale_of_their_own() -> None:
+    constants = {"s": np.float32(0.1), "z": np.int8(3)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"], "read"),
+        helper.make_node("GlobalAveragePool", ["d"], ["y"], "averages"),
+    ]
+    ends = [("x", TensorProto.INT8, (1, 8, 7, 7))], [("y", TensorProto.FLOAT, (1, 8, 1, 1))]
+    model = quantized_model(nodes, ends, constants)
+    inputs = {"x": np.random.default_rng(0).integers(-60, 60, (1, 8, 7, 7)).astype(np.int8)}
+    built = build_onnx(model, target="nmp-4x8-scale", calibration=inputs)
+    (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert np.abs(got - want).max() < 0.005 * np.abs(want).max()
+
+
 def test_zero_points_that_are_left_out() -> None:
     """ONNX means 0 of uint8 for what is made, 0 for what is read."""
     constants = {"s": np.float32(0.02), "w": np.array([[[[-128]], [[77]]]], np.int8),
