@@ -94,6 +94,26 @@ def test_operators_become_layers_and_edges() -> None:
     assert page.count('class="edge"') == 2 and 'class="box cpu"' in page
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"machine": 3}, "'machine' is no text"),
+        ({"layers": None}, "a list of 'layers'"),
+        ({"totals": {"cycles": "many"}}, "'totals' has no number as 'cycles'"),
+        ({"layers": [{"name": "a"}]}, "layer 0 has no number as 'time_us'"),
+        ({"layers": ["a"]}, "layer 0 has no name"),
+    ],
+)
+def test_a_damaged_profile_is_told(tmp_path: Path, change: dict[str, object], said: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(json.dumps({**profiled("nmp").to_dict(), **change}))
+    with pytest.raises(PageError, match=f"is damaged: .*{said}"):
+        read_profile(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(PageError, match="cannot read profile"):
+        read_profile(path)
+
+
 def test_runs_are_compared_by_layer(tmp_path: Path) -> None:
     mine, other = profiled("nmp").to_dict(), profiled("setup-a").to_dict()
     path = tmp_path / "other.json"

@@ -22,10 +22,14 @@ def read_profile(path: Path) -> dict[str, Any]:
     """What ``profile --json`` wrote. Raises PageError."""
     try:
         values = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PageError(f"cannot read profile {str(path)!r}: {error}") from error
     if not isinstance(values, dict) or values.get("schema") != SCHEMA:
         raise PageError(f"{str(path)!r} is no profile: its schema is not {SCHEMA!r}")
+    if bad := _damage(values):
+        raise PageError(
+            f"profile {str(path)!r} is damaged: {bad}; write it anew with tvm-npu profile --json"
+        )
     return values
 
 
@@ -46,6 +50,30 @@ def comparison(
         "totals": [(name, [run["totals"].get(key) for run in runs]) for name, key in TOTALS],
         "layers": [(key[0], [found.get(key) for found in times]) for key in layers],
     }
+
+
+def _damage(values: Mapping[str, Any]) -> str | None:
+    """The first thing of a profile that `comparison` reads and that is none of its kind."""
+    for key in ("machine", "precision", "planner", "model"):
+        if not isinstance(values.get(key), str):
+            return f"{key!r} is no text"
+    totals, layers = values.get("totals"), values.get("layers")
+    if not isinstance(totals, dict) or not isinstance(layers, list):
+        return "it needs 'totals' and a list of 'layers'"
+    for _, key in TOTALS:
+        if not _is_number(totals.get(key)):
+            return f"'totals' has no number as {key!r}"
+    for number, layer in enumerate(layers):
+        if not isinstance(layer, dict) or not isinstance(layer.get("name"), str):
+            return f"layer {number} has no name"
+        if not _is_number(layer.get("time_us", "")):
+            return f"layer {number} has no number as 'time_us'"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    """None stands for one that is not known."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _times(layers: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], Any]:
