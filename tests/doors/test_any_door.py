@@ -273,6 +273,19 @@ def test_integer_operators_are_read_or_refused() -> None:
             build_onnx(model, target="nmp-4x8-scale")
 
 
+def test_bounds_that_cross_give_the_upper_one() -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], "products"),
+        helper.make_node("Clip", ["c", "low", "high"], ["y"], "clip"),
+    ]
+    constants = {"w": np.ones((2, 2, 1, 1), "f4"), "low": np.float32(2), "high": np.float32(1)}
+    ends = [("x", TensorProto.FLOAT, (1, 2, 4, 4))], [("y", TensorProto.FLOAT, (1, 2, 4, 4))]
+    model = quantized_model(nodes, ends, constants)
+    inputs = image(model)
+    (got,), (want,) = offloaded(model).run(inputs), from_onnxruntime(model, inputs)
+    assert np.array_equal(got, want) and (want == 1).all()
+
+
 def test_a_region_with_more_outputs_than_operators() -> None:
     weight = np.random.default_rng(1).standard_normal((4, 4, 1, 1)).astype(np.float32)
     nodes = [

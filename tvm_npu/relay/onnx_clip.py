@@ -1,9 +1,10 @@
-"""Clips with one bound, which TVM's ONNX frontend drops without a word."""
+"""Clips with one bound, which TVM's ONNX frontend drops without a word, and with bounds that cross,
+of which ONNX takes the upper one."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tvm import relay
@@ -16,15 +17,18 @@ FIRST_OPSET = 11
 
 
 def with_bounds_apart(model: Any, opset: int) -> Any:
-    """A copy of an ONNX model in which a Clip that has not two constant bounds is a Max and a Min;
-    the model itself when there is none.
+    """A copy of an ONNX model in which a Clip that has not two constant bounds, the lower one
+    first, is a Max and a Min; the model itself when there is none.
 
     before: Clip(x, "", 6)        after: Min(x, 6)
     """
     import onnx
 
-    constants = {tensor.name for tensor in model.graph.initializer}
-    constants |= {n.output[0] for n in model.graph.node if n.op_type == "Constant"}
+    constants: dict[str, Any] = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            values = (one.t for one in node.attribute if one.name == "value")
+            constants[node.output[0]] = next(values, None)
     if opset < FIRST_OPSET or not any(_half_open(n, constants) for n in model.graph.node):
         return model
     model = onnx.ModelProto.FromString(model.SerializeToString())
@@ -38,10 +42,22 @@ def with_bounds_apart(model: Any, opset: int) -> Any:
     return model
 
 
-def _half_open(node: Any, constants: set[str]) -> bool:
+def _half_open(node: Any, constants: Mapping[str, Any]) -> bool:
+    if node.op_type != "Clip" or node.domain not in ("", "ai.onnx"):
+        return False
     bounds = [name for name in node.input[1:] if name]
-    both = len(bounds) == 2 and constants.issuperset(bounds)
-    return node.op_type == "Clip" and node.domain in ("", "ai.onnx") and not both
+    if len(bounds) != 2 or not all(name in constants for name in bounds):
+        return True
+    return _cross(*(constants[name] for name in bounds))
+
+
+def _cross(low: Any, high: Any) -> bool:
+    """Whether two constants, as far as their values are here, are bounds of nothing."""
+    from onnx import numpy_helper
+
+    if low is None or high is None or low.data_location or high.data_location:
+        return False
+    return bool((numpy_helper.to_array(low) > numpy_helper.to_array(high)).any())
 
 
 def _apart(node: Any) -> Iterator[Any]:
