@@ -7,16 +7,46 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm_npu.codegen.plan.problem import share
-from tvm_npu.codegen.snowflake.emit.clusters import Lockstep, Memory, touches
-from tvm_npu.codegen.snowflake.steps.objects import Chunk
+from tvm_npu.codegen.snowflake.emit.clusters import Lockstep, Memory, Touched, touches
+from tvm_npu.codegen.snowflake.steps.objects import Chunk, Step
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep
+from tvm_npu.sim.snowflake.isa import WORD_BYTES
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 BEHIND = 2
 """Steps from the one that makes something to the one in which it can be loaded without a wait: its
 stores are issued with the next one."""
 
 
-def merged(before: Lockstep, others: Lockstep, begin: int) -> Lockstep | None:
+def as_made(before: Lockstep, clusters: Sequence[list[Step]]) -> list[list[Step]]:
+    """The steps of a layer (of each cluster) in the order in which those of ``before`` make what
+    they load; the order of all that are ready at once stays."""
+    made = [_stored(steps) for steps in zip(*before, strict=True)]
+    if not made:
+        return list(clusters)
+
+    def ready(number: int) -> int:
+        """Behind the last step that makes something."""
+        loads = Touched()
+        for steps in clusters:
+            for load in steps[number].loads if number < len(steps) else ():
+                loads.add([move.in_memory for move in load.moves])
+        return max((step + 1 for step, one in enumerate(made) if one.meet(loads)), default=0)
+
+    order = sorted(range(max(map(len, clusters))), key=ready)
+    return [[steps[number] for number in order if number < len(steps)] for steps in clusters]
+
+
+def _stored(steps: Sequence[PlacedStep]) -> Touched:
+    found = Touched()
+    for step in steps:
+        found.add([move.in_memory for move in step.stores])
+    return found
+
+
+def merged(
+    before: Lockstep, others: Lockstep, begin: int, machine: SnowflakeMachine
+) -> Lockstep | None:
     """The steps of ``others`` between those of ``before``, the first of which is step ``begin`` of
     the region, and between their chunks: evenly, but behind what makes what they load. None where
     a step of ``others`` stores to what one of ``before`` touches."""
@@ -38,12 +68,33 @@ def merged(before: Lockstep, others: Lockstep, begin: int) -> Lockstep | None:
             return None
         needed = [step for step, one in enumerate(made) if one.stores.meet(mine.loads)]
         ready = needed[-1] + BEHIND if needed else 0
-        go_on(min(count, max(ready + 1, (number + 1) * count // (total + 1))))
+        behind = _behind(before, ready, _load_cycles(steps, machine))
+        go_on(min(count, max(behind, (number + 1) * count // (total + 1))))
         for one in steps:
             one.maps_from = begin + (places[ready] if ready < count else places[-1] + 1)
         _append(found, steps)
     go_on(count)
     return found
+
+
+def _behind(before: Lockstep, first: int, cycles: float) -> int:
+    """The first step that begins when steps from ``first`` on have taken ``cycles``."""
+    taken, step = 0.0, first
+    while step < len(before[0]) and (taken < cycles or step == first):
+        taken += max(_vector_cycles(steps[step]) for steps in before)
+        step += 1
+    return step
+
+
+def _vector_cycles(step: PlacedStep) -> int:
+    return sum(chunk.cycles for chunk in step.step.compute(step.bases))
+
+
+def _load_cycles(steps: Sequence[PlacedStep], machine: SnowflakeMachine) -> float:
+    """Of the memory, for what all clusters load."""
+    moves = [move for step in steps for load in step.loads for move in load.moves]
+    words = sum(move.runs * move.words for move in moves)
+    return WORD_BYTES * words / machine.memory_bytes_per_cycle
 
 
 def _chunk_by_chunk(clusters: Lockstep) -> Lockstep:

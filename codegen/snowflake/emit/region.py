@@ -23,7 +23,7 @@ from tvm_npu.codegen.program.parts import (
 from tvm_npu.codegen.snowflake.code.banks import Packed, pack
 from tvm_npu.codegen.snowflake.code.block import BlockCompiler, CodePasses
 from tvm_npu.codegen.snowflake.code.nodes import ADDRESS_UNIT_BITS
-from tvm_npu.codegen.snowflake.emit.beside import merged
+from tvm_npu.codegen.snowflake.emit.beside import as_made, merged
 from tvm_npu.codegen.snowflake.emit.clusters import (
     Lockstep,
     aligned,
@@ -35,7 +35,8 @@ from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.sequence import Sequencer
 from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.plan.beside import runs_beside
-from tvm_npu.codegen.snowflake.steps.objects import Kind
+from tvm_npu.codegen.snowflake.plan.tiling import Stays
+from tvm_npu.codegen.snowflake.steps.objects import Kind, Rooms, Step
 from tvm_npu.codegen.snowflake.steps.passes import (
     Placer,
     StepPasses,
@@ -45,6 +46,10 @@ from tvm_npu.codegen.snowflake.steps.passes import (
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+
+
+NO_PART: tuple[list[Step], Rooms, Stays] = ([], Rooms((0,), (0,), ((0, 0),)), "maps")
+"""What a cluster has of a part of a layer that only others have."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +99,11 @@ class SnowflakeRegion:
         found: Lockstep = tuple([] for _ in range(count))
         begin = 0
         for index, one in enumerate(self._planned.layers):
-            mine = self._layer(index, placers, passes)
-            if runs_beside(one.plan):
-                before = tuple(steps[begin:] for steps in found)
-                both = merged(before, mine, begin)
+            is_beside = runs_beside(one.plan)
+            before: Lockstep = tuple(steps[begin:] if is_beside else [] for steps in found)
+            mine = self._layer(index, placers, passes, before)
+            if is_beside:
+                both = merged(before, mine, begin, self._machine)
                 if both is not None:
                     for steps, more in zip(found, both, strict=True):
                         steps[begin:] = more
@@ -107,17 +113,18 @@ class SnowflakeRegion:
                 steps += more
         return found
 
-    def _layer(self, index: int, placers: Sequence[Placer], passes: StepPasses) -> Lockstep:
+    def _layer(
+        self, index: int, placers: Sequence[Placer], passes: StepPasses, before: Lockstep
+    ) -> Lockstep:
+        """Of a layer between whose steps it runs, ``before`` are the steps."""
         found: Lockstep = tuple([] for _ in placers)
         made = layer_steps(
             index, self._planned.layers[index], self._planned, self._machine, self._constants,
             self._tables, len(placers),
         )  # fmt: skip
-        for part in zip_longest(*(layer.parts for layer in made)):
-            for cluster, mine in enumerate(part):
-                if mine is None:
-                    continue
-                steps, rooms, stays = mine
+        for part in zip_longest(*(layer.parts for layer in made), fillvalue=NO_PART):
+            ordered = as_made(before, [steps for steps, _, _ in part])
+            for cluster, ((_, rooms, stays), steps) in enumerate(zip(part, ordered, strict=True)):
                 if passes.group:
                     steps = grouped(steps, Kind(stays))
                 found[cluster].extend(placers[cluster].layer(steps, rooms))

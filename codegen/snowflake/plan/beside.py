@@ -33,7 +33,7 @@ def beside(
     found = list(layers)
     for at in range(1, len(layers)):
         before, one = found[at - 1 : at + 1]
-        if before.layer.outputs[0] not in one.layer.inputs:
+        if True:
             found[at - 1 : at + 1] = together(before, one, machine)
     return tuple(found)
 
