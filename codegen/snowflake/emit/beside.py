@@ -17,6 +17,10 @@ BEHIND = 2
 """Steps from the one that makes something to the one in which it can be loaded without a wait: its
 stores are issued with the next one."""
 
+AHEAD = 3
+"""Times what the memory takes for a load: so much earlier it is asked for, since the convolution
+has loads and stores of its own."""
+
 
 def as_made(before: Lockstep, clusters: Sequence[list[Step]]) -> list[list[Step]]:
     """The steps of a layer (of each cluster) in the order in which those of ``before`` make what
@@ -68,7 +72,7 @@ def merged(
             return None
         needed = [step for step, one in enumerate(made) if one.stores.meet(mine.loads)]
         ready = needed[-1] + BEHIND if needed else 0
-        behind = _behind(before, ready, _load_cycles(steps, machine))
+        behind = _behind(before, ready, AHEAD * _load_cycles(steps, machine))
         go_on(min(count, max(behind, (number + 1) * count // (total + 1))))
         for one in steps:
             one.maps_from = begin + (places[ready] if ready < count else places[-1] + 1)

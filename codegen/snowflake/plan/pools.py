@@ -80,10 +80,11 @@ def pieces(planes: int, parts: int) -> tuple[Range, ...]:
 def pool_parts(
     shape: PoolShape, tiles: PoolTiles, clusters: int
 ) -> tuple[tuple[Range, Range], ...]:
-    """(rows, planes) of each cluster that has something."""
+    """(rows, planes) of each cluster that has something, in the order in which a convolution's
+    parts of rows and filters go to clusters."""
     parts = [part for part in pieces(shape.planes, tiles.plane_clusters) if part[1]]
     rows = _row_parts(shape, tiles, clusters)
-    return tuple((own, part) for part in parts for own in rows)
+    return tuple((own, part) for own in rows for part in parts)
 
 
 def _row_parts(shape: PoolShape, tiles: PoolTiles, clusters: int) -> list[Range]:
