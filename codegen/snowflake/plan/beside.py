@@ -28,13 +28,11 @@ def runs_beside(plan: Any) -> bool:
 def beside(
     layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
 ) -> tuple[PlannedLayer, ...]:
-    """``layers`` with maxima that run beside the convolution before, where that does not make
-    their input."""
+    """``layers`` with maxima that run beside the convolution before, where both together are
+    expected to take less time."""
     found = list(layers)
     for at in range(1, len(layers)):
-        before, one = found[at - 1 : at + 1]
-        if True:
-            found[at - 1 : at + 1] = together(before, one, machine)
+        found[at - 1 : at + 1] = together(found[at - 1], found[at], machine)
     return tuple(found)
 
 

@@ -14,22 +14,22 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
 from tvm_npu.codegen.snowflake.plan.division import parts_of
+from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_beside
 from tvm_npu.codegen.snowflake.plan.pools import (
     PoolShape,
     PoolTiles,
     fitting,
     pool_cost,
-    pool_parts,
     tile_count,
 )
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry, SnowflakePlan, conv_shape, geometry
-from tvm_npu.codegen.snowflake.steps.windows import cut
 from tvm_npu.sim.snowflake.isa import WORD_BYTES
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 TILE = 300
-"""Cycles that the convolution waits for a tile, at most: its first stages, its last words."""
+"""Cycles that the convolution waits for a tile, about: its first stages, its last words."""
 BARRIER = 2500
+"""Those that clusters wait for each other before a tile that others have made a part of."""
 PARTS = (1, 2, 3, 4, 6)
 """Into which the columns of the convolution's tiles are cut."""
 LEAST_ROOM = 0.25
@@ -87,8 +87,8 @@ def together(
         cycles = smaller.prediction.cycles
         room = room_beside(conv.problem, smaller, machine)
         assert room is not None, "the convolution has room for others"
-        made = _Made(conv.problem, smaller) if makes else None
-        for tiles, longer in _tiles(shape, room, made, machine, best - cycles):
+        maker = Maker(conv.problem, smaller, machine.clusters.count) if makes else None
+        for tiles, longer in _tiles(shape, room, maker, machine, best - cycles):
             if cycles + longer < best:
                 best = cycles + longer
                 found = (
@@ -108,51 +108,25 @@ def _smaller(
             yield replace(one, prediction=divided_prediction(problem, one, machine))
 
 
-@dataclass(frozen=True)
-class _Made:
-    """How the convolution makes what the maximum loads."""
-
-    problem: ConvProblem
-    plan: SnowflakePlan
-
-    def is_divided_like(self, tiles: PoolTiles, clusters: int) -> bool:
-        """Each cluster loads what it has stored, but for the border of its rows."""
-        divides = self.plan.divides
-        parts = {"none": tiles.plane_clusters, "rows": 1, "both": clusters // 2}
-        return parts.get(divides, clusters) == tiles.plane_clusters
-
-    def last_share(self, tiles: PoolTiles, shape: PoolShape, machine: SnowflakeMachine) -> float:
-        """Of the maximum, what waits for the convolution's last rows."""
-        clusters = machine.clusters.count
-        part = parts_of(self.problem, self.plan.divides, clusters)[0]
-        last = (part.problem.rows - 1) // self.plan.tile_r * self.plan.tile_r
-        (_, rows), _ = pool_parts(shape, tiles, clusters)[0]
-        bands = list(cut(0, rows, tiles.tile_r))
-        late = sum(sum(shape.rows.inputs(*band)) > last for band in bands)
-        return late / len(bands)
-
-
 def _tiles(
-    shape: PoolShape, room: Room, made: _Made | None, machine: SnowflakeMachine,
+    shape: PoolShape, room: Room, maker: Maker | None, machine: SnowflakeMachine,
     most_cycles: float,
-) -> Iterator[tuple[PoolTiles, float]]:
+) -> Iterator[tuple[PoolTiles, float]]:  # fmt: skip
     """Tiles in the room that is left, and by how many cycles both layers take longer than the
-    convolution; not those that are known to take longer by more than ``most_cycles``."""
+    convolution (``maker`` where it makes the maximum's input); not those that are known to take
+    longer by more than ``most_cycles``."""
     free = machine.mbuf_words - room.at
     if free < LEAST_ROOM * machine.mbuf_words:
         return
     smaller = machine.clusters.model_copy(update={"mbuf_bytes": WORD_BYTES * free})
     for tiles in fitting(shape, PLACES, machine.model_copy(update={"clusters": smaller})):
-        waits = TILE * tile_count(shape, tiles, machine)
+        each = TILE if maker is None or maker.is_divided_like(tiles) else TILE + BARRIER
+        waits = each * tile_count(shape, tiles, machine)
         if waits >= most_cycles:
             continue
         cost = pool_cost(shape, tiles, machine)
-        last = 0.0
-        clusters = machine.clusters.count
-        if made is not None:
-            last = made.last_share(tiles, shape, machine)
-            if not made.is_divided_like(tiles, clusters):
-                waits += BARRIER * tile_count(shape, tiles, machine)
-        hidden = (1 - last) * cost.memory_cycles
-        longer = max(0.0, hidden - room.idle_cycles) + last * cost.memory_cycles + cost.vector_cycles
+        hidden = min(cost.memory_cycles, room.idle_cycles)
+        if maker is not None:
+            hidden = hidden_beside(maker, shape, tiles, room.idle_cycles, cost.memory_cycles)
+        longer = cost.memory_cycles - hidden + cost.vector_cycles
         yield replace(tiles, at=room.at, is_beside=True), longer + waits
