@@ -107,12 +107,13 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         from tvm_npu.codegen.snowflake.plan.behind import with_maxima
         from tvm_npu.codegen.snowflake.plan.beside import with_neighbours
         from tvm_npu.codegen.snowflake.plan.borders import with_padded_maps
+        from tvm_npu.codegen.snowflake.plan.maxima_apart import with_maxima_apart
         from tvm_npu.codegen.snowflake.plan.reshapes import with_joined_reshapes
         from tvm_npu.codegen.snowflake.plan.side_by_side import with_pixels_side_by_side
 
         made = with_maxima(with_padded_maps(with_joined_reshapes(fixed)), planner, machine)
         made = with_pixels_side_by_side(made, planner, machine)
-        return with_neighbours(made, planner, machine)
+        return with_neighbours(with_maxima_apart(made), planner, machine)
 
     def check(
         self, problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine

@@ -47,7 +47,6 @@ from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-
 NO_PART: tuple[list[Step], Rooms, Stays] = ([], Rooms((0,), (0,), ((0, 0),)), "maps")
 """What a cluster has of a part of a layer that only others have."""
 

@@ -11,7 +11,6 @@ from tvm_npu.codegen.snowflake.plan.division import Part, is_pointwise, parts_of
 from tvm_npu.codegen.snowflake.plan.pools import PoolShape, PoolTiles, pool_parts
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
 from tvm_npu.codegen.snowflake.steps.windows import cut
-from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 Range = tuple[int, int]
 
