@@ -17,6 +17,9 @@ BEHIND = 2
 """Steps from the one that makes something to the one in which it can be loaded without a wait: its
 stores are issued with the next one."""
 
+LONG = 4000
+"""Cycles of steps that are taken apart: the loads of shorter ones come early enough only when they
+stay whole."""
 AHEAD = 3
 """Times what the memory takes for a load: so much earlier it is asked for, since the convolution
 has loads and stores of its own."""
@@ -102,11 +105,13 @@ def _load_cycles(steps: Sequence[PlacedStep], machine: SnowflakeMachine) -> floa
 
 
 def _chunk_by_chunk(clusters: Lockstep) -> Lockstep:
-    """The same with as many steps for a step as a cluster has chunks for it."""
+    """The same with as many steps for a long step as a cluster has chunks for it."""
     found: Lockstep = tuple([] for _ in clusters)
     for together in zip(*clusters, strict=True):
         chunks = [step.step.compute(step.bases) for step in together]
         count = max(1, *map(len, chunks))
+        if max(sum(chunk.cycles for chunk in mine) for mine in chunks) < LONG:
+            count = 1
         for steps, step, mine in zip(found, together, chunks, strict=True):
             steps += (_part(step, mine, part, count) for part in range(count))
     return found
