@@ -16,6 +16,7 @@ from tvm_npu.codegen.snowflake.plan.divide import divided_prediction
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_beside
 from tvm_npu.codegen.snowflake.plan.pools import (
+    PoolCost,
     PoolShape,
     PoolTiles,
     fitting,
@@ -85,15 +86,21 @@ def together(
     found = (conv, pool)
     for smaller in _smaller(conv.problem, plan, machine):
         cycles = smaller.prediction.cycles
+        if cycles + TILE >= best:
+            continue
         room = room_beside(conv.problem, smaller, machine)
         assert room is not None, "the convolution has room for others"
         maker = Maker(conv.problem, smaller, machine.clusters.count) if makes else None
-        for tiles, longer in _tiles(shape, room, maker, machine, best - cycles):
+        near = _tiles(shape, room, maker, machine, best - cycles)
+        for one in sorted(near, key=lambda one: one.least_cycles):
+            if cycles + one.least_cycles >= best:
+                break
+            longer = one.cycles(shape, maker)
             if cycles + longer < best:
                 best = cycles + longer
                 found = (
                     replace(conv, plan=smaller, predicted_cycles=cycles),
-                    replace(pool, plan=tiles, predicted_cycles=longer),
+                    replace(pool, plan=one.tiles, predicted_cycles=longer),
                 )
     return found
 
@@ -108,13 +115,38 @@ def _smaller(
             yield replace(one, prediction=divided_prediction(problem, one, machine))
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """``tiles`` of a maximum in ``room``: what they ``cost``, and how long the convolution
+    ``waits_cycles`` for them."""
+
+    tiles: PoolTiles
+    room: Room
+    cost: PoolCost
+    waits_cycles: float
+
+    @property
+    def least_cycles(self) -> float:
+        """By which both layers take longer than the convolution, where that makes the maximum's
+        input early enough."""
+        return self._longer(min(self.cost.memory_cycles, self.room.idle_cycles))
+
+    def cycles(self, shape: PoolShape, maker: Maker | None) -> float:
+        """By which both layers take longer; ``maker`` is the convolution if it makes the input."""
+        if maker is None:
+            return self.least_cycles
+        idle, memory = self.room.idle_cycles, self.cost.memory_cycles
+        return self._longer(hidden_beside(maker, shape, self.tiles, idle, memory))
+
+    def _longer(self, hidden: float) -> float:
+        return self.cost.memory_cycles - hidden + self.cost.vector_cycles + self.waits_cycles
+
+
 def _tiles(
     shape: PoolShape, room: Room, maker: Maker | None, machine: SnowflakeMachine,
     most_cycles: float,
-) -> Iterator[tuple[PoolTiles, float]]:  # fmt: skip
-    """Tiles in the room that is left, and by how many cycles both layers take longer than the
-    convolution (``maker`` where it makes the maximum's input); not those that are known to take
-    longer by more than ``most_cycles``."""
+) -> Iterator[_Beside]:  # fmt: skip
+    """Tiles in the room that is left, but for those that the convolution waits for longer."""
     free = machine.mbuf_words - room.at
     if free < LEAST_ROOM * machine.mbuf_words:
         return
@@ -122,11 +154,6 @@ def _tiles(
     for tiles in fitting(shape, PLACES, machine.model_copy(update={"clusters": smaller})):
         each = TILE if maker is None or maker.is_divided_like(tiles) else TILE + BARRIER
         waits = each * tile_count(shape, tiles, machine)
-        if waits >= most_cycles:
-            continue
-        cost = pool_cost(shape, tiles, machine)
-        hidden = min(cost.memory_cycles, room.idle_cycles)
-        if maker is not None:
-            hidden = hidden_beside(maker, shape, tiles, room.idle_cycles, cost.memory_cycles)
-        longer = cost.memory_cycles - hidden + cost.vector_cycles
-        yield replace(tiles, at=room.at, is_beside=True), longer + waits
+        if waits < most_cycles:
+            beside = replace(tiles, at=room.at, is_beside=True)
+            yield _Beside(beside, room, pool_cost(shape, tiles, machine), waits)
