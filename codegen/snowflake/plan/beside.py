@@ -43,20 +43,21 @@ def with_neighbours(
     fixed: FixedGraph, planner: LayerPlanner, machine: SnowflakeMachine
 ) -> FixedGraph:
     """``fixed`` with every maximum behind the convolution that leaves the memory idle for longest,
-    of those between it and what makes its input."""
+    of those between what makes its input and it; where there is none, behind what makes it."""
     layers = list(fixed.layers)
     taken: set[str] = set()
     for pool in fixed.layers:
         if not isinstance(pool, FixedPool) or pool.kind != "max":
             continue
-        at = layers.index(pool)
+        at, first = layers.index(pool), _behind(layers, pool.inputs[0])
         idle = {
             number: _idle(layers[number], fixed, planner, machine)
-            for number in range(_behind(layers, pool.inputs[0]), at)
+            for number in range(max(0, first - 1), at)
             if layers[number].outputs[0] not in taken
         }
-        best = max(idle, key=lambda number: idle[number], default=-1)
-        if best >= 0 and idle[best] > 0:
+        free = {number for number in idle if idle[number] > 0}
+        best = max(free - {first - 1} or free, key=lambda number: idle[number], default=-1)
+        if best >= 0:
             taken.add(layers[best].outputs[0])
             layers.insert(best + 1, layers.pop(at))
     return replace(fixed, layers=tuple(layers))

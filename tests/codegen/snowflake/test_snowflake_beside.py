@@ -1,7 +1,10 @@
-"""Maxima whose steps run between those of a convolution that neither makes nor takes them: the
-reference's bits, and no race."""
+"""Maxima whose steps run between those of a convolution: the reference's bits, and no race."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -9,10 +12,46 @@ import pytest
 from tests.codegen.snowflake.snowflake_cases import machine, outcome
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.compile import generate
-from tvm_npu.codegen.graph import FixedGraph
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.graph.scale import q_point_scales
+from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.backend import SnowflakeBackend
+from tvm_npu.codegen.snowflake.emit.clusters import Touched
+from tvm_npu.codegen.snowflake.emit.layers import layer_steps
+from tvm_npu.codegen.snowflake.emit.tables import Tables
+from tvm_npu.codegen.snowflake.plan import maxima_apart
 from tvm_npu.codegen.snowflake.plan.beside import runs_beside
+from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_cycles
+from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Move
+from tvm_npu.codegen.snowflake.steps.passes import grouped
+
+
+def conv(
+    rng: np.random.Generator, name: str, source: str, target: str, filters: int, planes: int,
+    kernel: int, stride: int = 1,
+) -> ops.FixedConv:  # fmt: skip
+    weight = rng.integers(-300, 300, (filters, planes, kernel, kernel)).astype(np.int16)
+    bias = rng.integers(-(1 << 20), 1 << 20, filters).astype(np.int32)
+    return ops.FixedConv(
+        name, (source,), (target,), weight, bias, (stride, stride), (kernel // 2,) * 4, (1, 1), 1,
+        shift=9, low=-30000, high=31000,
+    )  # fmt: skip
+
+
+def maximum(source: str, target: str, stride: int, behind: int = 1) -> ops.FixedPool:
+    """Of 3x3 windows, with padding in front and ``behind``."""
+    padding = (1, 1, behind, behind)
+    return ops.FixedPool(
+        "pool", (source,), (target,), "max", (3, 3), (stride, stride), padding, False, padding,
+        shift=0, low=-30000, high=31000,
+    )  # fmt: skip
+
+
+def graph(
+    layers: tuple[FixedLayer, ...], shapes: dict[str, Shape], output: str
+) -> FixedGraph:
+    scales = q_point_scales(dict.fromkeys(shapes, 8))
+    return FixedGraph(layers, shapes, ("x",), (output,), scales, 2)
 
 
 def branches(rng: np.random.Generator, least: int = 5) -> FixedGraph:
@@ -21,30 +60,17 @@ def branches(rng: np.random.Generator, least: int = 5) -> FixedGraph:
     planes, filters = (int(rng.integers(1, 9)) * 16 for _ in range(2))
     rows, columns = (int(size) for size in rng.integers(least, least + 16, 2))
 
-    def conv(
-        name: str, source: str, target: str, kernel: int, sizes: tuple[int, int]
-    ) -> ops.FixedConv:
-        weight = rng.integers(-300, 300, (*sizes, kernel, kernel)).astype(np.int16)
-        bias = rng.integers(-(1 << 20), 1 << 20, sizes[0]).astype(np.int32)
-        return ops.FixedConv(
-            name, (source,), (target,), weight, bias, (1, 1), (kernel // 2,) * 4, (1, 1), 1,
-            shift=9, low=-30000, high=31000,
-        )  # fmt: skip
-
-    pool = ops.FixedPool(
-        "pool", ("m",), ("p",), "max", (3, 3), (1, 1), (1, 1, 1, 1), False, (1, 1, 1, 1),
-        shift=0, low=-30000, high=31000,
-    )  # fmt: skip
     layers = (
-        conv("first", "x", "m", 1, (planes, 32)), conv("second", "m", "c", 3, (filters, planes)),
-        pool, ops.FixedConcat("together", ("c", "p"), ("y",)),
+        conv(rng, "first", "x", "m", planes, 32, 1),
+        conv(rng, "second", "m", "c", filters, planes, 3), maximum("m", "p", 1),
+        ops.FixedConcat("together", ("c", "p"), ("y",)),
     )  # fmt: skip
     pixels = (rows, columns)
     shapes = {
         "x": (32, *pixels), "m": (planes, *pixels), "c": (filters, *pixels),
         "p": (planes, *pixels), "y": (filters + planes, *pixels),
     }  # fmt: skip
-    return FixedGraph(layers, shapes, ("x",), ("y",), q_point_scales(dict.fromkeys(shapes, 8)), 2)
+    return graph(layers, shapes, "y")
 
 
 @pytest.mark.parametrize("name", ["snowflake-1cc", "snowflake-2cc", "snowflake-4cc"])
@@ -72,3 +98,153 @@ def test_convolutions_leave_maxima_room(monkeypatch: pytest.MonkeyPatch) -> None
     tiles, uncut = ([one.plan.tile_c for one in each.layers[:2]] for each in (planned, apart))
     assert tiles != uncut
     assert found.statistics.cycles < 0.97 * outcome(fixed, on).statistics.cycles
+
+
+def stem(rng: np.random.Generator) -> FixedGraph:
+    """A convolution and a maximum of every second 3x3 window of its results."""
+    planes, kernel = ((3, 7), (64, 3), (32, 5))[int(rng.integers(3))]
+    filters = int(rng.choice([32, 64, 160, 192]))
+    rows, columns = (int(size) for size in rng.integers(20, 60, 2))
+    stride = int(rng.integers(1, 3))
+    extents = [(size - 1) // stride + 1 for size in (rows, columns)]
+    pooled = [extent // 2 + 1 for extent in extents]
+    last = [2 * (out - 1) + 3 - 1 - extent for out, extent in zip(pooled, extents, strict=True)]
+    pool = maximum("m", "p", 2)
+    pool = replace(pool, padding=(1, 1, *last), counted_padding=(1, 1, *last))
+    shapes: dict[str, Shape] = {
+        "x": (planes, rows, columns), "m": (filters, *extents), "p": (filters, *pooled),
+    }  # fmt: skip
+    return graph((conv(rng, "conv", "x", "m", filters, planes, kernel, stride), pool), shapes, "p")
+
+
+@pytest.mark.parametrize("name", ["snowflake-1cc", "snowflake-2cc", "snowflake-4cc"])
+def test_a_maximum_runs_beside_the_convolution_that_makes_its_input(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random pairs; where both run together they are not slower, but for a little."""
+    ratios = []
+    for seed in range(6):
+        fixed = stem(np.random.default_rng(seed))
+        planned = generate(fixed, machine(name), "snowflake").planned
+        if not runs_beside(planned.layers[1].plan):
+            continue
+        found = outcome(fixed, machine(name), seed=seed)
+        assert (found.wrong, found.hazards) == (0, ())
+        with monkeypatch.context() as patch:
+            patch.setattr(SnowflakeBackend, "in_sequence", lambda self, layers, machine: layers)
+            apart = outcome(fixed, machine(name), seed=seed, timing=True)
+        ratios.append(apart.statistics.cycles / found.statistics.cycles)
+    assert ratios
+    assert min(ratios) > 0.95
+    assert max(ratios) > 1.005
+
+
+@pytest.mark.parametrize("name", ["snowflake-1cc", "snowflake-2cc", "snowflake-4cc"])
+def test_what_is_ready_is_what_the_steps_store(name: str) -> None:
+    """The share of a convolution's steps behind which a maximum's tile can come is said by the
+    planner as by the addresses that the steps of both touch, to within a row of tiles (parts of
+    the rows need not have as many)."""
+    on, held = machine(name), 0
+    for seed in range(12):
+        planned = generate(stem(np.random.default_rng(100 + seed)), on, "snowflake").planned
+        first, second = planned.layers
+        count = on.clusters.count
+        clusters = [layer_steps(at, one, planned, on, Constants(), Tables(Constants()), count)
+                    for at, one in enumerate(planned.layers)]  # fmt: skip
+        parts = (cluster.parts[0] for cluster in clusters[0])
+        steps = zip_longest(*(grouped(steps, Kind(stays)) for steps, _, stays in parts))
+        stored = [touched(step.stores(Bases()) for step in one if step) for one in steps]
+        ready: dict[tuple[int, ...], float] = {}
+        for number, cluster in enumerate(clusters[1]):
+            for step in cluster.parts[0][0]:
+                (load,) = step.loads
+                _, row, _, plane = load.key
+                loaded = touched([load.moves])
+                last = max(at for at, one in enumerate(stored) if one.meet(loaded))
+                tile = (number, plane, row)
+                ready[tile] = max(ready.get(tile, 0), (last + 1) / len(stored))
+        said = list(Maker(first.problem, first.plan, count).ready(second.problem, second.plan))
+        assert len(said) == len(ready)
+        a_row = -(-first.problem.columns // first.plan.tile_c) / len(stored)
+        assert said == pytest.approx([ready[tile] for tile in sorted(ready)], abs=1.01 * a_row)
+        held += len(set(said)) > 2
+    assert held > 4
+
+
+def touched(moves: Iterable[Iterable[Move]]) -> Touched:
+    found = Touched()
+    found.add([move.in_memory for some in moves for move in some])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ready", "hidden"),
+    [
+        ([0, 0, 0, 0], 400),  # all at once, in an idle memory
+        ([1, 1, 1, 1], 0),  # at the end
+        ([0.25, 0.5, 0.75, 1], 300),
+        ([0, 0, 0.9, 0.9], 250),  # 100 cycles left, of which a half is idle
+    ],
+)
+def test_tiles_that_are_ready_late_are_not_hidden(ready: list[float], hidden: float) -> None:
+    """Of 400 cycles for four tiles, in a convolution of 1000 that leaves half of them."""
+    assert hidden_cycles(ready, 1000, 500, 400) == pytest.approx(hidden)
+
+
+def module_of_branches(rng: np.random.Generator, parts: tuple[int, ...]) -> FixedGraph:
+    """Convolutions of one map, their results side by side, and a maximum of every second window."""
+    size = int(rng.integers(24, 40))
+    pooled = size // 2 + 1
+    names = [f"part{number}" for number in range(len(parts))]
+    convolutions = [
+        conv(rng, name, "x", name, planes, 64, 3) for name, planes in zip(names, parts, strict=True)
+    ]
+    last = 2 * (pooled - 1) + 3 - 1 - size
+    layers = (
+        *convolutions, ops.FixedConcat("together", tuple(names), ("m",)),
+        replace(maximum("m", "p", 2), padding=(1, 1, last, last),
+                counted_padding=(1, 1, last, last)),
+    )  # fmt: skip
+    shapes: dict[str, Shape] = {
+        "x": (64, size, size), "m": (sum(parts), size, size), "p": (sum(parts), pooled, pooled),
+        **{name: (planes, size, size) for name, planes in zip(names, parts, strict=True)},
+    }  # fmt: skip
+    return graph(layers, shapes, "p")
+
+
+@pytest.mark.parametrize("name", ["snowflake-2cc", "snowflake-4cc"])
+def test_maxima_of_a_concatenation_come_apart(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its first parts run while the others are made."""
+    fixed = module_of_branches(np.random.default_rng(5), (64, 96, 128))
+    planned = generate(fixed, machine(name), "snowflake").planned
+    maxima = [one for one in planned.layers if isinstance(one.layer, ops.FixedPool)]
+    assert len(maxima) == 3
+    assert sum(runs_beside(one.plan) for one in maxima) >= 2
+    found = outcome(fixed, machine(name))
+    assert (found.wrong, found.hazards) == (0, ())
+    monkeypatch.setattr(maxima_apart, "with_maxima_apart", lambda fixed: fixed)
+    assert found.statistics.cycles < 0.99 * outcome(fixed, machine(name)).statistics.cycles
+
+
+@pytest.mark.parametrize("change", ["lines", "output", "reader", "twice", "one"])
+def test_maxima_stay_together(change: str) -> None:
+    """Where a part's pixels are no whole units of the memory, something else reads what is put
+    together, a part comes twice, or only one of them is made by a convolution."""
+    rng = np.random.default_rng(7)
+    fixed = module_of_branches(rng, (64, 80 if change == "lines" else 96))
+    first, second, whole, pool = fixed.layers
+    layers, shapes = fixed.layers, fixed.shapes
+    if change == "reader":
+        layers = (*layers, conv(rng, "further", "m", "q", 32, sum((64, 96)), 1))
+        shapes = {**shapes, "q": (32, *shapes["m"][1:])}
+    elif change == "twice":
+        layers = (first, replace(whole, inputs=("part0", "part0")), pool)
+        shapes = {**shapes, "m": (128, *shapes["m"][1:]), "p": (128, *shapes["p"][1:])}
+    elif change == "one":
+        layers = (first, replace(whole, inputs=("part0", "x")), pool)
+        shapes = {**shapes, "m": (128, *shapes["m"][1:]), "p": (128, *shapes["p"][1:])}
+    outputs = {"output": ("p", "m"), "reader": ("p", "q")}.get(change, ("p",))
+    fixed = replace(fixed, layers=layers, shapes=shapes, outputs=outputs)
+    assert maxima_apart.with_maxima_apart(fixed) is fixed
+    found = outcome(fixed, machine("snowflake-2cc"))
+    assert (found.wrong, found.hazards) == (0, ())
