@@ -31,8 +31,8 @@ TILE = 300
 """Cycles that the convolution waits for a tile, about: its first stages, its last words."""
 BARRIER = 2500
 """Those that clusters wait for each other before a tile that others have made a part of."""
-PARTS = (1, 2, 3, 4, 6)
-"""Into which the columns of the convolution's tiles are cut."""
+PARTS = ((1, 1), (1, 2), (1, 3), (1, 4), (1, 6), (2, 1), (3, 1), (4, 1))
+"""Into which the rows and columns of the convolution's tiles are cut."""
 LEAST_ROOM = 0.25
 """Of the MBufs, for the maximum."""
 PLACES = 2
@@ -108,9 +108,10 @@ def together(
 def _smaller(
     problem: ConvProblem, plan: SnowflakePlan, machine: SnowflakeMachine
 ) -> Iterator[Any]:
-    """``plan`` with parts of its columns, predicted."""
-    for parts in PARTS:
-        one = replace(plan, tile_c=-(-plan.tile_c // parts))
+    """``plan`` with parts of its rows or columns, predicted."""
+    cut = ((-(-plan.tile_r // rows), -(-plan.tile_c // columns)) for rows, columns in PARTS)
+    for tile_r, tile_c in dict.fromkeys(cut):
+        one = replace(plan, tile_r=tile_r, tile_c=tile_c)
         if plan_fault(problem, one, machine) is None:
             yield replace(one, prediction=divided_prediction(problem, one, machine))
 
