@@ -45,8 +45,6 @@ def _comes_apart(pool: FixedPool, parts: FixedConcat, fixed: FixedGraph) -> bool
     readers = [layer for layer in fixed.layers if whole in layer.inputs]
     if pool.kind != "max" or len(readers) > 1 or whole in fixed.outputs:
         return False
-    if len(set(parts.inputs)) < len(parts.inputs):
-        return False
     if any(fixed.shapes[part][0] % UNIT_WORDS for part in parts.inputs):
         return False
     makers = [

@@ -18,6 +18,7 @@ from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import LayerEntry
 from tvm_npu.codegen.snowflake.emit.region import Passes, SnowflakeRegion
+from tvm_npu.codegen.snowflake.plan.beside import runs_beside
 from tvm_npu.codegen.snowflake.plan.exact import Proof, plan_with_proof
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog
@@ -36,8 +37,9 @@ LINEAR = "dense"
 class LayerCost:
     """One layer that was executed. ``macs`` are products that are none with padding, ``bound`` and
     ``least_bytes`` what every plan needs: cycles at the peaks of MACs and memory, bytes when every
-    tensor moves once. ``mac_cycles`` is the time of the traces, mean over the clusters; ``idle``
-    is known where events were recorded."""
+    tensor moves once. ``mac_cycles`` is the time of the traces, mean over the clusters, and
+    ``slowest_mac_cycles`` that of the one with most; ``memory_cycles`` the memory's. ``is_beside``:
+    it runs between the steps of the layer before. ``idle`` is known where events were recorded."""
 
     name: str
     kind: str
@@ -48,6 +50,9 @@ class LayerCost:
     predicted_cycles: float | None
     moved_bytes: int
     mac_cycles: float
+    slowest_mac_cycles: float
+    memory_cycles: float
+    is_beside: bool
     profile: TraceProfile
     idle: Idle | None
 
@@ -206,7 +211,7 @@ def _region(
         layers.append(
             _layer(
                 program.layers[number], run.layers[number], device.profile[number], idle[number],
-                macs, least, bound,
+                macs, least, bound, runs_beside(one.plan),
             )
         )  # fmt: skip
     return Measured(
@@ -218,10 +223,12 @@ def _region(
 
 def _layer(
     entry: LayerEntry, layer: LayerStatistics, profile: TraceProfile, idle: Idle | None,
-    macs: int, least: int, bound_cycles: float,
+    macs: int, least: int, bound_cycles: float, is_beside: bool,
 ) -> LayerCost:  # fmt: skip
     traces = [unit.busy_cycles for unit in layer.units if unit.name.split()[0] == "mac"]
+    memory = sum(unit.busy_cycles for unit in layer.units if unit.name == "memory")
     return LayerCost(
         entry.name, entry.kind, macs, least, bound_cycles, layer.cycles,
-        entry.predicted_cycles, layer.moved_bytes, sum(traces) / len(traces), profile, idle,
+        entry.predicted_cycles, layer.moved_bytes, sum(traces) / len(traces), max(traces),
+        memory, is_beside, profile, idle,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from statistics import fmean
 from rich.console import Console
 
 from studies.harness.tables import Sheet, print_sheets
-from studies.snowflake.losses import losses_of
+from studies.snowflake.losses import excess_of, losses_of
 from studies.snowflake.measuring import Measured
 from studies.snowflake.published import NETWORKS, TABLE_2, TABLE_3, ZC706
 from studies.snowflake.rows import Found, Row, lengths_by_model, rows_of
@@ -129,6 +129,7 @@ def _figure_5(found: Found, rows: Sequence[Row]) -> tuple[list[Sheet], list[str]
             continue
         sheets.append(_network_sheet(found, machine, mine))
         sheets.append(_losses_sheet(found, machine, mine))
+        sheets.append(_excess_sheet(found, machine, mine))
         known = [row.efficiency for row in mine if row.efficiency is not None]
         peak = [
             f"{row.subject} {_share(row.efficiency)}"
@@ -185,6 +186,23 @@ def _losses_sheet(found: Found, machine: str, rows: Sequence[Row]) -> Sheet:
     binds = tuple("-" if one is None else one.largest for one in losses)
     columns.append(Column("binds", binds, key=True))
     return Sheet(f"Where the time of the MACs goes, {machine}, from the events", columns)
+
+
+def _excess_sheet(found: Found, machine: str, rows: Sequence[Row]) -> Sheet:
+    measured = [_measured(found, row) for row in rows]
+    excess = [excess_of(one) for one in measured]
+    columns = [
+        _names(rows),
+        Column("layers", tuple(str(one.layers) for one in excess)),
+        Column("bound", tuple(f"{one.bound_cycles:,.0f}" for one in excess)),
+    ]
+    for name in ("lanes", "uneven", "again", "ends"):
+        columns.append(Column(name, tuple(f"{getattr(one, name):,.0f}" for one in excess)))
+    reached = tuple(
+        _share(each.bound_cycles / each.with_transfers_cycles) for each in excess
+    )
+    columns.append(Column("at most, of\nthe bound %", reached))
+    return Sheet(f"Cycles beyond the bound, {machine}", columns)
 
 
 def _scaling(found: Found) -> list[str]:

@@ -19,7 +19,7 @@ from studies.harness.drawing import FORMATS
 from studies.snowflake import work
 from studies.snowflake.counting import least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
-from studies.snowflake.losses import losses_of
+from studies.snowflake.losses import excess_of, losses_of
 from studies.snowflake.measuring import LayerCost, Measured, Missing
 from studies.snowflake.plots import plot
 from studies.snowflake.published import FIGURE_7, NETWORKS, TABLE_2
@@ -49,6 +49,7 @@ def cost(kind: str, macs: int, cycles: float, **more: Any) -> LayerCost:
         "name": kind, "kind": kind, "macs": macs, "least_bytes": 100,
         "bound_cycles": max(macs / 256, 10.0), "cycles": cycles, "predicted_cycles": 0.9 * cycles,
         "moved_bytes": 1000, "mac_cycles": 0.8 * cycles, "profile": profile,
+        "slowest_mac_cycles": 0.85 * cycles, "memory_cycles": 0.3 * cycles, "is_beside": False,
         "idle": Idle(0.1 * cycles, 0.05 * cycles) if macs else Idle(cycles, 0.0),
     }  # fmt: skip
     return LayerCost(**{**values, **more})
@@ -156,6 +157,26 @@ def test_linear_layers_do_not_count() -> None:
     assert NETWORK.bound == pytest.approx(2000 / (800 + 10 + 1200))
     only = replace(NETWORK, layers=NETWORK.layers[-1:])
     assert only.cycles == 70007.0
+
+
+def test_cycles_beyond_the_bound() -> None:
+    """Of a layer bound by its products, one by the memory, and a maximum beside the second."""
+    layers = (
+        cost("conv", 256 * 800, 1000.0, mac_cycles=850.0, slowest_mac_cycles=900.0,
+             memory_cycles=920.0),
+        cost("conv", 256 * 300, 700.0, bound_cycles=600.0, mac_cycles=400.0,
+             slowest_mac_cycles=450.0, memory_cycles=500.0),
+        cost("max_pool", 0, 20.0, bound_cycles=100.0, mac_cycles=0.0, slowest_mac_cycles=0.0,
+             memory_cycles=205.0, is_beside=True),
+    )  # fmt: skip
+    one = replace(NETWORK, layers=layers)
+    excess = excess_of(one)
+    assert excess.layers == 2
+    assert (excess.bound_cycles, excess.lanes, excess.uneven, excess.again) == (1500, 50, 50, 25)
+    assert excess.with_transfers_cycles + excess.ends == one.cycles
+    apart = excess_of(replace(one, layers=(*layers[:2], replace(layers[2], is_beside=False))))
+    assert apart.layers == 3
+    assert apart.again == 20 + 105
 
 
 def test_losses_and_efficiency_are_all_of_the_time() -> None:
