@@ -22,7 +22,10 @@ from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.tables import Tables
 from tvm_npu.codegen.snowflake.plan import maxima_apart
 from tvm_npu.codegen.snowflake.plan.beside import runs_beside
+from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_cycles
+from tvm_npu.codegen.snowflake.plan.pools import PoolTiles, pool_parts
+from tvm_npu.codegen.snowflake.plan.tiling import Divides
 from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Move
 from tvm_npu.codegen.snowflake.steps.passes import PlacedStep, grouped
 
@@ -170,6 +173,24 @@ def test_what_is_ready_is_what_the_steps_store(name: str) -> None:
         assert said == pytest.approx([ready[tile] for tile in sorted(ready)], abs=1.01 * a_row)
         held += len(set(said)) > 2
     assert held > 4
+
+
+@pytest.mark.parametrize(("divides", "groups"), [("rows", 1), ("both", 2), ("filters", 4)])
+def test_clusters_load_what_they_have_stored(divides: Divides, groups: int) -> None:
+    """Parts of a maximum go to clusters as those of the convolution do."""
+    rng = np.random.default_rng(1)
+    layers = (conv(rng, "conv", "x", "m", 128, 32, 3), maximum("m", "p", 2, behind=0))
+    shapes: dict[str, Shape] = {"x": (32, 32, 40), "m": (128, 32, 40), "p": (128, 16, 20)}
+    on = machine("snowflake-4cc")
+    first, second = generate(graph(layers, shapes, "p"), on, "snowflake").planned.layers
+    tiles = PoolTiles(32, 2, 20, groups, 1, 2)
+    parts = parts_of(first.problem, divides, 4)
+    loaded = pool_parts(second.problem, tiles, 4)
+    assert [part.filters for part in parts] == [planes for _, planes in loaded]
+    assert [part.rows for part in parts] == [(2 * at, 2 * count) for (at, count), _ in loaded]
+    plan = replace(first.plan, divides=divides)
+    assert Maker(first.problem, plan, 4).is_divided_like(tiles)
+    assert not Maker(first.problem, plan, 4).is_divided_like(replace(tiles, plane_clusters=3))
 
 
 def test_tiles_come_in_the_order_in_which_they_are_ready() -> None:
