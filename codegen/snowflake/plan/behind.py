@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from math import inf
+from typing import Protocol, runtime_checkable
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.graph.tensors import chw
@@ -151,18 +152,30 @@ def _chain(
 # --- plans --------------------------------------------------------------------------------------
 
 
+@runtime_checkable
+class SeveralPlans(Protocol):
+    """A planner that knows more plans of a convolution than its answer: with maxima behind it
+    another one may be faster."""
+
+    def others(
+        self, problem: ConvProblem, machine: SnowflakeMachine
+    ) -> tuple[SnowflakePlan, ...]: ...
+
+
 def maxima_plan(
     asked: MaximaProblem, machine: SnowflakeMachine, chosen: Planner
 ) -> SnowflakePlan | Infeasible:
-    """The plan that ``chosen`` has for the convolution, with rows that suit the maxima. Infeasible
-    where layers of their own are predicted to be faster."""
+    """The plan that ``chosen`` has for the convolution, with rows that suit the maxima, or one near
+    another of its `SeveralPlans`. Infeasible where layers of their own are predicted to be
+    faster."""
     base = chosen.plan(asked.conv, machine)
     if not isinstance(base, SnowflakePlan):
         return base
     assert base.prediction is not None
     apart = base.prediction.cycles + _apart(asked, _words(asked), machine)
+    others = chosen.others(asked.conv, machine) if isinstance(chosen, SeveralPlans) else ()
     best: SnowflakePlan | None = None
-    for plan in _near(asked, base, machine):
+    for plan in chain.from_iterable(_near(asked, one, machine) for one in (base, *others)):
         conv = base.prediction if plan == base else divided_prediction(asked.conv, plan, machine)
         plan = replace(plan, prediction=_prediction(asked, plan, conv, machine))
         assert plan.prediction is not None

@@ -145,3 +145,10 @@ class ExactPlanner:
             problem, machine, self.limits, "bytes" if self.name == "exact-traffic" else "cycles"
         )
         return replace(proof.plan, planner=self.name) if isinstance(proof, Proof) else proof
+
+    def others(
+        self, problem: ConvProblem, machine: SnowflakeMachine
+    ) -> tuple[SnowflakePlan, ...]:
+        """The paper's own."""
+        plan = GreedyPlanner(self.name, self.limits).plan(problem, machine)
+        return (plan,) if isinstance(plan, SnowflakePlan) else ()
