@@ -23,6 +23,9 @@ stay whole."""
 AHEAD = 3
 """Times what the memory takes for a load: so much earlier it is asked for, since the convolution
 has loads and stores of its own."""
+APART = 1.5
+"""The same, from one step beside the layer to the next: several that are ready at once would wait
+for each other's loads."""
 
 
 def as_made(before: Lockstep, clusters: Sequence[list[Step]]) -> list[list[Step]]:
@@ -75,7 +78,10 @@ def merged(
             return None
         needed = [step for step, one in enumerate(made) if one.stores.meet(mine.loads)]
         ready = needed[-1] + BEHIND if needed else 0
-        behind = _behind(before, ready, AHEAD * _load_cycles(steps, machine))
+        comes = _load_cycles(steps, machine)
+        behind = _behind(before, ready, AHEAD * comes)
+        if number:
+            behind = max(behind, _behind(before, len(places), APART * comes))
         go_on(min(count, max(behind, (number + 1) * count // (total + 1))))
         for one in steps:
             one.maps_from = begin + (places[ready] if ready < count else places[-1] + 1)

@@ -30,30 +30,47 @@ class Maker:
         return parts.get(self.plan.divides, self.clusters) == tiles.plane_clusters
 
     def ready(self, shape: PoolShape, tiles: PoolTiles) -> Iterator[float]:
-        """For each tile of a maximum of the results the share of the convolution's steps behind
-        which all that it loads is there."""
+        """For each tile of a maximum of the results the share of a cluster's results behind which
+        all that it loads is there."""
         parts = parts_of(self.problem, self.plan.divides, self.clusters)
+        across = [shape.columns.inputs(*one) for one in cut(0, shape.columns.out, tiles.tile_c)]
         for rows, planes in pool_parts(shape, tiles, self.clusters):
             for first, count in cut(0, planes[1], tiles.tile_planes):
+                wanted = planes[0] + first, count
                 for band in cut(*rows, tiles.tile_r):
-                    loaded = shape.rows.inputs(*band), (planes[0] + first, count)
-                    yield max(self._made(part, *loaded) for part in parts)
+                    down = shape.rows.inputs(*band)
+                    for columns in across:
+                        yield max(self._made(part, down, columns, wanted) for part in parts)
 
-    def _made(self, part: Part, rows: Range, planes: Range) -> float:
-        """Of those that a cluster makes; 0 where it makes none."""
-        height = self.plan.tile_r
-        if is_pointwise(self.problem):
-            columns = self.problem.columns
-            rows, height = (rows[0] * columns, rows[1] * columns), self.plan.tile_c
+    def _made(self, part: Part, rows: Range, columns: Range, planes: Range) -> float:
+        """Of those of a cluster when it has these; 0 where it makes none of them."""
+        wide, height, width = self.problem.columns, self.plan.tile_r, self.plan.tile_c
+        column = sum(columns) - 1
+        if is_pointwise(self.problem):  # a row of pixels
+            first, last = rows[0] * wide + columns[0], (sum(rows) - 1) * wide + column
+            rows, column, wide, height = (first, last + 1 - first), 0, 1, width
         row, plane = _last(rows, part.rows), _last(planes, part.filters)
         if row is None or plane is None:
             return 0.0
         shape = conv_shape(part.problem)
         group, plane = divmod(plane, shape.filters)
-        bands, tiles = -(-part.rows[1] // height), -(-shape.filters // self.plan.tile_m)
-        band, tile = row // height, plane // self.plan.tile_m
-        step = tile * bands + band if self.plan.stays == "kernels" else band * tiles + tile
-        return (group * bands * tiles + step + 1) / (shape.groups * bands * tiles)
+        filters = _tile(plane, shape.filters, self.plan.tile_m)
+        band = _tile(row, part.rows[1], height)
+        pixels = band[0] * wide + band[1] * sum(_tile(column, wide, width))
+        if self.plan.stays == "kernels":
+            results = filters[0] * part.rows[1] * wide + filters[1] * pixels
+        else:
+            tile = _tile(column, wide, width)
+            before = band[0] * wide + band[1] * tile[0]
+            results = before * shape.filters + (pixels - before) * sum(filters)
+        total = part.rows[1] * wide * shape.filters
+        return (group * total + results) / (shape.groups * total)
+
+
+def _tile(at: int, total: int, size: int) -> Range:
+    """(begin, count) of the tile in which ``at`` lies."""
+    begin = at // size * size
+    return begin, min(size, total - begin)
 
 
 def _last(wanted: Range, mine: Range) -> int | None:

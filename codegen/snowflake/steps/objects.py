@@ -47,16 +47,16 @@ class Access:
             return False
         if self.begin >= other.end or other.begin >= self.end:
             return False
-        pitch = self.pitch or other.pitch
+        pitch = max(self.pitch, other.pitch)
         mine, theirs = self._width_in(pitch), other._width_in(pitch)
         if mine is None or theirs is None:
             return True
         return _lanes_meet(other.begin - self.begin, pitch, mine, theirs)
 
     def _width_in(self, pitch: int) -> int | None:
-        """What is touched of each ``pitch``; None where that cannot be said."""
-        if self.pitch:
-            return self.width if self.pitch == pitch else None
+        """What is touched of each ``pitch``, at most; None where that cannot be said."""
+        if self.pitch == pitch > 0:
+            return self.width
         size = self.end - self.begin
         return size if size <= pitch else None
 

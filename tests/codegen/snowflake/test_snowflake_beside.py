@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.graph.scale import q_point_scales
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.snowflake.backend import SnowflakeBackend
-from tvm_npu.codegen.snowflake.emit.beside import as_made
+from tvm_npu.codegen.snowflake.emit.beside import APART, as_made, merged
 from tvm_npu.codegen.snowflake.emit.clusters import Touched
 from tvm_npu.codegen.snowflake.emit.layers import layer_steps
 from tvm_npu.codegen.snowflake.emit.tables import Tables
@@ -26,8 +25,9 @@ from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.made import Maker, hidden_cycles
 from tvm_npu.codegen.snowflake.plan.pools import PoolTiles, pool_parts
 from tvm_npu.codegen.snowflake.plan.tiling import Divides
-from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Move
-from tvm_npu.codegen.snowflake.steps.passes import PlacedStep, grouped
+from tvm_npu.codegen.snowflake.steps.objects import Bases, Kind, Move, Step
+from tvm_npu.codegen.snowflake.steps.passes import PlacedLoad, PlacedStep, grouped
+from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 
 def conv(
@@ -144,35 +144,46 @@ def test_a_maximum_runs_beside_the_convolution_that_makes_its_input(
 
 
 @pytest.mark.parametrize("name", ["snowflake-1cc", "snowflake-2cc", "snowflake-4cc"])
-def test_what_is_ready_is_what_the_steps_store(name: str) -> None:
-    """The share of a convolution's steps behind which a maximum's tile can come is said by the
-    planner as by the addresses that the steps of both touch, to within a row of tiles (parts of
-    the rows need not have as many)."""
+@pytest.mark.parametrize("tall", [False, True])
+def test_what_is_ready_is_what_the_steps_store(name: str, tall: bool) -> None:
+    """The share of a cluster's results behind which a maximum's tile can come is said by the
+    planner as by the addresses that the steps of both touch; ``tall``: tiles of the convolution of
+    many rows and few columns."""
     on, held = machine(name), 0
     for seed in range(12):
         planned = generate(stem(np.random.default_rng(100 + seed)), on, "snowflake").planned
         first, second = planned.layers
+        if tall:
+            plan = replace(first.plan, tile_r=12, tile_c=-(-first.plan.tile_c // 6))
+            tiles = replace(second.plan, tile_c=-(-second.plan.tile_c // 3))
+            first, second = replace(first, plan=plan), replace(second, plan=tiles)
         count = on.clusters.count
-        clusters = [layer_steps(at, one, planned, on, Constants(), Tables(Constants()), count)
-                    for at, one in enumerate(planned.layers)]  # fmt: skip
-        parts = (cluster.parts[0] for cluster in clusters[0])
-        steps = zip_longest(*(grouped(steps, Kind(stays)) for steps, _, stays in parts))
-        stored = [touched(step.stores(Bases()) for step in one if step) for one in steps]
+        makers, loaders = (
+            layer_steps(at, one, planned, on, Constants(), Tables(Constants()), count)
+            for at, one in enumerate((first, second))
+        )
+        parts = (cluster.parts[0] for cluster in makers)
+        steps = [grouped(steps, Kind(stays)) for steps, _, stays in parts]
+        stores = [[one.stores(Bases()) for one in mine] for mine in steps]
         ready: dict[tuple[int, ...], float] = {}
-        for number, cluster in enumerate(clusters[1]):
+        for number, cluster in enumerate(loaders):
             for step in cluster.parts[0][0]:
                 (load,) = step.loads
-                _, row, _, plane = load.key
-                loaded = touched([load.moves])
-                last = max(at for at, one in enumerate(stored) if one.meet(loaded))
-                tile = (number, plane, row)
-                ready[tile] = max(ready.get(tile, 0), (last + 1) / len(stored))
+                _, row, column, plane = load.key
+                ready[number, plane, row, column] = max(
+                    share_until(mine, touched([load.moves])) for mine in stores
+                )
         said = list(Maker(first.problem, first.plan, count).ready(second.problem, second.plan))
-        assert len(said) == len(ready)
-        a_row = -(-first.problem.columns // first.plan.tile_c) / len(stored)
-        assert said == pytest.approx([ready[tile] for tile in sorted(ready)], abs=1.01 * a_row)
+        assert said == pytest.approx([ready[tile] for tile in sorted(ready)])
         held += len(set(said)) > 2
     assert held > 4
+
+
+def share_until(stores: Sequence[tuple[Move, ...]], loaded: Touched) -> float:
+    """Of the words that steps store those behind the last step that stores what is loaded."""
+    words = [sum(move.runs * move.words for move in moves) for moves in stores]
+    last = [at for at, moves in enumerate(stores) if touched([moves]).meet(loaded)]
+    return sum(words[: last[-1] + 1]) / sum(words) if last else 0.0
 
 
 @pytest.mark.parametrize(("divides", "groups"), [("rows", 1), ("both", 2), ("filters", 4)])
@@ -211,6 +222,54 @@ def test_tiles_come_in_the_order_in_which_they_are_ready() -> None:
     assert sorted(rows) != [step.loads[0].key[1] for step in pooled]
     assert rows == sorted(rows)
     assert {id(step) for step in ordered} == {id(step) for step in pooled}
+
+
+def test_tiles_that_are_ready_at_once_come_one_after_the_other() -> None:
+    """Behind the first tall tiles of a convolution many tiles of the maximum are ready: the memory
+    has time for each of them while there is something to compute."""
+    on = machine("snowflake-1cc")
+    planned = generate(stem(np.random.default_rng(105)), on, "snowflake").planned
+    first, second = planned.layers
+    rows, columns = first.problem.rows, first.problem.columns
+    plan = replace(first.plan, tile_r=-(-rows // 2), tile_c=-(-columns // 12))
+    tiles = replace(second.plan, tile_r=1, tile_c=second.problem.columns.out, tile_planes=64)
+    made, pooled = (
+        layer_steps(at, one, planned, on, Constants(), Tables(Constants()), 1)[0].parts[0][0]
+        for at, one in enumerate((replace(first, plan=plan), replace(second, plan=tiles)))
+    )
+    before = placed(made)
+    (others,) = as_made((before,), [pooled])
+    found = merged((before,), (placed(others),), 0, on)
+    assert found is not None
+    between, waits, ended = 0.0, [], sum(step.step.layer == 0 for step in found[0])
+    for step in found[0]:
+        if step.step.layer == 0:
+            between += vector_cycles(step)
+            ended -= 1
+        elif ended:
+            waits.append(between / load_cycles(step, on))
+            between = 0.0
+    assert len(waits) > 4
+    assert min(waits) >= APART
+
+
+def placed(steps: Iterable[Step]) -> list[PlacedStep]:
+    return [
+        PlacedStep(
+            step, Bases(), tuple(PlacedLoad(load, load.moves) for load in step.loads), (),
+            step.stores(Bases()),
+        )
+        for step in steps
+    ]  # fmt: skip
+
+
+def vector_cycles(step: PlacedStep) -> int:
+    return sum(chunk.cycles for chunk in step.step.compute(step.bases))
+
+
+def load_cycles(step: PlacedStep, on: SnowflakeMachine) -> float:
+    words = sum(move.runs * move.words for load in step.loads for move in load.moves)
+    return 2 * words / on.memory_bytes_per_cycle
 
 
 def touched(moves: Iterable[Iterable[Move]]) -> Touched:
