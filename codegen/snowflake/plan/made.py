@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan.division import Part, is_pointwise, parts_of
 from tvm_npu.codegen.snowflake.plan.pools import PoolShape, PoolTiles, pool_parts
-from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape
+from tvm_npu.codegen.snowflake.plan.tiling import ConvShape, SnowflakePlan, conv_shape
 from tvm_npu.codegen.snowflake.steps.windows import cut
 
 Range = tuple[int, int]
@@ -32,7 +33,6 @@ class Maker:
     def ready(self, shape: PoolShape, tiles: PoolTiles) -> Iterator[float]:
         """For each tile of a maximum of the results the share of a cluster's results behind which
         all that it loads is there."""
-        parts = parts_of(self.problem, self.plan.divides, self.clusters)
         across = [shape.columns.inputs(*one) for one in cut(0, shape.columns.out, tiles.tile_c)]
         for rows, planes in pool_parts(shape, tiles, self.clusters):
             for first, count in cut(0, planes[1], tiles.tile_planes):
@@ -40,10 +40,20 @@ class Maker:
                 for band in cut(*rows, tiles.tile_r):
                     down = shape.rows.inputs(*band)
                     for columns in across:
-                        yield max(self._made(part, down, columns, wanted) for part in parts)
+                        yield max(
+                            self._made(part, down, columns, wanted) for part in self._parts
+                        )
 
-    def _made(self, part: Part, rows: Range, columns: Range, planes: Range) -> float:
+    @cached_property
+    def _parts(self) -> tuple[tuple[Part, ConvShape], ...]:
+        parts = parts_of(self.problem, self.plan.divides, self.clusters)
+        return tuple((part, conv_shape(part.problem)) for part in parts)
+
+    def _made(
+        self, of: tuple[Part, ConvShape], rows: Range, columns: Range, planes: Range
+    ) -> float:  # fmt: skip
         """Of those of a cluster when it has these; 0 where it makes none of them."""
+        part, shape = of
         wide, height, width = self.problem.columns, self.plan.tile_r, self.plan.tile_c
         column = sum(columns) - 1
         if is_pointwise(self.problem):  # a row of pixels
@@ -52,7 +62,6 @@ class Maker:
         row, plane = _last(rows, part.rows), _last(planes, part.filters)
         if row is None or plane is None:
             return 0.0
-        shape = conv_shape(part.problem)
         group, plane = divmod(plane, shape.filters)
         filters = _tile(plane, shape.filters, self.plan.tile_m)
         band = _tile(row, part.rows[1], height)

@@ -1,4 +1,5 @@
-"""Which transfers touch the same bytes: none is missed, and rows, columns and planes are told apart."""
+"""Which transfers touch the same bytes: none is missed; rows, columns and planes
+are told apart."""
 
 from __future__ import annotations
 
