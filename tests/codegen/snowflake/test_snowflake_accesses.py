@@ -3,7 +3,7 @@ are told apart."""
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tvm_npu.codegen.program.parts import Segment
@@ -43,6 +43,7 @@ def bytes_of(one: Move) -> set[int]:
     return {at + byte for at in runs for byte in range(WORD_BYTES * one.words)}
 
 
+@settings(max_examples=1000)
 @given(parts_of_a_map())
 def test_transfers_meet_where_they_touch_the_same_bytes(moves: tuple[Move, Move]) -> None:
     first, second = moves
