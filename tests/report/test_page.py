@@ -16,7 +16,7 @@ onnx = pytest.importorskip("onnx")
 
 from tests.report.pages import BROWSER, Visible, dom_of  # noqa: E402
 from tests.report.small_runs import MACHINES, profiled, recorded  # noqa: E402
-from tvm_npu.report.model_graph import graph_of_onnx  # noqa: E402
+from tvm_npu.report.model_graph import graph_of_onnx, layers_of  # noqa: E402
 from tvm_npu.report.page import PageError, make_page  # noqa: E402
 from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
 from tvm_npu.report.page.figures import figures  # noqa: E402
@@ -92,6 +92,14 @@ def test_operators_become_layers_and_edges() -> None:
     assert found.edges == ((0, 1), (1, 2))
     page = page_of("nmp", graph=found)
     assert page.count('class="edge"') == 2 and 'class="box cpu"' in page
+
+
+def test_nodes_of_one_name_have_layers_of_their_own() -> None:
+    names = ("same", "same", "alone", "same", "cpu")
+    nodes = [onnx.helper.make_node("Conv", ["x"], ["y"], name=name) for name in names]
+    sources = (("same",), ("same", "alone"), ("other",))
+    rows = [replace(profiled("nmp").layers[0], source=source) for source in sources]
+    assert layers_of(nodes, rows) == [0, 1, 1, 1, None]
 
 
 @pytest.mark.parametrize(

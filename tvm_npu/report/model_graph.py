@@ -3,6 +3,7 @@ tensors go from one to another."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,20 +33,36 @@ def source_of(operator: Any) -> str:
     return operator.name or "/".join(operator.output)
 
 
+def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int | None]:
+    """For each onnx.NodeProto the number of the layer that it became, None for the CPU's. Nodes of
+    one name take layers of that source in order; the last of these has all nodes that are left."""
+    rows_of: dict[str, deque[int]] = {}
+    for number, row in enumerate(layers):
+        for source in row.source:
+            rows_of.setdefault(source, deque()).append(number)
+    found: list[int | None] = []
+    for operator in operators:
+        rows = rows_of.get(source_of(operator))
+        if rows is None:
+            found.append(None)
+        else:
+            found.append(rows.popleft() if len(rows) > 1 else rows[0])
+    return found
+
+
 def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
     """Of an onnx.ModelProto. Nodes that became part of a layer are one node with it; those that
     came to nothing (constants, folded shapes) are left out, their readers read what they read."""
-    layer_of = {source: number for number, row in enumerate(layers) for source in row.source}
     nodes: list[Node] = []
     number_of: dict[int, int] = {}  # layer -> node
     makers: dict[str, frozenset[int]] = {}
     edges: dict[tuple[int, int], None] = {}
-    for operator in model.graph.node:
+    operators = model.graph.node
+    for operator, layer in zip(operators, layers_of(operators, layers), strict=True):
         read: frozenset[int] = frozenset().union(*(makers.get(t, frozenset())
                                                    for t in operator.input))  # fmt: skip
         if operator.op_type == "Constant":
             continue
-        layer = layer_of.get(source_of(operator))
         if layer is not None and layer in number_of:
             mine = number_of[layer]
         else:

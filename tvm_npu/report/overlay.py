@@ -15,7 +15,7 @@ from typing import Any
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.graph.scale import Scale
 from tvm_npu.errors import NpuError
-from tvm_npu.report.model_graph import source_of
+from tvm_npu.report.model_graph import layers_of, source_of
 from tvm_npu.report.profile import LayerRow, Profile
 
 PREFIX = "npu."
@@ -47,20 +47,20 @@ def notes_by_node(
     not known. ``graphs`` are the regions' fixed-point graphs, which say Q-points; ``sqnr_db`` has
     (own, accumulated) signal to noise by region and layer. The figures of a layer that several
     nodes became stand at the first of them, so that sums over nodes are those of the profile."""
-    layer_of = {source: row for row in profile.layers for source in row.source}
     why_cpu = {one.source: f"{one.rule} (found: {one.value})" for one in profile.report.refusals}
     q_points = dict(_q_points(graphs))
     found: list[Notes] = []
     seen: set[tuple[str, str]] = set()
-    for node in model.graph.node:
+    nodes = model.graph.node
+    for node, layer in zip(nodes, layers_of(nodes, profile.layers), strict=True):
         source = source_of(node)
-        row = layer_of.get(source)
-        if row is None:
+        if layer is None:
             reason = why_cpu.get(source)
             found.append(
                 {"place": COMPILED_AWAY} if reason is None else {"place": CPU, "why": reason}
             )
             continue
+        row = profile.layers[layer]
         notes: Notes = {"place": row.region, "layer": row.name, "precision": row.precision}
         if source in q_points:
             notes["q_point"] = q_points[source]
