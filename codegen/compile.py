@@ -18,6 +18,7 @@ from tvm_npu.codegen.ops.registry import (
 )
 from tvm_npu.codegen.passes.averages import with_pools_in_parts, with_ranges_of_parts
 from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import Int16Layers, Prepared, prepare, quantize
 from tvm_npu.codegen.passes.rescale import NO_ADJUSTMENTS, Adjustments
@@ -215,7 +216,8 @@ def generate(
 
 @phase("plan")
 def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
-    """ask -> plan: the layers that are executed, their plans, and where their tensors lie.
+    """ask -> plan: the layers that are executed, their plans, and where their tensors lie. Kernels
+    are without taps that no machine needs before a kind rewrites the graph for its own.
 
     Raises UnsupportedLayerError for a layer that the machine has no code for, before any is
     planned."""
@@ -225,7 +227,7 @@ def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
         check_requantization(
             layer, machine.requantization(fixed.precision_of(layer)), machine.name
         )
-    rewritten = planner.backend.rewrite(fixed, planner, machine)
+    rewritten = planner.backend.rewrite(with_live_taps(fixed), planner, machine)
     storage = plan_storage(
         rewritten, machine.stored_element_bytes, planner.backend.layout,
         planner.backend.layers_beside,

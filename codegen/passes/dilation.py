@@ -29,32 +29,53 @@ def with_live_taps(fixed: FixedGraph) -> FixedGraph:
     """The same values with smaller kernels, of dilated convolutions only."""
     layers: list[FixedLayer] = []
     for layer in fixed.layers:
-        if isinstance(layer, FixedConv) and max(layer.dilation) > 1:
+        if isinstance(layer, FixedConv):
             source, target = chw(fixed.shapes[layer.inputs[0]]), chw(fixed.shapes[layer.output])
             layer = _live(layer, source, target)
         layers.append(layer)
     return replace(fixed, layers=tuple(layers))
 
 
+def live_taps(
+    source: tuple[int, int], target: tuple[int, int], kernel: tuple[int, int],
+    stride: tuple[int, int], dilation: tuple[int, int], before: tuple[int, int],
+) -> tuple[range, range]:  # fmt: skip
+    """Rows and columns of a kernel that `with_live_taps` keeps, of maps of ``source`` and results
+    of ``target`` (rows, columns); ``before`` is the padding in front."""
+    every = range(kernel[0]), range(kernel[1])
+    if max(dilation) == 1:
+        return every
+    kept = [
+        _live_along(source[axis], target[axis], every[axis], stride[axis], dilation[axis],
+                    before[axis])
+        for axis in range(2)
+    ]  # fmt: skip
+    if not all(kept):  # nothing but bias
+        return every
+    return kept[0], kept[1]
+
+
+def _live_along(
+    size: int, out: int, taps: range, stride: int, dilation: int, before: int
+) -> range:
+    used = [
+        tap
+        for tap in taps
+        if any(0 <= at * stride + tap * dilation - before < size for at in range(out))
+    ]
+    return range(used[0], used[-1] + 1) if used else range(0)
+
+
 def _live(layer: FixedConv, source: Shape, target: Shape) -> FixedConv:
-    padding, kept = list(layer.padding), []
-    for axis in range(2):
-        kernel, before = layer.weight.shape[axis + 2], layer.padding[axis]
-        stride, dilation = layer.stride[axis], layer.dilation[axis]
-        used = [
-            tap
-            for tap in range(kernel)
-            if any(
-                0 <= row * stride + tap * dilation - before < source[axis + 1]
-                for row in range(target[axis + 1])
-            )
-        ]
-        if not used:  # nothing but bias
-            return layer
-        kept.append(slice(used[0], used[-1] + 1))
-        padding[axis] -= used[0] * dilation
-        padding[axis + 2] -= (kernel - 1 - used[-1]) * dilation
-    weight = np.ascontiguousarray(layer.weight[:, :, kept[0], kept[1]])
+    kernel, padding = layer.weight.shape[2:], list(layer.padding)
+    kept = live_taps(
+        source[1:], target[1:], kernel, layer.stride, layer.dilation, layer.padding[:2]
+    )
+    for axis, taps in enumerate(kept):
+        padding[axis] -= taps.start * layer.dilation[axis]
+        padding[axis + 2] -= (kernel[axis] - taps.stop) * layer.dilation[axis]
+    rows, columns = (slice(taps.start, taps.stop) for taps in kept)
+    weight = np.ascontiguousarray(layer.weight[:, :, rows, columns])
     if weight.shape == layer.weight.shape:
         return layer
     top, left, bottom, right = padding

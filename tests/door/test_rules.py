@@ -200,6 +200,17 @@ def test_limits_come_from_the_machine_and_the_precision() -> None:
     assert len(split(conv(x(1, 4, 80, 80), 4, 65), precision="int8").regions) == 1
 
 
+@pytest.mark.parametrize("name", ("nmp-4x8", "zynq-7020", "setup-a", "snowflake-1cc"))
+def test_taps_that_meet_nothing_but_padding_need_no_memory(name: str) -> None:
+    def dilated(rate: int, extent: int) -> Value:
+        made = (1, 4, extent, extent)
+        return of("conv2d", x(1, 960, extent, extent), const(4, 960, 3, 3), to=made,
+                  dilation=rate, padding=rate)  # fmt: skip
+
+    assert split(dilated(9000, 14), machine=name).refusals == ()
+    assert split(dilated(14, 14), machine=name).refusals == ()
+
+
 @pytest.mark.parametrize(
     ("make", "value"),
     [

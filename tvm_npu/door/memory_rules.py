@@ -9,6 +9,7 @@ from math import prod
 
 from tvm_npu.codegen.least import Need
 from tvm_npu.codegen.passes.averages import largest_part
+from tvm_npu.codegen.passes.dilation import live_taps
 from tvm_npu.door import geometry
 from tvm_npu.door.dataflow import Constant, OpCall
 from tvm_npu.door.geometry import softmax_count
@@ -28,7 +29,7 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
 
 def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """The smallest input tile of a convolution (one channel of one window) fits its memory."""
-    window, kernel = _dilated_kernel(call), _kernel(call)
+    window, kernel = _window(call)
     if call.attributes["strides"][0] > 1:  # rows between those that are read come along
         kernel = window[0], kernel[1]
     need = context.least.conv_input(window, kernel, _channels(call))
@@ -37,7 +38,7 @@ def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
 
 def conv_weights_fit(call: OpCall, context: Context) -> Violation | None:
     """The smallest weight tile (one channel of one filter) fits its memory."""
-    window, kernel = _dilated_kernel(call), _kernel(call)
+    window, kernel = _window(call)
     need = context.least.conv_weight(window, kernel, _channels(call))
     return _too_large(need, f"kernel {_by(kernel)}")
 
@@ -99,17 +100,21 @@ def _by(extents: tuple[int, int]) -> str:
     return f"{extents[0]}x{extents[1]}"
 
 
-def _kernel(call: OpCall) -> tuple[int, int]:
-    rows, columns = call.operands[1].shape[2:]
-    return rows, columns
-
-
 def _channels(call: OpCall) -> int:
     """Input channels of a group."""
     return call.operands[0].shape[1] // call.attributes.get("groups", 1)
 
 
-def _dilated_kernel(call: OpCall) -> tuple[int, int]:
-    rows, columns = _kernel(call)
-    dilation = call.attributes["dilation"]
-    return (rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1
+def _window(call: OpCall) -> tuple[tuple[int, int], tuple[int, int]]:
+    """(rows, columns) of a window, dilation included, and of its kernel, of taps that meet the map
+    somewhere."""
+    attributes = call.attributes
+    dilation = attributes["dilation"]
+    rows, columns = (
+        len(taps)
+        for taps in live_taps(
+            call.operands[0].shape[2:], call.shape[2:], call.operands[1].shape[2:],
+            attributes["strides"], dilation, attributes["padding"][:2],
+        )
+    )  # fmt: skip
+    return ((rows - 1) * dilation[0] + 1, (columns - 1) * dilation[1] + 1), (rows, columns)

@@ -43,7 +43,7 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
-from tvm_npu.codegen.passes.dilation import rows_together, with_live_taps
+from tvm_npu.codegen.passes.dilation import rows_together
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
@@ -163,9 +163,8 @@ def possible_blocks(
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
     reflection paddings as moves, softmax by its steps; tables where there is room; dilated
-    convolutions without dead taps and, where that is faster, of rows that lie together; and with
-    cascades."""
-    made = with_live_taps(with_moved_mirrors(with_phases(with_softmax_steps(fixed))))
+    convolutions, where that is faster, of rows that lie together; and with cascades."""
+    made = with_moved_mirrors(with_phases(with_softmax_steps(fixed)))
     return with_layers_joined(
         _with_rows_together(with_tables(made, machine), planner), planner, machine
     )

@@ -25,7 +25,10 @@ def with_padded_maps(fixed: FixedGraph) -> FixedGraph:
             source = layer.inputs[0]
             shapes[pad.output] = _padded(chw(shapes[source]), pad)
             scales[pad.output] = scales[source]
-            layer = replace(layer, inputs=(pad.output, *layer.inputs[1:]), padding=(0, 0, 0, 0))
+            layer = replace(
+                layer, inputs=(pad.output, *layer.inputs[1:]),
+                padding=tuple(min(0, one) for one in layer.padding),
+            )  # fmt: skip
             layers.append(pad)
         layers.append(layer)
     if len(layers) == len(fixed.layers):
@@ -43,7 +46,7 @@ def _covers(layer: FixedConv, fixed: FixedGraph) -> bool:
 
 
 def _pad(layer: FixedConv) -> FixedPad:
-    top, left, bottom, right = layer.padding
+    top, left, bottom, right = (max(0, one) for one in layer.padding)
     return FixedPad(
         f"{layer.name}.padding", layer.inputs[:1], (f"{layer.output}.padded",),
         (0, top, left), (0, bottom, right), (1, 1), 0, source=layer.source,

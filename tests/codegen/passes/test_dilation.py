@@ -18,6 +18,8 @@ from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.ops.registry import check_shapes
 from tvm_npu.codegen.passes.dilation import rows_together, with_live_taps
 from tvm_npu.codegen.reference import run_fixed
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 
@@ -97,6 +99,28 @@ def test_rows_that_lie_together_give_the_same(fixed: FixedGraph) -> None:
     shapes = {**fixed.shapes, **made.shapes}
     scales = q_point_scales(dict.fromkeys(shapes, 4))
     same(fixed, replace(fixed, layers=made.layers, shapes=shapes, scales=scales))
+
+
+@pytest.mark.parametrize("name", ["nmp-4x8", "zynq-7020", "setup-a", "snowflake-1cc"])
+@pytest.mark.parametrize(
+    ("dilation", "padding", "macs"),
+    [
+        ((36, 24), (36, 24, 36, 24), 14 * 14),
+        ((11, 13), (9, 10, 8, 12), 9 * 10 * 2),  # the first windows begin inside then
+        ((36, 2), (40, 2, 40, 2), 22 * 14 * 3),  # windows in the padding alone
+        ((20, 2), (15, 2, 26, 2), 15 * 14 * 3),  # both
+    ],
+)
+def test_machines_of_every_kind_multiply_no_taps_in_the_padding(
+    name: str, dilation: tuple[int, int], padding: tuple[int, int, int, int], macs: int
+) -> None:
+    fixed = dilated((4, 14, 14), 5, (3, 3), dilation, padding)
+    machine = load_machine(name)
+    program = compile_fixed(fixed, machine)
+    assert sum(layer.macs for layer in program.layers) == 4 * 5 * macs
+    x = integers(fixed)
+    (found,) = Session(program).run_fixed([x[tensor] for tensor in fixed.inputs])
+    np.testing.assert_array_equal(found, run_fixed(fixed, x)["y"])
 
 
 @pytest.mark.parametrize("extent", [33, 60])
