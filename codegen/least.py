@@ -34,10 +34,11 @@ class LeastNeeds(Protocol):
         """Of an element outside of the chip."""
 
     def conv_input(
-        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
-    ) -> Need:
-        """One window, dilation included: of one channel, or of all ``channels`` of a group where
-        partial sums cannot be kept."""
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1,
+        stride: tuple[int, int] = (1, 1),
+    ) -> Need:  # fmt: skip
+        """One ``window``, dilation included, or what the taps of its ``kernel`` read: of one
+        channel, or of all ``channels`` of a group where partial sums cannot be kept."""
 
     def conv_weight(
         self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1

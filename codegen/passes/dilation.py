@@ -13,7 +13,7 @@ takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -37,8 +37,8 @@ def with_live_taps(fixed: FixedGraph) -> FixedGraph:
 
 
 def live_taps(
-    source: tuple[int, int], target: tuple[int, int], kernel: tuple[int, int],
-    stride: tuple[int, int], dilation: tuple[int, int], before: tuple[int, int],
+    source: Sequence[int], target: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+    dilation: Sequence[int], before: Sequence[int],
 ) -> tuple[range, range]:  # fmt: skip
     """Rows and columns of a kernel that `with_live_taps` keeps, of maps of ``source`` and results
     of ``target`` (rows, columns); ``before`` is the padding in front."""

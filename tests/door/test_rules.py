@@ -212,6 +212,25 @@ def test_taps_that_meet_nothing_but_padding_need_no_memory(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "stride", "value"),
+    [
+        ("snowflake-1cc", 1, None), ("snowflake-4cc", 2, None), ("nmp-4x8", 1, None),
+        ("nmp-4x8", 2, "window 73x73 = 10658 bytes"),
+    ],
+)  # fmt: skip
+def test_what_lies_between_taps_needs_no_memory_where_it_stays_outside(
+    name: str, stride: int, value: str | None
+) -> None:
+    """On Snowflake rows and columns, on NMPs rows where windows follow each other."""
+    out = 80 // stride
+    made = of("conv2d", x(1, 960, 80, 80), const(4, 960, 3, 3), to=(1, 4, out, out), dilation=36,
+              padding=36, strides=stride)  # fmt: skip
+    refusals = split(made, machine=name).refusals
+    assert len(refusals) == (value is not None)
+    assert all(value in one.value for one in refusals if value is not None)
+
+
+@pytest.mark.parametrize(
     ("make", "value"),
     [
         (

@@ -30,9 +30,9 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
 def conv_tile_fits(call: OpCall, context: Context) -> Violation | None:
     """The smallest input tile of a convolution (one channel of one window) fits its memory."""
     window, kernel = _window(call)
-    if call.attributes["strides"][0] > 1:  # rows between those that are read come along
-        kernel = window[0], kernel[1]
-    need = context.least.conv_input(window, kernel, _channels(call))
+    need = context.least.conv_input(
+        window, kernel, _channels(call), call.attributes["strides"]
+    )
     return _too_large(need, f"window {_by(window)}")
 
 

@@ -17,10 +17,11 @@ class NmpNeeds:
     stored_bytes: int
 
     def conv_input(
-        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
-    ) -> Need:
-        """Rows between those that a dilated kernel reads can stay outside."""
-        return self.pool_input((kernel[0], window[1]))
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1,
+        stride: tuple[int, int] = (1, 1),
+    ) -> Need:  # fmt: skip
+        """Rows between those that a dilated kernel reads can stay outside, at stride 1."""
+        return self.pool_input((kernel[0] if stride[0] == 1 else window[0], window[1]))
 
     def conv_weight(
         self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1

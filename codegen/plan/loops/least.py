@@ -20,8 +20,9 @@ class LoopNeeds:
     accumulator_bytes: int
 
     def conv_input(
-        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
-    ) -> Need:
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1,
+        stride: tuple[int, int] = (1, 1),
+    ) -> Need:  # fmt: skip
         # A residual element lies behind the IN tile.
         return self._of("input", window[0] * window[1], kernel[0] * kernel[1])
 

@@ -25,10 +25,10 @@ def with_padded_maps(fixed: FixedGraph) -> FixedGraph:
             source = layer.inputs[0]
             shapes[pad.output] = _padded(chw(shapes[source]), pad)
             scales[pad.output] = scales[source]
+            top, left, bottom, right = (min(0, one) for one in layer.padding)
             layer = replace(
-                layer, inputs=(pad.output, *layer.inputs[1:]),
-                padding=tuple(min(0, one) for one in layer.padding),
-            )  # fmt: skip
+                layer, inputs=(pad.output, *layer.inputs[1:]), padding=(top, left, bottom, right)
+            )
             layers.append(pad)
         layers.append(layer)
     if len(layers) == len(fixed.layers):

@@ -140,19 +140,28 @@ def _parts(total: int, size: int) -> Iterator[range]:
         yield range(begin, min(begin + size, total))
 
 
+def _touched(axis: Axis, begin: int, count: int) -> set[int]:
+    """Inputs under ``count`` results from ``begin`` on, padding included: of each tap those from
+    the first result's to the last's."""
+    first = begin * axis.stride - axis.before
+    last = first + (count - 1) * axis.stride
+    return {
+        at
+        for tap in range(axis.kernel)
+        for at in range(first + tap * axis.dilation, last + tap * axis.dilation + 1)
+    }
+
+
 def _extent(axis: Axis, parts: list[range]) -> int:
-    """Inputs of the largest part, from the first to the last."""
-    most = 0
-    for part in parts:
-        windows = [_window(axis, at) for at in part]
-        most = max(most, max(one.stop for one in windows) - min(one.start for one in windows))
-    return most
+    """Inputs of the largest part."""
+    return max(
+        sum(0 <= at < axis.size for at in _touched(axis, part.start, len(part))) for part in parts
+    )
 
 
 def _reach(axis: Axis, count: int) -> int:
     """Inputs under ``count`` windows, padding included."""
-    first, last = range(axis.kernel), (count - 1) * axis.stride
-    return last + first[-1] * axis.dilation + 1
+    return len(_touched(axis, 0, count))
 
 
 def _touches_no_padding(axis: Axis) -> bool:

@@ -38,22 +38,43 @@ def end_tap(axis: Along, at: int) -> int:
 
 
 @device
-def touched(axis: Along, begin: int, count: int) -> int:
-    """Inputs under results from ``begin`` on."""
-    low = begin * axis.stride - axis.before
-    high = low + (count - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
-    return max(0, min(high, axis.size) - min(max(low, 0), axis.size))
+def tap_step(axis: Along, count: int) -> int:
+    """From tap to tap in a tile of ``count`` results."""
+    return min(axis.dilation, (count - 1) * axis.stride + 1)
 
 
 @device
-def first_touched(axis: Along, begin: int) -> int:
-    return min(max(begin * axis.stride - axis.before, 0), axis.size)
+def pieces(axis: Along, step: int) -> int:
+    """How many `piece`s a tile with this `tap_step` has, empty ones included."""
+    return 1 if step == axis.dilation else axis.kernel
+
+
+@device
+def piece(axis: Along, begin: int, count: int, step: int, number: int) -> tuple[int, int]:
+    """(first input, how many) of a piece of what results from ``begin`` on touch."""
+    low = begin * axis.stride - axis.before
+    high = low + (count - 1) * axis.stride + 1
+    if step == axis.dilation:
+        high += (axis.kernel - 1) * axis.dilation
+    else:
+        low, high = low + number * axis.dilation, high + number * axis.dilation
+    first = min(max(low, 0), axis.size)
+    return first, max(0, min(high, axis.size) - first)
+
+
+@device
+def touched(axis: Along, begin: int, count: int, step: int) -> int:
+    """Inputs of all pieces."""
+    total = 0
+    for number in range(pieces(axis, step)):
+        total += piece(axis, begin, count, step, number)[1]
+    return total
 
 
 @device
 def span(axis: Along, count: int) -> int:
-    """Inputs under ``count`` results, padding included."""
-    return (count - 1) * axis.stride + (axis.kernel - 1) * axis.dilation + 1
+    """Inputs of a tile of ``count`` results, padding included."""
+    return (count - 1) * axis.stride + (axis.kernel - 1) * tap_step(axis, count) + 1
 
 
 @device

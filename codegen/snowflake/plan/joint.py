@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.snowflake.plan import timeline
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, touched
+from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, Along, tap_step, touched
 from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.moved import kernels_moved, part
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers, numbers
@@ -81,10 +81,11 @@ def inputs_inside(axis: Along, size: int, cus: int) -> int:
     total = 0
     for begin in range(0, axis.out, size):
         count = min(size, axis.out - begin)
+        step = tap_step(axis, ceil_div(count, cus))
         for cu in range(cus):
             at, own = part(axis, begin, count, cus, cu)
             if own:
-                total += touched(axis, at, own)
+                total += touched(axis, at, own, step)
     return total
 
 

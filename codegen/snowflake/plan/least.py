@@ -25,12 +25,13 @@ class SnowflakeNeeds:
         return Need(WORD_BYTES * words, "MBuf", self.machine.clusters.mbuf_bytes, "of a CU")
 
     def conv_input(
-        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1
-    ) -> Need:
-        """All channels of a window, and a line of results. A group of one channel may be depthwise,
-        which takes a line of channels."""
+        self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1,
+        stride: tuple[int, int] = (1, 1),
+    ) -> Need:  # fmt: skip
+        """All channels of what taps touch, and a line of results. A group of one channel may be
+        depthwise, which takes a line of channels."""
         planes = LANES if channels == 1 else channels
-        return self._maps(line(window[0] * window[1] * planes) + LANES)
+        return self._maps(line(kernel[0] * kernel[1] * planes) + LANES)
 
     def conv_weight(
         self, window: tuple[int, int], kernel: tuple[int, int], channels: int = 1

@@ -7,8 +7,11 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     COOP,
     LANE,
     Along,
-    first_touched,
+    piece,
+    pieces,
     run_units,
+    span,
+    tap_step,
     touched,
 )
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
@@ -72,10 +75,11 @@ def maps_moved(
     parts = 1 if p.mode == COOP else n.cus
     spread = spreads_columns(n, p.mode)
     size, units, transfers = 0, 0.0, 0
-    wide = touched(n.columns, column, columns)
+    row_step = tap_step(n.rows, rows if spread else share(n, p.mode, rows))
+    column_step = tap_step(n.columns, share(n, p.mode, columns) if spread else columns)
+    wide = touched(n.columns, column, columns, column_step)
     if spread:
-        wide = (share(n, p.mode, columns) - 1) * n.columns.stride
-        wide += (n.columns.kernel - 1) * n.columns.dilation + 1
+        wide = span(n.columns, share(n, p.mode, columns))
     for cu in range(parts):
         at_row, at_column, down, across = row, column, rows, columns
         if spread:
@@ -84,15 +88,17 @@ def maps_moved(
             at_row, down = part(n.rows, row, rows, parts, cu)
         if down == 0 or across == 0:
             continue
-        tall = touched(n.rows, at_row, down)
-        inside = touched(n.columns, at_column, across)
-        found, count = box(
-            n.columns.size, first_touched(n.rows, at_row), tall,
-            first_touched(n.columns, at_column), inside, plane, planes, n.in_pitch, wide * planes,
-        )  # fmt: skip
-        size += WORD_BYTES * tall * inside * planes
-        units += found
-        transfers += count
+        for i in range(pieces(n.rows, row_step)):
+            top, tall = piece(n.rows, at_row, down, row_step, i)
+            for j in range(pieces(n.columns, column_step)):
+                left, inside = piece(n.columns, at_column, across, column_step, j)
+                found, count = box(
+                    n.columns.size, top, tall, left, inside, plane, planes, n.in_pitch,
+                    wide * planes,
+                )  # fmt: skip
+                size += WORD_BYTES * tall * inside * planes
+                units += found
+                transfers += count
     return size, units, transfers
 
 

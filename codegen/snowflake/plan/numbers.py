@@ -22,8 +22,8 @@ MODES: tuple[Mode, ...] = ("coop", "indp", "lane")
 
 class Numbers(NamedTuple):
     """``in_pitch`` and ``out_pitch`` are words from pixel to pixel of the tensors; ``coop_lines``
-    by taps of a row of a window what its trace takes in mode coop, on average over the places in
-    lines at which rows begin."""
+    by taps of a row of a window what its traces take in mode coop, on average over the places in
+    lines at which rows begin: [0] one a tap, [1] one for all, where they lie together in a tile."""
 
     rows: Along
     columns: Along
@@ -73,11 +73,11 @@ def _coop_lines(shape: ConvShape) -> NDArray[np.float64]:
     axis, planes = shape.columns, shape.planes
     fine = gcd(planes, LANES)
     places = np.arange(0, LANES, fine)
-    found = np.zeros(axis.kernel + 1)
+    found = np.zeros((2, axis.kernel + 1))
     for taps in range(1, axis.kernel + 1):
-        traces, words = (1, taps * planes) if axis.dilation == 1 else (taps, planes)
-        pieces = [LONGEST_TRACE] * (words // LONGEST_TRACE) + [words % LONGEST_TRACE]
-        for size in pieces:
-            lines = -(-(places + size) // LANES) if size else np.zeros(1)
-            found[taps] += traces * np.maximum.outer(lines, lines).mean()
+        for row, (traces, words) in enumerate(((taps, planes), (1, taps * planes))):
+            pieces = [LONGEST_TRACE] * (words // LONGEST_TRACE) + [words % LONGEST_TRACE]
+            for size in pieces:
+                lines = -(-(places + size) // LANES) if size else np.zeros(1)
+                found[row, taps] += traces * np.maximum.outer(lines, lines).mean()
     return found

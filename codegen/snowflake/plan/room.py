@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tvm_npu.codegen.snowflake.plan.counting import COOP, LANE, span, touched, whole_lines
+from tvm_npu.codegen.snowflake.plan.counting import (
+    COOP,
+    LANE,
+    span,
+    tap_step,
+    touched,
+    whole_lines,
+)
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.tiling import KERNEL_PLACES
 from tvm_npu.sim.compiled import device
@@ -99,7 +106,8 @@ def tile_rows(n: Numbers, mode: int, r: int) -> int:
         return span(n.rows, r if spreads_columns(n, mode) else share(n, mode, r))
     tall = 0
     for begin in range(0, n.rows.out, r):
-        tall = max(tall, touched(n.rows, begin, min(r, n.rows.out - begin)))
+        count = min(r, n.rows.out - begin)
+        tall = max(tall, touched(n.rows, begin, count, tap_step(n.rows, count)))
     return tall
 
 
@@ -110,7 +118,8 @@ def tile_columns(n: Numbers, mode: int, c: int) -> int:
         return span(n.columns, share(n, mode, c))
     wide = 0
     for begin in range(0, n.columns.out, c):
-        wide = max(wide, touched(n.columns, begin, min(c, n.columns.out - begin)))
+        count = min(c, n.columns.out - begin)
+        wide = max(wide, touched(n.columns, begin, count, tap_step(n.columns, count)))
     return wide
 
 

@@ -18,6 +18,7 @@ from tvm_npu.codegen.snowflake.plan.counting import (
     common,
     end_tap,
     first_tap,
+    tap_step,
 )
 from tvm_npu.codegen.snowflake.plan.numbers import Numbers
 from tvm_npu.codegen.snowflake.plan.room import spreads_columns
@@ -80,10 +81,16 @@ def column_kinds(n: Numbers, mode: int, begin: int, count: int, kinds) -> None:
 
 
 @device
-def trace_row(n: Numbers, mode: int, taps: int, outputs: int) -> float:
+def lie_together(n: Numbers, columns) -> int:
+    """1 if the taps of a row lie side by side in a tile with these columns of results (kinds)."""
+    return 1 if tap_step(n.columns, columns.sum()) == 1 else 0
+
+
+@device
+def trace_row(n: Numbers, mode: int, taps: int, outputs: int, beside: int) -> float:
     """Cycles of a row of a window with ``taps`` taps."""
     if mode == COOP:
-        return n.coop_lines[min(taps, n.columns.kernel)]
+        return n.coop_lines[beside, min(taps, n.columns.kernel)]
     if mode == INDP:
         return float(taps * n.planes)
     return float(taps * ceil_div(outputs, LANES))
@@ -133,6 +140,7 @@ def add_group(
     least = max(vmov + (lines if n.has_residual else 0.0), lines)
     preloads = 1 + (1 if n.has_residual else 0)
     moved = 1 if n.has_residual else 0
+    beside = lie_together(n, columns)
     for t in range(1, 2 * n.rows.kernel + 1):
         if rows[t] == 0:
             continue
@@ -143,11 +151,11 @@ def add_group(
             count = columns[u]
             if count == 0:
                 continue
-            each = down * trace_row(n, mode, u, outputs)
+            each = down * trace_row(n, mode, u, outputs, beside)
             traces = down
             if mode != LANE:
                 words = u * n.planes
-                if n.columns.dilation > 1:
+                if not beside:
                     traces, words = down * u, n.planes
                 traces *= ceil_div(words, LONGEST_TRACE)
             cycles += count * max(each, least)
@@ -185,6 +193,7 @@ def least_columns(n: Numbers, mode: int, c: int, outputs: int, kinds) -> float:
     total = 0.0
     for begin in range(0, n.columns.out, c):
         column_kinds(n, mode, begin, min(c, n.columns.out - begin), kinds)
+        beside = lie_together(n, kinds)
         for u in range(1, 2 * n.columns.kernel + 1):
-            total += kinds[u] * trace_row(n, mode, u, outputs)
+            total += kinds[u] * trace_row(n, mode, u, outputs, beside)
     return total

@@ -222,17 +222,33 @@ class Geometry:
         """Input pixels of a row of a tile."""
         axis = self.shape.columns
         if self.spreads_columns:
-            return axis.span(self.share(columns[1]))
-        return axis.inputs(*columns)[1]
+            return axis.tile_span(self.share(columns[1]))
+        return axis.held(*columns)[1]
+
+    def tap_steps(self, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns from tap to tap in a tile, the same in all CUs."""
+        tall, wide = rows[1], columns[1]
+        if self.spreads_columns:
+            wide = self.share(wide)
+        else:
+            tall = self.share(tall)
+        return self.shape.rows.tap_step(tall), self.shape.columns.tap_step(wide)
+
+    def tile_begin(self, rows: tuple[int, int], columns: tuple[int, int]) -> tuple[int, int]:
+        """Row and column of a tile (`windows.Piece`) that lie at its first word: the first ones
+        inside of the map, but where CUs have different ones."""
+        row = self.shape.rows.held(*rows)[0] if self.plan.mode == "coop" else 0
+        column = 0 if self.spreads_columns else self.shape.columns.held(*columns)[0]
+        return row, column
 
     @cached_property
     def maps_words(self) -> int:
         """The largest tile of maps."""
         rows = self.share(self.plan.tile_r) if not self.spreads_columns else self.plan.tile_r
-        tall = self.shape.rows.span(rows)
+        tall = self.shape.rows.tile_span(rows)
         if self.plan.mode == "coop":
             tall = max(
-                self.shape.rows.inputs(*part)[1] for part in cut(*self.rows_of, self.plan.tile_r)
+                self.shape.rows.held(*part)[1] for part in cut(*self.rows_of, self.plan.tile_r)
             )
         columns = cut(0, self.shape.columns.out, self.plan.tile_c)
         wide = max(self.row_pixels(part) for part in columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.plan.tiling import Geometry
@@ -136,21 +137,18 @@ class ConvLayer:
             planes = shape.filter_tiles[kernels]
         found: list[Move] = []
         width = shape.row_pixels(columns) * planes[1]
+        steps, begin = shape.tap_steps(rows, columns), shape.tile_begin(rows, columns)
         for cu, (own_rows, own_columns) in enumerate(shape.parts(rows, columns)):
             if not own_rows[1] or not own_columns[1]:
                 continue
-            box = Box(
-                shape.shape.rows.inputs(*own_rows), shape.shape.columns.inputs(*own_columns), planes
-            )
-            cus = 1 << cu
-            place = 0
-            if shape.plan.mode == "coop":
-                cus = (1 << shape.cus) - 1
-            else:
-                place = max(0, -shape.shape.rows.first(own_rows[0])) * width
-                if shape.spreads_columns:
-                    place += max(0, -shape.shape.columns.first(own_columns[0])) * planes[1]
-            found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
+            cus = (1 << shape.cus) - 1 if shape.plan.mode == "coop" else 1 << cu
+            for row, column in product(
+                shape.shape.rows.pieces(*own_rows, steps[0]),
+                shape.shape.columns.pieces(*own_columns, steps[1]),
+            ):
+                box = Box((row.first, row.count), (column.first, column.count), planes)
+                place = (row.at - begin[0]) * width + (column.at - begin[1]) * planes[1]
+                found += moves(self.source, box, cus, place, SnowflakeStream.IN, row_words=width)
         key = self._maps_key(maps, kernels)
         return Load(Kind.MAPS, key, shape.maps_words, tuple(found))
 
@@ -248,15 +246,9 @@ class ConvLayer:
         shape, of = self.geometry, self.geometry.shape
         planes = filters if shape.is_lane else of.planes
         row_words = shape.row_pixels(columns) * planes
-        maps = bases.maps
-        if shape.plan.mode == "coop":
-            # The tile begins at its first pixel inside of the map.
-            above = of.rows.first(rows[0]) - of.rows.inputs(*rows)[0]
-            left = of.columns.first(columns[0]) - of.columns.inputs(*columns)[0]
-            maps += above * row_words + left * planes
-        elif not shape.spreads_columns:
-            left = of.columns.first(columns[0]) - of.columns.inputs(*columns)[0]
-            maps += left * planes
+        row, column = shape.tile_begin(rows, columns)
+        tap_rows, tap_columns = shape.tap_steps(rows, columns)
+        maps = bases.maps - row * row_words - column * planes
         lane, coop = shape.is_lane, shape.plan.mode == "coop"
         lines = 1 if coop else LANES
         cells = 1 if lane else planes
@@ -276,8 +268,8 @@ class ConvLayer:
             row_step=of.rows.stride * row_words,
             column_step=of.columns.stride * planes,
             group_step=shape.together if lane else 0,
-            tap_row=of.rows.dilation * row_words,
-            tap_column=cells if shape.depth_parts > 1 else of.columns.dilation * planes,
+            tap_row=tap_rows * row_words,
+            tap_column=cells if shape.depth_parts > 1 else tap_columns * planes,
             cells=cells,
             kernels=bases.kernels,
             kernel_words=shape.kernel_words,

@@ -8,6 +8,16 @@ from functools import lru_cache
 
 
 @dataclass(frozen=True)
+class Piece:
+    """``count`` inputs from ``first`` on, which lie from place ``at`` of a tile on; place 0 is
+    under tap 0 of the tile's first result."""
+
+    at: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
 class Axis:
     """A window operation along rows or columns: ``size`` of the input, ``out`` of the result."""
 
@@ -40,6 +50,36 @@ class Axis:
     def span(self, count: int) -> int:
         """Inputs under ``count`` results, padding included."""
         return (count - 1) * self.stride + (self.kernel - 1) * self.dilation + 1
+
+    # --- tiles of `count` results, which hold what taps touch and nothing between ----------------
+
+    def tap_step(self, count: int) -> int:
+        """From what a tap touches to what the next one does in a tile."""
+        return min(self.dilation, (count - 1) * self.stride + 1)
+
+    def tile_span(self, count: int) -> int:
+        """Inputs of a tile, padding included."""
+        return (count - 1) * self.stride + (self.kernel - 1) * self.tap_step(count) + 1
+
+    def pieces(self, begin: int, count: int, step: int) -> tuple[Piece, ...]:
+        """What results from ``begin`` on touch, padding left out, for a tile whose `tap_step` is
+        ``step``: one piece, or where taps are nearer in the tile than in the input one a tap."""
+        if step == self.dilation:
+            first, size = self.inputs(begin, count)
+            return (Piece(first - self.first(begin), first, size),)
+        found = []
+        for tap in range(self.kernel):
+            low = self.first(begin) + tap * self.dilation
+            first, end = max(low, 0), min(low + (count - 1) * self.stride + 1, self.size)
+            if first < end:
+                found.append(Piece(tap * step + first - low, first, end - first))
+        return tuple(found)
+
+    def held(self, begin: int, count: int) -> tuple[int, int]:
+        """(place of the first, how many) of the `pieces` of a tile of these results: places follow
+        each other."""
+        pieces = self.pieces(begin, count, self.tap_step(count))
+        return (pieces[0].at if pieces else 0), sum(piece.count for piece in pieces)
 
     @property
     def has_no_border(self) -> bool:

@@ -13,6 +13,7 @@ from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, output_extent
 from tvm_npu.codegen.graph.scale import q_point_scales
+from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.plan import Planner
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
@@ -73,9 +74,11 @@ def outcome(
 
 
 @st.composite
-def convolutions(draw: st.DrawFn, far: int = 0) -> FixedGraph:
-    """A layer of any kernel, stride, padding, dilation and groups. With ``far`` padding is so many
-    rows and columns wider than what leaves no window empty, and maps may be small."""
+def convolutions(draw: st.DrawFn, far: int = 0, dilated: bool = False) -> FixedGraph:
+    """A layer of any kernel, stride, padding, dilation and groups, without taps that meet nothing
+    but padding. With ``far`` padding is so many rows and columns wider than what leaves no window
+    empty, and maps may be small. ``dilated``: taps are up to 40 apart; with ``far`` maps may be
+    smaller than that, which leaves windows empty."""
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
 
     def number(low: int, high: int) -> int:
@@ -91,6 +94,14 @@ def convolutions(draw: st.DrawFn, far: int = 0) -> FixedGraph:
     kernel = (number(1, 5), number(1, 5))
     dilation = draw(st.sampled_from(((1, 1), (1, 1), (2, 1), (1, 3))))
     stride = (number(1, 3), number(1, 3))
+    if dilated:
+        kernel = (number(2, 5), number(2, 5))
+        dilation = draw(
+            st.one_of(
+                st.tuples(st.integers(2, 40), st.integers(2, 40)),
+                st.sampled_from(((1, 12), (12, 1), (4, 6))),
+            )
+        )
     window = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     size = [number(1 if far else extent, extent + 14) for extent in window]
     most = [(k - 1) // 2 * d for k, d in zip(kernel, dilation, strict=True)]
@@ -98,6 +109,8 @@ def convolutions(draw: st.DrawFn, far: int = 0) -> FixedGraph:
     padding = tuple(
         number(least[axis % 2], most[axis % 2] + least[axis % 2] + far) for axis in range(4)
     )
+    if dilated:
+        size, padding = draw(_around(window, dilation, far > 0))
     rows, columns = (
         output_extent(size[i], kernel[i], stride[i], dilation[i], padding[i] + padding[i + 2])
         for i in range(2)
@@ -115,7 +128,32 @@ def convolutions(draw: st.DrawFn, far: int = 0) -> FixedGraph:
     shapes: dict[str, Shape] = {"x": (channels, *size), "y": (outputs, rows, columns)}  # type: ignore[dict-item]
     if residual:
         shapes["r"] = shapes["y"]
-    return graph_of(layer, shapes)
+    return with_live_taps(graph_of(layer, shapes))
+
+
+def near_and_far() -> st.SearchStrategy[FixedGraph]:
+    """`convolutions`, dilated ones among them whose taps are far apart."""
+    return st.one_of(convolutions(), convolutions(dilated=True))
+
+
+@st.composite
+def _around(
+    draw: st.DrawFn, window: list[int], dilation: tuple[int, int], may_be_small: bool
+) -> tuple[list[int], tuple[int, ...]]:
+    """(rows and columns of a map, its padding) where windows of these extents have about 15 places
+    along each axis at most."""
+    size, before, behind = [], [], []
+    for extent, step in zip(window, dilation, strict=True):
+        size.append(draw(st.integers(1, 24) if may_be_small else st.integers(step, step + 8)))
+        most = min(14, extent + size[-1] - 2)
+        places = most - draw(st.integers(0, most))
+        padding = max(0, extent + places - size[-1])
+        most = padding if may_be_small else min(padding, extent - 1)
+        before.append(draw(st.sampled_from((padding // 2, most, padding - most))))
+        if draw(st.booleans()):
+            before[-1] = draw(st.integers(padding - most, most))
+        behind.append(padding - before[-1])
+    return size, (*before, *behind)
 
 
 @st.composite

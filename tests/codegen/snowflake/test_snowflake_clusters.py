@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.codegen.snowflake.snowflake_cases import convolutions, graph_of, machine, outcome
+from tests.codegen.snowflake.snowflake_cases import graph_of, machine, near_and_far, outcome
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import planner as planner_called
@@ -20,7 +20,7 @@ from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
 SEVERAL = ("snowflake-2cc", "snowflake-4cc")
 
 
@@ -51,7 +51,7 @@ class Divided:
 
 @RANDOM
 @given(
-    convolutions(), st.sampled_from(SEVERAL), st.sampled_from(("rows", "filters", "both", "none")),
+    near_and_far(), st.sampled_from(SEVERAL), st.sampled_from(("rows", "filters", "both", "none")),
     st.integers(1, 3), st.integers(0, 1 << 30),
 )  # fmt: skip
 def test_every_division_of_random_convolutions(

@@ -36,6 +36,17 @@ def test_random_convolutions(fixed: FixedGraph, name: str, seed: int) -> None:
 
 
 @RANDOM
+@given(
+    st.one_of(convolutions(dilated=True), convolutions(far=1, dilated=True)),
+    st.sampled_from(MACHINES), st.integers(0, 1 << 30),
+)  # fmt: skip
+def test_random_dilated_convolutions(fixed: FixedGraph, name: str, seed: int) -> None:
+    """On large maps, and on small ones where windows lie in the padding alone."""
+    found = outcome(fixed, machine(name), seed=seed)
+    assert (found.wrong, found.hazards) == (0, ())
+
+
+@RANDOM
 @given(convolutions(far=5), st.sampled_from(MACHINES), st.integers(0, 1 << 30))
 def test_windows_in_the_padding_alone(fixed: FixedGraph, name: str, seed: int) -> None:
     """Their padding comes as a layer; all other padding is not sent."""

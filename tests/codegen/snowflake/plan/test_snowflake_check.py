@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, fits, problem_of, space, with_buffers
-from tests.codegen.snowflake.snowflake_cases import convolutions, machine
+from tests.codegen.snowflake.snowflake_cases import machine, near_and_far
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -23,13 +23,13 @@ from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=90, phases=[Phase.explicit, Phase.generate])
 LAYER = ConvProblem(96, 64, 1, 14, 14, 14, 14, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 2)
 PLAN = SnowflakePlan("coop", 32, 7, 14, "maps")
 
 
 @RANDOM
-@given(convolutions(), MACHINES, st.data())
+@given(near_and_far(), MACHINES, st.data())
 def test_the_check_agrees_with_the_geometry(
     fixed: FixedGraph, on: SnowflakeMachine, data: st.DataObject
 ) -> None:
@@ -58,7 +58,7 @@ def test_faults(change: dict[str, object], what: str) -> None:
 
 
 @RANDOM
-@given(convolutions(), MACHINES)
+@given(near_and_far(), MACHINES)
 def test_what_fits_by_least_needs_is_planned(fixed: FixedGraph, on: SnowflakeMachine) -> None:
     problem = problem_of(fixed, on)
     window = (problem.in_tile_rows(1), problem.in_tile_columns(1))

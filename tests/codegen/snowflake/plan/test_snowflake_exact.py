@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, fits, problem_of, space
-from tests.codegen.snowflake.snowflake_cases import convolutions, machine
+from tests.codegen.snowflake.snowflake_cases import machine, near_and_far
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
@@ -21,7 +21,7 @@ from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=30, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=45, phases=[Phase.explicit, Phase.generate])
 
 
 def moved(prediction: Prediction) -> int:
@@ -51,7 +51,7 @@ def best_of_all(
 
 @RANDOM
 @given(
-    convolutions(), MACHINES, st.sampled_from(("cycles", "bytes")),
+    near_and_far(), MACHINES, st.sampled_from(("cycles", "bytes")),
     st.sampled_from((NO_LIMITS, TileLimits(max_tile_r=2, max_tile_c=5))),
 )  # fmt: skip
 def test_no_plan_is_better(
@@ -71,7 +71,7 @@ def test_no_plan_is_better(
 
 
 @RANDOM
-@given(convolutions(), MACHINES)
+@given(near_and_far(), MACHINES)
 def test_exact_is_never_worse_than_another_planner(
     fixed: FixedGraph, on: SnowflakeMachine
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_proof_says_what_was_looked_at() -> None:
 @pytest.mark.parametrize("name", ("snowflake-2cc", "snowflake-4cc"))
 @pytest.mark.parametrize("goal", ("cycles", "bytes"))
 @settings(RANDOM, max_examples=6)
-@given(convolutions())
+@given(near_and_far())
 def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph) -> None:
     on = machine(name)
     problem = problem_of(fixed, on)
@@ -130,7 +130,7 @@ def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph
 
 
 @RANDOM
-@given(convolutions(), MACHINES, st.data())
+@given(near_and_far(), MACHINES, st.data())
 def test_what_moves_is_known_without_the_steps(
     fixed: FixedGraph, on: SnowflakeMachine, data: st.DataObject
 ) -> None:

@@ -6,14 +6,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, Given, problem_of
-from tests.codegen.snowflake.snowflake_cases import convolutions, machine, outcome
+from tests.codegen.snowflake.snowflake_cases import machine, near_and_far, outcome
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.plan.registry import planner, planner_names
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=24, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=36, phases=[Phase.explicit, Phase.generate])
 NAMES = planner_names(machine("snowflake-1cc"))
 
 
@@ -23,7 +23,7 @@ def test_planners_of_the_machine() -> None:
 
 
 @RANDOM
-@given(convolutions(), MACHINES, st.integers(0, 1 << 30))
+@given(near_and_far(), MACHINES, st.integers(0, 1 << 30))
 def test_every_planners_plan_runs(fixed: FixedGraph, on: SnowflakeMachine, seed: int) -> None:
     problem = problem_of(fixed, on)
     done = set()

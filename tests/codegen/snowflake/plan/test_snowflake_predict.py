@@ -17,7 +17,7 @@ from tests.codegen.snowflake.plan.plan_cases import (
     space,
     with_buffers,
 )
-from tests.codegen.snowflake.snowflake_cases import convolutions, graph_of, machine, outcome
+from tests.codegen.snowflake.snowflake_cases import graph_of, machine, near_and_far, outcome
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
@@ -28,12 +28,12 @@ from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape, geo
 from tvm_npu.codegen.snowflake.plan.timeline import places_of
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
 MODES = ("coop", "indp")
 
 
 @RANDOM
-@given(convolutions(), MACHINES, st.data(), st.integers(0, 1 << 30))
+@given(near_and_far(), MACHINES, st.data(), st.integers(0, 1 << 30))
 def test_random_plans(
     fixed: FixedGraph, on: SnowflakeMachine, data: st.DataObject, seed: int
 ) -> None:
@@ -89,6 +89,33 @@ def test_times_of_layers_of_networks(
     assert expected == pytest.approx(cycles, rel=0.04)
 
 
+@pytest.mark.parametrize("planner", ("snowflake", "exact"))
+@pytest.mark.parametrize(
+    ("channels", "size", "filters", "rate"),
+    ((960, 14, 64, 12), (256, 14, 128, 4), (64, 28, 64, 6), (1280, 14, 64, 7), (96, 28, 96, 12)),
+    ids=str,
+)
+def test_times_of_dilated_layers(
+    channels: int, size: int, filters: int, rate: int, planner: str
+) -> None:
+    """Of DeepLab's kind; the last one depthwise."""
+    rng = np.random.default_rng(7)
+    groups = channels if channels == filters else 1
+    conv = ops.FixedConv(
+        "conv", ("x",), ("y",),
+        rng.integers(-300, 300, (filters, channels // groups, 3, 3)).astype(np.int16),
+        rng.integers(-900, 900, filters).astype(np.int32), (1, 1), (rate,) * 4, (rate, rate),
+        groups, shift=9, low=-30000, high=30000,
+    )  # fmt: skip
+    fixed = graph_of(conv, {"x": (channels, size, size), "y": (filters, size, size)})
+    found = outcome(fixed, machine("snowflake-1cc"), planner)
+    assert (found.wrong, found.hazards) == (0, ())
+    expected = found.program.layers[0].predicted_cycles
+    assert expected is not None
+    cycles = found.statistics.cycles / found.statistics.runs
+    assert expected == pytest.approx(cycles, rel=0.04)
+
+
 def _random_layer(rng: np.random.Generator) -> FixedGraph | None:
     """A layer as networks have them; None for one that is much smaller or larger."""
     channels, filters = (int(rng.choice((3, 16, 32, 64, 96, 192, 256, 512))) for _ in range(2))
@@ -129,7 +156,7 @@ def test_times_of_random_layers(seed: int) -> None:
 
 
 @RANDOM
-@given(convolutions(), MACHINES, st.data())
+@given(near_and_far(), MACHINES, st.data())
 def test_room_in_numbers_is_the_geometrys(
     fixed: FixedGraph, on: SnowflakeMachine, data: st.DataObject
 ) -> None:
