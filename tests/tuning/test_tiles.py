@@ -199,3 +199,15 @@ def test_questions_and_warm_runs(tmp_path: Path) -> None:
         outcome = tune_layer(question, MACHINE, Run("random", True, 0), len(first), log)
     assert outcome.best_cycles is not None and outcome.exact_cycles is not None
     assert outcome.best_cycles <= outcome.exact_cycles
+
+
+def test_questions_are_those_of_compiled_layers() -> None:
+    """Without taps that meet nothing but padding."""
+    wide = replace(LAYER, kernel=(3, 3), dilation=(9, 40), padding=(9, 40, 9, 40), in_rows=9,
+                   in_columns=9)  # fmt: skip
+    graph, _ = layer_on(wide, MACHINE)
+    (question,) = questions([graph], MACHINE)
+    assert question.problem.kernel == (1, 1)
+    graph, _ = layer_on(replace(wide, dilation=(4, 40), padding=(4, 40, 4, 40)), MACHINE)
+    (question,) = questions([graph], MACHINE)
+    assert (question.problem.kernel, question.problem.padding) == ((3, 1), (4, 0, 4, 0))

@@ -9,6 +9,7 @@ from typing import Any
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible
@@ -52,7 +53,7 @@ def questions(
     backend could make of them; without those that no plan fits."""
     kind = backend_of(machine)
     names: dict[ConvProblem, list[str]] = {}
-    for graph in graphs:
+    for graph in map(with_live_taps, graphs):
         asking = [layer for layer in graph.layers if isinstance(layer, FixedConv)]
         for layer in (*asking, *kind.candidates(graph, machine)):
             problem = question_of(layer, graph, machine)

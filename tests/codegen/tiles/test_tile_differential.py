@@ -25,6 +25,7 @@ from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.plan.layers import LayerPlanner, question_of
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.loops.traffic import tile_traffic
@@ -95,7 +96,7 @@ def test_other_layers_in_small_tiles(data: st.DataObject, kind: object, seed: in
 @given(st.data(), tile_machines(), SEEDS)
 def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, seed: int) -> None:
     """Bytes, transfers and contiguous runs, stream by stream."""
-    fixed = data.draw(convolutions(2))
+    fixed = with_live_taps(data.draw(convolutions(2)))
     (layer,) = fixed.layers
     planner = LayerPlanner(fixed.precision, machine, AnyPlan(seed))
     try:
