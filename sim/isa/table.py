@@ -63,11 +63,11 @@ class Field:
     def step(self) -> int:
         return 1 << min(shift for _, _, shift in self.pieces)
 
-    @property
+    @cached_property
     def low(self) -> int:
         return self.bias - ((1 << (self.width - 1)) if self.signed else 0)
 
-    @property
+    @cached_property
     def high(self) -> int:
         top = (1 << (self.width - 1)) if self.signed else (1 << self.width)
         return self.bias + top - self.step
