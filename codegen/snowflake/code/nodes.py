@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.sim.isa.table import Field
@@ -99,8 +100,7 @@ class Loop:
 Node = Instr | Loop
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """Register ``base`` (None: 0) plus ``constant``."""
 
     base: int | None
@@ -136,8 +136,8 @@ class Writer:
         self, mnemonic: str, dest: int = -1, sources: tuple[int, ...] = (), immediate: int = 0,
         segment: Segment | None = None, **others: int,
     ) -> None:  # fmt: skip
-        fixed = _fixed(mnemonic, tuple(others.items()))
-        stream = others.get("stream", 0)
+        fixed = _fixed(mnemonic, tuple(others.items())) if others else _fixed(mnemonic, ())
+        stream = others["stream"] if "stream" in others else 0
         self._into.append(Instr(mnemonic, fixed, dest, sources, immediate, stream, segment))
 
     # --- values --------------------------------------------------------------------------------

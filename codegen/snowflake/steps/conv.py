@@ -203,17 +203,12 @@ class ConvLayer:
         whole, rest = divmod(filters[1], together)
         down, across = self._runs(rows, columns)
         nest = self._nest(filters[1], rows, columns, depth, bases, down, across)
-        full = replace(nest, groups=whole)
-        if whole:
-            for first, count in group_parts(whole):
-                for part_rows, part_columns in result_parts(down, across, first, whole):
-                    one = replace(full, groups=count, rows=part_rows, columns=part_columns)
-                    yield self._chunk(one, first, together, filters[1], rows, columns, bases)
+        for first, count in group_parts(whole) if whole else ():
+            for part in result_parts(down, across, first, whole):
+                yield self._chunk(nest, (first, count), together, *part, bases)
         if rest:
-            one = replace(nest, groups=1)
-            for part_rows, part_columns in result_parts(down, across, 0, 1):
-                last = replace(one, rows=part_rows, columns=part_columns)
-                yield self._chunk(last, whole, rest, filters[1], rows, columns, bases)
+            for part in result_parts(down, across, 0, 1):
+                yield self._chunk(nest, (whole, 1), rest, *part, bases)
 
     def _maxima(
         self, filters: Range, rows: Range, columns: Range, bases: Bases
@@ -287,13 +282,16 @@ class ConvLayer:
         )
 
     def _chunk(
-        self, nest: SumNest, first: int, outputs: int, filters: int, rows: Range, columns: Range,
-        bases: Bases,
+        self, nest: SumNest, groups: Range, outputs: int, rows: tuple[Run, ...],
+        columns: tuple[Run, ...], bases: Bases,
     ) -> Chunk:  # fmt: skip
-        """Groups of filters from number ``first`` on."""
-        shape = self.geometry
+        """Some of the groups of filters, with these results of ``nest``."""
+        shape, first = self.geometry, groups[0]
         nest = replace(
             nest,
+            groups=groups[1],
+            rows=rows,
+            columns=columns,
             maps=nest.maps + first * nest.group_step,
             kernels=nest.kernels + first * nest.kernel_words,
             out=nest.out + first * nest.out_group,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.code.nodes import Writer
@@ -91,14 +92,14 @@ class Move:
         """The move with its object at word ``base``."""
         return replace(self, place=self.place + base)
 
-    @property
+    @cached_property
     def in_memory(self) -> Access:
         reach, size = (self.runs - 1) * self.memory_step, WORD_BYTES * self.words
         begin, end = self.offset + min(0, reach), self.offset + max(0, reach) + size
         width, pitch = (size, abs(self.memory_step)) if self.runs > 1 else (0, 0)
         return Access(Place.MEMORY, begin, end, 0, self.segment, pitch, width)
 
-    @property
+    @cached_property
     def in_buffer(self) -> Access:
         end = self.place + (self.runs - 1) * self.buffer_step + self.words
         return Access(self.buffer, self.place, end, self.cus)
