@@ -26,6 +26,7 @@ from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.layers import conv_problem
 from tvm_npu.codegen.nmp.emit.core_steps import core_steps
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
+from tvm_npu.codegen.passes.dilation import with_live_taps
 from tvm_npu.codegen.plan import TileLimits, planner
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
@@ -174,7 +175,7 @@ def test_any_plan_runs_from_its_text(
 ) -> None:
     """The same words, constants and values as the plan's own program."""
     kind = data.draw(st.sampled_from((convolutions, convolutions, dense_layers)))
-    fixed = for_machine(data.draw(kind(element_bytes)), machine)
+    fixed = with_live_taps(for_machine(data.draw(kind(element_bytes)), machine))
     problem = question_of(fixed.layers[0], fixed, machine)  # type: ignore[arg-type]
     plan = AnyPlan(seed).plan(problem, machine)
     if isinstance(plan, Infeasible):
