@@ -216,8 +216,8 @@ def generate(
 
 @phase("plan")
 def plan_graph(fixed: FixedGraph, planner: LayerPlanner) -> PlannedGraph:
-    """ask -> plan: the layers that are executed, their plans, and where their tensors lie. Kernels
-    are without taps that no machine needs before a kind rewrites the graph for its own.
+    """ask -> plan: the layers that are executed, their plans, and where their tensors lie. Taps
+    of kernels that meet only padding are left out first, for every kind.
 
     Raises UnsupportedLayerError for a layer that the machine has no code for, before any is
     planned."""

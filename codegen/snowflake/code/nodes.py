@@ -136,8 +136,8 @@ class Writer:
         self, mnemonic: str, dest: int = -1, sources: tuple[int, ...] = (), immediate: int = 0,
         segment: Segment | None = None, **others: int,
     ) -> None:  # fmt: skip
-        fixed = _fixed(mnemonic, tuple(others.items())) if others else _fixed(mnemonic, ())
-        stream = others["stream"] if "stream" in others else 0
+        fixed = _fixed(mnemonic, tuple(others.items()))
+        stream = others.get("stream", 0)
         self._into.append(Instr(mnemonic, fixed, dest, sources, immediate, stream, segment))
 
     # --- values --------------------------------------------------------------------------------

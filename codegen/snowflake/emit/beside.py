@@ -62,6 +62,7 @@ def merged(
     a step of ``others`` stores to what one of ``before`` touches."""
     before = _chunk_by_chunk(before)
     made = [_touched(steps) for steps in zip(*before, strict=True)]
+    cycles = [max(map(_vector_cycles, steps)) for steps in zip(*before, strict=True)]
     count, total = len(before[0]), len(others[0])
     found: Lockstep = tuple([] for _ in before)
     places: list[int] = []
@@ -79,9 +80,9 @@ def merged(
         needed = [step for step, one in enumerate(made) if one.stores.meet(mine.loads)]
         ready = needed[-1] + BEHIND if needed else 0
         comes = _load_cycles(steps, machine)
-        behind = _behind(before, ready, AHEAD * comes)
+        behind = _behind(cycles, ready, AHEAD * comes)
         if number:
-            behind = max(behind, _behind(before, len(places), APART * comes))
+            behind = max(behind, _behind(cycles, len(places), APART * comes))
         go_on(min(count, max(behind, (number + 1) * count // (total + 1))))
         for one in steps:
             one.maps_from = begin + (places[ready] if ready < count else places[-1] + 1)
@@ -90,11 +91,12 @@ def merged(
     return found
 
 
-def _behind(before: Lockstep, first: int, cycles: float) -> int:
-    """The first step that begins when steps from ``first`` on have taken ``cycles``."""
-    taken, step = 0.0, first
-    while step < len(before[0]) and (taken < cycles or step == first):
-        taken += max(_vector_cycles(steps[step]) for steps in before)
+def _behind(steps: Sequence[int], first: int, cycles: float) -> int:
+    """The first step that begins when steps from ``first`` on have taken ``cycles``; ``steps`` are
+    the cycles of each."""
+    taken, step = 0, first
+    while step < len(steps) and (taken < cycles or step == first):
+        taken += steps[step]
         step += 1
     return step
 

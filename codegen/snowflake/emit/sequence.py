@@ -70,7 +70,7 @@ class _Pending:
 def _meet(ones: Sequence[Access], others: Sequence[Access]) -> bool:
     for one in ones:
         for other in others:
-            if one.begin < other.end and other.begin < one.end and one.meets(other):
+            if one.meets(other):
                 return True
     return False
 

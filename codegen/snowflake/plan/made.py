@@ -63,23 +63,17 @@ class Maker:
         if row is None or plane is None:
             return 0.0
         group, plane = divmod(plane, shape.filters)
-        filters = _tile(plane, shape.filters, self.plan.tile_m)
-        band = _tile(row, part.rows[1], height)
-        pixels = band[0] * wide + band[1] * sum(_tile(column, wide, width))
+        filters = cut(0, shape.filters, self.plan.tile_m)[plane // self.plan.tile_m]
+        band = cut(0, part.rows[1], height)[row // height]
+        tile = cut(0, wide, width)[column // width]
+        before, pixels = band[0] * wide + band[1] * tile[0], band[1] * tile[1]
+        every = part.rows[1] * wide
         if self.plan.stays == "kernels":
-            results = filters[0] * part.rows[1] * wide + filters[1] * pixels
+            results = filters[0] * every + filters[1] * (before + pixels)
         else:
-            tile = _tile(column, wide, width)
-            before = band[0] * wide + band[1] * tile[0]
-            results = before * shape.filters + (pixels - before) * sum(filters)
-        total = part.rows[1] * wide * shape.filters
+            results = before * shape.filters + pixels * sum(filters)
+        total = every * shape.filters
         return (group * total + results) / (shape.groups * total)
-
-
-def _tile(at: int, total: int, size: int) -> Range:
-    """(begin, count) of the tile in which ``at`` lies."""
-    begin = at // size * size
-    return begin, min(size, total - begin)
 
 
 def _last(wanted: Range, mine: Range) -> int | None:
@@ -93,7 +87,7 @@ def hidden_cycles(
 ) -> float:
     """Of ``memory_cycles`` that the loads and stores of as many tiles take those that pass while a
     convolution computes for ``cycles`` and leaves the memory idle for ``idle_cycles``; a tile can
-    come behind the share of its steps in ``ready``."""
+    come behind the share of its results in ``ready``."""
     found = time = 0.0
     for share in sorted(ready):
         time = max(time, share * cycles)

@@ -87,10 +87,10 @@ def lie_together(n: Numbers, columns) -> int:
 
 
 @device
-def trace_row(n: Numbers, mode: int, taps: int, outputs: int, beside: int) -> float:
+def trace_row(n: Numbers, mode: int, taps: int, outputs: int, together: int) -> float:
     """Cycles of a row of a window with ``taps`` taps."""
     if mode == COOP:
-        return n.coop_lines[beside, min(taps, n.columns.kernel)]
+        return n.coop_lines[together, min(taps, n.columns.kernel)]
     if mode == INDP:
         return float(taps * n.planes)
     return float(taps * ceil_div(outputs, LANES))
@@ -140,7 +140,7 @@ def add_group(
     least = max(vmov + (lines if n.has_residual else 0.0), lines)
     preloads = 1 + (1 if n.has_residual else 0)
     moved = 1 if n.has_residual else 0
-    beside = lie_together(n, columns)
+    together = lie_together(n, columns)
     for t in range(1, 2 * n.rows.kernel + 1):
         if rows[t] == 0:
             continue
@@ -151,11 +151,11 @@ def add_group(
             count = columns[u]
             if count == 0:
                 continue
-            each = down * trace_row(n, mode, u, outputs, beside)
+            each = down * trace_row(n, mode, u, outputs, together)
             traces = down
             if mode != LANE:
                 words = u * n.planes
-                if not beside:
+                if not together:
                     traces, words = down * u, n.planes
                 traces *= ceil_div(words, LONGEST_TRACE)
             cycles += count * max(each, least)
@@ -193,7 +193,7 @@ def least_columns(n: Numbers, mode: int, c: int, outputs: int, kinds) -> float:
     total = 0.0
     for begin in range(0, n.columns.out, c):
         column_kinds(n, mode, begin, min(c, n.columns.out - begin), kinds)
-        beside = lie_together(n, kinds)
+        together = lie_together(n, kinds)
         for u in range(1, 2 * n.columns.kernel + 1):
-            total += kinds[u] * trace_row(n, mode, u, outputs, beside)
+            total += kinds[u] * trace_row(n, mode, u, outputs, together)
     return total

@@ -42,11 +42,11 @@ class Access:
 
     def meets(self, other: Access) -> bool:
         """Something is touched by both."""
+        if self.begin >= other.end or other.begin >= self.end:
+            return False
         if self.place is not other.place or self.segment is not other.segment:
             return False
         if self.place is not Place.MEMORY and not self.cus & other.cus:
-            return False
-        if self.begin >= other.end or other.begin >= self.end:
             return False
         pitch = max(self.pitch, other.pitch)
         mine, theirs = self._width_in(pitch), other._width_in(pitch)
