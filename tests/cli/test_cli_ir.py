@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.codegen.tiles.test_ir import TEXT
@@ -110,3 +111,27 @@ class TestOfModels:
         assert "no convolution 'conv9'; there are conv1, conv2, fc1, logits" in err
         code, _, err = run("ir", lenet, "--for", "nmp-4x8", "--layer", "conv1")
         assert code == 1 and "'nmp-4x8' is of isa 'nmp'" in err
+
+    def test_layers_are_those_that_are_compiled(self, run, tmp_path: Path) -> None:
+        """Without taps that meet nothing but padding."""
+        onnx = pytest.importorskip("onnx")
+        make, rates = onnx.helper, [36, 36]
+        weight = np.random.default_rng(0).normal(size=(8, 8, 3, 3)).astype(np.float32)
+        conv = make.make_node("Conv", ["x", "w"], ["y"], "wide", dilations=rates, pads=rates * 2)
+        shape = [1, 8, 14, 14]
+        graph = make.make_graph(
+            [conv], "wide",
+            [make.make_tensor_value_info("x", onnx.TensorProto.FLOAT, shape)],
+            [make.make_tensor_value_info("y", onnx.TensorProto.FLOAT, shape)],
+            [onnx.numpy_helper.from_array(weight, "w")],
+        )  # fmt: skip
+        path, text = tmp_path / "wide.onnx", tmp_path / "wide.ir"
+        opset = [make.make_opsetid("", 13)]
+        onnx.save(make.make_model(graph, opset_imports=opset, ir_version=8), path)
+        code, out, err = run("ir", path, "--machine", "setup-a")
+        assert (code, out) == (0, "wide  8x14x14 -> 8x14x14, 1x1\n"), err
+        code, _, err = run("ir", path, "--machine", "setup-a", "--layer", "wide", "--out", text)
+        assert code == 0, err
+        assert read_ir(text.read_text()).problem.kernel == (1, 1)
+        code, out, err = run("run-ir", text)
+        assert code == 0 and "results equal the reference" in out, err

@@ -102,6 +102,13 @@ def test_nodes_of_one_name_have_layers_of_their_own() -> None:
     assert layers_of(nodes, rows) == [0, 1, 1, 1, None]
 
 
+def test_a_node_that_became_several_layers_is_the_last_of_them() -> None:
+    """Those before it prepare its maps."""
+    nodes = [onnx.helper.make_node("Conv", ["x"], ["y"], name="conv")]
+    rows = [replace(profiled("nmp").layers[0], source=("conv",)) for _ in range(2)]
+    assert layers_of(nodes, rows) == [1]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -77,10 +77,11 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
 
 def _convolutions(job: ModelJob) -> list[tuple[FixedConv, FixedGraph]]:
     from tvm_npu.codegen.ops import FixedConv
+    from tvm_npu.codegen.passes.dilation import with_live_taps
 
     found = []
     for symbol in job.partitioned.symbols:
-        fixed = job.partitioned.fixed_graph(symbol)
+        fixed = with_live_taps(job.partitioned.fixed_graph(symbol))
         found += [(layer, fixed) for layer in fixed.layers if isinstance(layer, FixedConv)]
     return found
 

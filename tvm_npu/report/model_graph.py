@@ -3,7 +3,7 @@ tensors go from one to another."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,18 +35,23 @@ def source_of(operator: Any) -> str:
 
 def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int | None]:
     """For each onnx.NodeProto the number of the layer that it became, None for the CPU's. Nodes of
-    one name take layers of that source in order; the last of these has all nodes that are left."""
+    one name take layers of that source in order; the last of these has all nodes that are left, and
+    a node that became several layers."""
     rows_of: dict[str, deque[int]] = {}
     for number, row in enumerate(layers):
         for source in row.source:
             rows_of.setdefault(source, deque()).append(number)
+    nodes_of = Counter(map(source_of, operators))
     found: list[int | None] = []
     for operator in operators:
-        rows = rows_of.get(source_of(operator))
+        source = source_of(operator)
+        rows = rows_of.get(source)
         if rows is None:
             found.append(None)
+        elif nodes_of[source] > 1 and len(rows) > 1:
+            found.append(rows.popleft())
         else:
-            found.append(rows.popleft() if len(rows) > 1 else rows[0])
+            found.append(rows[-1])
     return found
 
 
