@@ -425,6 +425,35 @@ def test_a_softmax_between_layers_runs_on_the_npu(axis: int, shape: tuple[int, .
     assert sqnr_db(want, found) > 60
 
 
+@pytest.mark.parametrize("slopes", [(6, 1, 1), (1, 6, 1, 1), (1, 1, 1), (1,)])
+def test_a_prelu_is_part_of_the_convolution_in_front(slopes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(4)
+    weight = random.standard_normal((6, 3, 3, 3)).astype(np.float32)
+    negative = random.uniform(-0.5, 0.9, slopes).astype(np.float32)
+    model = helper.make_model(
+        helper.make_graph(
+            [
+                helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+                helper.make_node("PRelu", ["a", "s"], ["y"], "bent"),
+            ],
+            "prelu",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 3, 9, 8))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, 6, 7, 6))],
+            [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(negative, "s")],
+        ),
+        opset_imports=[helper.make_opsetid("", 16)],
+        ir_version=8,
+    )  # fmt: skip
+    built, inputs = offloaded(model), image(model)
+    assert built.report is not None and not built.report.refusals
+    ((_, data),) = program_files(built).items()
+    (layer,) = Program.from_bytes(data).layers
+    assert layer.source == ("conv", "bent")
+    (found,) = built.run(inputs)
+    (want,) = from_onnxruntime(model, inputs)
+    assert sqnr_db(want, found) > 60
+
+
 def test_a_layer_in_int16() -> None:
     """Of a trained network: chosen by name, then by the loss that outputs may have; the simulator
     agrees with the reference to the bit."""

@@ -114,7 +114,7 @@ def slopes_in_range(call: OpCall, context: Context) -> Violation | None:
     channels = call.shape[1]
     if slopes is None or slopes.size not in (1, channels):
         return Violation("other slopes", f"1 or {channels} constants")
-    if call.attributes["axis"] != 1:
+    if slopes.size > 1 and call.attributes["axis"] != 1:
         return Violation(f"axis {call.attributes['axis']}", "axis 1")
     if not (slopes.min() > -2.0 and slopes.max() <= 1.0):
         return Violation(f"slopes from {slopes.min():g} to {slopes.max():g}", "above -2, up to 1")

@@ -17,6 +17,7 @@ from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
 from tvm_npu.relay.quantized import with_real_numbers
 from tvm_npu.relay.roundings import layouts_apart
+from tvm_npu.relay.spelling import plain_spelling
 
 INT32_MAX = 2**31 - 1
 _CHANNELS_LAST = {
@@ -60,6 +61,9 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         mod["main"] = rewrite_calls(mod["main"], layouts_apart)
         mod = relay.transform.InferType()(mod)
     mod["main"] = rewrite_calls(mod["main"], _drop_identity)
+    if _contains(mod, lambda expr: of.op_name(expr) == "nn.prelu"):
+        mod = relay.transform.InferType()(mod)
+        mod["main"] = rewrite_calls(mod["main"], plain_spelling)
     return relay.transform.InferType()(mod)
 
 
