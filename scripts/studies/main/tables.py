@@ -20,6 +20,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("top1_float", "top-1\nfloat", ".2%"),
     ("top1_npu", "top-1\nNPU", ".2%"),
     ("within_one_step", "within\n1 step", ".3%"),
+    ("source_within_one_step", "source\nitself", ".3%"),
     ("top1_source", "top-1\nsource", ".2%"),
     ("agreement", "agree", ".2%"),
     ("images", "images", "d"),

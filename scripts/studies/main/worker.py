@@ -101,6 +101,7 @@ def measure_source(name: str, machine: MachineDescription) -> dict[str, Any]:
         "regions": len(report.regions),
         "sqnr_db": found.sqnr_db if np.isfinite(found.sqnr_db) else 200.0,
         "within_one_step": found.within_one,
+        "source_within_one_step": source.agrees,
         "top1_source": found.top1_float / found.images if has_labels else None,
         "top1_npu": found.top1_npu / found.images if has_labels else None,
         "agreement": found.agreement / found.images,

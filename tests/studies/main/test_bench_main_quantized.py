@@ -25,6 +25,7 @@ def test_digits_quantized_by_onnxruntime(tmp_path: Path) -> None:
     assert row["bit_mismatches"] == 0 and row["regions"] == 1 and row["npu_mac_share"] == 1.0
     assert row["cycles"] > 1000 and row["top1_npu"] == row["top1_source"] > 0.9
     assert row["within_one_step"] > 0.999 and row["agreement"] == 1.0
+    assert 0.99 < row["source_within_one_step"] <= 1.0
 
 
 def test_q_points_are_farther_than_a_step() -> None:
