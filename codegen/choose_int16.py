@@ -1,39 +1,27 @@
 """Which layers of an int8 region compute in int16: those that keep a stated loss at the least time.
 
-The loss is the noise of the outputs, float to fixed point over some samples, as a share of their
-signal's power, that of the worst output. A layer's part in it is what the outputs lose when only
-that layer reads int8 operands and has int8 weights, all else in float. Layers become int16 in the
-order of their parts for each cycle that it costs (predicted), as few as keep the loss; where all of
-them in int16 are predicted to take less time, all do.
+The layers of the least cost whose parts in the loss are enough are found as an integer program
+(`codegen.int16_costs` has both). Where all layers in int16 are predicted to take less time, all
+are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from tvm_npu.codegen.compile import CompileOptions, fixed_graph, plan_graph, prepared_graph
-from tvm_npu.codegen.errors import PlanningError, QuantizationError
-from tvm_npu.codegen.graph import FixedGraph, FloatArray, Graph, Layer
-from tvm_npu.codegen.graph.fixed import Width, precision_of_width
-from tvm_npu.codegen.ops.registry import operator_of
+from tvm_npu.codegen.compile import CompileOptions
+from tvm_npu.codegen.graph import Graph
+from tvm_npu.codegen.int16_costs import Int16Region, Layers, Sample, Together, joined
 from tvm_npu.codegen.passes.calibrate import Ranges
-from tvm_npu.codegen.passes.precisions import NARROW, WIDE
-from tvm_npu.codegen.passes.quantize import Formats, Prepared, formats
-from tvm_npu.codegen.plan import planner as planner_called
-from tvm_npu.codegen.plan.layers import LayerPlanner
-from tvm_npu.codegen.reference import run_fixed, run_float, stream_float
-from tvm_npu.sim.description import Q_POINTS_ONLY, MachineDescription
+from tvm_npu.sim.description import MachineDescription
 
-Sample = Mapping[str, FloatArray]
-RANKED_IMAGES = 2
-"""Of the samples, for layers' parts: each of them takes a run of all that is behind the layer."""
-LEAST_CYCLES = 1.0
-"""What a layer in int16 costs at least, so that parts for each cycle are numbers."""
+STEPS, STEPS_PER_HALF = 320, 16
+"""The parts of the layers that stay int8 are tried from all of them down to 2^-20, so many tries
+from one half to the next."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +29,7 @@ class Choice:
     """The names of the layers; the loss with them and without any, and the predicted cycles of
     both."""
 
-    layers: tuple[str, ...]
+    layers: Layers
     loss: float
     int8_loss: float
     cycles: float
@@ -61,133 +49,62 @@ def choose_int16_layers(
 
     Raises as `compile_graph`.
     """
-    region = _Region(graph, ranges, machine, replace(options, precision="int8"), sample)
+    region = Int16Region(graph, ranges, machine, replace(options, precision="int8"), sample)
     none = region.options.int16_layers
     if region.loss(none) <= max_loss:
-        return region.choice(none)
-    ranked = region.ranked()
-    prefixes = [(*none, *ranked[:count]) for count in range(len(ranked) + 1)]
-    count = bisect_left(prefixes, -max_loss, key=lambda chosen: -region.loss(chosen))
-    chosen, everything = prefixes[min(count, len(ranked))], prefixes[-1]
-    if region.cycles(everything) <= region.cycles(chosen):
-        chosen = everything
-    return region.choice(chosen)
+        return _choice(region, none)
+    choices = region.choices()
+    if not choices:
+        return _choice(region, none)
+    singles = [one for one in choices if len(one.layers) == 1]
+    everything = joined(none, tuple(name for one in singles for name in one.layers))
+    total = sum(one.part for one in singles)
+
+    def enough(step: int) -> Layers:
+        found = _cheapest(choices, total * (1 - 2 ** (-step / STEPS_PER_HALF)))
+        return everything if found is None else joined(none, found)
+
+    first = bisect_left(range(STEPS), -max_loss, key=lambda step: -region.loss(enough(step)))
+    found = [everything] if first == STEPS else [enough(first), everything]
+    kept = [_without_needless(region, layers, singles, max_loss) for layers in found]
+    return _choice(region, min(kept, key=region.cycles))
 
 
-class _Region:
-    """A region whose layers are int8 but for some; what that loses and costs, found once each."""
+def _cheapest(choices: Sequence[Together], parts: float) -> Layers | None:
+    """The layers of the least cost that have such ``parts``, one choice a run at most; None where
+    all have less."""
+    from scipy.optimize import LinearConstraint, milp  # slow to import, and few need it
 
-    def __init__(
-        self,
-        graph: Graph,
-        ranges: Ranges,
-        machine: MachineDescription,
-        options: CompileOptions,
-        sample: Sample,
-    ) -> None:
-        self.graph, self.ranges, self.machine, self.options = graph, ranges, machine, options
-        self.sample = sample
-        self.prepared = prepared_graph(graph, ranges, machine, options, Q_POINTS_ONLY)
-        few = {name: values[:RANKED_IMAGES] for name, values in sample.items()}
-        self.few = run_float(self.prepared.graph, few)
-        self.outputs = {
-            tensor: values
-            for tensor, values in stream_float(self.prepared.graph, sample)
-            if tensor in graph.outputs
-        }
-        chosen = planner_called(options.planner, options.limits, options.tuning_log)
-        self.planner = LayerPlanner("int8", machine, chosen, options.limits)
-        self._losses: dict[tuple[str, ...], float] = {}
-
-    def fixed(self, layers: tuple[str, ...]) -> FixedGraph:
-        options = replace(self.options, int16_layers=layers)
-        return fixed_graph(self.graph, self.ranges, self.machine, options)
-
-    def loss(self, layers: tuple[str, ...]) -> float:
-        if layers not in self._losses:
-            fixed = self.fixed(layers)
-            scales = fixed.scales
-            entry = {
-                name: scales[name].quantize(self.sample[name], fixed.width_of(name))
-                for name in fixed.inputs
-            }
-            made = run_fixed(fixed, entry)
-            found = {name: scales[name].dequantize(made[name]) for name in fixed.outputs}
-            self._losses[layers] = _noise(self.outputs, found)
-        return self._losses[layers]
-
-    def cycles(self, layers: tuple[str, ...]) -> float:
-        """Predicted; infinite where some layer has no plan."""
-        try:
-            planned = plan_graph(self.fixed(layers), self.planner)
-        except PlanningError:
-            return float("inf")
-        return sum(one.predicted_cycles or 0.0 for one in planned.layers)
-
-    def choice(self, layers: tuple[str, ...]) -> Choice:
-        none = self.options.int16_layers
-        return Choice(
-            layers, self.loss(layers), self.loss(none), self.cycles(layers), self.cycles(none)
-        )
-
-    def ranked(self) -> list[str]:
-        """The layers that may become int16, those first that lose most for each cycle."""
-        graph = self.prepared.graph
-        narrow, wide = (self._formats(width) for width in (NARROW, WIDE))
-        worth = []
-        for index, layer in enumerate(graph.layers):
-            if not operator_of(layer).may_widen:
-                continue
-            costs = [self._cost(layer, one) for one in (narrow, wide)]
-            if costs[1] == float("inf"):
-                continue
-            part = _noise(self.few, self._with_int8(index, narrow, wide))
-            worth.append((part / max(LEAST_CYCLES, costs[1] - costs[0]), -index, layer.name))
-        return [name for _, _, name in sorted(worth, reverse=True)]
-
-    def _formats(self, width: Width) -> Formats:
-        prepared = self.prepared
-        widths = dict.fromkeys(prepared.widths, width)
-        found = Prepared(prepared.graph, prepared.ranges, widths, width)
-        return formats(found, self.machine.requantization(precision_of_width(width)))
-
-    def _cost(self, layer: Layer, numbers: Formats) -> float:
-        precision = precision_of_width(numbers.element_bytes)
-        try:
-            fixed = numbers.fixed(layer)
-        except QuantizationError:
-            return float("inf")
-        return self.planner.cycles(fixed, self.prepared.graph.shapes, precision)
-
-    def _with_int8(self, index: int, narrow: Formats, wide: Formats) -> dict[str, Any]:
-        """The outputs where one layer is int8, up to its result, and all else float."""
-        graph = self.prepared.graph
-        layer = graph.layers[index]
-        scales = {**wide.scales, **{tensor: narrow.scales[tensor] for tensor in layer.inputs}}
-        widths = {**wide.widths, **dict.fromkeys(layer.inputs, NARROW)}
-        fixed = replace(narrow, scales=scales, widths=widths).fixed(layer)
-        arrays = [scales[tensor].quantize(self.few[tensor], NARROW) for tensor in layer.inputs]
-        shapes = [graph.shapes[tensor] for tensor in layer.outputs]
-        results = operator_of(fixed).run_fixed(fixed, arrays, shapes, NARROW)
-        changed: dict[str, Any] = {
-            tensor: scales[tensor].dequantize(values)
-            for tensor, values in zip(layer.outputs, results, strict=True)
-        }
-        for behind in graph.layers[index + 1 :]:
-            if changed.keys().isdisjoint(behind.inputs):
-                continue
-            read: Sequence[Any] = [changed.get(t, self.few[t]) for t in behind.inputs]
-            shapes = [graph.shapes[tensor] for tensor in behind.outputs]
-            made = operator_of(behind).run_float(behind, read, shapes)
-            changed.update(zip(behind.outputs, made, strict=True))
-        return {name: changed.get(name, self.few[name]) for name in graph.outputs}
+    runs = sorted({one.run for one in choices})
+    in_run = np.array([[one.run == run for one in choices] for run in runs], dtype=float)
+    limits = [
+        LinearConstraint(in_run, ub=1),
+        LinearConstraint(np.array([[one.part for one in choices]]), lb=parts),
+    ]
+    cost = np.array([one.cost for one in choices])
+    found = milp(cost, integrality=np.ones(len(choices)), bounds=(0, 1), constraints=limits)
+    if found.x is None:
+        return None
+    taken = (one for one, amount in zip(choices, found.x, strict=True) if amount > 0.5)
+    return tuple(name for one in taken for name in one.layers)
 
 
-def _noise(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> float:
-    """The largest share of noise in an output."""
-    shares = []
-    for name, values in found.items():
-        signal = np.square(wanted[name], dtype=np.float64).sum()
-        noise = np.square(values.astype(np.float64) - wanted[name]).sum()
-        shares.append(noise / signal if signal else float(noise > 0))
-    return float(max(shares))
+def _without_needless(
+    region: Int16Region, layers: Layers, singles: Sequence[Together], max_loss: float
+) -> Layers:
+    """``layers`` without those that cost time and are not needed to keep the loss, the dearest
+    first; those are not tried whose part is more than twice what may be lost yet."""
+    for one in sorted(singles, key=lambda one: one.cost, reverse=True):
+        rest = tuple(name for name in layers if name not in one.layers)
+        if rest == layers or one.part > 2 * (max_loss - region.loss(layers)):
+            continue
+        if region.cycles(rest) < region.cycles(layers) and region.loss(rest) <= max_loss:
+            layers = rest
+    return layers
+
+
+def _choice(region: Int16Region, layers: Layers) -> Choice:
+    none = region.options.int16_layers
+    return Choice(
+        layers, region.loss(layers), region.loss(none), region.cycles(layers), region.cycles(none)
+    )

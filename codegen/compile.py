@@ -98,7 +98,7 @@ def fixed_graph(
     """fuse -> pools in parts -> adjust -> quantize: the integers that the program of
     `compile_graph` computes."""
     with phase("quantize"):
-        parted = _parted(graph, machine, options)
+        parted = parted_graph(graph, machine, options)
         del graph  # where nobody else holds it, its weights go before those of the integers come
         return quantized(parted, ranges, machine, options)
 
@@ -108,7 +108,7 @@ def quantized(
 ) -> FixedGraph:
     """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
     precision = options.precision or machine.default_precision
-    ranges, int16 = with_ranges_of_parts(parted, ranges), _int16_layers(machine, options)
+    ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
     return quantize(parted, ranges, precision, machine.requantization(precision), int16)
 
 
@@ -122,13 +122,14 @@ def prepared_graph(
     """The float graph whose layers `fixed_graph` makes integers of, one by one; for another
     ``requantization`` than the machine's, if given."""
     precision = options.precision or machine.default_precision
-    parted = _parted(graph, machine, options)
-    ranges, int16 = with_ranges_of_parts(parted, ranges), _int16_layers(machine, options)
+    parted = parted_graph(graph, machine, options)
+    ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
     step = requantization or machine.requantization(precision)
     return prepare(parted, ranges, precision, int16, step)
 
 
-def _parted(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+def parted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:
+    """The first steps of `fixed_graph`, up to the adjustments."""
     precision = options.precision or machine.default_precision
     return options.adjustments.apply(calibrated_graph(graph, machine, precision))
 
@@ -145,8 +146,8 @@ def in_parts(fused: Graph, machine: MachineDescription, precision: Precision) ->
     return with_pools_in_parts(fused, needs, ELEMENT_BYTES[precision])
 
 
-def _int16_layers(machine: MachineDescription, options: CompileOptions) -> Int16Layers:
-    """BackendError for a machine whose programs have one precision."""
+def int16_layers(machine: MachineDescription, options: CompileOptions) -> Int16Layers:
+    """Those of ``options``; BackendError for a machine whose programs have one precision."""
     if options.int16_layers and not backend_of(machine).mixes_precisions:
         raise BackendError(
             f"machine {machine.name!r} computes all layers of a program with one precision; it "

@@ -46,7 +46,8 @@ def with_constants(model: onnx.ModelProto, inputs: Inputs) -> tuple[onnx.ModelPr
     fixed = {
         name: values
         for name, values in inputs.items()
-        if (values.dtype.kind in "iub" and values.ndim <= 1) or name in weights
+        if (values.dtype.kind in "iub" and values.dtype.isbuiltin and values.ndim <= 1)
+        or name in weights
     }
     if not fixed or len(fixed) == len(inputs):
         return model, inputs

@@ -11,6 +11,14 @@ from dataclasses import asdict
 from studies.conformance.rows import REFUSED, Row, first_line
 
 
+def group_of(name: str) -> str:
+    if name.startswith("random-"):
+        return "random"
+    from studies.conformance.backend_cases import backend_cases
+
+    return backend_cases()[name][0]
+
+
 def run_named(name: str) -> Row:
     """A backend case, or a random graph by its seed."""
     if name.startswith("random-"):
@@ -31,7 +39,7 @@ def main() -> None:
         try:
             row = run_named(name)
         except Exception as error:  # of the case itself: it is told like all others
-            row = Row(name, "broken", REFUSED, REFUSED, reason=first_line(error))
+            row = Row(name, group_of(name), REFUSED, REFUSED, reason=first_line(error))
         print(json.dumps(asdict(row)), file=answers, flush=True)
 
 

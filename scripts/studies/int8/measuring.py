@@ -12,7 +12,7 @@ from tvm_npu.accuracy import measure
 from tvm_npu.door.models import import_onnx
 from tvm_npu.options import NpuOptions, make_options
 
-MAX_LOSS = 0.012
+MAX_LOSS = 0.015
 """Of `auto`, for all networks: 19 dB where regions end, which are logits for most."""
 TECHNIQUES: Mapping[str, NpuOptions] = {
     "per-tensor": make_options("nmp-4x8-paper", precision="int8"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, reject, settings
@@ -13,6 +15,7 @@ from tvm_npu.codegen.choose_int16 import choose_int16_layers
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph, fixed_graph
 from tvm_npu.codegen.errors import BackendError, PlanningError, QuantizationError
 from tvm_npu.codegen.graph import RELU, FixedGraph, Graph, Layer
+from tvm_npu.codegen.int16_costs import Int16Region
 from tvm_npu.codegen.ops import Concat, Conv2d, Pool
 from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
 from tvm_npu.codegen.passes.fuse import fuse
@@ -173,6 +176,42 @@ def test_the_choice_keeps_the_loss(
     assert some.cycles > some.int8_cycles
     best = choose_int16_layers(graph, ranges, NMP, INT8, sample, 1e-12)
     assert len(best.layers) == 6 and best.loss < some.loss
+
+
+def test_the_choice_is_the_cheapest() -> None:
+    """Of all choices among a block of three, which falls apart where one of it is int16, and two
+    layers around it."""
+    random = np.random.default_rng(0)
+
+    def weight(filters: int, channels: int, kernel: int) -> np.ndarray:
+        values = random.standard_normal((filters, channels, kernel, kernel))
+        unlike = np.exp(random.standard_normal((filters, 1, 1, 1)))
+        return (values * unlike / np.sqrt(channels * kernel**2)).astype(np.float32)
+
+    layers: tuple[Layer, ...] = (
+        conv("first", ("x",), weight(8, 3, 3)),
+        conv("expand", ("first_out",), weight(48, 8, 1)),
+        conv("dw", ("expand_out",), weight(48, 1, 3), groups=48),
+        conv("project", ("dw_out", "first_out"), weight(8, 48, 1)),
+        Pool("pool", ("project_out",), ("pool_out",), "max", (2, 2), (2, 2)),
+        conv("last", ("pool_out",), weight(16, 8, 3)),
+    )
+    shapes = {
+        "x": (3, 32, 32), "first_out": (8, 32, 32), "expand_out": (48, 32, 32),
+        "dw_out": (48, 32, 32), "project_out": (8, 32, 32), "pool_out": (8, 16, 16),
+        "last_out": (16, 16, 16),
+    }  # fmt: skip
+    graph = Graph(layers, shapes, ("x",), ("last_out",))
+    sample = {"x": random.standard_normal((2, 3, 32, 32)).astype(np.float32)}
+    ranges = calibrate(graph, [sample])
+    region = Int16Region(graph, ranges, NMP, INT8, sample)
+    free = [layer.name for layer in layers if layer.name != "pool"]
+    tried = [each for count in range(6) for each in combinations(free, count)]
+    for share in (0.8, 0.25, 0.1):
+        enough = share * region.loss(())
+        found = choose_int16_layers(graph, ranges, NMP, INT8, sample, enough)
+        cheapest = min(region.cycles(each) for each in tried if region.loss(each) <= enough)
+        assert found.loss <= enough and found.cycles == cheapest
 
 
 def test_machines_of_one_precision_refuse(
