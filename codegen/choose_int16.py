@@ -58,10 +58,9 @@ def choose_int16_layers(
         return _choice(region, none)
     singles = [one for one in choices if len(one.layers) == 1]
     everything = joined(none, tuple(name for one in singles for name in one.layers))
-    total = sum(one.part for one in singles)
 
     def enough(step: int) -> Layers:
-        found = _cheapest(choices, total * (1 - 2 ** (-step / STEPS_PER_HALF)))
+        found = _cheapest(choices, 1 - 2 ** (-step / STEPS_PER_HALF))
         return everything if found is None else joined(none, found)
 
     first = bisect_left(range(STEPS), -max_loss, key=lambda step: -region.loss(enough(step)))
@@ -70,19 +69,18 @@ def choose_int16_layers(
     return _choice(region, min(kept, key=region.cycles))
 
 
-def _cheapest(choices: Sequence[Together], parts: float) -> Layers | None:
-    """The layers of the least cost that have such ``parts``, one choice a run at most; None where
-    all have less."""
+def _cheapest(choices: Sequence[Together], share: float) -> Layers | None:
+    """The layers of the least cost that have such a share of all parts, one choice a run at most;
+    None where rounding leaves no such layers."""
     from scipy.optimize import LinearConstraint, milp  # slow to import, and few need it
 
     runs = sorted({one.run for one in choices})
     in_run = np.array([[one.run == run for one in choices] for run in runs], dtype=float)
-    limits = [
-        LinearConstraint(in_run, ub=1),
-        LinearConstraint(np.array([[one.part for one in choices]]), lb=parts),
-    ]
-    cost = np.array([one.cost for one in choices])
-    found = milp(cost, integrality=np.ones(len(choices)), bounds=(0, 1), constraints=limits)
+    part, cost = (np.array([getattr(one, key) for one in choices]) for key in ("part", "cost"))
+    total = sum(one.part for one in choices if len(one.layers) == 1) or 1.0
+    limits = [LinearConstraint(in_run, ub=1), LinearConstraint(part / total, lb=share)]
+    cost /= np.abs(cost).max() or 1
+    found = milp(cost, integrality=np.ones(len(cost)), bounds=(0, 1), constraints=limits)
     if found.x is None:
         return None
     taken = (one for one, amount in zip(choices, found.x, strict=True) if amount > 0.5)
