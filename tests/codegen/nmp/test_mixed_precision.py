@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.random_graphs import graphs, random_inputs
 from tvm_npu.codegen.choose_int16 import choose_int16_layers
-from tvm_npu.codegen.compile import CompileOptions, compile_fixed, compile_graph, fixed_graph
+from tvm_npu.codegen.compile import (
+    CompileOptions,
+    compile_fixed,
+    compile_graph,
+    fixed_graph,
+    plan_graph,
+)
 from tvm_npu.codegen.errors import BackendError, PlanningError, QuantizationError
 from tvm_npu.codegen.graph import RELU, FixedGraph, Graph, Layer
 from tvm_npu.codegen.int16_costs import Int16Region
@@ -20,6 +26,8 @@ from tvm_npu.codegen.ops import Concat, Conv2d, Pool
 from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
 from tvm_npu.codegen.passes.fuse import fuse
 from tvm_npu.codegen.passes.quantize import Int16Layers, quantize
+from tvm_npu.codegen.plan import planner as named_planner
+from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.reference import run_fixed, run_float
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
@@ -178,9 +186,9 @@ def test_the_choice_keeps_the_loss(
     assert len(best.layers) == 6 and best.loss < some.loss
 
 
-def test_the_choice_is_the_cheapest() -> None:
-    """Of all choices among a block of three, which falls apart where one of it is int16, and two
-    layers around it."""
+@pytest.fixture(scope="module")
+def block() -> tuple[Graph, Ranges, dict[str, np.ndarray]]:
+    """A block of three, which falls apart where one of it is int16, and two layers around it."""
     random = np.random.default_rng(0)
 
     def weight(filters: int, channels: int, kernel: int) -> np.ndarray:
@@ -203,9 +211,32 @@ def test_the_choice_is_the_cheapest() -> None:
     }  # fmt: skip
     graph = Graph(layers, shapes, ("x",), ("last_out",))
     sample = {"x": random.standard_normal((2, 3, 32, 32)).astype(np.float32)}
-    ranges = calibrate(graph, [sample])
+    return graph, calibrate(graph, [sample]), sample
+
+
+def test_costs_are_those_of_the_plan(
+    block: tuple[Graph, Ranges, dict[str, np.ndarray]]
+) -> None:
+    graph, ranges, sample = block
+    planner = LayerPlanner("int8", NMP, named_planner("exact"))
+
+    def cycles(layers: tuple[str, ...]) -> float:
+        fixed = fixed_graph(graph, ranges, NMP, CompileOptions("int8", int16_layers=layers))
+        return sum(one.predicted_cycles or 0.0 for one in plan_graph(fixed, planner).layers)
+
+    choices = Int16Region(graph, ranges, NMP, INT8, sample).choices()
+    assert len(choices) == 7 + 2
+    alone = {one.layers: one.cost for one in choices}
+    assert alone == {one.layers: cycles(one.layers) - cycles(()) for one in choices}
+    assert alone["expand", "dw", "project"] < alone["expand",] + alone["dw",] + alone["project",]
+
+
+def test_the_choice_is_the_cheapest(
+    block: tuple[Graph, Ranges, dict[str, np.ndarray]]
+) -> None:
+    graph, ranges, sample = block
     region = Int16Region(graph, ranges, NMP, INT8, sample)
-    free = [layer.name for layer in layers if layer.name != "pool"]
+    free = [layer.name for layer in graph.layers if layer.name != "pool"]
     tried = [each for count in range(6) for each in combinations(free, count)]
     for share in (0.8, 0.25, 0.1):
         enough = share * region.loss(())
