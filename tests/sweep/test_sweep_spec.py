@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from tvm_npu.cli.check_command import checked
 from tvm_npu.sim.limits import DEFAULT
 from tvm_npu.sweep.designs import DesignSpace
+from tvm_npu.sweep.formulas import evaluate, number
 from tvm_npu.sweep.models import model_bytes
 from tvm_npu.sweep.spec import Range, SweepError, read_spec, spec_from_dict
 
@@ -86,6 +87,30 @@ def test_a_key_that_does_not_exist_names_those_that_do() -> None:
         DesignSpace(spec_from_dict(values))
     with pytest.raises(SweepError, match="unknown machine 'nmp'"):
         DesignSpace(spec_from_dict(spec(machine={"base": "nmp"})))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "'a' * 10**8", "'%99999999d' % 5", "f'{1:>9999}'", "'{:>9999}'.format(1)", "[0] * 10**9",
+        "9**9**9", "2**200000", "1 << 10**9", "2**500 * 2**501", "max([0] * 9999)", "a.real",
+        "[x for x in range(9)]", "().__class__", "a[0:2]", "(" * 5000 + ")" * 5000, "1" * 5000,
+        "+".join(["1"] * 6000), "list(a)", "rand()", "names",
+    ],
+)  # fmt: skip
+def test_formulas_take_no_time_and_no_memory(expression: str) -> None:
+    with pytest.raises(SweepError, match="^area: "):
+        number(expression, {"a": 3}, "area")
+
+
+def test_formulas_compute() -> None:
+    names = {"a": 3, "mac": {"kind": "x", "bits": 16.0}}
+    for expression, value in {
+        "a**2 % 5 - (1 << 3) // 3": 2, "mac.bits / 2 if mac.kind == 'x' else 0": 8,
+        "max(a, mac.bits, 7)": 16, "ceil(sqrt(a)) + abs(-a)": 5, "2**499 / 2**490": 512,
+    }.items():  # fmt: skip
+        assert number(expression, names, "area") == value
+    assert evaluate("a in [1, 3] and mac.kind in ('x', 'y')", names, "constraint") is True
 
 
 def test_a_constraint_without_a_value_is_an_error() -> None:

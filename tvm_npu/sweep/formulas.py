@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tvm_npu.sweep.spec import SweepError, missing
@@ -12,20 +13,82 @@ FUNCTIONS = {
     "min": min, "max": max, "abs": abs, "ceil": math.ceil, "floor": math.floor,
     "sqrt": math.sqrt, "log2": math.log2,
 }  # fmt: skip
+_FORMS = (
+    ast.Expr, ast.Name, ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call,
+    ast.Constant,
+)  # fmt: skip
+_ARITHMETIC = (
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift,
+    ast.BitXor, ast.BitOr, ast.BitAnd,
+)  # fmt: skip
+
+
+MOST_CHARACTERS = 10_000
+MOST_BITS = 1000
+"""Of whole numbers on the way: more than any memory of the world has bytes, less than a float."""
 
 
 def evaluate(expression: str, names: Mapping[str, Any], what: str) -> Any:
-    """The value of an expression; ``names`` may hold mappings, whose entries are written with a
-    dot. SweepError, which begins with ``what``, for anything that has no value."""
+    """The value of an expression of numbers, names, arithmetic, comparisons, lists to look in and
+    FUNCTIONS; ``names`` may hold mappings, whose entries are written with a dot. SweepError, which
+    begins with ``what``, for anything that has no value."""
     try:
-        from simpleeval import EvalWithCompoundTypes
+        import simpleeval  # noqa: F401
     except ImportError as error:
         raise missing("simpleeval", "formulas and constraints") from error
+    if len(expression) > MOST_CHARACTERS:
+        raise SweepError(
+            f"{what}: {expression[:40]!r}... has {len(expression)} characters; "
+            f"{MOST_CHARACTERS} are possible"
+        )
     try:
-        evaluator = EvalWithCompoundTypes(names=dict(names), functions=FUNCTIONS)
-        return evaluator.eval(f"({expression})")  # of several lines it would take the first
+        return _evaluator(names).eval(f"({expression})")  # of several lines it would take the first
     except Exception as error:
         raise SweepError(f"{what}: {expression!r} has no value: {error}") from error
+
+
+def _evaluator(names: Mapping[str, Any]) -> Any:
+    """simpleeval's, with fewer forms: its strings, slices and methods can take any time and memory,
+    and nobody needs them here."""
+    from simpleeval import DEFAULT_OPERATORS, NameNotDefined, SimpleEval
+
+    operators = dict(DEFAULT_OPERATORS)
+    for operator in _ARITHMETIC:
+        operators[operator] = _of_numbers(operator, operators[operator])
+    evaluator = SimpleEval(operators=operators, functions=FUNCTIONS, names=dict(names))
+
+    def entry(node: ast.Attribute) -> Any:
+        holder = evaluator._eval(node.value)
+        if not isinstance(holder, Mapping) or node.attr not in holder:
+            raise NameNotDefined(node.attr, ast.unparse(node))
+        return holder[node.attr]
+
+    def several(node: ast.List | ast.Tuple) -> tuple[Any, ...]:
+        return tuple(evaluator._eval(one) for one in node.elts)
+
+    kept = {form: evaluator.nodes[form] for form in _FORMS}
+    evaluator.nodes = {**kept, ast.Attribute: entry, ast.List: several, ast.Tuple: several}
+    return evaluator
+
+
+def _of_numbers(operator: type[ast.operator], function: Callable[[Any, Any], Any]) -> Any:
+    def checked(left: Any, right: Any) -> Any:
+        if not all(isinstance(one, int | float) for one in (left, right)):
+            raise TypeError(f"{operator.__name__} is for numbers")
+        if isinstance(left, int) and isinstance(right, int):
+            bits = abs(left).bit_length()
+            if operator is ast.Pow and bits > 1:
+                bits *= abs(right)
+            elif operator is ast.LShift:
+                bits += abs(right)
+            if bits > MOST_BITS:
+                raise OverflowError(f"{operator.__name__} to {bits} bits; {MOST_BITS} are possible")
+        made = function(left, right)
+        if isinstance(made, int) and made.bit_length() > MOST_BITS:
+            raise OverflowError(f"{operator.__name__} to more than {MOST_BITS} bits")
+        return made
+
+    return checked
 
 
 def number(expression: str, names: Mapping[str, Any], what: str) -> float:
