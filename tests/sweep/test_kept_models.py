@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 
 from tests.runtime.networks import network
 from tvm_npu.codegen.passes.calibrate import calibrate
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
-from tvm_npu.sweep import SweepError
-from tvm_npu.sweep.kept_models import model_from_bytes, model_to_bytes
+from tvm_npu.sweep import SweepError, models
+from tvm_npu.sweep.kept_models import _array, model_from_bytes, model_to_bytes
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.store import FILE, Store
 
@@ -34,7 +36,51 @@ def test_what_is_kept_comes_back() -> None:
     region, given = found.regions[0], model.regions[0]
     assert region.graph.shapes == given.graph.shapes and region.ranges == given.ranges
     for one, other in zip(region.inputs, given.inputs, strict=True):
-        assert np.array_equal(one, other)
+        assert np.array_equal(one, other) and one.dtype == other.dtype
+        assert one.flags.writeable
+
+
+def test_numbers_of_numpy_come_back() -> None:
+    found = model_from_bytes(model_to_bytes(replace(kept(), npu_mac_share=np.float32(0.1))))
+    assert found.npu_mac_share == np.float32(0.1)
+    assert type(found.npu_mac_share) is np.float32
+
+
+@pytest.mark.parametrize(
+    "forged", [np.dtype("i4"), np.zeros(2), np.asfortranarray(np.zeros((2, 3))), np.float32(1)]
+)
+def test_insides_of_numpy_are_not_read(forged: Any) -> None:
+    """A type whose flags deny that it holds objects makes addresses of bytes."""
+    data = pickle.dumps(forged, protocol=pickle.HIGHEST_PROTOCOL)
+    with pytest.raises(SweepError, match=r"numpy\S+ is no part of a model"):
+        model_from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "data", "message"),
+    [
+        ("O", (1,), bytes(8), "type 'O'; only numbers are kept"),
+        ("i4,i4", (1,), bytes(8), "only numbers are kept"),
+        ("<f4", (2, 3), bytes(20), r"an array \(2, 3\) of '<f4' has 20 bytes"),
+        ("<f4", (-1, -2), bytes(8), r"an array has shape \(-1, -2\)"),
+        ("<f4", (True,), bytes(4), "an array has shape"),
+        (["<f4"], (1,), bytes(4), "no type, shape and bytes"),
+        ("what", (1,), bytes(4), "cannot be read"),
+    ],
+)
+def test_arrays_that_are_none(dtype: Any, shape: Any, data: Any, message: str) -> None:
+    with pytest.raises(SweepError, match=message):
+        model_from_bytes(pickle.dumps(Call(_array, dtype, shape, data)))
+
+
+def test_files_of_another_format_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "_prepare", lambda *_: kept())
+    machine = load_machine("nmp-4x8")
+    new = models.prepared("m", b"", machine, "int8", tmp_path)
+    monkeypatch.setattr(models, "FORMAT", 1)
+    assert models.prepared("m", b"", machine, "int8", tmp_path) != new
 
 
 class Call:

@@ -1,16 +1,21 @@
 """Models of sweeps as files: stores come from other people, as specifications do.
 
 A pickle names what is called to read it, so only the classes that models are made of are found.
+NumPy's own pickles set the insides of its types unchecked: arrays are written as their bytes.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import pickletools
 from dataclasses import is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.sweep.spec import SweepError
 
@@ -18,17 +23,38 @@ if TYPE_CHECKING:
     from tvm_npu.sweep.models import SweptModel
 
 _PARTS = ("tvm_npu.codegen.", "tvm_npu.sweep.models")
-_ARRAYS = {("numpy", "dtype"), ("numpy", "ndarray")} | {
-    (f"numpy.{core}.{module}", name)
-    for core in ("core", "_core")  # before and from numpy 2 on
-    for module, name in (
-        ("numeric", "_frombuffer"), ("multiarray", "_reconstruct"), ("multiarray", "scalar"),
-    )
-}  # fmt: skip
+_KINDS = "fiub"
+"""Of NumPy's types: numbers, whose bytes name nothing."""
+FORMAT = 2
+"""Stands in the files' names: files of another one are made anew."""
+
+
+def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> NDArray[Any]:
+    """An array of a file. Raises ValueError for what is none."""
+    if type(dtype) is not str or type(shape) is not tuple or type(data) is not bytes:
+        raise ValueError("an array is no type, shape and bytes")
+    if any(type(extent) is not int or extent < 0 for extent in shape):
+        raise ValueError(f"an array has shape {shape!r}")
+    kind = np.dtype(dtype)
+    if kind.kind not in _KINDS:
+        raise ValueError(f"an array has type {dtype!r}; only numbers are kept")
+    if len(data) != math.prod(shape) * kind.itemsize:
+        raise ValueError(f"an array {shape!r} of {dtype!r} has {len(data)} bytes")
+    return np.frombuffer(data, kind).reshape(shape).copy()
+
+
+def _number(dtype: str, data: bytes) -> Any:
+    """A scalar of NumPy's. Raises ValueError for what is none."""
+    return _array(dtype, (), data)[()]
+
+
+_OWN = {(__name__, one.__name__): one for one in (_array, _number)}
 
 
 def model_to_bytes(model: SweptModel) -> bytes:
-    return pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL)
+    file = io.BytesIO()
+    _Writer(file, pickle.HIGHEST_PROTOCOL).dump(model)
+    return file.getvalue()
 
 
 def model_from_bytes(data: bytes) -> SweptModel:
@@ -55,10 +81,21 @@ def _check_sizes(data: bytes) -> None:
             raise pickle.UnpicklingError(f"{operation.name} {argument}")
 
 
+class _Writer(pickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if not isinstance(obj, np.ndarray | np.generic):
+            return NotImplemented
+        if obj.dtype.kind not in _KINDS:
+            raise pickle.PicklingError(f"arrays of {obj.dtype} are no part of a model")
+        if isinstance(obj, np.generic):
+            return _number, (obj.dtype.str, obj.tobytes())
+        return _array, (obj.dtype.str, obj.shape, obj.tobytes())
+
+
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _ARRAYS:
-            return super().find_class(module, name)
+        if (module, name) in _OWN:
+            return _OWN[module, name]
         if module.startswith(_PARTS) and "." not in name:
             found = super().find_class(module, name)
             if isinstance(found, type) and (is_dataclass(found) or issubclass(found, Enum)):

@@ -20,7 +20,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.whole_files import write_whole
-from tvm_npu.sweep.kept_models import model_to_bytes
+from tvm_npu.sweep.kept_models import FORMAT, model_to_bytes
 from tvm_npu.sweep.spec import SweepError
 
 Array = NDArray[Any]
@@ -86,7 +86,7 @@ def prepared(
 
     facts = (code_version(), machine.isa, machine.requantization(precision), precision)
     digest = hashlib.sha256(repr(facts).encode() + content).hexdigest()
-    path = folder / f"{digest}.model"
+    path = folder / f"{digest}-{FORMAT}.model"
     if not path.exists():
         made = _prepare(name, content, digest, machine, precision)
         write_whole(path, model_to_bytes(made))
