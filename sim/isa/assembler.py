@@ -21,6 +21,8 @@ from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction, Isa
 
 _LABEL = re.compile(r"[A-Za-z_.$][\w.$]*")
 _OPERAND = r"([^\s,()]+)"
+LONGEST_NUMBER = 70
+"""Characters: 64 bits in base two, and their sign and base."""
 _NO_DISTANCE = re.compile(r"(^|,)\s*\(")
 
 
@@ -180,7 +182,10 @@ def _value(instruction: Instruction, field: Field, text: str) -> int | str:
 
 def parse_number(mnemonic: str, operand: str, text: str) -> int:
     """Decimal, 0x, 0o or 0b; IsaError names the instruction and its operand."""
+    shown = repr(text) if len(text) <= LONGEST_NUMBER else f"{text[:20]!r}..."
     try:
-        return int(text, 0)
+        if len(text) <= LONGEST_NUMBER:
+            return int(text, 0)
     except ValueError:
-        raise IsaError(f"{mnemonic}: operand {operand} is {text!r}, expected a number") from None
+        pass
+    raise IsaError(f"{mnemonic}: operand {operand} is {shown}, expected a number")

@@ -27,6 +27,8 @@ from tvm_npu.sim.errors import MachineError
 
 KEYS = ("bandwidth", "frequency", "mem_size", "pe_len", "pe_mapping")
 MAPPINGS = ("IC", "OC", "OH", "OW")
+DEEPEST = 2
+"""Lists in lists: pe_mapping is one of lists."""
 KILOBYTE = 1024
 _TOKEN = re.compile(
     r'(?P<blank>[ \t\r\n]+|//[^\n]*)|(?P<text>"(?:[^"\\\n]|\\.)*")'
@@ -73,7 +75,7 @@ class _Reader:
         while at < len(text):
             found = _TOKEN.match(text, at)
             if found is None:
-                raise self.fail(line, f"not JSON: unexpected {text[at : at + 10].split()[0]!r}")
+                raise self.fail(line, f"not JSON: unexpected {text[at]!r}")
             kind = str(found.lastgroup)
             if kind != "blank":
                 yield _Token(kind, found.group(), line)
@@ -89,14 +91,16 @@ class _Reader:
         self.at += 1
         return token
 
-    def value(self) -> _Value:
+    def value(self, depth: int = 0) -> _Value:
         token = self.take()
+        if depth > DEEPEST:
+            raise self.fail(token.line, f"lists in lists; {DEEPEST} deep is possible")
         if token.text == "[" and token.kind == "mark":
             items: list[_Value] = []
             while self.tokens[self.at].text != "]":
                 if items:
                     self.take(",")
-                items.append(self.value())
+                items.append(self.value(depth + 1))
             self.take("]")
             return _Value(items, token.line)
         if token.kind in ("text", "number", "word"):
@@ -188,7 +192,8 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.fail(found.line, f"{key}: expected a number, found {_shown(value)}")
         if not low <= value <= high:
-            raise self.fail(found.line, f"{key} = {value:g} {unit}; from {low:g} to {high:g}")
+            shown = _shown(value)
+            raise self.fail(found.line, f"{key} = {shown} {unit}; from {low:g} to {high:g}")
         return float(value)
 
     def whole(self, key: str, found: _Value, low: int, high: int) -> int:
@@ -214,4 +219,5 @@ class _Reader:
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return "a list"
-    return json.dumps(value)
+    shown = json.dumps(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."

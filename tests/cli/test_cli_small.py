@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tvm_npu.cli import check_command
 from tvm_npu.cli.elf_command import printable
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import write_bytes, write_json
@@ -140,6 +141,17 @@ def test_check_says_before_the_work_that_its_rows_cannot_be_written(run, tmp_pat
         "check", ELF.with_name("hello.elf"), "--json", tmp_path / "no" / "rows.json"
     )
     assert code == 1 and not out and "there is no folder" in err
+
+
+def test_check_goes_on_behind_what_it_has_no_error_for(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = ELF.with_name("hello.elf"), tmp_path / "x.toml"
+    second.write_text("")
+    monkeypatch.setitem(check_command._TEXTS, ".toml", lambda path: [].pop())
+    code, out, err = run("check", second, first)
+    assert code == 1 and "1 of 2 files are not good" in err
+    assert "BAD: no error for it (IndexError: pop from empty list)" in out and "executable" in out
 
 
 def test_devices_are_written_and_not_replaced(tmp_path: Path) -> None:

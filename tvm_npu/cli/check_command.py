@@ -52,6 +52,8 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             good, text = True, checked(path, args.limits)
         except _ERRORS as error:
             good, text = False, one_line(str(error))
+        except Exception as error:  # the other files are told all the same
+            good, text = False, one_line(f"no error for it ({type(error).__name__}: {error})")
         rows.append({"file": str(path), "good": good, "what": text})
         terminal.out.print(f"{path}: {'' if good else 'BAD: '}{text}", soft_wrap=True, markup=False)
     if args.json is not None:

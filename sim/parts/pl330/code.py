@@ -13,6 +13,8 @@ from tvm_npu.sim.isa.table import OPERAND_NAME, Field, Instruction
 from tvm_npu.sim.parts.pl330.isa import LARGEST_JUMP, PL330_ISA
 
 _COMMENT_COLUMN = 28
+_DEEPEST = 3
+"""Indentation of a listing: inside of loops of both counters."""
 _BY_FIRST_BYTE = [
     tuple(item for item in PL330_ISA.instructions if byte & item.mask & 0xFF == item.match & 0xFF)
     for byte in range(256)
@@ -124,7 +126,7 @@ def disassemble(program: bytes) -> str:
         shown = program[offset : offset + size].hex(" ")
         lines.append(f"{'  ' * depth}{text}".ljust(_COMMENT_COLUMN) + f"# {offset:04x}: {shown}\n")
         if text.startswith("dmalp "):
-            depth += 1
+            depth = min(depth + 1, _DEEPEST)
         offset += size
     return "".join(lines)
 

@@ -186,6 +186,8 @@ def test_data_words_hold_absolute_addresses() -> None:
         ("addi a0, a0, 5000", "line 1: addi: field imm: 5000 is outside -2048..2047"),
         ("addi a0, q7, 1", "line 1: addi: operand rs1 is 'q7', which is no register"),
         ("addi a0, a0, x", "line 1: addi: operand imm is 'x', expected a number"),
+        ("li a0, 0x" + "f" * 9999, "line 1: li: operand value is '0xffffffffffffffffff'..."),
+        (".word 0b" + "1" * 9999, "line 1: .word: operand value is '0b1111"),
         ("li a0, 0x100000000", "line 1: li: 4294967296 does not fit in 32 bits"),
         ("nmp_wait tlx, 1, a0", "line 1: nmp_wait: operand level is 'tlx', expected a number"),
         ("nmp_conv2d 16, zero", "line 1: nmp_conv2d: field sem: 16 is outside 0..15"),

@@ -113,6 +113,12 @@ def test_loops_are_closed_by_the_assembler() -> None:
     assert assemble(text) == builder.finish() == bytes.fromhex("2002220f04083c02546400" + "3809")
 
 
+def test_a_listing_is_as_long_as_its_code() -> None:
+    """Loops that never end are no deeper than the two counters."""
+    code = assemble("dmalp lc0, 1\n" * 2000)
+    assert len(disassemble(code)) < 2000 * 80 and assemble(disassemble(code)) == code
+
+
 def test_loops_of_the_builder() -> None:
     builder = ProgramBuilder()
     with (
