@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.door.window_attributes import check_windows
 from tvm_npu.errors import PartitionError
 
 _WINDOWED = frozenset(
@@ -31,15 +32,17 @@ among theirs."""
 
 
 def read_model(model: Any) -> Any:
-    """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model."""
+    """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
+    for windows that there are not."""
     import onnx
 
-    if not isinstance(model, str | Path):
-        return model
-    try:
-        return onnx.load(str(model))
-    except Exception as error:  # protobuf's own error types differ between its backends
-        raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
+    if isinstance(model, str | Path):
+        try:
+            model = onnx.load(str(model))
+        except Exception as error:  # protobuf's own error types differ between its backends
+            raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
+    check_windows(model)
+    return model
 
 
 def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | None = None) -> Any:
@@ -47,9 +50,12 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
     known; the model itself when there is nothing to replace.
 
     before: Conv(auto_pad=SAME_UPPER, kernel 5x5)        after: Conv(pads=[2, 2, 2, 2])
+
+    Raises PartitionError for windows that there are not.
     """
     import onnx
 
+    check_windows(model)
     if not any(_auto_pad(node) for node in model.graph.node):
         return model
     model = onnx.ModelProto.FromString(model.SerializeToString())

@@ -1,0 +1,116 @@
+"""What ONNX models say of windows, checked before anything computes with it.
+
+ONNX's own inference of shapes divides by strides, and its checker looks at no values: a stride of
+0 ends the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tvm_npu.errors import PartitionError
+
+MOST = 1 << 20
+"""Elements that a window, its steps and its padding may have along an axis."""
+
+_WEIGHTS = {
+    "Conv": 1, "ConvTranspose": 1, "DeformConv": 1, "ConvInteger": 1, "FusedConv": 1,
+    "NhwcFusedConv": 1, "NhwcConv": 1, "QLinearConv": 3, "QLinearConvTranspose": 3,
+}  # fmt: skip
+"""Number of the input that holds the weights."""
+_CHANNELS_LAST = frozenset({"NhwcConv", "NhwcFusedConv"})
+_WINDOWED = _WEIGHTS.keys() | {
+    "MaxPool", "AveragePool", "LpPool", "MaxUnpool", "QLinearAveragePool", "NhwcMaxPool",
+    "Col2Im",
+}  # fmt: skip
+_LEAST = {
+    "kernel_shape": 1, "strides": 1, "dilations": 1, "pads": -MOST, "output_padding": 0,
+    "output_shape": 1, "group": 1, "offset_group": 1,
+}  # fmt: skip
+_ONE_NUMBER = frozenset({"group", "offset_group"})
+_AXES = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 2}
+"""Numbers that an attribute has for each axis."""
+_MODES = frozenset({b"", b"NOTSET", b"SAME_UPPER", b"SAME_LOWER", b"VALID"})
+_LARGEST_GROUP = (1 << 31) - 1
+
+
+def check_windows(model: Any) -> None:
+    """PartitionError for a node, in subgraphs and functions too, with a window that there is not:
+    it names the node, the attribute, its value and the limit."""
+    for node, weights in _nodes(model):
+        if node.op_type in _WINDOWED:
+            _check(node, weights)
+
+
+def _nodes(model: Any) -> Iterator[tuple[Any, Mapping[str, tuple[int, ...]]]]:
+    """All nodes, each with the shapes of the weights that it sees."""
+    open_graphs: list[tuple[Any, Mapping[str, tuple[int, ...]]]] = [(model.graph, {})]
+    open_graphs += [(function, {}) for function in model.functions]
+    while open_graphs:
+        graph, outer = open_graphs.pop()
+        own = {tensor.name: tuple(tensor.dims) for tensor in getattr(graph, "initializer", ())}
+        seen = {**outer, **own} if own else outer
+        for node in graph.node:
+            yield node, seen
+            for item in node.attribute:
+                if item.HasField("g"):
+                    open_graphs.append((item.g, seen))
+                open_graphs += [(inner, seen) for inner in item.graphs]
+
+
+def _check(node: Any, weights: Mapping[str, tuple[int, ...]]) -> None:
+    from onnx import AttributeProto
+
+    axes: dict[str, int] = {}
+    for item in node.attribute:
+        if item.ref_attr_name:  # of a function: its callers say what it is
+            continue
+        if item.name == "auto_pad" and item.s not in _MODES:
+            known = ", ".join(sorted(mode.decode() for mode in _MODES if mode))
+            raise _wrong(node, item.name, item.s, f"one of {known}")
+        if item.name not in _LEAST:
+            continue
+        single = item.name in _ONE_NUMBER
+        wanted = AttributeProto.INT if single else AttributeProto.INTS
+        if item.type not in (wanted, AttributeProto.UNDEFINED):
+            kind = AttributeProto.AttributeType.Name(item.type)
+            raise _wrong(node, item.name, kind, "a whole number" if single else "whole numbers")
+        values = (item.i,) if single else tuple(item.ints)
+        _check_range(node, item.name, values, _LARGEST_GROUP if single else MOST)
+        if values and item.name in _AXES:
+            if len(values) % _AXES[item.name]:
+                raise _wrong(node, item.name, list(values), "two for each axis")
+            axes[item.name] = len(values) // _AXES[item.name]
+    number = _WEIGHTS.get(node.op_type)
+    if number is not None and number < len(node.input):
+        shape = weights.get(node.input[number])
+        if shape is not None:
+            kernel = shape[1:-1] if node.op_type in _CHANNELS_LAST else shape[2:]
+            what = f"weights {node.input[number]!r}"
+            _check_range(node, f"{what} kernel", kernel, MOST, 1)
+            axes[what] = len(kernel)
+    if len(set(axes.values())) > 1:
+        found = ", ".join(f"{name} {count}" for name, count in axes.items())
+        raise PartitionError(
+            f"{_called(node)}: its attributes are of windows with different numbers of axes "
+            f"({found}); all must have as many"
+        )
+
+
+def _check_range(
+    node: Any, name: str, values: tuple[int, ...], most: int, least: int | None = None
+) -> None:
+    least = _LEAST[name] if least is None else least
+    if any(not least <= value <= most for value in values):
+        shown = values[0] if name in _ONE_NUMBER else list(values[:8])
+        raise _wrong(node, name, shown, f"whole numbers from {least} to {most}")
+
+
+def _wrong(node: Any, name: str, value: Any, limit: str) -> PartitionError:
+    return PartitionError(f"{_called(node)}: {name} is {value}; allowed: {limit}")
+
+
+def _called(node: Any) -> str:
+    name = node.name or (node.output[0] if node.output else "")
+    return f"{node.op_type} {name!r}"
