@@ -10,6 +10,8 @@ from tvm_npu.sim.errors import SimError
 MOST_WORK = 1 << 40
 """Products, elements and bytes of a run: minutes to an hour of simulation."""
 
+MOST = (1 << 63) - 1
+"""Of any limit: what the simulators' counters hold."""
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _PART = re.compile(r"(?P<name>[a-z_]+)=(?P<number>[0-9]{1,19})(?P<unit>[kmgt]?)", re.IGNORECASE)
 
@@ -33,8 +35,12 @@ class Limits:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise LimitError(f"limit {item.name} is {value!r}; a whole number from 1 on")
+            if value is None and item.default is None:
+                continue
+            if type(value) is not int or not 1 <= value <= MOST:
+                huge = isinstance(value, int) and value > MOST
+                shown = f"more than 2**{value.bit_length() - 1}" if huge else repr(value)[:40]
+                raise LimitError(f"limit {item.name} is {shown}; a whole number from 1 to {MOST}")
 
     @classmethod
     def parse(cls, text: str) -> Limits:

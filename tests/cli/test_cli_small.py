@@ -52,6 +52,15 @@ def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert rows[0]["memory"]["0x80000000"] == done.memory(0x8000_0000, 20).hex()
     assert f"a0   {wanted:#010x}" in out
     assert f"0x80000010  {done.memory(0x8000_0010, 4).hex(' ')}" in out
+    broken = tmp_path / "broken.elf"
+    broken.write_bytes(ELF.read_bytes()[:100])
+    code, out, err = run("run-elf", broken, ELF, "--json", target)
+    assert code == 1 and "1 of 2 executables did not run to their end" in err
+    assert f"{broken}: " in out and f"{ELF}: exit code {wanted}" in out
+    rows = json.loads(target.read_text())["programs"]
+    assert "broken.elf" in rows[0]["error"] and rows[1]["exit_code"] == wanted
+    code, _, err = run("run-elf", ELF, "--budget", 1 << 64)
+    assert code == 1 and "limit instructions is more than 2**64; a whole" in err
     code, _, err = run("run-elf", ELF, "--dump", "0x10:4")
     assert code == 1 and "do not lie in the program's memory" in err
     code, _, err = run("run-elf", ELF, "--machine", "setup-a")

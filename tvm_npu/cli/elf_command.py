@@ -10,9 +10,11 @@ from typing import Any
 from tvm_npu.cli.arguments import add_limits_argument, positive
 from tvm_npu.cli.errors import CliError
 from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.shown import one_line
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.options import DEFAULT_MACHINE
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.kinds import ElfObserver, ElfRun, RunsElf, machine_kind, usable_kinds
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.machine_file import load_machine
@@ -101,14 +103,21 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     limits: Limits = args.limits
     if limits.instructions is None:
         limits = replace(limits, instructions=args.budget)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for path in args.files:
-        with terminal.steps() as steps, terminal.simulating():
-            steps.begin("simulating: the first run ever compiles the simulator")
-            seen = _Seen(terminal, args.trace)
-            done = kind.run_elf(path, machine, limits, seen.observer)
-        rows.append(_row(path, done, seen, args.dump))
         name = f"{path}: " if len(args.files) > 1 else ""
+        try:
+            with terminal.steps() as steps, terminal.simulating():
+                steps.begin("simulating: the first run ever compiles the simulator")
+                seen = _Seen(terminal, args.trace)
+                done = kind.run_elf(path, machine, limits, seen.observer)
+            rows.append(_row(path, done, seen, args.dump))
+        except SimError as error:
+            if not name:
+                raise
+            rows.append({"file": str(path), "error": str(error)})
+            terminal.out.print(f"{name}{one_line(str(error))}", soft_wrap=True, markup=False)
+            continue
         terminal.out.print(
             f"{name}exit code {done.exit_code}, {done.statistics.cycles:,.0f} cycles "
             f"({done.statistics.time_us:,.1f} us at {machine.frequency_mhz:g} MHz), "
@@ -119,6 +128,9 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
             terminal.out.print(line, soft_wrap=True, markup=False, highlight=False)
     if args.json is not None:
         write_json(args.json, {"machine": machine.name, "programs": rows})
+    failed = sum("error" in row for row in rows)
+    if failed:
+        raise CliError(f"{failed} of {len(rows)} executables did not run to their end")
     return rows[-1]["exit_code"] & 0xFF if args.exit_code else 0
 
 

@@ -7,6 +7,7 @@ from all its channels, and nothing is missing.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from tvm_npu.codegen.plan.loops.plan import can_be_touched_only, touched
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -17,6 +18,8 @@ from tvm_npu.codegen.tiles.ir.walk import Walk
 
 STORED_WIDTHS = (1, 2, 4)
 SUM_WIDTHS = (4, 8)
+MOST_ELEMENTS = 1 << 28
+"""Of a tensor: some eighty times the largest of VGG."""
 
 
 def read_ir(text: str) -> Ir:
@@ -65,6 +68,12 @@ def _problem(parsed: Parsed) -> ConvProblem:
         batch = parsed.info[name][0]
         if batch != 1:
             raise IrError(f"{name}: batch {batch}, expected 1", parsed.info_lines[name])
+    for name in ("INPUT", "WEIGHT", "OUTPUT"):
+        elements = prod(parsed.info[name])
+        if elements > MOST_ELEMENTS:
+            raise IrError(
+                f"{name}: {elements} elements; at most {MOST_ELEMENTS}", parsed.info_lines[name]
+            )
     for holds, name, message in (
         (filters == out_channels, "OUTPUT",
          f"OUTPUT has {out_channels} channels, WEIGHT {filters} filters"),

@@ -141,6 +141,17 @@ def test_rows_that_cannot_slide(right: str, wrong: str, message: str) -> None:
         read_ir(text.replace(right, wrong))
 
 
+@pytest.mark.parametrize(
+    "extents",
+    ["INPUT(1,6,2147483647,6)", "OUTPUT(1,4,2147483647,2147483647)", "WEIGHT(4,6,9999,9999)"],
+)
+def test_tensors_that_no_computer_holds(extents: str) -> None:
+    name = extents.partition("(")[0]
+    text = re.sub(rf"^{name}\(.*$", extents, write_ir(PROBLEM, PLAN, MACHINE), flags=re.M)
+    with pytest.raises(IrError, match=rf"{name}: [0-9]+ elements; at most 268435456"):
+        read_ir(text)
+
+
 APART = replace(PROBLEM, kernel=(1, 1), stride=(2, 2), padding=(0,) * 4, in_rows=12, in_columns=11)
 POINTS = LoopPlan(4, 6, 3, 6, touched_only=True)
 
