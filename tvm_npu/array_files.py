@@ -33,6 +33,15 @@ def read_array(path: Path) -> NDArray[Any]:
     return loaded
 
 
+def array_names(path: Path) -> tuple[str, ...]:
+    """The names of an .npz file's arrays, which are not read. Raises one of `DAMAGE`."""
+    loaded = np.load(path, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        raise ValueError("not an .npz file")
+    with loaded:
+        return tuple(loaded.files)
+
+
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of an .npz file by name. Raises one of `DAMAGE`."""
     loaded = np.load(path, allow_pickle=False)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.accuracy import Labelled
+from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.cli.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError
@@ -128,36 +129,60 @@ class LabelledImages:
         """``images`` and ``labels`` of an .npz file that holds them."""
         if self.path.suffix.lower() != ".npz" or not self.path.is_file():
             return None
-        with np.load(self.path, allow_pickle=False) as found:
-            if "images" not in found or any(spec.name == "images" for spec in self.inputs):
+        if any(spec.name == "images" for spec in self.inputs):
+            return None
+        try:
+            if "images" not in array_names(self.path):
                 return None
-            return found["images"], found["labels"] if "labels" in found else None
+            found = read_arrays(self.path)
+        except DAMAGE as error:
+            raise AccuracyError(
+                f"cannot read images {str(self.path)!r}: {reason(error)}"
+            ) from error
+        images = found["images"]
+        if images.dtype.kind not in "fiub":
+            raise AccuracyError(
+                f"images of {str(self.path)!r} are {images.dtype}; expected real numbers"
+            )
+        return images, found.get("labels")
 
     def _of_arrays(
         self, images: NDArray[Any], labels: NDArray[Any] | None
     ) -> Iterator[Labelled]:
         spec = self._spec()
-        batch = spec.shape[0]
-        if labels is not None and len(labels) != len(images):
-            raise AccuracyError(f"{len(labels)} labels for {len(images)} images")
         images = self._laid_out(images, spec)
+        batch = spec.shape[0]
+        known = None if labels is None else self._whole(labels, len(images))
         arithmetic = self.preparation.arithmetic
         for begin in range(0, len(images) - batch + 1, batch):
             part = arithmetic.apply(images[begin : begin + batch], _channel_axis(spec.shape))
-            right = None if labels is None else labels[begin : begin + batch]
-            yield Labelled(
-                {spec.name: part.astype(spec.dtype)},
-                None if right is None else tuple(int(one) for one in right),
-            )
+            right = None if known is None else known[begin : begin + batch]
+            yield Labelled({spec.name: part.astype(spec.dtype)}, right)
+
+    def _whole(self, labels: NDArray[Any], count: int) -> tuple[int, ...]:
+        """Labels as whole numbers. AccuracyError for others, and for another number of them."""
+        where = f"labels of {str(self.path)!r}"
+        if labels.ndim != 1:
+            raise AccuracyError(f"{where} have shape {labels.shape}; expected ({count},)")
+        if len(labels) != count:
+            raise AccuracyError(f"{len(labels)} labels for {count} images")
+        if labels.dtype.kind not in "fiub":
+            raise AccuracyError(f"{where} are {labels.dtype}; expected whole numbers")
+        if labels.dtype.kind == "f":
+            broken = np.flatnonzero(~np.isfinite(labels) | (labels != np.trunc(labels)))
+            if len(broken):
+                first = broken[0]
+                raise AccuracyError(f"{where}: label {first} is {labels[first]}, no whole number")
+        return tuple(int(one) for one in labels)
 
     def _laid_out(self, images: NDArray[Any], spec: InputSpec) -> NDArray[Any]:
         """Images as the input wants them. AccuracyError where they do not fit."""
         wanted = spec.shape[1:]
-        as_given = images.shape[1:] == wanted
+        as_given = bool(spec.shape and images.shape) and images.shape[1:] == wanted
         turned = images.transpose(0, 3, 1, 2) if images.ndim == 4 else images
         if as_given and self.layout != "NHWC":
             return images
-        if self.layout != "NCHW" and turned.shape[1:] == wanted:
+        if self.layout != "NCHW" and images.ndim == 4 and turned.shape[1:] == wanted:
             return turned
         raise AccuracyError(
             f"images have shape {images.shape}{f' ({self.layout})' if self.layout else ''}; input "
@@ -187,25 +212,39 @@ def _channel_axis(shape: tuple[int, ...]) -> int:
 
 def read_labels(path: Path) -> dict[str, int]:
     """Label by file name and by name without suffix. AccuracyError for another file."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccuracyError(f"cannot read labels {str(path)!r}: {error}") from error
-    names = [one.strip().lower() for one in rows[0]] if rows else []
+    rows = _rows(path)
+    names = [one.strip().lower() for one in rows[0][1]] if rows else []
     at = (names.index("file"), names.index("label")) if {"file", "label"} <= set(names) else (0, 1)
     labels: dict[str, int] = {}
-    for number, row in enumerate(rows[1 if at != (0, 1) or "label" in names else 0 :], 1):
+    for line, row in rows[1 if at != (0, 1) or "label" in names else 0 :]:
         if len(row) <= max(at) or not row[at[1]].strip():
             continue
         try:
             label = int(row[at[1]])
         except ValueError:
             raise AccuracyError(
-                f"{str(path)!r}, entry {number}: label {row[at[1]]!r} is no whole number"
+                f"{str(path)!r}, line {line}: label {row[at[1]]!r} is no whole number"
             ) from None
         name = Path(row[at[0]].strip())
         labels[name.name] = labels[name.stem] = label
     if not labels:
         raise AccuracyError(f"{str(path)!r} holds no labels: lines of file,label are expected")
     return labels
+
+
+def _rows(path: Path) -> list[tuple[int, list[str]]]:
+    """(number of its last line, fields) of each row that is not empty."""
+    line = 0
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            rows = []
+            for row in reader:
+                line = reader.line_num
+                if row:
+                    rows.append((line, row))
+            return rows
+    except csv.Error as error:
+        raise AccuracyError(f"{str(path)!r}, line {line + 1}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccuracyError(f"cannot read labels {str(path)!r}: {error}") from error
