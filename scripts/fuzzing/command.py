@@ -12,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from fuzzing.rows import Kept, Row, code_version, rows_in
 from fuzzing.targets import TARGETS, Target, case_of, outcome
-from tvm_npu.sim.whole_files import write_whole
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
 LEAST_CASES = 50
@@ -25,42 +23,6 @@ SILENCE_SECONDS = 600
 """Without a line from a worker: something sleeps. Most is compiling on a busy machine."""
 MOST_REDUCTIONS = 300
 SIGPROF = 27
-
-
-@dataclass
-class Row:
-    """What the cases of a target came to."""
-
-    target: str
-    cases: int = 0
-    accepted: int = 0
-    typed_errors: int = 0
-    bad: int = 0
-    cpu_s: float = 0.0
-    bounds_checked: int = 0
-    faults: list[str] = field(default_factory=list)
-
-    def count(self, found: str, cpu_s: float, checked: bool) -> None:
-        self.cases += 1
-        self.cpu_s += cpu_s
-        self.bounds_checked += checked
-        if found == "accepted":
-            self.accepted += 1
-        elif found.startswith("typed"):
-            self.typed_errors += 1
-        else:
-            self.bad += 1
-
-    def plus(self, other: Row) -> Row:
-        """Of both runs."""
-        sums = {name: value + vars(other)[name] for name, value in vars(self).items()
-                if name != "target"}  # fmt: skip
-        return Row(self.target, **sums)
-
-    def as_json(self) -> dict[str, Any]:
-        values = dict(vars(self))
-        values["cpu_s"] = round(self.cpu_s, 3)
-        return values
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -75,27 +37,29 @@ def main(argv: list[str] | None = None) -> int:
     if not chosen:
         parser.error(f"there is no target {args.target!r}")
     try:
-        earlier = rows_in(args.json)
+        rows_in(args.json)
     except (OSError, ValueError, TypeError) as error:
         parser.error(f"--json {args.json}: no rows of fuzzing that could be added to: {error}")
     first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
-    rows = []
+    kept, code, is_bad = Kept(args.json), code_version(), False
     for target in chosen:
-        row = Row(target.name)
+        row = Row(target.name, code=[code])
         modes = (False, True) if target.compiled else (False,)
         seconds = 60 * args.minutes / len(chosen) / len(modes)
         for checked in modes:
-            _fuzz(target, row, first, seconds, checked, args.corpus)
-        rows.append(row)
+            _fuzz(target, row, first, seconds, checked, args.corpus, kept)
+        if not row.accepted:
+            row.bad += 1
+            row.faults.append("no case was accepted: mutation begins with what is no good file")
+        is_bad = is_bad or row.bad > 0
+        kept.add(row)
         print(
             f"{row.target:22} {row.cases:7} cases {row.accepted:7} accepted {row.typed_errors:7} "
             f"typed errors {row.bad:4} bad {row.cpu_s:8.1f} s", flush=True,
         )  # fmt: skip
         for fault in dict.fromkeys(row.faults):
             print(f"    {fault}", flush=True)
-        if args.json is not None:
-            write_rows(args.json, [*earlier, *rows])
-    return 1 if any(row.bad for row in rows) else 0
+    return 1 if is_bad else 0
 
 
 def _chosen(name: str) -> list[Target]:
@@ -105,22 +69,6 @@ def _chosen(name: str) -> list[Target]:
         "parsers": [one for one in TARGETS.values() if not one.compiled],
     }
     return groups.get(name, [TARGETS[name]] if name in TARGETS else [])
-
-
-def rows_in(path: Path | None) -> list[Row]:
-    """Of earlier runs."""
-    if path is None or not path.exists():
-        return []
-    return [Row(**values) for values in json.loads(path.read_bytes())]
-
-
-def write_rows(path: Path, rows: list[Row]) -> None:
-    """One of each target, with the sums."""
-    sums: dict[str, Row] = {}
-    for row in rows:
-        sums[row.target] = sums[row.target].plus(row) if row.target in sums else row
-    text = json.dumps([row.as_json() for row in sums.values()], indent=1) + "\n"
-    write_whole(path, text.encode())
 
 
 def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subprocess.Popen[str]:
@@ -140,7 +88,7 @@ def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subp
 
 
 def _fuzz(
-    target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path
+    target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path, kept: Kept
 ) -> None:
     """Cases from ``first`` on, until their CPU time is used up and enough have run."""
     case, before = first, row.cases
@@ -148,7 +96,7 @@ def _fuzz(
     while row.cpu_s < budget or row.cases - before < LEAST_CASES:
         process = worker(target.name, case, case + (1 << 40), "", checked)
         try:
-            case = _watch(process, target, row, case, budget, before, checked, corpus)
+            case = _watch(process, target, row, case, budget, before, checked, corpus, kept)
         finally:
             process.kill()
             process.wait()
@@ -158,7 +106,7 @@ def _fuzz(
 
 def _watch(
     process: subprocess.Popen[str], target: Target, row: Row, case: int, budget: float,
-    before: int, checked: bool, corpus: Path,
+    before: int, checked: bool, corpus: Path, kept: Kept,
 ) -> int:  # fmt: skip
     """Reads what a worker says until it ends or enough was done; the next case, -1: stop."""
     assert process.stdout is not None
@@ -186,6 +134,7 @@ def _watch(
             if found.startswith("bad"):
                 _keep(target, row, int(said["end"]), found, checked, corpus)
             running = None
+            kept.add(row, now=False)
             enough = row.cases - before >= LEAST_CASES
             late = time.monotonic() - begun > 20 * max(60.0, budget)
             if (row.cpu_s >= budget or late) and enough:

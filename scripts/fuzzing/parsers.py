@@ -10,6 +10,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
 from itertools import islice
@@ -26,6 +27,7 @@ from tvm_npu.codegen.program.parts import FORMAT_VERSION, MAGIC, PROLOGUE
 from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sim.texts import parse_toml
+from tvm_npu.sim.tiles.machine import TileMachine
 
 Seeds = tuple[bytes, ...]
 ROOT = Path(__file__).resolve().parents[2]
@@ -187,12 +189,25 @@ def seeds(name: str) -> Seeds:
 
 
 def _plan_seed() -> Seeds:
-    from tvm_npu.cli.ir_command import texts_of
+    from tvm_npu.codegen.plan.loops.plan import LoopPlan
+    from tvm_npu.codegen.plan.problem import ConvProblem
+    from tvm_npu.codegen.tiles.ir.write import write_ir
     from tvm_npu.sim.machine_file import load_machine
 
-    del texts_of, load_machine
-    files = sorted(ROOT.glob("tests/**/*.ir")) + sorted(ROOT.glob("tests/**/golden/*ir*"))
-    return tuple(path.read_bytes() for path in files[:8]) or (b"[info]\nIFM(1,1,4,4)\n",)
+    machine = load_machine("setup-a")
+    assert isinstance(machine, TileMachine)
+    whole = ConvProblem(4, 6, 1, 6, 6, 6, 6, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 4,
+                        accumulator_bytes=4)  # fmt: skip
+    points = replace(whole, kernel=(1, 1), stride=(2, 2), padding=(0,) * 4, in_rows=12,
+                     in_columns=11)  # fmt: skip
+    grouped = replace(whole, channels=4, groups=2)
+    plans = (
+        (whole, LoopPlan(4, 3, 3, 6, ("R", "C", "M", "N"))),
+        (whole, LoopPlan(2, 6, 2, 3)),
+        (points, LoopPlan(4, 6, 3, 6, touched_only=True)),
+        (grouped, LoopPlan(2, 2, 6, 3)),
+    )
+    return tuple(write_ir(problem, plan, machine).encode() for problem, plan in plans)
 
 
 def _log_seed() -> Seeds:
@@ -279,9 +294,17 @@ def _sweep_model_seed() -> Seeds:
 
 
 def _json_seed() -> Seeds:
-    files = sorted(ROOT.glob("tests/**/*accelerator*.json"))
-    content = tuple(path.read_bytes() for path in files)
-    return content or (b'{"PE_WIDTH": 16, "PE_HEIGHT": 16, "IN_MEM": 262144}',)
+    return (
+        b"""{ // off-chip bandwidth, GB/s
+     "bandwidth": 1.6, // PE clock, GHz
+     "frequency": 1.2,
+     "mem_size": [368, 288, 144],
+     "pe_len": [32, 32],
+     "pe_mapping": [ ["IC"], ["OC"] ]
+}""",
+        b'{"bandwidth":12,"frequency":0.5,"mem_size":[64,8,16],"pe_len":[4,8],'
+        b'"pe_mapping":[["OW"],["OH"]]}',
+    )
 
 
 _SEEDS: dict[str, Callable[[], Seeds]] = {

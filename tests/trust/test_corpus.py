@@ -9,8 +9,11 @@ import pytest
 
 pytest.importorskip("tvm", reason="the readers of calibration files need the door")
 
-from fuzzing.command import Row, main, rows_in, worker, write_rows  # noqa: E402
-from fuzzing.targets import TARGETS, case_of, outcome  # noqa: E402
+from fuzzing import command  # noqa: E402
+from fuzzing.command import main, worker  # noqa: E402
+from fuzzing.parsers import seeds  # noqa: E402
+from fuzzing.rows import Kept, Row, rows_in, write_rows  # noqa: E402
+from fuzzing.targets import TARGETS, Target, case_of, outcome  # noqa: E402
 
 CORPUS = Path(__file__).with_name("corpus")
 PARSERS = [name for name, target in TARGETS.items() if not target.compiled]
@@ -28,6 +31,43 @@ def test_rows_of_runs_are_added(tmp_path: Path) -> None:
     path.write_text('{"elf": 3}')
     with pytest.raises(SystemExit):
         main(["limits", "--minutes", "0", "--json", str(path)])
+
+
+def test_runs_at_once_add_to_one_file(tmp_path: Path) -> None:
+    """And what a run has done so far is in the file: it may be killed."""
+    path = tmp_path / "rows.json"
+    runs = [(Kept(path), Row("elf", code=[code])) for code in ("a", "b")]
+    for number in range(3):
+        for kept, row in runs:
+            row.count("accepted" if number else "bad", 0.5, checked=True)
+            row.faults += [] if number else ["f"]
+            kept.add(row)
+    assert rows_in(path) == [
+        Row("elf", 6, 4, 0, 2, cpu_s=3.0, bounds_checked=6, faults=["f", "f"], code=["a", "b"])
+    ]
+    kept.add(row, now=False)
+    assert rows_in(path)[0].cases == 6
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_cases_are_made_of_good_files(name: str) -> None:
+    """Mutated rubbish is refused at the door, and nothing behind it is tried."""
+    found = {outcome(TARGETS[name], seed) for seed in seeds(name)}
+    assert found - {"typed Trap RUNAWAY"} == {"accepted"}
+
+
+def test_a_run_that_accepts_nothing_is_bad(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.json"
+
+    def nothing(target: Target, row: Row, *_: object) -> None:
+        row.count("typed error", 0.1, checked=False)
+
+    monkeypatch.setattr(command, "_fuzz", nothing)
+    assert main(["limits", "--json", str(path)]) == 1
+    (row,) = rows_in(path)
+    assert row.bad == 1 and row.code and "no case was accepted" in capsys.readouterr().out
 
 
 def test_there_is_a_corpus() -> None:
