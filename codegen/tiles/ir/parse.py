@@ -18,6 +18,7 @@ _SECTION = re.compile(r"\[\s*(\w+)\s*\]$")
 _VARIABLE = re.compile(r"(\w+)\s*(?:\[([^\]]*)\])?\s*\(([^)]*)\)$")
 _MEMORY = re.compile(r"(IN_MEM|WT_MEM|OT_MEM|RS_MEM|BS_MEM)_(\d+)$")
 _TILE = re.compile(r"(INPUT|WEIGHT|OUTPUT|RESIDUAL|BIAS)_\d+$")
+LONGEST_LINE = 1000
 LARGEST = 1 << 40
 INFO = {
     "INPUT": 4, "WEIGHT": 4, "OUTPUT": 4, "GROUPS": 1, "DILATION": 2, "WORDS": 2, "STRIDE": 2,
@@ -88,6 +89,8 @@ def parse(text: str) -> Parsed:
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > LONGEST_LINE:
+            raise IrError(f"a line of {len(line)} characters; at most {LONGEST_LINE}", number)
         content = line.partition("//")[0].strip()
         if content:
             yield number, content

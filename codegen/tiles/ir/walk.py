@@ -309,8 +309,10 @@ class Walk:
     def _cover(self, name: str, tile: Tile, command: Command) -> None:
         box = tuple(slice(begin, begin + count) for begin, count in
                     (tile.first, tile.rows, tile.columns))  # fmt: skip
-        if self.covered[box].any():
-            channel, row, column = np.argwhere(self.covered[box])[0] + [one.start for one in box]
+        inside = self.covered[box]
+        if inside.any():
+            first = np.unravel_index(int(inside.argmax()), inside.shape)
+            channel, row, column = (at + one.start for at, one in zip(first, box, strict=True))
             raise IrError(
                 f"STORE: {name} overlaps results that are there: channel {channel}, row {row}, "
                 f"column {column}",
@@ -322,9 +324,11 @@ class Walk:
         """Nothing is missing at the end."""
         line = self.parsed.last_line
         if not self.covered.all():
-            channel, row, column = np.argwhere(~self.covered)[0]
+            first = int(self.covered.argmin())
+            channel, row, column = np.unravel_index(first, self.covered.shape)
+            missing = self.covered.size - np.count_nonzero(self.covered)
             raise IrError(
-                f"{np.count_nonzero(~self.covered)} results are never stored, first channel "
+                f"{missing} results are never stored, first channel "
                 f"{channel}, row {row}, column {column}",
                 line,
             )

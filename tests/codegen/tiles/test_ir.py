@@ -152,6 +152,14 @@ def test_tensors_that_no_computer_holds(extents: str) -> None:
         read_ir(text)
 
 
+@pytest.mark.parametrize("line", ["IN_MEM_" + "1" * 5000 + "(2048)", "(" * 200_000, "CONV " * 500])
+def test_lines_that_nobody_writes(line: str) -> None:
+    """Numbers of thousands of digits have no error of ours; a million brackets took minutes."""
+    text = write_ir(PROBLEM, PLAN, MACHINE) + line + "\n"
+    with pytest.raises(IrError, match=f"a line of {len(line.strip())} |a line of {len(line)} "):
+        read_ir(text)
+
+
 APART = replace(PROBLEM, kernel=(1, 1), stride=(2, 2), padding=(0,) * 4, in_rows=12, in_columns=11)
 POINTS = LoopPlan(4, 6, 3, 6, touched_only=True)
 
