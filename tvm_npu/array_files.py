@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 import tokenize
 import zipfile
 import zlib
@@ -17,7 +19,19 @@ DAMAGE = (OSError, ValueError, EOFError, KeyError, MemoryError, SyntaxError, Not
 """What NumPy, zipfile and Pillow raise on files that are damaged or not what they are called."""
 
 MOST_ARRAY_BYTES = 1 << 32
-"""Of a file's arrays, unpacked: an .npz says how many before they are read."""
+"""Of a file's arrays, unpacked: their headers say how many before they are."""
+MOST_INFLATED_BYTES = 1 << 28
+"""Of the arrays of a file that is less than one part in `MOST_INFLATION` of them."""
+MOST_INFLATION = 100
+"""Images and activations compress to a tenth at best; zeros to a thousandth."""
+
+_MAGIC = b"\x93NUMPY"
+_HEADER_BYTES = 1 << 14
+"""NumPy reads no longer ones from files that it does not trust."""
+_HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 def reason(error: BaseException) -> str:
@@ -48,11 +62,48 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     if isinstance(loaded, np.ndarray):
         raise ValueError("not an .npz file")
     with loaded:
-        size = sum(member.file_size for member in loaded.zip.infolist())
-        if size > MOST_ARRAY_BYTES:
-            raise ValueError(f"its arrays have {size} bytes; at most {MOST_ARRAY_BYTES}")
+        _check_sizes(loaded.zip, path.stat().st_size)
         arrays = {name: loaded[name] for name in loaded.files}
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise ValueError(f"{name!r} is no array")
     return arrays
+
+
+def _check_sizes(file: zipfile.ZipFile, file_bytes: int) -> None:
+    """ValueError for arrays that are larger than they may be, before anything is unpacked."""
+    members = file.infolist()
+    _check_size(sum(member.file_size for member in members), file_bytes)
+    _check_size(sum(_array_bytes(file, member) for member in members), file_bytes)
+
+
+def _check_size(size: int, file_bytes: int) -> None:
+    if size > MOST_ARRAY_BYTES:
+        raise ValueError(f"its arrays have {size} bytes; at most {MOST_ARRAY_BYTES}")
+    if size > max(MOST_INFLATED_BYTES, MOST_INFLATION * file_bytes):
+        raise ValueError(
+            f"its arrays have {size} bytes in a file of {file_bytes}; at most "
+            f"{MOST_INFLATED_BYTES}, or {MOST_INFLATION} times the file's (numpy.savez does not "
+            "compress)"
+        )
+
+
+def _array_bytes(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """What a member's header says that its array has; ValueError where it holds fewer."""
+    with file.open(member) as stream:
+        head = io.BytesIO(stream.read(_HEADER_BYTES))
+    if not head.getvalue().startswith(_MAGIC):
+        raise ValueError(f"{member.filename!r} is no array")
+    version = np.lib.format.read_magic(head)
+    if version not in _HEADER_READERS:
+        raise ValueError(f"{member.filename!r} has version {version}; 1.0 and 2.0 are read")
+    shape, _, dtype = _HEADER_READERS[version](head)
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"{member.filename!r} has shape {shape}")
+    if dtype.hasobject:  # which NumPy refuses
+        return 0
+    size = math.prod(shape) * dtype.itemsize
+    held = member.file_size - head.tell()
+    if size > held:
+        raise ValueError(f"{member.filename!r} {shape} has {size} bytes, of which it holds {held}")
+    return size
