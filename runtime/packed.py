@@ -19,7 +19,7 @@ import numpy as np
 
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.locks import ForkedLock
 
 RUN = "tvm_npu.run (import tvm_npu.runtime first)"
@@ -62,7 +62,8 @@ def register_packed(tvm: Any) -> None:
 def limited(limits: Limits) -> Iterator[None]:
     """Regions of compiled modules that this thread runs inside of the block take at most
     ``limits``. What a region raises leaves the block as it is: Relax's machine would make a
-    RuntimeError of it."""
+    RuntimeError of it. Raises LimitError for what are no limits."""
+    check_limits(limits)
     block = _Limited(limits)
     before = _block.set(block)
     try:

@@ -17,7 +17,7 @@ from tvm_npu.runtime.errors import RunError
 from tvm_npu.runtime.loading import program_image
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.kinds import Simulator, load_program
-from tvm_npu.sim.limits import DEFAULT, Limits
+from tvm_npu.sim.limits import DEFAULT, Limits, check_limits
 from tvm_npu.sim.locks import ForkedLock
 from tvm_npu.sim.statistics import RunStatistics, add, beside
 from tvm_npu.sim.watch import Watch
@@ -46,7 +46,16 @@ class Session:
         budget: int | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
-        self.program = Program.from_bytes(program) if isinstance(program, bytes) else program
+        """Raises RunError, LimitError and ProgramError for arguments that are none."""
+        if isinstance(program, bytes | bytearray | memoryview):
+            program = Program.from_bytes(program)
+        if not isinstance(program, Program):
+            raise RunError(
+                f"a session's program is a {type(program).__name__}; expected a Program or the "
+                "bytes of its file (Session.from_file reads one)"
+            )
+        check_limits(limits)
+        self.program = program
         self.timing = timing
         self.observer: Callable[[list[Array], list[Array]], None] | None = None
         self.machine = self.program.machine_description()
@@ -63,6 +72,7 @@ class Session:
     def from_file(
         cls, path: str | Path, *, timing: bool = True, limits: Limits = DEFAULT
     ) -> Session:
+        """Raises OSError when there is no file, else as a session of its bytes."""
         return cls(Program.from_file(path), timing=timing, limits=limits)
 
     @property
@@ -120,6 +130,13 @@ class Session:
         sees the stores of simulators that can be watched.
         """
         self._check_count(inputs)
+        for name, given, needed in (
+            ("events", events, ("record",)), ("watch", watch, ("begins", "stored")),
+        ):  # fmt: skip
+            if given is not None and not all(hasattr(given, one) for one in needed):
+                raise RunError(
+                    f"{name} is a {type(given).__name__}; it needs {' and '.join(needed)}"
+                )
         slots = self.program.inputs
         arrays = [self._checked(a, slot) for a, slot in zip(inputs, slots, strict=True)]
         batch = arrays[0].shape[0] if arrays else 1
@@ -193,6 +210,12 @@ class Session:
         self._total = run if self._total is None else add(self._total, run)
 
     def _check_count(self, inputs: Sequence[Array]) -> None:
+        listed = isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes | bytearray)
+        if not listed and not (isinstance(inputs, np.ndarray) and inputs.ndim):
+            raise RunError(
+                f"inputs of program {self.program.name!r} are a {type(inputs).__name__}; expected "
+                f"a list of {len(self.program.inputs)} arrays, one an input"
+            )
         if len(inputs) != len(self.program.inputs):
             raise RunError(
                 f"program {self.program.name!r} takes {len(self.program.inputs)} inputs, "
@@ -203,10 +226,7 @@ class Session:
         """An input as integers; RunError for what are no real numbers, QuantizationError that names
         input and image for NaN."""
         where = f"input {slot.name!r} of program {self.program.name!r}"
-        try:
-            values = as_batch(np.asarray(array), slot.shape)
-        except ValueError as error:
-            raise RunError(f"{where}: rows of different lengths are no array: {error}") from error
+        values = as_batch(_as_array(array, where), slot.shape)
         if values.dtype.kind not in _REAL:
             raise RunError(
                 f"{where} has type {values.dtype}; it takes real numbers, such as float32 "
@@ -224,7 +244,7 @@ class Session:
             ) from error
 
     def _checked(self, array: Array, slot: TensorSlot) -> Array:
-        array = np.asarray(array)
+        array = _as_array(array, f"input {slot.name!r} of program {self.program.name!r}")
         wanted = _element_type(slot)
         if array.dtype != wanted:
             raise RunError(
@@ -236,6 +256,13 @@ class Session:
                 f"(batch, {', '.join(map(str, slot.shape))})"
             )
         return array
+
+
+def _as_array(values: Any, where: str) -> Array:
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise RunError(f"{where}: rows of different lengths are no array: {error}") from error
 
 
 def _stored(array: Array, slot: TensorSlot) -> Array:

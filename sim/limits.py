@@ -46,6 +46,8 @@ class Limits:
     def parse(cls, text: str) -> Limits:
         """``work=1g,host_bytes=512m``: names and numbers; k, m, g and t are powers of 1024. Raises
         LimitError."""
+        if not isinstance(text, str):
+            raise LimitError(f"limits are a {type(text).__name__}; expected a text like work=1g")
         known = [item.name for item in fields(cls)]
         found: dict[str, int] = {}
         for part in text.split(","):
@@ -70,3 +72,12 @@ class Limits:
 
 
 DEFAULT = Limits()
+
+
+def check_limits(limits: object) -> None:
+    """LimitError for what are no limits."""
+    if not isinstance(limits, Limits):
+        raise LimitError(
+            f"limits are a {type(limits).__name__}; expected Limits, such as "
+            "Limits.parse('work=1g')"
+        )

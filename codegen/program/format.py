@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -196,8 +197,10 @@ class Program(Tabular):
         return b"".join((prologue, text, *(sections[name] for name in SECTIONS)))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Program:
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Program:
         """Reads a program file; ProgramError says what is wrong with it."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise ProgramError(f"a program file is a {type(data).__name__}; expected its bytes")
         header, sections = _read(bytes(data))
         relocations = np.frombuffer(sections["relocations"], RELOCATION)
         debug = np.frombuffer(sections["debug"], DEBUG)
@@ -220,6 +223,8 @@ class Program(Tabular):
     @classmethod
     def from_file(cls, path: str | Path) -> Program:
         """Reads a program file. Raises OSError when there is none, else as `from_bytes`."""
+        if not isinstance(path, str | PathLike):
+            raise ProgramError(f"a program file's path is a {type(path).__name__}")
         return cls.from_bytes(Path(path).read_bytes())
 
 

@@ -1,0 +1,103 @@
+"""Arguments of wrong types: the runtime's own errors, which say what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime.networks import compiled, machine
+from tvm_npu.codegen.errors import ProgramError
+from tvm_npu.codegen.program.format import Program
+from tvm_npu.runtime.errors import RunError
+from tvm_npu.runtime.packed import limited
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.limits import LimitError, Limits
+
+SMALL = machine()
+X = np.zeros((1, 3, 12, 12), np.float32)
+FIXED = X.astype(np.int16)
+
+
+@pytest.fixture(scope="module")
+def session() -> Session:
+    return Session(compiled(SMALL)[0])
+
+
+@pytest.mark.parametrize("program", [None, "x.npu", 3, [b"x"], {}])
+def test_programs(program: Any) -> None:
+    with pytest.raises(RunError, match=f"is a {type(program).__name__}; expected a Program or the"):
+        Session(program)
+
+
+@pytest.mark.parametrize("data", [None, "x.npu", 10**15, [1, 2]])
+def test_bytes_of_programs(data: Any) -> None:
+    with pytest.raises(ProgramError, match=f"is a {type(data).__name__}; expected its bytes"):
+        Program.from_bytes(data)
+
+
+@pytest.mark.parametrize("path", [None, 0, b"x.npu", ["x"]])
+def test_paths_of_programs(path: Any) -> None:
+    with pytest.raises(ProgramError, match=f"path is a {type(path).__name__}"):
+        Session.from_file(path)
+
+
+def test_bytes_of_any_kind() -> None:
+    data = compiled(SMALL)[0].to_bytes()
+    for given in (data, bytearray(data), memoryview(data)):
+        assert Session(given).program.to_bytes() == data
+
+
+@pytest.mark.parametrize("limits", [None, "work=1g", 5, {"work": 5}])
+def test_limits(limits: Any) -> None:
+    message = f"limits are a {type(limits).__name__}; expected Limits, such as"
+    with pytest.raises(LimitError, match=message):
+        Session(compiled(SMALL)[0], limits=limits)
+    with pytest.raises(LimitError, match=message), limited(limits):
+        pass
+
+
+@pytest.mark.parametrize("budget", ["9", 1.5, True, 0, [1]])
+def test_budgets(budget: Any) -> None:
+    with pytest.raises(LimitError, match="limit instructions is .*; a whole number from 1 to"):
+        Session(compiled(SMALL)[0], budget=budget)
+
+
+def test_numbers_of_limits() -> None:
+    assert Limits(instructions=None).instructions is None
+    for work in (None, True, 1.0, "1"):
+        with pytest.raises(LimitError, match="limit work is"):
+            Limits(work=work)  # type: ignore[arg-type]
+    for text in (None, 5, b"work=1g"):
+        with pytest.raises(LimitError, match="expected a text like work=1g"):
+            Limits.parse(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "inputs", [None, 3, "xy", b"xy", {"x": X, "y": X}, {1, 2}, iter([X, X]), np.float32(1)]
+)
+def test_inputs(inputs: Any, session: Session) -> None:
+    for run in (session.run, session.run_fixed):
+        with pytest.raises(RunError, match=r"are a \w+; expected a list of 2 arrays, one an input"):
+            run(inputs)
+
+
+def test_rows_of_different_lengths(session: Session) -> None:
+    for run in (session.run, session.run_fixed):
+        with pytest.raises(RunError, match="input 'x' .* rows of different lengths are no array"):
+            run([[[1, 2], [3]], FIXED])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("wrong", ["log", 5, [1]])
+def test_sinks_and_watches(wrong: Any, session: Session) -> None:
+    with pytest.raises(RunError, match=f"events is a {type(wrong).__name__}; it needs record"):
+        session.run([X, X], events=wrong)
+    with pytest.raises(RunError, match=f"watch is a {type(wrong).__name__}; it needs begins and"):
+        session.run_fixed([FIXED, FIXED], watch=wrong)
+
+
+def test_names_of_tensors(session: Session) -> None:
+    for name in (None, 3, ["x"]):
+        with pytest.raises(RunError, match="has no tensor"):
+            session.read_intermediate(name)  # type: ignore[arg-type]
