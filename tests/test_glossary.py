@@ -23,8 +23,8 @@ KNOWN = frozenset(
 )
 """Abbreviations that every reader of such pages knows."""
 NAMES = frozenset(
-    "A57 CHANGELOG CIFAR DDI FAIL INT4 LCTES LICENSE LLVM NCHW OIHW IOHW ONNX SIGKILL TX2 TVMNPUP "
-    "UINT4 VGG VGG16 XC7Z045 XNNPACK XCKU060 YOLO".split()
+    "A57 CHANGELOG CIFAR DDI FAIL INT4 LCTES LICENSE LLVM MNIST NCHW OIHW IOHW ONNX SIGKILL TX2 "
+    "TVMNPUP UINT4 VGG VGG16 XC7Z045 XNNPACK XCKU060 YOLO".split()
 )
 """Names of products, models, files, layouts and conferences."""
 INSTRUCTION_SETS = tuple(page for page in PAGES if page.startswith("docs/isa-"))

@@ -70,4 +70,4 @@ def _table(rows: Sequence[Row]) -> list[str]:
 def _short(reason: str) -> str:
     """Without what a table or Markdown would read."""
     clean = reason.replace("|", "/").replace("<", "(").replace(">", ")").replace("`", "'")
-    return clean if len(clean) <= 110 else clean[:107] + "..."
+    return clean if len(clean) <= 110 else clean[:107].rpartition(" ")[0] + " ..."
