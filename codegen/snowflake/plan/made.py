@@ -18,7 +18,8 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Maker:
-    """A convolution with its plan on ``clusters`` clusters."""
+    """A convolution with its plan on ``clusters`` clusters. Where neighbouring results are computed
+    side by side, filters of a block (`plan.side_by_side`), ``problem`` is that of blocks."""
 
     problem: ConvProblem
     plan: SnowflakePlan
@@ -33,12 +34,18 @@ class Maker:
     def ready(self, shape: PoolShape, tiles: PoolTiles) -> Iterator[float]:
         """For each tile of a maximum of the results the share of a cluster's results behind which
         all that it loads is there."""
-        across = [shape.columns.inputs(*one) for one in cut(0, shape.columns.out, tiles.tile_c)]
+        tall = shape.rows.size // self.problem.rows
+        wide = shape.columns.size // self.problem.columns
+        of_blocks = (tall * wide - 1) * (self.problem.filters // (tall * wide))
+        across = [
+            _blocks(shape.columns.inputs(*one), wide)
+            for one in cut(0, shape.columns.out, tiles.tile_c)
+        ]
         for rows, planes in pool_parts(shape, tiles, self.clusters):
             for first, count in cut(0, planes[1], tiles.tile_planes):
-                wanted = planes[0] + first, count
+                wanted = planes[0] + first, of_blocks + count
                 for band in cut(*rows, tiles.tile_r):
-                    down = shape.rows.inputs(*band)
+                    down = _blocks(shape.rows.inputs(*band), tall)
                     for columns in across:
                         yield max(
                             self._made(part, down, columns, wanted) for part in self._parts
@@ -74,6 +81,12 @@ class Maker:
             results = before * shape.filters + pixels * sum(filters)
         total = every * shape.filters
         return (group * total + results) / (shape.groups * total)
+
+
+def _blocks(results: Range, size: int) -> Range:
+    """Those in which ``results`` lie, ``size`` in each."""
+    first = results[0] // size
+    return first, (sum(results) - 1) // size + 1 - first
 
 
 def _last(wanted: Range, mine: Range) -> int | None:

@@ -104,10 +104,12 @@ def test_convolutions_leave_maxima_room(monkeypatch: pytest.MonkeyPatch) -> None
     assert found.statistics.cycles < 0.97 * outcome(fixed, on).statistics.cycles
 
 
-def stem(rng: np.random.Generator) -> FixedGraph:
+def stem(
+    rng: np.random.Generator, some_filters: Sequence[int] = (32, 64, 160, 192)
+) -> FixedGraph:
     """A convolution and a maximum of every second 3x3 window of its results."""
     planes, kernel = ((3, 7), (64, 3), (32, 5))[int(rng.integers(3))]
-    filters = int(rng.choice([32, 64, 160, 192]))
+    filters = int(rng.choice(some_filters))
     rows, columns = (int(size) for size in rng.integers(20, 60, 2))
     stride = int(rng.integers(1, 3))
     extents = [(size - 1) // stride + 1 for size in (rows, columns)]
@@ -144,15 +146,24 @@ def test_a_maximum_runs_beside_the_convolution_that_makes_its_input(
 
 
 @pytest.mark.parametrize("name", ["snowflake-1cc", "snowflake-2cc", "snowflake-4cc"])
-@pytest.mark.parametrize("tall", [False, True])
-def test_what_is_ready_is_what_the_steps_store(name: str, tall: bool) -> None:
+@pytest.mark.parametrize("tiling", ["as planned", "tall", "blocks"])
+def test_what_is_ready_is_what_the_steps_store(name: str, tiling: str) -> None:
     """The share of a cluster's results behind which a maximum's tile can come is said by the
     planner as by the addresses that the steps of both touch; ``tall``: tiles of the convolution of
-    many rows and few columns."""
+    many rows and few columns; ``blocks``: few filters, so that a filter stands for each result of a
+    block."""
     on, held = machine(name), 0
+    tall, some = tiling == "tall", (1, 2, 4, 8) if tiling == "blocks" else (32, 64, 160, 192)
     for seed in range(12):
-        planned = generate(stem(np.random.default_rng(100 + seed)), on, "snowflake").planned
+        fixed = stem(np.random.default_rng(100 + seed), some)
+        planned = generate(fixed, on, "snowflake").planned
         first, second = planned.layers
+        in_blocks = first.problem.filters != fixed.shapes["m"][0]
+        if in_blocks != (tiling == "blocks"):
+            continue
+        if in_blocks:
+            tiles = replace(second.plan, tile_r=-(-second.plan.tile_r // 3))
+            second = replace(second, plan=tiles)
         if tall:
             plan = replace(first.plan, tile_r=12, tile_c=-(-first.plan.tile_c // 6))
             tiles = replace(second.plan, tile_c=-(-second.plan.tile_c // 3))
@@ -176,7 +187,7 @@ def test_what_is_ready_is_what_the_steps_store(name: str, tall: bool) -> None:
         said = list(Maker(first.problem, first.plan, count).ready(second.problem, second.plan))
         assert said == pytest.approx([ready[tile] for tile in sorted(ready)])
         held += len(set(said)) > 2
-    assert held > 4
+    assert held > (0 if tiling == "blocks" else 4)
 
 
 def share_until(stores: Sequence[tuple[Move, ...]], loaded: Touched) -> float:
