@@ -16,6 +16,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
 from tvm_npu.codegen.plan.registry import planner, planner_names
 from tvm_npu.codegen.snowflake.plan.divide import costs_of, divided_prediction, ways_of
 from tvm_npu.codegen.snowflake.plan.divide import fits as fits_clusters
+from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.exact import Goal, Proof, plan_with_proof
 from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
@@ -114,12 +115,18 @@ def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph
     assert plan.prediction is not None
     assert plan.prediction == divided_prediction(problem, plan, on)
     assert proof.is_proven == (goal == "cycles")
+    tried = {
+        replace(one, divides=way)
+        for way in ways_of(on)
+        for part in parts_of(problem, way, on.clusters.count)
+        for asked in (problem, part.problem)  # a tile may have all filters of a part
+        for one in space(asked, on)
+    }
     values = [
         (prediction.cycles, float(moved(prediction)))
-        for one in space(problem, on)
-        for other in (replace(one, divides=way) for way in ways_of(on))
-        if fits_clusters(problem, other, on)
-        for prediction in (divided_prediction(problem, other, on),)
+        for one in tried
+        if fits_clusters(problem, one, on)
+        for prediction in (divided_prediction(problem, one, on),)
     ]
     found = (plan.prediction.cycles, float(moved(plan.prediction)))
     if goal == "bytes":
