@@ -38,7 +38,7 @@ from tvm_npu.codegen.program.tables import (
     state_slots,
     tensor_slots,
 )
-from tvm_npu.sim.description import MachineDescription, Requantization
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
 
 
@@ -113,19 +113,13 @@ def quantized(
 
 
 def prepared_graph(
-    graph: Graph,
-    ranges: Ranges,
-    machine: MachineDescription,
-    options: CompileOptions,
-    requantization: Requantization | None = None,
+    graph: Graph, ranges: Ranges, machine: MachineDescription, options: CompileOptions
 ) -> Prepared:
-    """The float graph whose layers `fixed_graph` makes integers of, one by one; for another
-    ``requantization`` than the machine's, if given."""
+    """The float graph whose layers `fixed_graph` makes integers of, one by one."""
     precision = options.precision or machine.default_precision
     parted = parted_graph(graph, machine, options)
     ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    step = requantization or machine.requantization(precision)
-    return prepare(parted, ranges, precision, int16, step)
+    return prepare(parted, ranges, precision, int16, machine.requantization(precision))
 
 
 def parted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:

@@ -23,7 +23,6 @@ from tvm_npu.codegen.compile import (
     int16_layers,
     parted_graph,
     plan_graph,
-    prepared_graph,
 )
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, FloatArray, Graph, Layer
@@ -73,11 +72,11 @@ class Int16Region:
         options: CompileOptions,
         sample: Sample,
     ) -> None:
-        self.graph, self.ranges, self.machine, self.options = graph, ranges, machine, options
-        self.sample = sample
-        self.prepared = prepared_graph(graph, ranges, machine, options, Q_POINTS_ONLY)
+        self.machine, self.options, self.sample = machine, options, sample
         self.parted = parted_graph(graph, machine, options)
         self.parted_ranges = with_ranges_of_parts(self.parted, ranges)
+        int16 = int16_layers(machine, options)
+        self.prepared = prepare(self.parted, self.parted_ranges, "int8", int16, Q_POINTS_ONLY)
         self.tensors = run_float(self.prepared.graph, sample)
         chosen = planner_called(options.planner, options.limits, options.tuning_log)
         self.planner = LayerPlanner("int8", machine, chosen, options.limits)
