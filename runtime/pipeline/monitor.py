@@ -24,21 +24,30 @@ _LARGEST_TICK_S = 0.25
 
 @dataclass(frozen=True)
 class Failure:
-    """The first thing that went wrong."""
+    """The first thing that went wrong. ``frame`` is the last that the stage finished, -1: none;
+    ``begun`` the one at which it died, None: none."""
 
     kind: type[StageError]
     what: str
     stage: str
     place: str
     frame: int
+    begun: int | None = None
     details: str = ""
 
     def error(self, delivered: int) -> StageError:
         """A new exception about the failure, for every caller that raises it."""
+        what, frame = self.what, self.frame
+        if self.begun is not None and self.begun < delivered:
+            # It died between handing the frame on and noting that the frame is finished.
+            frame = max(frame, self.begun)
+        elif self.begun is not None:
+            what += f" while it worked on frame {self.begun}"
+        finished = f"its last finished frame was {frame}" if frame >= 0 else "it finished no frame"
         frames = f"frames 0 to {delivered - 1} were" if delivered else "no frame was"
         return self.kind(
-            f"{self.what}; {frames} delivered{self.details}",
-            stage=self.stage, place=self.place, frame=self.frame, delivered=delivered,
+            f"{what}; {finished}; {frames} delivered{self.details}",
+            stage=self.stage, place=self.place, frame=frame, delivered=delivered,
         )  # fmt: skip
 
 
@@ -94,21 +103,16 @@ class Monitor:
             return self.failure
 
     def fail(
-        self, worker: WorkerProcess, kind: type[StageError], what: str, details: str = ""
-    ) -> None:
+        self, worker: WorkerProcess, kind: type[StageError], what: str,
+        begun: int | None = None, details: str = "",
+    ) -> None:  # fmt: skip
         """Notes the first failure and ends the processes that only feed the failed one."""
-        stage = self._stage_of(worker)
-        last = worker.board.last_frame
-        finished = f"its last finished frame was {last}" if last >= 0 else "it finished no frame"
-        place = worker.place
-        text = (
-            f"stage {stage!r} on place {place.name!r} (cores {ranges(place.cores)}) {what}; "
-            f"{finished}"
-        )
+        stage, place, last = self._stage_of(worker), worker.place, worker.board.last_frame
+        text = f"stage {stage!r} on place {place.name!r} (cores {ranges(place.cores)}) {what}"
         with self._changed:
             if self.failure is not None:
                 return
-            self.failure = Failure(kind, text, stage, place.name, last, details)
+            self.failure = Failure(kind, text, stage, place.name, last, begun, details)
             self._changed.notify_all()
         os.write(self._failed_write, b"f")
         worker.kill()
@@ -180,12 +184,12 @@ class Monitor:
         raised = self._raised.get(suspect.pid)
         if raised is not None:
             what = f"raised {raised.summary} on frame {raised.frame}"
-            self.fail(suspect, StageRaised, what, f"\n{raised.text}")
+            self.fail(suspect, StageRaised, what, details=f"\n{raised.text}")
             return
-        what = how_it_ended(suspect.exit_code)
-        if suspect.board.state == State.BUSY:
-            what += f" while it worked on frame {suspect.board.frame}"
-        self.fail(suspect, StageDied, what)
+        board = suspect.board
+        works = board.state == State.BUSY and board.frame > board.last_frame
+        begun = board.frame if works else None
+        self.fail(suspect, StageDied, how_it_ended(suspect.exit_code), begun)
 
     def _culprit(self, worker: WorkerProcess) -> WorkerProcess:
         """Who died first: neighbours end on their own when a process is gone."""

@@ -87,9 +87,9 @@ class Worker:
             board.enter(State.WAITING_FOR_OUTPUT, input_ns)
             result = target.acquire()
             begin_ns = clock()
-            board.enter(State.BUSY, begin_ns)
             frame = frame_of(slot.words)
             board.start_frame(frame)
+            board.enter(State.BUSY, begin_ns)
             cpu_ns = cpu_clock()
             try:
                 stage.run(

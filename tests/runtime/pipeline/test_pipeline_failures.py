@@ -17,6 +17,7 @@ import pytest
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
 from tvm_npu.runtime.pipeline.errors import StageDied, StageError, StageHung, StageRaised
+from tvm_npu.runtime.pipeline.monitor import Failure
 
 ROOT = Path(__file__).parents[3]
 
@@ -94,6 +95,20 @@ def test_kill_minus_nine(victim: str) -> None:
         if victim != "p2":
             assert caught.value.frame == len(results) - 1
     assert no_process_lives(pipeline)
+
+
+def test_killed_between_a_frame_and_the_note_that_it_is_finished() -> None:
+    """The board is older than what came out: the error must not contradict itself."""
+    died = Failure(StageDied, "stage 's1' died", "s1", "p1", frame=18, begun=19)
+    known = died.error(delivered=20)
+    assert known.frame == 19
+    assert str(known) == (
+        "stage 's1' died; its last finished frame was 19; frames 0 to 19 were delivered"
+    )
+    assert died.error(delivered=19).frame == 18
+    assert "died while it worked on frame 19; its last finished frame was 18; frames 0 to 18" in (
+        str(died.error(delivered=19))
+    )
 
 
 def test_killed_while_nothing_runs() -> None:
