@@ -56,6 +56,10 @@ def _check_size(text: str, most: int) -> None:
 def parse_toml(text: str, most: int = MOST_CHARACTERS) -> dict[str, Any]:
     """Raises TextError."""
     _check_size(text, most)
+    if text.startswith("\ufeff"):
+        raise TextError(
+            "begins with a byte order mark, which TOML does not know; save it as UTF-8 without one"
+        )
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > MOST_KEY_PARTS and not line.lstrip().startswith("#"):
             raise TextError(f"line {number} has {line.count('.')} dots; at most {MOST_KEY_PARTS}")

@@ -157,3 +157,10 @@ def test_lines_inside_of_long_texts_are_no_keys() -> None:
     text = 'extends = "nmp-4x8"\nname = "a"\ndescription = """\n[dme]\nx = 1\n"""\n[dme]\nx = 1\n'
     with pytest.raises(MachineError, match=r"dme\.x: Extra .*\(line 8\)"):
         machine_from_toml(text, "a.toml")
+
+
+def test_a_byte_order_mark_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "marked.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + b'base = "nmp-4x8"\n')
+    with pytest.raises(MachineError, match="byte order mark.*save it as UTF-8 without one"):
+        load_machine(path)
