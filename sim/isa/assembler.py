@@ -93,6 +93,9 @@ class _Assembly:
             rd, label = split_operands(mnemonic, "rd, label", operands)
             self.references.append(_Reference(number, self.builder.position, label, None))
             self.builder.la(rd, label)
+        elif mnemonic == "fence" and (sets := _FENCE_SETS.fullmatch(operands)):
+            before, behind = (sum(_FENCE_BITS[letter] for letter in one) for one in sets.groups())
+            self.statement(number, mnemonic, f"zero, zero, {before << 4 | behind}")
         elif mnemonic in _PSEUDO and not (operands and mnemonic in self.builder.isa.by_mnemonic):
             syntax, expand = _PSEUDO[mnemonic]
             self.statement(number, *expand(*split_operands(mnemonic, syntax, operands)))
@@ -137,6 +140,9 @@ class _Assembly:
                         f"line {reference.line}: label {reference.label!r} is out of reach: {error}"
                     ) from None
 
+
+_FENCE_SETS = re.compile(r"(?=[iorw])(i?o?r?w?)\s*,\s*(?=[iorw])(i?o?r?w?)")
+_FENCE_BITS = {"i": 8, "o": 4, "r": 2, "w": 1}
 
 _PSEUDO: dict[str, tuple[str, Callable[..., tuple[str, str]]]] = {
     "nop": ("", lambda: ("addi", "zero, zero, 0")),

@@ -123,6 +123,8 @@ def test_values_without_a_name_are_numbers() -> None:
         ("jr a5", "jalr zero, 0(a5)"),
         ("not a0, a1", "xori a0, a1, -1"),
         ("fence", "fence zero, zero, 0xff"),
+        ("fence rw, rw", "fence zero, zero, 0x33"),
+        ("fence iorw ,w", "fence zero, zero, 0xf1"),
         ("fence zero, zero, 3", ".word 0x0030000f"),
         ("lw a0,(a1)", "lw a0, 0(a1)"),
         ("sw a0 , ( sp )", "sw a0, 0(sp)"),
