@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("name", choices=["all", *every])
     parser.add_argument("--programs", type=int, default=1000, help="of each name (default: 1000)")
     parser.add_argument("--first", type=int, help="number of the first program (default: any)")
-    parser.add_argument("--json", type=Path, help="write the rows to a file")
+    parser.add_argument("--json", type=Path, help="write the rows to a file, over what is there")
     args = parser.parse_args(argv)
     first = random.SystemRandom().randrange(1 << 40) if args.first is None else args.first
     rows = []

@@ -193,7 +193,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="interrupts", description=__doc__)
     parser.add_argument("commands", nargs="*", help=f"of {', '.join(COMMANDS)} (default: all)")
     parser.add_argument("--count", type=int, default=25, help="of each command (default: 25)")
-    parser.add_argument("--json", type=Path, help="write the rows to a file")
+    parser.add_argument("--json", type=Path, help="write the rows to a file, over what is there")
     args = parser.parse_args(argv)
     # A job in the background may ignore SIGINT, and its children would, too.
     signal.signal(signal.SIGINT, signal.default_int_handler)

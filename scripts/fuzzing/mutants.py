@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("machines", nargs="*", default=MACHINES, help=f"of {', '.join(MACHINES)}")
     parser.add_argument("--count", type=int, default=200, help="of each machine (default: 200)")
     parser.add_argument("--seed", type=int, help="of the changes (default: any)")
-    parser.add_argument("--json", type=Path, help="write the rows to a file")
+    parser.add_argument("--json", type=Path, help="write the rows to a file, over what is there")
     args = parser.parse_args(argv)
     seed = random.SystemRandom().randrange(1 << 32) if args.seed is None else args.seed
     rows = []

@@ -168,7 +168,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60, help="(default: 60)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    parser.add_argument("--json", type=Path, help="write the findings to a file")
+    parser.add_argument(
+        "--json", type=Path, help="write the findings to a file, over what is there"
+    )
     args = parser.parse_args(argv)
     findings = Findings()
     for findings in soak(60 * args.minutes, (programs, models), args.seed):

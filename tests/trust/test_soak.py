@@ -5,9 +5,21 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from fuzzing import differential, interrupts, mutants
+from fuzzing import soak as soak_command
 from fuzzing.soak import FIRST_ROUNDS, Findings, children, differing_bits, lost_frames, soak
+
+
+@pytest.mark.parametrize("module", (differential, interrupts, mutants, soak_command))
+def test_help_says_that_a_file_is_written_over(
+    module: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        module.main(["--help"])
+    assert "to a file, over what is there" in " ".join(capsys.readouterr().out.split())
 
 
 def test_bits_and_frames_that_are_wrong_count() -> None:
