@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from fuzzing.rows import Kept, Row, code_version, rows_in
+from fuzzing.row_file import GrowingRow, Row, commit_of_code, rows_in
 from fuzzing.targets import TARGETS, Target, case_of, outcome
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
@@ -22,6 +22,8 @@ LEAST_CASES = 50
 SILENCE_SECONDS = 600
 """Without a line from a worker: something sleeps. Most is compiling on a busy machine."""
 MOST_REDUCTIONS = 300
+WRITTEN_EVERY_S = 5.0
+"""What a run that is killed may lose."""
 SIGPROF = 27
 
 
@@ -29,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("target", help=f"all, simulators, parsers, or: {', '.join(TARGETS)}")
     parser.add_argument("--minutes", type=float, default=1.0, help="altogether (default: 1)")
-    parser.add_argument("--json", type=Path, help="write the rows to a file; adds to those in it")
+    parser.add_argument("--json", type=Path, help="add the rows to those in a file while they "
+                        "grow: sums for each target and commit")
     parser.add_argument("--seed", type=int, help="number of the first case (default: any)")
     parser.add_argument("--corpus", type=Path, default=CORPUS, help="where bad cases are kept")
     args = parser.parse_args(argv)
@@ -37,22 +40,26 @@ def main(argv: list[str] | None = None) -> int:
     if not chosen:
         parser.error(f"there is no target {args.target!r}")
     try:
-        rows_in(args.json)
+        if args.json is not None:
+            rows_in(args.json)
     except (OSError, ValueError, TypeError) as error:
         parser.error(f"--json {args.json}: no rows of fuzzing that could be added to: {error}")
     first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
-    kept, code, is_bad = Kept(args.json), code_version(), False
+    is_bad = False
     for target in chosen:
-        row = Row(target.name, code=[code])
+        row = Row(target.name, commit_of_code())
+        kept = GrowingRow(args.json, row)
         modes = (False, True) if target.compiled else (False,)
         seconds = 60 * args.minutes / len(chosen) / len(modes)
-        for checked in modes:
-            _fuzz(target, row, first, seconds, checked, args.corpus, kept)
-        if not row.accepted:
-            row.bad += 1
-            row.faults.append("no case was accepted: mutation begins with what is no good file")
+        try:
+            for checked in modes:
+                _fuzz(target, row, first, seconds, checked, args.corpus, kept)
+            if not row.accepted:
+                row.bad += 1
+                row.faults.append("no case was accepted: mutation begins with what is no good file")
+        finally:
+            kept.write()
         is_bad = is_bad or row.bad > 0
-        kept.add(row)
         print(
             f"{row.target:22} {row.cases:7} cases {row.accepted:7} accepted {row.typed_errors:7} "
             f"typed errors {row.bad:4} bad {row.cpu_s:8.1f} s", flush=True,
@@ -88,8 +95,9 @@ def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subp
 
 
 def _fuzz(
-    target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path, kept: Kept
-) -> None:
+    target: Target, row: Row, first: int, seconds: float, checked: bool, corpus: Path,
+    kept: GrowingRow,
+) -> None:  # fmt: skip
     """Cases from ``first`` on, until their CPU time is used up and enough have run."""
     case, before = first, row.cases
     budget = row.cpu_s + seconds
@@ -106,12 +114,12 @@ def _fuzz(
 
 def _watch(
     process: subprocess.Popen[str], target: Target, row: Row, case: int, budget: float,
-    before: int, checked: bool, corpus: Path, kept: Kept,
+    before: int, checked: bool, corpus: Path, kept: GrowingRow,
 ) -> int:  # fmt: skip
     """Reads what a worker says until it ends or enough was done; the next case, -1: stop."""
     assert process.stdout is not None
     running: int | None = None
-    begun = time.monotonic()
+    begun = written = time.monotonic()
     while True:
         ready, _, _ = select.select([process.stdout], [], [], SILENCE_SECONDS)
         line = process.stdout.readline() if ready else ""
@@ -134,7 +142,9 @@ def _watch(
             if found.startswith("bad"):
                 _keep(target, row, int(said["end"]), found, checked, corpus)
             running = None
-            kept.add(row, now=False)
+            if time.monotonic() - written > WRITTEN_EVERY_S:
+                kept.write()
+                written = time.monotonic()
             enough = row.cases - before >= LEAST_CASES
             late = time.monotonic() - begun > 20 * max(60.0, budget)
             if (row.cpu_s >= budget or late) and enough:
