@@ -146,11 +146,13 @@ class ElfRun:
 @dataclass(frozen=True)
 class ElfObserver:
     """Gets what a bare-metal executable writes to its console, and lines about its last
-    ``trace_instructions`` instructions, also where it traps."""
+    ``trace_instructions`` instructions, also where it traps. ``ranges`` (address, size) that will
+    be asked of the run's memory are looked at before it runs."""
 
     console: Callable[[bytes], object] = bytes
     trace: Callable[[list[str]], object] = list
     trace_instructions: int = 0
+    ranges: tuple[tuple[int, int], ...] = ()
 
 
 QUIET = ElfObserver()

@@ -44,6 +44,8 @@ def test_the_command_warms_one_machine(capsys: pytest.CaptureFixture[str]) -> No
     assert name == "setup-a" and float(seconds.removesuffix(" s")) >= 0.0
     assert main(["warmup", "no-such-machine"]) == 1
     assert "no-such-machine" in capsys.readouterr().err
+    assert main(["warmup", "setup-a", "--planner", "naive", "--limits", "work=1"]) == 1
+    assert "more than 1 products, elements and bytes" in capsys.readouterr().err
 
 
 def test_every_kind_with_code_has_a_machine_to_warm() -> None:

@@ -15,6 +15,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate, synthetic_samples
 from tvm_npu.codegen.plan import DEFAULT_PLANNER
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.machine_parts import Precision
 
 CHANNELS, EXTENT, CLASSES = 8, 8, 4
@@ -51,11 +52,12 @@ def warm_up(
     machine: MachineDescription,
     planner: str = DEFAULT_PLANNER,
     precision: Precision | None = None,
+    limits: Limits = DEFAULT,
 ) -> None:
     """Makes what programs of ``planner`` for ``machine`` at ``precision`` (None: the machine's
-    own) need. Raises what `compile_graph` does for the small network."""
+    own) need. Raises what `compile_graph` and `Session` do for the small network."""
     graph = small_network()
     samples = synthetic_samples(graph, seed=0, count=1)
     options = CompileOptions(precision=precision, planner=planner)
     program = compile_graph(graph, calibrate(graph, samples), machine, options)
-    Session(program).run([np.zeros((1, CHANNELS, EXTENT, EXTENT), np.float32)])
+    Session(program, limits=limits).run([np.zeros((1, CHANNELS, EXTENT, EXTENT), np.float32)])

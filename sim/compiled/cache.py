@@ -22,6 +22,10 @@ from numba.core.runtime import rtsys
 from tvm_npu.sim.compiled.sources import digest, signature_digest
 
 
+class NothingKeptWarning(UserWarning):
+    """Machine code is made anew in every process."""
+
+
 def kept_on_disk(dispatcher: Any) -> Any:
     """The cache of an `entry`; where no folder can be written, none, which is said once."""
     try:
@@ -37,6 +41,7 @@ def _say_that_nothing_is_kept() -> None:
         "no folder for machine code can be written, neither beside the package nor in the home "
         "folder: it is made anew in every process, which takes a minute; set NUMBA_CACHE_DIR to a "
         "folder that can be",
+        NothingKeptWarning,
         stacklevel=2,
     )
 

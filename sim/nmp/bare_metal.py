@@ -41,9 +41,12 @@ def run_elf(
     Only executable segments hold instructions; elsewhere a core traps. Stores to segments that are
     not writable trap, and so does what the program has overwritten when it is executed. A trace
     comes from a second run up to the same instruction. Raises ElfError for code that lies too far
-    apart, LimitError for an image larger than ``limits`` say, Trap as `NmpSimulator.run` does.
+    apart, LimitError for an image larger than ``limits`` say, SimError for observed ranges outside
+    of the program's memory, Trap as `NmpSimulator.run` does.
     """
     program = _Program.of(image, machine, limits)
+    for address, size in observer.ranges:
+        program.check_range(address, size)
     simulator = program.simulator(image, machine)
     trap = None
     try:
@@ -104,15 +107,19 @@ class _Program:
 
     def reader(self, simulator: NmpSimulator) -> Callable[[int, int], bytes]:
         def memory(address: int, size: int) -> bytes:
+            self.check_range(address, size)
             at = address - self.base
-            if at < 0 or size < 0 or at + size > self.dram_bytes:
-                raise SimError(
-                    f"{size} bytes at {address:#x} do not lie in the program's memory, "
-                    f"{self.base:#x}..{self.base + self.dram_bytes:#x}"
-                )
             return simulator.dram[at : at + size].tobytes()
 
         return memory
+
+    def check_range(self, address: int, size: int) -> None:
+        at = address - self.base
+        if at < 0 or size < 0 or at + size > self.dram_bytes:
+            raise SimError(
+                f"{size} bytes at {address:#x} do not lie in the program's memory, "
+                f"{self.base:#x}..{self.base + self.dram_bytes:#x}"
+            )
 
 
 def _code(segments: tuple[Segment, ...]) -> tuple[int, np.ndarray]:

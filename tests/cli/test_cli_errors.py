@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,6 +57,17 @@ def test_no_command_and_help(run) -> None:  # type: ignore[no-untyped-def]
     for command in ("profile", "compile", "disasm", "run-elf", "machines", "planners"):
         code, out, _ = run(command, "--help")
         assert code == 0 and "examples:" in out
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("planners",), ("machines", "nmp-4x8")])
+def test_a_full_disk_behind_the_output(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tvm_npu.cli", *arguments],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert re.fullmatch(r"tvm-npu.*: error: no space left for the output\n", done.stderr)
 
 
 def test_missing_file(run, tmp_path: Path) -> None:

@@ -63,6 +63,9 @@ def test_run_elf(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert code == 1 and "limit instructions is more than 2**64; a whole" in err
     code, _, err = run("run-elf", ELF, "--dump", "0x10:4")
     assert code == 1 and "do not lie in the program's memory" in err
+    # before the program runs, which may take long
+    code, _, err = run("run-elf", ELF, "--dump", "0x10:4", "--budget", 1)
+    assert code == 1 and "do not lie in the program's memory" in err
     code, _, err = run("run-elf", ELF, "--machine", "setup-a")
     assert code == 1 and "'setup-a' is of isa 'tiles'; executables run on machines of 'nmp'" in err
 

@@ -13,6 +13,7 @@ from tvm_npu.cli.shown import one_line, shown
 from tvm_npu.cli.tables import Column, make_table, print_tables
 from tvm_npu.cli.terminal import open_terminal
 from tvm_npu.errors import AccuracyError
+from tvm_npu.sim.compiled import cache
 
 EVIL = "a\x1b[31mb\x07\r\nc\u202ed"
 ESCAPED = r"a\x1b[31mb\x07\r\nc\u202ed"
@@ -33,6 +34,16 @@ def test_tables_and_lines_hold_no_control_characters(capsys: pytest.CaptureFixtu
     terminal.note(EVIL)
     out, err = capsys.readouterr()
     assert out.count(ESCAPED) == 4 and not set(out + err) & set("\x1b\x07\r\u202e")
+
+
+def test_uncached_machine_code_is_a_note(capsys: pytest.CaptureFixture[str]) -> None:
+    cache._say_that_nothing_is_kept.cache_clear()
+    try:
+        with open_terminal().warnings_as_notes(everybody=False):
+            cache._say_that_nothing_is_kept()
+    finally:
+        cache._say_that_nothing_is_kept.cache_clear()
+    assert "no folder for machine code can be written" in capsys.readouterr().err
 
 
 def test_rows_of_csv_are_lines_and_no_formulas(tmp_path: Path) -> None:

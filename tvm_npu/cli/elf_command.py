@@ -109,7 +109,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         try:
             with terminal.steps() as steps, terminal.simulating():
                 steps.begin("simulating: the first run ever compiles the simulator")
-                seen = _Seen(terminal, args.trace)
+                seen = _Seen(terminal, args.trace, args.dump)
                 done = kind.run_elf(path, machine, limits, seen.observer)
             rows.append(_row(path, done, seen, args.dump))
         except SimError as error:
@@ -148,11 +148,13 @@ def _kind(machine: MachineDescription) -> RunsElf:
 class _Seen:
     """Prints what a program writes, and its trace, and keeps both."""
 
-    def __init__(self, terminal: Terminal, traced: int) -> None:
+    def __init__(
+        self, terminal: Terminal, traced: int, dumped: list[tuple[int, int]]
+    ) -> None:
         self.terminal = terminal
         self.written = ""
         self.trace: list[str] = []
-        self.observer = ElfObserver(self.write, self.show, traced)
+        self.observer = ElfObserver(self.write, self.show, traced, tuple(dumped))
 
     def write(self, data: bytes) -> None:
         self.written = data.decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -12,7 +13,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from tvm_npu import __version__
 from tvm_npu.cli.errors import UsageError
@@ -111,21 +112,23 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
     try:
         args = parser.parse_args(given)
     except SystemExit as stop:  # argparse: after --help, --version or a usage error
-        return int(stop.code or OK)
+        return _flushed("tvm-npu", int(stop.code or OK))
+    except OSError as error:  # from --help
+        _flush()
+        return _unwritten("tvm-npu", error, OK)
     interrupts.command = args.command
     terminal = open_terminal()
     debug = getattr(args, "debug", False)
     try:
         with terminal.warnings_as_notes(everybody=debug):
             code: int = command_module(args.command).run(args, terminal)
-        sys.stdout.flush()
+        code = _flushed(f"tvm-npu {args.command}", code)
         return interrupts.say() if interrupts.seen else code
     except UsageError as error:
         print(f"tvm-npu {args.command}: error: {one_line(str(error))}", file=sys.stderr)
         return USAGE
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nothing may be flushed into the pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _flush()
         return OK
     except KeyboardInterrupt:
         return interrupts.say()
@@ -135,7 +138,31 @@ def _run(given: Sequence[str], interrupts: Interrupts) -> int:
         if debug:
             traceback.print_exc()
         print(f"tvm-npu {args.command}: error: {explained(error)}", file=sys.stderr)
+        _flush()
         return FAILED
+
+
+def _flushed(command: str, code: int) -> int:
+    """``code``, or that of a failure when the output has nowhere to go."""
+    error = _flush()
+    return code if error is None else _unwritten(command, error, code)
+
+
+def _unwritten(command: str, error: OSError, code: int) -> int:
+    if isinstance(error, BrokenPipeError):  # whoever read it has seen enough
+        return code
+    print(f"{command}: error: {explained(error)}", file=sys.stderr)
+    return FAILED
+
+
+def _flush() -> OSError | None:
+    """What kept the output from being written; the rest is dropped, not tried again at exit."""
+    try:
+        sys.stdout.flush()
+        return None
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return error
 
 
 def explained(error: Exception) -> str:
@@ -149,6 +176,8 @@ def explained(error: Exception) -> str:
             f"this needs {error.name}: in the checkout, pip install '.[relay]' (TVM 0.19) or "
             "'.[relax]' (TVM 0.26 and later)"
         )
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return f"no space left for {error.filename or 'the output'}"
     if isinstance(error, MemoryError):
         return f"out of memory {text}".rstrip()
     if len(text) > LONGEST_SURPRISE:
@@ -161,7 +190,14 @@ def command_module(name: str) -> ModuleType:
 
 
 class Parser(argparse.ArgumentParser):
-    """Its messages name the option or choice that the user may have meant."""
+    """Its messages name the option or choice that the user may have meant. Help that cannot be
+    written is an OSError; argparse would drop it."""
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is sys.stdout is not None:
+            file.write(message)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         choice = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)

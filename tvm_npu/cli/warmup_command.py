@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tvm_npu.cli.arguments import Names
+from tvm_npu.cli.arguments import Names, add_limits_argument
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.sim.machine_parts import ELEMENT_BYTES
 
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", choices=tuple(ELEMENT_BYTES), help="default: the machine's own"
     )
+    add_limits_argument(parser)
 
 
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         for machine in machines:
             steps.begin(f"{machine.name}: planner {planner}, simulator")
             before = machine_code_seconds()
-            warm_up(machine, planner, args.precision)
+            warm_up(machine, planner, args.precision, args.limits)
             spent = machine_code_seconds() - before
             terminal.out.print(f"{machine.name}: {spent:.1f} s", soft_wrap=True)
             steps.done()
