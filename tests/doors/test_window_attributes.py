@@ -83,7 +83,7 @@ def test_strides_beside_automatic_padding() -> None:
     for name in ("strides", "dilations"):
         model = model_of([conv(auto_pad="SAME_UPPER", **{name: [0, 0]})], WEIGHTS)
         with pytest.raises(PartitionError, match=rf"Conv 'c': {name} is \[0, 0\]"):
-            with_explicit_padding(model)
+            with_explicit_padding(read_model(model))
 
 
 @pytest.mark.parametrize(("op", "depth"), [("If", 1), ("If", 3), ("Loop", 30)])

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tvm_npu import models
+from tvm_npu.errors import PartitionError
 from tvm_npu.models import data, light
 
 ort = pytest.importorskip("onnxruntime")
@@ -355,6 +356,9 @@ def test_macs_of_single_operators() -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
     with pytest.raises(models.ModelShapeError, match="'y' has no static shape"):
         models.macs(model)
+    model.graph.node[0].attribute.append(helper.make_attribute("strides", [0, 0]))
+    with pytest.raises(PartitionError, match=r"Conv 'c': strides is \[0, 0\]"):
+        models.macs(model)  # ONNX would divide by 0, and the process ends
 
 
 def test_unknown_name() -> None:

@@ -174,6 +174,18 @@ CASES: dict[str, tuple[Callable[[], Any], str, str, str]] = {
         "dilation (2, 2)",
         "(1, 1)",
     ),
+    "window that stays where it is": (
+        lambda: conv(x(), dilation=(0, 1)),
+        "Strides and dilations are at least 1",
+        "dilation (0, 1)",
+        "at least 1",
+    ),
+    "window that moves back": (
+        lambda: conv(x(), strides=(1, -1)),
+        "Strides and dilations are at least 1",
+        "strides (1, -1)",
+        "at least 1",
+    ),
     "window in the padding": (
         lambda: relay.nn.avg_pool2d(x(), (2, 2), (2, 2), padding=(2, 2)),
         "at least one element",

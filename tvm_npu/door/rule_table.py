@@ -27,6 +27,7 @@ _WINDOW: tuple[Rule, ...] = (
     rules.rank_4,
     window_rules.nchw_layout,
     window_rules.pool_not_dilated,
+    window_rules.windows_move,
     window_rules.padding_not_negative,
     window_rules.windows_meet_tensor,
     memory_rules.pool_tile_fits,
@@ -36,6 +37,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "conv2d": (
         rules.rank_4,
         window_rules.nchw_layout,
+        window_rules.windows_move,
         window_rules.padding_not_negative,
         memory_rules.conv_tile_fits,
         memory_rules.conv_weights_fit,
@@ -45,6 +47,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         rules.rank_4,
         window_rules.transposed_layout,
         window_rules.transposed_not_dilated,
+        window_rules.windows_move,
         window_rules.padding_not_negative,
         memory_rules.conv_tile_fits,
         memory_rules.conv_weights_fit,

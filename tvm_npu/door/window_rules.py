@@ -61,6 +61,15 @@ def windows_meet_tensor(call: OpCall, context: Context) -> Violation | None:
     return None
 
 
+def windows_move(call: OpCall, context: Context) -> Violation | None:
+    """Strides and dilations are at least 1."""
+    for name in ("strides", "dilation"):
+        steps = call.attributes[name]
+        if min(steps) < 1:
+            return Violation(f"{name} {steps}", "at least 1")
+    return None
+
+
 def padding_not_negative(call: OpCall, context: Context) -> Violation | None:
     """The padding of a window operation is not negative."""
     padding = call.attributes["padding"]

@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterator
 import onnx
 from onnx import helper
 
+from tvm_npu.door.window_attributes import check_windows
+
 from .errors import ModelShapeError
 
 COUNTED_OPS = ("Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul")
@@ -64,7 +66,9 @@ def shape_of(shapes: Shapes, name: str) -> tuple[int, ...]:
 
 
 def static_shapes(model: onnx.ModelProto) -> Shapes:
-    """Static shape of every tensor. Inference runs on a copy without the large weights."""
+    """Static shape of every tensor. Inference runs on a copy without the large weights. Raises
+    PartitionError for windows that there are not: ONNX would divide by their strides."""
+    check_windows(model)
     shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     inferred = onnx.shape_inference.infer_shapes(without_weights(model))
     graph = inferred.graph
