@@ -46,8 +46,8 @@ def read_model(model: Any) -> Any:
 
 
 def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | None = None) -> Any:
-    """A copy of a model of `read_model` in which ``auto_pad`` is replaced by ``pads``, where shapes are
-    known; the model itself when there is nothing to replace.
+    """A copy of a model of `read_model` in which ``auto_pad`` is replaced by ``pads``, where shapes
+    are known; the model itself when there is nothing to replace.
 
     before: Conv(auto_pad=SAME_UPPER, kernel 5x5)        after: Conv(pads=[2, 2, 2, 2])
     """
