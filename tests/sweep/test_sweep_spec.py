@@ -96,6 +96,7 @@ def test_a_key_that_does_not_exist_names_those_that_do() -> None:
         "9**9**9", "2**200000", "1 << 10**9", "2**500 * 2**501", "max([0] * 9999)", "a.real",
         "[x for x in range(9)]", "().__class__", "a[0:2]", "(" * 5000 + ")" * 5000, "1" * 5000,
         "+".join(["1"] * 6000), "list(a)", "rand()", "names",
+        "9" * 400,
     ],
 )  # fmt: skip
 def test_formulas_take_no_time_and_no_memory(expression: str) -> None:

@@ -94,6 +94,9 @@ def _of_numbers(operator: type[ast.operator], function: Callable[[Any, Any], Any
 def number(expression: str, names: Mapping[str, Any], what: str) -> float:
     """As `evaluate`, a finite number."""
     value = evaluate(expression, names, what)
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        bits = value.bit_length()
+        raise SweepError(f"{what}: its value has {bits} bits; {MOST_BITS} are possible")
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise SweepError(f"{what}: {expression!r} is {value!r}; it must be a number")
     return float(value)
