@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep import SweepError, models
+from tvm_npu.sweep.evaluate import Outcome
 from tvm_npu.sweep.kept_models import _array, model_from_bytes, model_to_bytes
 from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.store import FILE, Store
@@ -135,3 +137,53 @@ def test_rows_that_are_no_outcome(row: str, tmp_path: Path) -> None:
     with pytest.raises(SweepError, match="is no store of sweeps"):
         store.get("key")
     store.close()
+
+
+_ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        f"DROP TABLE results; CREATE VIEW results AS {_ENDLESS} '' AS key, i AS outcome FROM n",
+        f"CREATE TRIGGER t BEFORE INSERT ON results BEGIN {_ENDLESS} max(i) FROM n; END",
+        "CREATE TRIGGER t AFTER INSERT ON results BEGIN SELECT RAISE(FAIL, 'no'); END",
+        "DROP TABLE results; CREATE TABLE results (key TEXT, outcome AS (hex(zeroblob(9))))",
+        "CREATE UNIQUE INDEX i ON results (outcome)",
+    ],
+)
+def test_programs_in_stores_are_not_run(script: str, tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.executescript(script)
+    with pytest.raises(SweepError, match="and only the table 'results' is read; remove it"):
+        Store(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"dram_bytes": 1%s}' % ("0" * 400), "dram_bytes is 10+; it must be from 0 to 92233"),
+        ('{"cycles": NaN}', "cycles is nan; it must be"),
+        ('{"time_us": 1e999}', "time_us is inf; it must be"),
+        ('{"macs": -1}', "macs is -1; it must be"),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_no_outcome(row: str, message: str, tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with sqlite3.connect(tmp_path / FILE) as database:
+        database.execute("INSERT INTO results VALUES ('key', ?)", (row,))
+    with closing(Store(tmp_path)) as store, pytest.raises(SweepError, match=message):
+        store.get("key")
+
+
+def test_stores_that_cannot_be_opened_or_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder" / FILE).mkdir(parents=True)
+    for folder in ("file", "folder"):
+        with pytest.raises(SweepError, match="cannot open the store .*give a folder that can be"):
+            Store(tmp_path / folder)
+    with closing(Store(tmp_path)) as store:
+        store._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(SweepError, match="cannot write to the store .* 1 results are not kept"):
+            store.put([("key", Outcome(fault="none"))])

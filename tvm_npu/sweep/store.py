@@ -23,6 +23,9 @@ FILE = "results.sqlite"
 _OUTCOME = TypeAdapter(Outcome)
 WAIT_S = 60.0
 """For another sweep that writes."""
+LARGEST = (1 << 63) - 1
+"""Of the numbers of an outcome."""
+_TABLE = "CREATE TABLE results (key TEXT PRIMARY KEY, outcome TEXT) WITHOUT ROWID"
 
 
 @lru_cache(maxsize=1)
@@ -53,35 +56,67 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
-        folder.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(self.path, timeout=WAIT_S)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(self.path, timeout=WAIT_S)
+        except (OSError, sqlite3.Error) as error:
+            raise SweepError(
+                f"cannot open the store of sweeps {str(self.path)!r}: {error}; give a folder that "
+                "can be written"
+            ) from error
         try:
             self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, outcome TEXT) "
-                "WITHOUT ROWID"
-            )
+            self._connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             self._connection.commit()
-        except sqlite3.DatabaseError as error:
+            self._check_schema()
+        except sqlite3.Error as error:
             self._connection.close()
             raise self._damaged(error) from error
+        except SweepError:
+            self._connection.close()
+            raise
 
-    def _damaged(self, error: Exception) -> SweepError:
-        return SweepError(f"{str(self.path)!r} is no store of sweeps: {error}")
+    def _check_schema(self) -> None:
+        """Views, triggers and computed columns are programs, which run when a table is used."""
+        query = "SELECT type, name, sql FROM sqlite_master"
+        for kind, name, sql in self._connection.execute(query):
+            if sql != _TABLE:
+                shown = " ".join(str(sql).split())[:80]
+                raise self._damaged(
+                    f"it has the {str(kind)[:20]} {str(name)[:40]!r} ({shown}), and only the table "
+                    "'results' is read"
+                )
+
+    def _damaged(self, why: object) -> SweepError:
+        return SweepError(
+            f"{str(self.path)!r} is no store of sweeps: {why}; remove it, or give another folder: "
+            "its results are computed again"
+        )
 
     def get(self, key: str) -> Outcome | None:
         try:
             with closing(self._connection.cursor()) as cursor:
                 cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
                 row = cursor.fetchone()
-            return None if row is None else _OUTCOME.validate_json(row[0])
-        except (sqlite3.DatabaseError, ValidationError) as error:
+            found = None if row is None else _OUTCOME.validate_json(row[0])
+        except (sqlite3.Error, ValidationError) as error:
             raise self._damaged(error) from error
+        for name, value in () if found is None else asdict(found).items():
+            if isinstance(value, int | float) and not 0 <= value <= LARGEST:
+                raise self._damaged(f"{name} is {str(value)[:30]}; it must be from 0 to {LARGEST}")
+        return found
 
     def put(self, results: Iterable[tuple[str, Outcome]]) -> None:
+        """Raises SweepError for a file that cannot be written."""
         rows = [(key, json.dumps(outcome.to_dict())) for key, outcome in results]
-        with self._connection:
-            self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
+        try:
+            with self._connection:
+                self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
+        except sqlite3.Error as error:
+            raise SweepError(
+                f"cannot write to the store of sweeps {str(self.path)!r}: {error}; {len(rows)} "
+                "results are not kept: make room, or give another folder"
+            ) from error
 
     def close(self) -> None:
         self._connection.close()
