@@ -176,6 +176,13 @@ def test_a_point_beyond_its_limits_is_a_row_and_stays_no_outcome_without(
     assert rows("--limits", "work=9k") == [predicted, beyond]
 
 
+def test_a_model_that_is_no_onnx_file(tmp_path: Path) -> None:
+    path = tmp_path / "text.onnx"
+    path.write_text("no model")
+    with pytest.raises(SweepError, match="text.onnx': 8 bytes that are no ONNX model .*tvm_npu"):
+        run_sweep(spec(path), tmp_path / "store")
+
+
 def test_no_store(model: Path, tmp_path: Path) -> None:
     (tmp_path / "results.sqlite").write_text("no database" * 200)
     with pytest.raises(SweepError, match="is no store of sweeps"):

@@ -78,6 +78,19 @@ def model_bytes(name: str) -> bytes:
     return content
 
 
+def onnx_model(name: str, content: bytes) -> Any:
+    """The onnx.ModelProto in ``content``. Raises SweepError for what is none."""
+    import onnx
+
+    try:
+        return onnx.load_from_string(content)
+    except Exception as error:  # protobuf's own error types differ between its backends
+        raise SweepError(
+            f"model {name!r}: {len(content)} bytes that are no ONNX model ({error}); models of a "
+            "sweep are ONNX files or names of tvm_npu.models"
+        ) from error
+
+
 def prepared(
     name: str, content: bytes, machine: MachineDescription, precision: Precision, folder: Path
 ) -> Path:
@@ -96,14 +109,12 @@ def prepared(
 def _prepare(
     name: str, content: bytes, digest: str, machine: MachineDescription, precision: Precision
 ) -> SweptModel:
-    import onnx
-
     from tvm_npu.calibration import synthetic
     from tvm_npu.door.models import import_onnx
     from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
     from tvm_npu.options import make_options
 
-    imported = import_onnx(onnx.load_from_string(content), {})
+    imported = import_onnx(onnx_model(name, content), {})
     with warnings.catch_warnings():
         for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
             warnings.simplefilter("ignore", said_here)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from tvm_npu.errors import SyntheticCalibrationWarning
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sweep.designs import Design
-from tvm_npu.sweep.models import model_bytes
+from tvm_npu.sweep.models import model_bytes, onnx_model
 from tvm_npu.sweep.run import SweepResult
 
 
@@ -26,8 +26,6 @@ def write_profiles(
     writes what `tvm_npu.profile` finds into ``folder``; pages of these models that an earlier call
     left there are removed. The addresses are relative to the place beside it. ``limits`` as
     `profile` takes them. Raises what `profile` and `write_html` raise."""
-    import onnx
-
     from tvm_npu.report.measure import profile
 
     found: dict[tuple[Design, str], str] = {}
@@ -43,7 +41,7 @@ def write_profiles(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntheticCalibrationWarning)
                 made = profile(
-                    onnx.load_from_string(model_bytes(model)), design.machine,
+                    onnx_model(model, model_bytes(model)), design.machine,
                     planner=design.planner, precision=design.precision, limits=limits,
                 )  # fmt: skip
             made.write_html(path)
