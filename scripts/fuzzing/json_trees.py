@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from copy import deepcopy
 from typing import Any
 
 from fuzzing.mutation import changed, edge
@@ -30,11 +31,11 @@ def change_value(rng: random.Random, values: Any) -> None:
         if choice < 0.15:
             del values[key]
         elif choice < 0.25 and isinstance(values, list):
-            values.append(inner)
+            values.append(deepcopy(inner))
         elif isinstance(inner, int) and choice < 0.8:
             values[key] = rng.choice((edge(rng, 64), inner + 1, inner - 1, inner * 2))
         else:
-            values[key] = rng.choice(_ODD)
+            values[key] = deepcopy(rng.choice(_ODD))
         return
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("tvm", reason="the readers of calibration files need the doo
 
 from fuzzing import command  # noqa: E402
 from fuzzing.command import main, worker  # noqa: E402
+from fuzzing.json_trees import change_value  # noqa: E402
 from fuzzing.parsers import seeds  # noqa: E402
 from fuzzing.row_file import Row, rows_in  # noqa: E402
 from fuzzing.targets import TARGETS, Target, case_of, outcome  # noqa: E402
@@ -25,6 +27,19 @@ def test_cases_are_made_of_good_files(name: str) -> None:
     """Mutated rubbish is refused at the door, and nothing behind it is tried."""
     found = {outcome(TARGETS[name], seed) for seed in seeds(name)}
     assert found - {"typed Trap RUNAWAY"} == {"accepted"}
+
+
+def test_changes_of_values_leave_nothing_behind() -> None:
+    """Lists put into one tree were changed there, and came into the next one."""
+
+    def found(seed: int) -> str:
+        rng, values = random.Random(seed), {"a": [1, [2, 3]], "b": {"c": []}}
+        for _ in range(12):
+            change_value(rng, values)
+        return json.dumps(values)
+
+    first = [found(seed) for seed in range(300)]
+    assert [found(seed) for seed in range(300)] == first
 
 
 def test_a_run_that_accepts_nothing_is_bad(
