@@ -14,14 +14,19 @@ import tempfile
 import time
 from pathlib import Path
 
+from fuzzing.apart import outcome_apart
 from fuzzing.row_file import GrowingRow, Row, commit_of_code, rows_in
-from fuzzing.targets import TARGETS, Target, case_of, outcome
+from fuzzing.targets import TARGETS, Target, case_of
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
 LEAST_CASES = 50
 SILENCE_SECONDS = 600
 """Without a line from a worker: something sleeps. Most is compiling on a busy machine."""
 MOST_REDUCTIONS = 300
+REDUCTION_CPU_S = 1.0
+"""Of a try: a shorter input may hang where the case did not."""
+HANG_COUNTS = 20
+"""Tries that one which hangs counts for."""
 WRITTEN_EVERY_S = 5.0
 """What a run that is killed may lose."""
 SIGPROF = 27
@@ -173,8 +178,9 @@ def reduced(target: Target, data: bytes, kind: str) -> bytes:
         begin, shorter = 0, False
         while begin < len(data) and tries < MOST_REDUCTIONS:
             candidate = data[:begin] + data[begin + size :]
-            tries += 1
-            if outcome(target, candidate).startswith(kind):
+            found = outcome_apart(target, candidate, REDUCTION_CPU_S)
+            tries += HANG_COUNTS if found == "bad hang" else 1
+            if found.startswith(kind):
                 data, shorter = candidate, True
             else:
                 begin += size

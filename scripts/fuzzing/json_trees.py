@@ -49,11 +49,18 @@ def changed_json(rng: random.Random, data: bytes) -> bytes:
     return json.dumps(values).encode()
 
 
-def changed_header(rng: random.Random, data: bytes) -> bytes:
+def changed_program(rng: random.Random, data: bytes) -> bytes:
+    """A program file, or one inside of a library: mostly its header, with valid sums."""
+    if rng.random() >= 0.8:
+        return changed(rng, data)
+    at = data.find(MAGIC)
+    return data[:at] + _changed_header(rng, data[at:])
+
+
+def _changed_header(rng: random.Random, data: bytes) -> bytes:
     """A program file whose header is another one, with valid sums."""
     _, _, size, _, _ = PROLOGUE.unpack_from(data)
-    text = data[PROLOGUE.size : PROLOGUE.size + size]
-    text = changed_json(rng, text)
+    text = changed_json(rng, data[PROLOGUE.size : PROLOGUE.size + size])
     rest = data[PROLOGUE.size + size :]
     digest = hashlib.sha256(text).digest()
     total = PROLOGUE.size + len(text) + len(rest)

@@ -8,16 +8,12 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
 from fuzzing.codes import compiled, small_network
-from fuzzing.formulas import FORMULAS
-from fuzzing.onnx_models import models
-from fuzzing.stores import store_file
 from tvm_npu.sim.kinds import machine_kind
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -25,18 +21,12 @@ Seeds = tuple[bytes, ...]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _package_files(package: str, folder: str) -> Seeds:
+def package_files(package: str, folder: str) -> Seeds:
     found = resources.files(package) / folder
     return tuple(one.read_bytes() for one in found.iterdir() if one.name.endswith(".toml"))
 
 
-@lru_cache(maxsize=32)
-def seeds(name: str) -> Seeds:
-    """Good files of a parser."""
-    return _SEEDS[name]()
-
-
-def _plan_seed() -> Seeds:
+def plan_text() -> Seeds:
     from tvm_npu.codegen.plan.loops.plan import LoopPlan
     from tvm_npu.codegen.plan.problem import ConvProblem
     from tvm_npu.codegen.tiles.ir.write import write_ir
@@ -58,7 +48,7 @@ def _plan_seed() -> Seeds:
     return tuple(write_ir(problem, plan, machine).encode() for problem, plan in plans)
 
 
-def _log_seed() -> Seeds:
+def tuning_log() -> Seeds:
     line = {
         "version": 1, "space": "nmp", "machine": "nmp-4x8", "machine_fingerprint": "a1b2",
         "tuner": "random", "warm": False, "seed": 1, "trial": 0, "problem_kernel": 3,
@@ -68,12 +58,12 @@ def _log_seed() -> Seeds:
     return (b"".join(json.dumps(one).encode() + b"\n" for one in (line, failed)),)
 
 
-def _ranges_seed() -> Seeds:
+def ranges() -> Seeds:
     tensor = {"low": -1.0, "high": 2.5, "octaves": [[-1, 10, 7.5, 5.5], [0, 3, 4.0, 6.0]]}
     return (json.dumps({"version": 1, "tensors": {"x": tensor, "y": tensor}}).encode(),)
 
 
-def _npy_seed() -> Seeds:
+def npy() -> Seeds:
     found = []
     for kind in (np.float32, np.int8, np.float64):
         file = io.BytesIO()
@@ -82,7 +72,7 @@ def _npy_seed() -> Seeds:
     return tuple(found)
 
 
-def _npz_seed() -> Seeds:
+def npz() -> Seeds:
     found = []
     for save in (np.savez, np.savez_compressed):
         file = io.BytesIO()
@@ -91,7 +81,7 @@ def _npz_seed() -> Seeds:
     return tuple(found)
 
 
-def _png_seed() -> Seeds:
+def png() -> Seeds:
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(
             ">I", zlib.crc32(name + data)
@@ -105,15 +95,15 @@ def _png_seed() -> Seeds:
     )  # fmt: skip
 
 
-def _elf_seed() -> Seeds:
+def elf() -> Seeds:
     return tuple(path.read_bytes() for path in sorted(ROOT.glob("tests/sim/nmp/data/*.elf")))
 
 
-def _program_seed() -> Seeds:
+def program() -> Seeds:
     return tuple(compiled(name, 0).to_bytes() for name in ("nmp", "tiles", "snowflake"))
 
 
-def _assembly_seed(isa: str) -> Callable[[], Seeds]:
+def assembly(isa: str) -> Callable[[], Seeds]:
     def make() -> Seeds:
         from tvm_npu.sim.isa.disassembler import disassemble_code
 
@@ -123,16 +113,16 @@ def _assembly_seed(isa: str) -> Callable[[], Seeds]:
     return make
 
 
-def _dma_seed() -> Seeds:
+def dma_assembly() -> Seeds:
     return (b"dmamov sar, 0\ndmamov ccr, 0x1234\ndmalp lc0, 2\ndmald\ndmast\ndmalpend lc0\n"
             b"dmawmb\ndmasev 0\ndmaend\n",)  # fmt: skip
 
 
-def _sweep_seed() -> Seeds:
+def sweep_spec() -> Seeds:
     return tuple(path.read_bytes() for path in sorted(ROOT.glob("docs/studies/*.toml")))
 
 
-def _sweep_model_seed() -> Seeds:
+def sweep_model() -> Seeds:
     from tvm_npu.sweep.kept_models import model_to_bytes
     from tvm_npu.sweep.models import SweptModel, SweptRegion
 
@@ -141,7 +131,7 @@ def _sweep_model_seed() -> Seeds:
     return (model_to_bytes(SweptModel("m", "0" * 64, (region,), 5, 0.5)),)
 
 
-def _json_seed() -> Seeds:
+def machine_json() -> Seeds:
     return (
         b"""{ // off-chip bandwidth, GB/s
      "bandwidth": 1.6, // PE clock, GHz
@@ -155,7 +145,7 @@ def _json_seed() -> Seeds:
     )
 
 
-def _labelled_seed() -> Seeds:
+def labelled_npz() -> Seeds:
     found = []
     layouts = ((4, 3, 6, 6), np.float32, np.int64), ((4, 6, 6, 3), np.uint8, np.float32)
     for shape, kind, labels in layouts:
@@ -166,7 +156,7 @@ def _labelled_seed() -> Seeds:
     return tuple(found)
 
 
-def _profile_seed() -> Seeds:
+def profile() -> Seeds:
     totals = {"time_us": 12.5, "frames_per_s": 80000.0, "cycles": 3125.0, "mac_utilization": 0.5,
               "dram_peak_bytes": 4096, "energy_uj": None}  # fmt: skip
     layers = [{"name": name, "time_us": time, "macs": 100} for name, time in
@@ -178,7 +168,7 @@ def _profile_seed() -> Seeds:
     return (json.dumps(whole).encode(),)
 
 
-def _code_seed(isa: str) -> Callable[[], Seeds]:
+def code(isa: str) -> Callable[[], Seeds]:
     """The address that code stands at, and code."""
     return lambda: tuple(
         struct.pack("<I", base) + compiled(isa, 0).code[begin : begin + 200].tobytes()
@@ -186,45 +176,16 @@ def _code_seed(isa: str) -> Callable[[], Seeds]:
     )
 
 
-def _dma_code_seed() -> Seeds:
+def dma_code() -> Seeds:
     from tvm_npu.sim.parts.pl330.code import assemble
 
-    return tuple(assemble(text.decode()) for text in _dma_seed())
+    return tuple(assemble(text.decode()) for text in dma_assembly())
 
 
-_SEEDS: dict[str, Callable[[], Seeds]] = {
-    "machine-toml": lambda: _package_files("tvm_npu.sim", "machines"),
-    "machine-json": _json_seed,
-    "platform-toml": lambda: _package_files("tvm_npu.pipelines", "platforms"),
-    "plan-text": _plan_seed,
-    "tuning-log": _log_seed,
-    "ranges-json": _ranges_seed,
-    "calibration-npy": _npy_seed,
-    "calibration-npz": _npz_seed,
-    "calibration-npz-door": _npz_seed,
-    "calibration-png": _png_seed,
-    "elf": _elf_seed,
-    "elf-run": _elf_seed,
-    "program": _program_seed,
-    "library": lambda: tuple(b"\x7fELF" + bytes(60) + one for one in _program_seed()),
-    "assembler-nmp": _assembly_seed("nmp"),
-    "assembler-tiles": _assembly_seed("tiles"),
-    "assembler-snowflake": _assembly_seed("snowflake"),
-    "assembler-pl330": _dma_seed,
-    "sweep-spec": _sweep_seed,
-    "sweep-model": _sweep_model_seed,
-    "onnx": models,
-    "onnx-partition": models,
-    "labelled-npz": _labelled_seed,
-    "labelled-csv": lambda: (b"file,label\na.npy,3\nb,2\nc.npy, 1\n",
-                             b"a.npy,0\n\nb.npy,1\n\"c.npy\",2\n"),
-    "sweep-store": store_file,
-    "sweep-formula": lambda: FORMULAS,
-    "profile-json": _profile_seed,
-    "disassembler-nmp": _code_seed("nmp"),
-    "disassembler-tiles": _code_seed("tiles"),
-    "disassembler-snowflake": _code_seed("snowflake"),
-    "disassembler-pl330": _dma_code_seed,
-    "disasm": _program_seed,
-    "limits": lambda: (b"work=1g,dram_bytes=512m",),
-}
+def labelled_csv() -> Seeds:
+    return b"file,label\na.npy,3\nb,2\nc.npy, 1\n", b"a.npy,0\n\nb.npy,1\n\"c.npy\",2\n"
+
+
+def library() -> Seeds:
+    """As programs lie in a library."""
+    return tuple(b"\x7fELF" + bytes(60) + one for one in program())

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from fuzzing.codes import GRAMMARS, program_case
-from fuzzing.parsers import READERS, parser_case
+from fuzzing.parsers import PARSERS, parser_case
 from tvm_npu.cli.errors import CliError
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.errors import NpuError
@@ -57,7 +57,7 @@ def _targets() -> dict[str, Target]:
         for name in GRAMMARS
     ]
     found += [
-        Target(name, partial(parser_case, name=name), read) for name, read in READERS.items()
+        Target(name, partial(parser_case, name=name), one.read) for name, one in PARSERS.items()
     ]
     return {target.name: target for target in found}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("tvm", reason="the readers of calibration files need the door")
 
 from fuzzing import command  # noqa: E402
+from fuzzing.apart import outcome_apart  # noqa: E402
 from fuzzing.command import main, worker  # noqa: E402
 from fuzzing.json_trees import change_value  # noqa: E402
 from fuzzing.parsers import seeds  # noqa: E402
@@ -54,6 +57,23 @@ def test_a_run_that_accepts_nothing_is_bad(
     assert main(["limits", "--json", str(path)]) == 1
     (row,) = rows_in(path)
     assert row.bad == 1 and row.commit and "no case was accepted" in capsys.readouterr().out
+
+
+def test_a_case_is_made_shorter_where_others_hang_and_crash() -> None:
+    def run(data: bytes) -> None:
+        if len(data) == 23:
+            while True:
+                pass
+        if b"x" not in data:
+            os.abort()
+        if b"y" in data:
+            raise KeyError("y")
+
+    target = Target("own", lambda rng: b"", run)
+    assert command.reduced(target, b"..x" + b"." * 40 + b"y..", "bad KeyError") == b"xy"
+    assert outcome_apart(target, b"x" * 23, 0.2) == "bad hang"
+    assert outcome_apart(target, b"..", 0.2) == f"bad crash, signal {int(signal.SIGABRT)}"
+    assert outcome_apart(target, b"xx", 0.2) == "accepted"
 
 
 def test_there_is_a_corpus() -> None:
