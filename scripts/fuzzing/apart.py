@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import resource
 import signal
@@ -17,7 +18,7 @@ def outcome_apart(target: Target, data: bytes, cpu_seconds: float) -> str:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        faulthandler.disable()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         os.write(write, outcome(target, data).encode()[:4096])

@@ -31,7 +31,7 @@ def changed_words(rng: random.Random, data: bytes, isa: str) -> bytes:
     return base + bytes(code)
 
 
-def _changed_word(rng: random.Random, old: bytes, isa: Isa) -> int:
+def _changed_word(rng: random.Random, old: bytes | bytearray, isa: Isa) -> int:
     word = int.from_bytes(old, "little")
     decoded = isa.decode(word)
     if decoded is not None and decoded[0].fields and rng.random() < 0.7:

@@ -176,16 +176,16 @@ def _nmp(rng: random.Random, isa: Isa) -> Words:
         return [*value, isa.encode(name, creg=int(register), rs1=_T6)]
 
     words: Words = []
-    for register in MacRegister:
-        words += set_("nmp_mcfg", register)
-    for register in DmaRegister:
-        words += set_("nmp_dcfg", register)
+    for mac in MacRegister:
+        words += set_("nmp_mcfg", mac)
+    for dma in DmaRegister:
+        words += set_("nmp_dcfg", dma)
     work = [item for item in isa.instructions if item.mnemonic.startswith("nmp_")]
     for _ in range(rng.randint(1, 8)):
-        for register in rng.sample(list(MacRegister), rng.randint(0, 4)):
-            words += set_("nmp_mcfg", register)
-        for register in rng.sample(list(DmaRegister), rng.randint(0, 4)):
-            words += set_("nmp_dcfg", register)
+        for mac in rng.sample(list(MacRegister), rng.randint(0, 4)):
+            words += set_("nmp_mcfg", mac)
+        for dma in rng.sample(list(DmaRegister), rng.randint(0, 4)):
+            words += set_("nmp_dcfg", dma)
         item = rng.choice(work)
         address = 0x8000_0000 + rng.choice((0, 64, 0x400, 0x4000, 0x6000)) + rng.randrange(64)
         words += _li(isa, _T4, address if rng.random() < 0.95 else edge(rng))
@@ -193,9 +193,6 @@ def _nmp(rng: random.Random, isa: Isa) -> Words:
         if item.mnemonic in ("nmp_wait", "nmp_signal", "nmp_release"):
             words += _li(isa, _T4, rng.choice((0, 1, 1, 2)))
         words.append(_encoded(item, rng, rs1=_T4, rs2=_T5))
-        if rng.random() < 0.5:
-            words.append(any_word(rng, isa) if rng.random() < 0.2 else isa.encode("ebreak"))
-            words.pop()
     return [*words, *_li(isa, 10, 0), *_li(isa, 17, 93), isa.encode("ecall")]
 
 
@@ -207,12 +204,12 @@ def _snowflake(rng: random.Random, isa: Isa) -> Words:
         return [isa.encode("movi", dest=register, value=low)]
 
     words: Words = []
-    for register in Special:
-        words += movi(register, _sane(rng, register.name))
+    for special in Special:
+        words += movi(special, _sane(rng, special.name))
     work = [item for item in isa.instructions if item.mnemonic not in ("ble", "beq")]
     for _ in range(rng.randint(2, 24)):
-        for register in rng.sample(list(Special), rng.randint(0, 2)):
-            words += movi(register, _sane(rng, register.name))
+        for special in rng.sample(list(Special), rng.randint(0, 2)):
+            words += movi(special, _sane(rng, special.name))
         for register in (1, 2, 3):
             words += movi(register, rng.choice((0, 16, 64, 256, 1024, 0x10000 + 64, edge(rng, 22))))
         given = {name: number for number, name in enumerate(("memory", "place", "words"), 1)}

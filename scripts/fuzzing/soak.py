@@ -105,8 +105,10 @@ def stream(rng: random.Random, findings: Findings) -> None:
     kills = rng.random() < 0.7
     at, parts = rng.randrange(FRAMES), []
     for n in range(3):
-        mean = {"delay_s": 0.001, "jitter_seed": rng.randrange(99)}
-        parts.append(make("affine", n, last=n == 2, offset=n, **mean))
+        seed = rng.randrange(99)
+        parts.append(
+            make("affine", n, last=n == 2, offset=n, delay_s=0.001, jitter_seed=seed)
+        )
     results: list[int] = []
     with Pipeline(Deployment(tuple(parts), (0, 1, 2)), places(3)) as pipeline:
         try:

@@ -33,7 +33,7 @@ class Target:
 
     name: str
     make: Callable[[random.Random], bytes]
-    run: Callable[[bytes], None]
+    run: Callable[[bytes], object]
     compiled: bool = False
 
 
