@@ -70,6 +70,18 @@ def test_a_full_disk_behind_the_output(arguments: tuple[str, ...]) -> None:
     assert re.fullmatch(r"tvm-npu.*: error: no space left for the output\n", done.stderr)
 
 
+@pytest.mark.parametrize("arguments", [("--version",), ("planners",)])
+@pytest.mark.parametrize("closed", [1, 2])
+def test_closed_streams_are_read_by_nobody(arguments: tuple[str, ...], closed: int) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}>&-', "sh", sys.executable, "-m", "tvm_npu.cli",
+         *arguments],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr == "" and bool(done.stdout) == (closed == 2)
+
+
 def test_missing_file(run, tmp_path: Path) -> None:
     message = failing(run, 1, "profile", tmp_path / "no.onnx")
     assert message == f"cannot read model {str(tmp_path / 'no.onnx')!r}: No such file or directory"

@@ -93,8 +93,16 @@ examples:
 
 def run(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     """Runs ``argv`` (default: the process's arguments); returns the exit code."""
+    _open_streams()
     with _collecting_seldom():
         return _run(list(sys.argv[1:] if argv is None else argv), interrupts)
+
+
+def _open_streams() -> None:
+    """Python has none where the process was started with a closed one: nobody reads it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
 
 
 @contextmanager
@@ -194,7 +202,7 @@ class Parser(argparse.ArgumentParser):
     written is an OSError; argparse would drop it."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        if file is sys.stdout is not None:
+        if file is sys.stdout:
             file.write(message)
         else:
             super()._print_message(message, file)
