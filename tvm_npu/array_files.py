@@ -20,6 +20,8 @@ DAMAGE = (OSError, ValueError, EOFError, KeyError, MemoryError, SyntaxError, Not
 
 MOST_ARRAY_BYTES = 1 << 32
 """Of a file's arrays, unpacked: their headers say how many before they are."""
+MOST_ARRAYS = 10_000
+"""In a file: each costs a tenth of a millisecond, whatever it holds."""
 MOST_INFLATED_BYTES = 1 << 28
 """Of the arrays of a file that is less than one part in `MOST_INFLATION` of them."""
 MOST_INFLATION = 100
@@ -73,6 +75,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 def _check_sizes(file: zipfile.ZipFile, file_bytes: int) -> None:
     """ValueError for arrays that are larger than they may be, before anything is unpacked."""
     members = file.infolist()
+    if len(members) > MOST_ARRAYS:
+        raise ValueError(f"it has {len(members)} arrays; at most {MOST_ARRAYS}")
     _check_size(sum(member.file_size for member in members), file_bytes)
     _check_size(sum(_array_bytes(file, member) for member in members), file_bytes)
 

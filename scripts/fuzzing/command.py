@@ -8,6 +8,7 @@ import json
 import os
 import random
 import select
+import stat
 import subprocess
 import sys
 import tempfile
@@ -90,13 +91,21 @@ def worker(name: str, first: int, last: int, folder: str, checked: bool) -> subp
     paths = [str(root), str(root / "scripts"), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     if checked:
-        cache = Path(tempfile.gettempdir()) / f"tvm-npu-bounds-{os.getuid()}"
-        cache.mkdir(mode=0o700, exist_ok=True)
-        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(cache)}
+        environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(_own_folder())}
     command = [sys.executable, "-m", "fuzzing.worker", name, str(first), str(last), folder]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
     )
+
+
+def _own_folder() -> Path:
+    """For machine code that checks bounds. Who may write there decides what runs here."""
+    folder = Path(tempfile.gettempdir()) / f"tvm-npu-bounds-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise SystemExit(f"fuzz: {folder} is not a folder that you alone can write; remove it")
+    return folder
 
 
 def _fuzz(

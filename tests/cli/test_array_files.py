@@ -48,6 +48,14 @@ def test_small_files_of_large_arrays(tmp_path: Path) -> None:
     tracemalloc.stop()
 
 
+def test_files_of_very_many_arrays(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        for number in range(array_files.MOST_ARRAYS + 1):
+            file.writestr(f"x{number}.npy", b"")
+    with pytest.raises(ValueError, match="it has 10001 arrays; at most 10000"):
+        read_arrays(tmp_path / "a.npz")
+
+
 def test_all_arrays_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(array_files, "MOST_ARRAY_BYTES", 1000)
     np.savez(tmp_path / "a.npz", a=np.zeros(50), b=np.zeros(50))

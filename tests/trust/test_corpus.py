@@ -76,6 +76,24 @@ def test_a_case_is_made_shorter_where_others_hang_and_crash() -> None:
     assert outcome_apart(target, b"xx", 0.2) == "accepted"
 
 
+@pytest.mark.parametrize("how", ["link", "open"])
+def test_machine_code_of_others_is_not_run(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.tempfile, "gettempdir", lambda: str(tmp_path))
+    assert command._own_folder() == command._own_folder()
+    folder = command._own_folder()
+    folder.rmdir()
+    if how == "link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    with pytest.raises(SystemExit, match="is not a folder that you alone can write; remove it"):
+        command._own_folder()
+
+
 def test_there_is_a_corpus() -> None:
     assert {folder.name for folder in CORPUS.iterdir()} <= set(TARGETS)
 
