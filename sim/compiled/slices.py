@@ -7,6 +7,8 @@ calls it again. Nothing that a run computes depends on where slices end.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,8 +37,31 @@ def begin_run(work: NDArray[np.int64], most_work: int) -> None:
     work[INSTRUCTIONS] = SLICE_INSTRUCTIONS
 
 
+class RunThread(threading.Thread):
+    """Calls ``function``. When ``is_left`` is set nobody waits for it: it ends with its slice."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        super().__init__(name="simulation", daemon=True)
+        self._function = function
+        self.is_left = False
+        self.error: BaseException | None = None
+        self.over = threading.Event()
+        """To wait for: a `join` that a signal ends counts the thread as ended."""
+
+    def run(self) -> None:
+        try:
+            self._function()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.over.set()
+
+
 def next_slice(work: NDArray[np.int64]) -> None:
-    """Another slice may be done."""
+    """Another slice may be done. KeyboardInterrupt in a thread that was left."""
+    thread = threading.current_thread()
+    if isinstance(thread, RunThread) and thread.is_left:
+        raise KeyboardInterrupt
     work[SLICE] = work[DONE] + SLICE_WORK
 
 

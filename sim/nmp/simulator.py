@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.compiled.listening import LONG_BYTES, Listening
 from tvm_npu.sim.compiled.slices import begin_run, interrupts
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
@@ -84,6 +85,9 @@ class NmpSimulator:
         self._tile_registers = tuple(tile_registers)
         self._element_bytes, self._layer_bytes = element_bytes, layer_bytes
         self._lock = ForkedLock()
+        scratchpads = machine.memories
+        operands = scratchpads.mb0_bytes + scratchpads.mb1_bytes + scratchpads.mb2_bytes
+        self._runs = Listening(operands > LONG_BYTES)
         words = np.ascontiguousarray(code, np.uint32)
         count = len(words)
         self._dram_bytes = dram_bytes
@@ -112,6 +116,7 @@ class NmpSimulator:
     @property
     def dram(self) -> NDArray[np.uint8]:
         """The image's DRAM, from the machine's base address on; a view, writable."""
+        self._runs.settle()
         return self._state.dram[: self._dram_bytes]
 
     def registers(self, core: int) -> dict[str, int]:
@@ -162,6 +167,16 @@ class NmpSimulator:
             if not 1 <= register <= 31 or register == CORE_REGISTER:
                 raise SimError(f"register {register} cannot hold an argument; 1 to 31 can, "
                                f"except {CORE_REGISTER}")  # fmt: skip
+        return self._runs.call(
+            lambda: self._run(
+                entry, arguments or {}, timing, started, budget, most_work, events, watch
+            )
+        )
+
+    def _run(
+        self, entry: int, arguments: Mapping[int, int], timing: bool, started: int, budget: int,
+        most_work: int, events: EventSink | None, watch: engine.Watch | None,
+    ) -> tuple[RunStatistics, list[int]]:  # fmt: skip
         with self._lock, serial_blas, interrupts:
             state = self._state
             if events is not None and not len(state.events):
@@ -172,7 +187,7 @@ class NmpSimulator:
             state.time[self.machine.core_count :] = np.inf
             state.pc[:started] = entry
             state.status[:started] = RUNNING
-            for register, value in (arguments or {}).items():
+            for register, value in arguments.items():
                 state.regs[:started, register] = np.int64(value).astype(np.int32)
             state.regs[:started, CORE_REGISTER] = np.arange(started)
             records = events is not None

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sim.compiled.listening import LONG_BYTES, Listening
 from tvm_npu.sim.compiled.slices import interrupts
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
@@ -20,7 +21,7 @@ from tvm_npu.sim.snowflake import engine, watching
 from tvm_npu.sim.snowflake.columns import MOST_HAZARDS, H
 from tvm_npu.sim.snowflake.events import collect_events
 from tvm_npu.sim.snowflake.isa import SNOWFLAKE_ISA, Destination
-from tvm_npu.sim.snowflake.machine import SnowflakeMachine
+from tvm_npu.sim.snowflake.machine import VMACS, SnowflakeMachine
 from tvm_npu.sim.snowflake.registers import (
     READ_BY_FINISH,
     READ_BY_LD,
@@ -114,6 +115,8 @@ class SnowflakeSimulator:
         self.layer_names = tuple(layer_names)
         self._limits = budget, most_work
         self._lock = ForkedLock()
+        operands = machine.clusters.mbuf_bytes + VMACS * machine.clusters.wbuf_bytes
+        self._runs = Listening(operands > LONG_BYTES)
         self._memory_bytes = memory_bytes
         self._words = tuple(np.ascontiguousarray(words, np.uint32) for words in code)
         # Clusters that are given the same array run one code, which lies there once.
@@ -165,6 +168,7 @@ class SnowflakeSimulator:
     @property
     def dram(self) -> NDArray[np.uint8]:
         """The device's memory, from the machine's base address on; a view, writable."""
+        self._runs.settle()
         return self._state.memory[: self._memory_bytes]
 
     def write(self, address: int, data: NDArray[Any]) -> None:
@@ -185,6 +189,11 @@ class SnowflakeSimulator:
         Without ``timing`` a hazard is a trap; with it a program with hazards runs, and computes
         what its times make of them (`hazards`). What is on chip does not survive a run.
         """
+        return self._runs.call(lambda: self._run(timing, events, watch))
+
+    def _run(
+        self, timing: bool, events: EventSink | None, watch: Watch | None
+    ) -> RunStatistics:
         with self._lock, interrupts:
             records = events is not None or watch is not None
             if records and not len(self._state.events):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.sim.blas import serial_blas
+from tvm_npu.sim.compiled.listening import LONG_MOVES, LONG_WORK, Listening
 from tvm_npu.sim.compiled.slices import begin_run, interrupts, next_slice
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
@@ -24,6 +25,7 @@ from tvm_npu.sim.tiles import engine
 from tvm_npu.sim.tiles.dma_control import ControlTrap, DmaControl
 from tvm_npu.sim.tiles.events import collect_events
 from tvm_npu.sim.tiles.isa import TILE_ISA, TileMemory, TileRegister
+from tvm_npu.sim.tiles.longest import longest_work
 from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
 from tvm_npu.sim.tiles.reads import READS
 from tvm_npu.sim.tiles.state import Costs, grown, make_costs, make_state, reset_for_run
@@ -81,6 +83,7 @@ class TileSimulator:
         if layers.shape != (len(words),) or not ((layers >= -1) & (layers < top)).all():
             raise SimError(f"layer_of needs {len(words)} numbers from -1 to {top - 1}")
         decoded = TILE_ISA.decode_array(words)
+        self._runs = Listening(longest_work(decoded) > LONG_WORK or dram_bytes > LONG_MOVES)
         self._state = make_state(
             machine, precision, decoded, words, dram_bytes, places, layers, top
         )
@@ -88,6 +91,7 @@ class TileSimulator:
     @property
     def dram(self) -> NDArray[np.uint8]:
         """The image's DRAM, from the machine's base address on; a view, writable."""
+        self._runs.settle()
         return self._state.memory[: self._dram_bytes]
 
     def write(self, address: int, data: NDArray[Any]) -> None:
@@ -104,6 +108,11 @@ class TileSimulator:
         """Executes the program. Raises Trap; the simulator can be used again after one.
         Values do not depend on ``timing``, and what is on chip does not survive a run. Neither
         values nor statistics depend on ``events``, which gets the run's events, and ``watch``."""
+        return self._runs.call(lambda: self._run(timing, events, watch))
+
+    def _run(
+        self, timing: bool, events: EventSink | None, watch: Watch | None
+    ) -> RunStatistics:
         with self._lock, serial_blas, interrupts:
             records = events is not None
             if records and not len(self._state.events):

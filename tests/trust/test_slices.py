@@ -128,6 +128,15 @@ def endless_dma() -> bytes:
     return program_file(zynq(), registers + "tgo input, constants, in, 0, load\ntend\n", code)
 
 
+def long_convolution() -> bytes:
+    """One instruction of 1.3e8 products: a single filter, larger than its input."""
+    text = fill("weight", MB) + fill("input", MB) + sets(
+        OPERANDS=CHIP, **(WINDOW | {"KERNEL_ROWS": 512, "KERNEL_COLUMNS": 1024}), IN_CHANNELS=2,
+        IN_ROWS=1, IN_COLUMNS=64, OUT_CHANNELS=1, OUT_ROWS=1, OUT_COLUMNS=1 << 7, PAD_LEFT=60,
+    ) + "tconv zero\ntend\n"  # fmt: skip
+    return program_file(array_machine(), text)
+
+
 ENDLESS: dict[str, Callable[[], bytes]] = {
     "nmp": lambda: program_file(small_nmp(), ENDLESS_NMP),
     "snowflake": lambda: program_file(load_machine("snowflake-1cc"), ENDLESS_SNOWFLAKE),
@@ -154,3 +163,25 @@ def test_an_interrupt_ends_a_run_soon(kind: str) -> None:
         session.run_fixed([])
     timer.join()
     assert time.process_time() - sent[0] < 1
+
+
+def running() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if isinstance(one, slices.RunThread)]
+
+
+def test_an_interrupt_is_heard_within_an_instruction() -> None:
+    """And what comes next waits for the instruction, which still writes."""
+    data = long_convolution()
+    with pytest.raises(Trap):  # compiles the simulator
+        Session(data, limits=Limits(work=1 << 20)).run_fixed([])
+    session = Session(data)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        session.run_fixed([])
+    (thread,) = running()
+    timer.join()
+    (device,) = session.devices
+    assert not thread.over.is_set()
+    assert device.dram.any() and thread.over.is_set()
+    assert isinstance(thread.error, KeyboardInterrupt)
