@@ -19,7 +19,12 @@ from tvm import relay  # noqa: E402
 from tests.relay.relay_cases import const, module, randoms, stock, var  # noqa: E402
 from tvm_npu.codegen.errors import QuantizationError  # noqa: E402
 from tvm_npu.door.models import build_onnx  # noqa: E402
-from tvm_npu.errors import CalibrationError, DroppedBoundWarning, SyntheticCalibrationWarning  # noqa: E402
+from tvm_npu.errors import (  # noqa: E402
+    CalibrationError,
+    DroppedBoundWarning,
+    PartitionError,
+    SyntheticCalibrationWarning,
+)
 from tvm_npu.relay import explain, from_onnx, partition_for_npu  # noqa: E402
 
 pytestmark = pytest.mark.relay
@@ -250,3 +255,16 @@ def test_gelu_by_tanh_is_one_table_behind_its_convolution() -> None:
     built = build_onnx(model, calibration={"x": IMAGE})
     assert built.report is not None and not built.report.refusals
     assert sqnr_db(built.run({"x": IMAGE})[0], wanted(model, x=IMAGE)) > 75
+
+
+@pytest.mark.parametrize("op", ["Erf", "Gelu", "Exp", "Sqrt"])
+def test_functions_of_whole_numbers(op: str) -> None:
+    """For erf, LLVM's assertion would end the process."""
+    nodes = [
+        helper.make_node(op, ["k"], ["e"]),
+        helper.make_node("Cast", ["e"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "f"], ["y"]),
+    ]
+    model = graph(nodes, {"k": np.ones((1, 3, 6, 8), np.int8)})
+    with pytest.raises(PartitionError, match=r"cannot compute \w+ of a constant of int8; allowed"):
+        from_onnx(model)

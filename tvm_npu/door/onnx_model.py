@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.door.onnx_shapes import check_extents, inferred
 from tvm_npu.door.window_attributes import check_windows
 from tvm_npu.errors import PartitionError
 
@@ -33,7 +34,7 @@ among theirs."""
 
 def read_model(model: Any) -> Any:
     """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
-    for windows that there are not."""
+    for windows and tensors that there are not."""
     import onnx
 
     if isinstance(model, str | Path):
@@ -42,6 +43,7 @@ def read_model(model: Any) -> Any:
         except Exception as error:  # protobuf's own error types differ between its backends
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
     check_windows(model)
+    check_extents(model)
     return model
 
 
@@ -62,8 +64,7 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
             dims = graph_input.type.tensor_type.shape.dim
             for dim, extent in zip(dims, extents, strict=False):
                 dim.dim_value = int(extent)
-    inferred = onnx.shape_inference.infer_shapes(_with_own_operators(model))
-    shapes = _known_shapes(inferred.graph)
+    shapes = _known_shapes(inferred(_with_own_operators(model)).graph)
     for node in model.graph.node:
         mode = _auto_pad(node)
         pads = _pads(node, mode, shapes) if mode else None

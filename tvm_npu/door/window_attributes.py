@@ -38,12 +38,17 @@ _LARGEST_GROUP = (1 << 31) - 1
 def check_windows(model: Any) -> None:
     """PartitionError for a node, in subgraphs and functions too, with a window that there is not:
     it names the node, the attribute, its value and the limit."""
-    for node, weights in _nodes(model):
+    for node, weights in _nodes_and_weights(model):
         if node.op_type in _WINDOWED:
             _check(node, weights)
 
 
-def _nodes(model: Any) -> Iterator[tuple[Any, Mapping[str, tuple[int, ...]]]]:
+def nodes_of(model: Any) -> Iterator[Any]:
+    """All nodes, in subgraphs and functions too."""
+    return (node for node, _ in _nodes_and_weights(model))
+
+
+def _nodes_and_weights(model: Any) -> Iterator[tuple[Any, Mapping[str, tuple[int, ...]]]]:
     """All nodes, each with the shapes of the weights that it sees."""
     open_graphs: list[tuple[Any, Mapping[str, tuple[int, ...]]]] = [(model.graph, {})]
     open_graphs += [(function, {}) for function in model.functions]

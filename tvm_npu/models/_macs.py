@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 import onnx
 from onnx import helper
 
+from tvm_npu.door.onnx_shapes import check_extents, inferred
 from tvm_npu.door.window_attributes import check_windows
 
 from .errors import ModelShapeError
@@ -67,11 +68,11 @@ def shape_of(shapes: Shapes, name: str) -> tuple[int, ...]:
 
 def static_shapes(model: onnx.ModelProto) -> Shapes:
     """Static shape of every tensor. Inference runs on a copy without the large weights. Raises
-    PartitionError for windows that there are not: ONNX would divide by their strides."""
+    PartitionError for windows and extents that there are not."""
     check_windows(model)
     shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    inferred = onnx.shape_inference.infer_shapes(without_weights(model))
-    graph = inferred.graph
+    check_extents(model)
+    graph = inferred(without_weights(model)).graph
     for value in [*graph.input, *graph.value_info, *graph.output]:
         dims = value.type.tensor_type.shape.dim
         if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):

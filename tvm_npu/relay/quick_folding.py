@@ -15,12 +15,18 @@ import tvm
 from numpy.typing import NDArray
 from tvm import relay
 
+from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
 
 Array = NDArray[Any]
 PLAIN = (relay.Tuple, relay.TupleGetItem, relay.Constant, relay.Var)
 SHAPES = ("shape_of", "ndarray_size")
 """Operators that TVM folds by the type of an operand that is no constant."""
+
+OF_REAL_NUMBERS = frozenset(
+    {"cos", "erf", "exp", "log", "rsqrt", "sigmoid", "sin", "sqrt", "tan", "tanh"}
+)
+"""Operators that TVM 0.19 cannot compile for integers; for erf LLVM ends the process."""
 
 
 def _slice(call: Any, x: Array) -> Array | None:
@@ -107,6 +113,7 @@ class QuickFolder:
             call = relay.Call(node.op, children, node.attrs, node.type_args, node.span)
         if not children or not all(map(_is_constant, children)):
             return call
+        _check_numbers(call)
         made = _evaluated(call)
         if made is None:
             return self._original(call)
@@ -117,6 +124,18 @@ def _is_constant(expr: Any) -> bool:
     if isinstance(expr, relay.Tuple):
         return all(isinstance(item, relay.Constant) for item in expr.fields)
     return isinstance(expr, relay.Constant)
+
+
+def _check_numbers(call: Any) -> None:
+    name = of.op_name(call)
+    if name not in OF_REAL_NUMBERS:
+        return
+    for arg in call.args:
+        if not str(arg.data.dtype).startswith(("float", "bfloat")):
+            raise PartitionError(
+                f"TVM cannot compute {name} of a constant of {arg.data.dtype}; allowed: float "
+                "types (a Cast in front of it helps)"
+            )
 
 
 def _evaluated(call: Any) -> Array | None:
