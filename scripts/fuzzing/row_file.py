@@ -23,7 +23,8 @@ NAMES = ("target", "commit")
 
 @dataclass
 class Row:
-    """What the cases of a target came to; ``commit`` is empty in rows from before it was kept."""
+    """What the cases of a target came to; ``commit`` is empty in rows from before it was kept.
+    ``cpu_s``: of the processes that make the cases and run them, without their start."""
 
     target: str
     commit: str = ""
