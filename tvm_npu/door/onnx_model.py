@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_npu.door.onnx_shapes import check_extents, inferred
+from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.window_attributes import check_windows
 from tvm_npu.errors import PartitionError
 
@@ -64,7 +64,7 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
             dims = graph_input.type.tensor_type.shape.dim
             for dim, extent in zip(dims, extents, strict=False):
                 dim.dim_value = int(extent)
-    shapes = _known_shapes(inferred(_with_own_operators(model)).graph)
+    shapes = known_shapes(inferred(_with_own_operators(model)).graph)
     for node in model.graph.node:
         mode = _auto_pad(node)
         pads = _pads(node, mode, shapes) if mode else None
@@ -141,16 +141,6 @@ def _auto_pad(node: Any) -> str:
             if item.name == "auto_pad" and item.s not in (b"", b"NOTSET"):
                 return str(item.s.decode())
     return ""
-
-
-def _known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes (0: unknown extent) of all tensors that have one."""
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            dims = value.type.tensor_type.shape.dim
-            shapes.setdefault(value.name, tuple(int(dim.dim_value) for dim in dims))
-    return shapes
 
 
 def _pads(node: Any, mode: str, shapes: dict[str, tuple[int, ...]]) -> list[int] | None:

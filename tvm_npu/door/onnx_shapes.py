@@ -36,6 +36,16 @@ def check_extents(model: Any) -> None:
             )
 
 
+def known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes (0: unknown extent) of all tensors that have one."""
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.tensor_type.HasField("shape"):
+            dims = value.type.tensor_type.shape.dim
+            shapes.setdefault(value.name, tuple(int(dim.dim_value) for dim in dims))
+    return shapes
+
+
 def inferred(model: Any) -> Any:
     """A copy of a checked model whose graph has the shapes that ONNX infers."""
     import onnx
@@ -50,7 +60,7 @@ def inferred(model: Any) -> Any:
             part.opset_import.add(domain=_UNKNOWN, version=1)
         shaped = onnx.shape_inference.infer_shapes(plain)
         known = len(ranks)
-        ranks |= _ranks(shaped.graph)
+        ranks |= {name: len(shape) for name, shape in known_shapes(shaped.graph).items()}
         if not left or len(ranks) == known:
             return shaped
 
@@ -73,11 +83,3 @@ def _made_small(node: Any, ranks: Mapping[str, int]) -> bool:
     del node.attribute[:]
     node.attribute.extend([*kept, onnx.helper.make_attribute("kernel_shape", [1] * axes)])
     return True
-
-
-def _ranks(graph: Any) -> dict[str, int]:
-    ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer}
-    for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.tensor_type.HasField("shape"):
-            ranks.setdefault(value.name, len(value.type.tensor_type.shape.dim))
-    return ranks

@@ -70,8 +70,8 @@ def static_shapes(model: onnx.ModelProto) -> Shapes:
     """Static shape of every tensor. Inference runs on a copy without the large weights. Raises
     PartitionError for windows and extents that there are not."""
     check_windows(model)
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     check_extents(model)
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     graph = inferred(without_weights(model)).graph
     for value in [*graph.input, *graph.value_info, *graph.output]:
         dims = value.type.tensor_type.shape.dim
