@@ -22,12 +22,18 @@ from tvm_npu.sim.traps import Place
 @dataclass(frozen=True)
 class Store:
     """An instruction that may have written bytes ``begin`` to ``end`` of DRAM, counted from the
-    machine's base address. ``layer`` is its layer's number; None: it belongs to none."""
+    machine's base address; the span may reach beyond the memory, where nothing is written.
+    ``layer`` is its layer's number; None: it belongs to none."""
 
     place: Place
     layer: int | None
     begin: int
     end: int
+
+    @property
+    def within(self) -> slice:
+        """The bytes that lie behind the beginning of DRAM, for an array of it."""
+        return slice(max(self.begin, 0), max(self.end, 0))
 
 
 class Watch(Protocol):

@@ -12,8 +12,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.examples import examples
+
 settings.register_profile(
     "any-machine",
+    max_examples=examples(),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     print_blob=True,

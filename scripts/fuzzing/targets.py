@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from fuzzing.codes import GRAMMARS, program_case
+from fuzzing.looks import looks
 from fuzzing.parsers import PARSERS, parser_case
 from tvm_npu.cli.errors import CliError
 from tvm_npu.codegen.errors import CodegenError
@@ -38,7 +39,7 @@ class Target:
 
 
 def simulate(data: bytes) -> None:
-    """A program file on its machine, with inputs and options that the file decides."""
+    """A program file on its machine, with inputs, options and onlookers that the file decides."""
     digest = hashlib.sha256(data).digest()
     session = Session(data, timing=digest[0] % 4 > 0, limits=LIMITS)
     values = np.random.default_rng(digest[1])
@@ -48,7 +49,7 @@ def simulate(data: bytes) -> None:
         )
         for slot in session.program.inputs
     ]
-    session.run_fixed(inputs)
+    session.run_fixed(inputs, **looks(digest[2], session))
 
 
 def _targets() -> dict[str, Target]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.slow_fixed import SlowRun
+from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError, InputError, QuantizationError
 from tvm_npu.codegen.fixed_point import (
     ELEMENT_TYPE,
@@ -41,7 +42,7 @@ def test_requantize_rounds_half_up_and_saturates(acc: int, shift: int, expected:
     assert got.dtype == np.int8 and got[0] == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-40, 63), ELEMENT_BYTES, st.data())
 def test_requantize_against_integers(
     acc: int, shift: int, element_bytes: int, data: st.DataObject
@@ -115,7 +116,7 @@ class Case:
             np.testing.assert_array_equal(got[image], slow.tensors["y"].astype(np.int64))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_convolution(data: st.DataObject) -> None:
     case = Case(data)
@@ -146,7 +147,7 @@ def test_convolution(data: st.DataObject) -> None:
     case.check(layer, shapes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data())
 def test_dense(data: st.DataObject) -> None:
     case = Case(data)
@@ -159,7 +160,7 @@ def test_dense(data: st.DataObject) -> None:
     case.check(layer, {"x": (channels,), "r": (filters,), "y": (filters,)})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_pooling(data: st.DataObject) -> None:
     case = Case(data)
@@ -174,7 +175,7 @@ def test_pooling(data: st.DataObject) -> None:
     case.check(layer, {"x": (2, 5, 6), "y": (2, rows, columns)})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_elementwise(data: st.DataObject) -> None:
     case = Case(data)
@@ -189,7 +190,7 @@ def test_elementwise(data: st.DataObject) -> None:
     case.check(layer, shapes)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_pad(data: st.DataObject) -> None:
     case = Case(data)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from tests.codegen.random_graphs import random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError, InputError
 from tvm_npu.codegen.graph import RELU, Clip, Graph, Layer, output_extent
 from tvm_npu.codegen.ops import (
@@ -132,7 +133,7 @@ def test_ceil_mode_is_padding_that_does_not_count(kind: str) -> None:
     np.testing.assert_allclose(single(layer, x, expected.shape[1:]), expected, rtol=1e-6, atol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_pooling_against_loops(data: st.DataObject) -> None:
     def number(low: int, high: int) -> int:

@@ -18,6 +18,7 @@ from tests.door.unrolled import (
     run_lstm,
     run_reset_gru,
 )
+from tests.examples import examples
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.ops import Gru, Lstm
 from tvm_npu.codegen.passes.calibrate import calibrate
@@ -63,7 +64,7 @@ def sizes(draw: st.DrawFn) -> tuple[str, int, int, int, int, bool, bool]:
     return kind, steps, features, hidden, draw(st.integers(0, 1 << 16)), swapped, given_states
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(sizes())
 def test_random_layers_are_one_layer(drawn: tuple[str, int, int, int, int, bool, bool]) -> None:
     kind, steps, features, hidden, seed, swapped, given_states = drawn

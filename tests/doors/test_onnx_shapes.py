@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from tests.examples import examples  # noqa: E402
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding  # noqa: E402
 from tvm_npu.door.onnx_shapes import LARGEST_EXTENT, inferred  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
@@ -74,7 +75,7 @@ def windows(draw: st.DrawFn) -> Any:
     return model_of([node], (1, 3, *extents), weight)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(windows())
 def test_the_shapes_are_those_of_onnx(model: Any) -> None:
     assert shapes_of(inferred(model)) == shapes_of(onnx.shape_inference.infer_shapes(model))

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from tests.examples import examples
 from tvm_npu.door.find import door
 from tvm_npu.door.models import import_onnx
 from tvm_npu.errors import CutError
@@ -182,7 +183,7 @@ def test_serial_is_the_whole_model(cases: Callable[[str], Case], name: str) -> N
     same(model, run([compiler.serial(ONE)], frame), expected)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_any_cut_is_serial_to_the_bit(cases: Callable[[str], Case], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(MODELS)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import examples
 from tests.pipelines.chains_made_up import chain, plain_optimum, real_cases, simulated
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
@@ -22,7 +23,7 @@ from tvm_npu.pipelines.search.space import (
 from tvm_npu.pipelines.times import TimeTable, simulated_table
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(real_cases())
 def test_three_ways_to_the_optimum(case: tuple[TimeTable, Platform]) -> None:
     table, platform = case

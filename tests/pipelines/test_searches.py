@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.pipelines.chains_made_up import chain, configurations, simulated
 from tvm_npu.pipelines import Configuration, load_platform
 from tvm_npu.pipelines.errors import ConfigurationError, SearchError
@@ -106,7 +107,7 @@ def test_exact_on_real_places_wants_times() -> None:
         run_search("exact", layers, REAL, measure, times=table.with_layers(np.ones((9, 1))))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 8))
 def test_balanced_cuts_are_all_cuts_in_order(weights: list[int], stages: int) -> None:
     found = list(balanced_cuts(weights, stages))

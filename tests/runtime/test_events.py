@@ -11,6 +11,7 @@ from tests.codegen.nmp.fixed_layers import SEEDS, for_machine, layers, random_te
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, AnyPlan, core_machine, tile_machines
+from tests.examples import examples
 from tests.runtime.networks import compiled, machine
 from tests.sim.event_sums import check_events
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
@@ -26,7 +27,7 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 PROPERTIES = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -95,7 +96,7 @@ def test_layers_on_tile_machines(data: st.DataObject, seed: int, timing: bool) -
 
 @pytest.mark.parametrize("name", CORE_MACHINES)
 @given(st.data(), SEEDS)
-@settings(PROPERTIES, max_examples=10)
+@settings(PROPERTIES, max_examples=examples(10))
 def test_layers_on_core_machines(name: str, data: st.DataObject, seed: int) -> None:
     fixed = data.draw(layers(2))
     try:
@@ -108,7 +109,7 @@ def test_layers_on_core_machines(name: str, data: st.DataObject, seed: int) -> N
 
 
 @given(graphs(), nmps(), tile_machines(), SEEDS)
-@settings(PROPERTIES, max_examples=10)
+@settings(PROPERTIES, max_examples=examples(10))
 def test_graphs(
     graph: Graph, nmp_machine: NmpMachine, tile_machine: TileMachine, seed: int
 ) -> None:

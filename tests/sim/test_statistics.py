@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.sim.machine_file import load_machine, machine_names
 from tvm_npu.sim.statistics import DRAM, Counts, MovedBytes, RunStatistics, add, collect
 from tvm_npu.sim.streams import Stream
@@ -55,7 +56,7 @@ def test_units_and_links_of_every_machine(name: str) -> None:
 
 
 @given(name=st.sampled_from(machine_names()), seed=st.integers(0, 1 << 20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_layers_and_the_rest_are_the_run(name: str, seed: int) -> None:
     counts, run = random_counts(name, seed), found(name, seed)
     frame = Counts(**{
@@ -79,7 +80,7 @@ def test_layers_and_the_rest_are_the_run(name: str, seed: int) -> None:
 
 
 @given(name=st.sampled_from(machine_names()), seed=st.integers(0, 1 << 20))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_adding(name: str, seed: int) -> None:
     one = found(name, seed)
     three = add(add(one, one), one)

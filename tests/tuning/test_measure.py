@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.tune.conv_space import ConvSpace
 from tvm_npu.codegen.plan import planner
@@ -40,7 +41,7 @@ def as_asked(problem: ConvProblem) -> ConvProblem:
 
 
 @given(reference.convs().map(as_asked), reference.machines(largest=4096), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_random_plans_of_random_layers_run_to_the_bit(
     problem: ConvProblem, machine: NmpMachine, seed: int
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.plan.loops import tile_cases as cases
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan import TileLimits, planner, tuned_planner_names
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
@@ -58,7 +59,7 @@ def planned(name: str, problem: ConvProblem, log: Path, **limits: int) -> LoopPl
 
 
 @given(st.sampled_from(("setup-a", "setup-d", "zynq-7020")), st.integers(0, 99), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_random_plans_run_to_the_bit(name: str, seed: int, data: st.DataObject) -> None:
     machine = load_machine(name)
     widths = data.draw(st.sampled_from(((4, 4), (4, 8))))

@@ -85,7 +85,7 @@ class Tracker:
     def stored(self, stores: Sequence[Store]) -> None:
         """Raises Found."""
         for store in stores:
-            span = slice(max(store.begin, 0), store.end)
+            span = store.within
             changed = np.flatnonzero(self._dram[span] != self._shadow[span]) + span.start
             self._see(store, changed - self._begin)
             self._shadow[changed] = self._dram[changed]

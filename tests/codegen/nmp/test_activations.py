@@ -20,6 +20,7 @@ from tests.codegen.nmp.fixed_layers import (
 )
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.codegen.nmp.test_differential import PLANNERS, check, machines, tile_limits
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.fixed_point import ELEMENT_TYPE, element_limits
@@ -114,7 +115,7 @@ def with_slopes(draw: st.DrawFn, element_bytes: int) -> FixedGraph:
 
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_layers(element_bytes: int, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from((with_table, with_table, with_slopes, broadcasts, maxima)))
     fixed = data.draw(kind(element_bytes))

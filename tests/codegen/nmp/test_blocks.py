@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, filter_shifts, requantizing
 from tests.codegen.nmp.test_cascades import cascades, predicted
 from tests.codegen.nmp.test_wide_plans import Drawn, machines, plans, run_drawn
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, q_point_scales
@@ -156,7 +157,7 @@ def blocks(draw: st.DrawFn, element_bytes: int, with_window: bool) -> FixedGraph
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
 @settings(
-    max_examples=12, deadline=None,
+    max_examples=examples(12), deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )  # fmt: skip
 def test_blocks_run_to_the_bit(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, layers, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
@@ -59,7 +60,7 @@ def check(
 
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_layers(element_bytes: int, data: st.DataObject) -> None:
     fixed = data.draw(layers(element_bytes))
     machine, limits = data.draw(machines()), data.draw(tile_limits())
@@ -73,7 +74,7 @@ def test_layers(element_bytes: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("precision", ["int16", "int8"])
 @given(graphs(), machines(), tile_limits(), st.sampled_from(PLANNERS), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_graphs(
     precision: str,
     graph: Graph,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.random_graphs import graphs, random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.choose_int16 import choose_int16_layers
 from tvm_npu.codegen.compile import (
     CompileOptions,
@@ -158,7 +159,7 @@ def test_digits_are_gained(network: tuple[Graph, Ranges, dict[str, np.ndarray]])
 
 
 @given(graphs(), st.integers(0, 99), st.data())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_random_graphs(graph: Graph, seed: int, data: st.DataObject) -> None:
     sample = random_inputs(graph, seed, batch=1)
     fused = fuse(graph)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Layer, Shape
 from tvm_npu.codegen.graph.scale import q_point_scales
@@ -90,7 +91,7 @@ def moves(draw: st.DrawFn) -> tuple[Layer, tuple[Shape, ...]]:
 
 
 @given(moves(), machines(), st.sampled_from((1, 2)))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_moves_are_exact(
     case: tuple[Layer, tuple[Shape, ...]], machine: NmpMachine, size: Literal[1, 2]
 ) -> None:

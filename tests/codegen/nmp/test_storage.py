@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.random_graphs import graphs, random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CapacityError, QuantizationError
 from tvm_npu.codegen.fixed_point import quantize_tensor
@@ -49,7 +50,7 @@ def test_first_fit_reuses() -> None:
 
 
 @given(graphs(max_layers=14), st.integers(0, 99))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_memory_holds_every_operand_when_it_is_read(graph: Graph, seed: int) -> None:
     """Plays the layers on a byte array with the reference's values."""
     samples = random_inputs(graph, seed, batch=1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.fixed_layers import SEEDS, convolutions, random_tensors
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph
@@ -106,7 +107,7 @@ def machines(draw: st.DrawFn, ports: int) -> NmpMachine:
 @pytest.mark.parametrize("buffers", [1, 2])
 @pytest.mark.parametrize("element_bytes", [1, 2])
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_plan_runs_to_the_bit(element_bytes: int, buffers: int, data: st.DataObject) -> None:
     fixed = data.draw(convolutions(element_bytes))
     machine = data.draw(machines(buffers))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import Layer
 from tvm_npu.codegen.ops import Join, ResizeNearest, StridedSlice, Transpose, operator_of
@@ -45,7 +46,7 @@ def walked(axes: list[tuple[int, int]]) -> list[int]:
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from([-3, -1, 0, 1, 2, 3, 4, 6, 12]))))
 @example([(2, 12), (3, 4), (1, 7), (4, 1)])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_joined_axes_walk_the_same_elements(axes: list[tuple[int, int]]) -> None:
     axes = axes[-5:]
     found = joined(axes)
@@ -60,7 +61,7 @@ def counted(*shape: int) -> np.ndarray:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_transpose(data: st.DataObject) -> None:
     shape = data.draw(shapes)
     axes = tuple(data.draw(st.permutations(range(len(shape)))))
@@ -70,7 +71,7 @@ def test_transpose(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_slices_in_both_directions(data: st.DataObject) -> None:
     shape = data.draw(shapes)
     picks = []
@@ -91,7 +92,7 @@ def test_slices_in_both_directions(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_join(data: st.DataObject) -> None:
     shape = data.draw(shapes)
     axis = data.draw(st.integers(0, len(shape) - 1))
@@ -104,7 +105,7 @@ def test_join(data: st.DataObject) -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 90), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_runs_are_the_indices(extent: int, out: int, data: st.DataObject) -> None:
     indices = nearest(
         extent, out, data.draw(st.sampled_from(TRANSFORMATIONS)),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Graph, State
@@ -133,7 +134,7 @@ class Slow:
         return found, states[-1]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(graphs(), st.sampled_from(("int16", "int8")))
 def test_integers_are_exactly_those_of_the_docstring(drawn: Any, precision: Any) -> None:
     graph, data = drawn
@@ -158,7 +159,7 @@ def test_integers_are_exactly_those_of_the_docstring(drawn: Any, precision: Any)
         assert made[layer.outputs[-1]][image].tolist() == last
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(graphs())
 def test_int16_is_near_the_float_layer(drawn: Any) -> None:
     """Weights of 2.0 drive gates beyond the 8 at which they saturate; still within 1 %, or within

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Graph, Shape
 from tvm_npu.codegen.ops import FixedSoftmax, Softmax
@@ -97,7 +98,7 @@ def test_digits() -> None:
     st.tuples(st.integers(1, 4), st.integers(1, 3), st.integers(1, 70)),
     st.floats(-3.0, 3.0), st.sampled_from(tuple(SIZES)), st.integers(0, 1000),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_steps_are_the_softmax(
     shape: Shape, magnitude: float, precision: str, seed: int
 ) -> None:

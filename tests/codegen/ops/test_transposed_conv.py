@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.codegen.graph import NO_CLIP, Clip, Graph
 from tvm_npu.codegen.ops import Conv2d, FixedTransposedConv, TransposedConv, operator_of
 from tvm_npu.codegen.ops.registry import check_shapes, layer_macs
@@ -60,7 +61,7 @@ def products(
     return found
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(layers(), st.integers(0, 1000), st.sampled_from(("int16", "int8")))
 def test_random_layers(drawn: Any, seed: int, precision: Any) -> None:
     layer, source, target = drawn

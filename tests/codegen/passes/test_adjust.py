@@ -10,6 +10,7 @@ from hypothesis import assume, given, settings
 
 from tests.codegen.passes.test_quantize import digit_classifier
 from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import Clip, Graph
 from tvm_npu.codegen.ops import Conv2d, Elementwise
@@ -31,7 +32,7 @@ def adjust(graph: Graph, sample: dict[str, np.ndarray]) -> tuple[Adjustments, Ra
     return equalize(graph, calibrate(graph, [sample]), magnitudes)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graphs(ops=ADDS))
 def test_equalised_graphs_mean_the_same(source: Graph) -> None:
     graph = fuse(source)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, output_extent
 from tvm_npu.codegen.graph.scale import q_point_scales
@@ -82,13 +83,13 @@ def same(fixed: FixedGraph, other: FixedGraph) -> None:
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_taps_in_the_padding_change_nothing(fixed: FixedGraph) -> None:
     same(fixed, with_live_taps(fixed))
 
 
 @given(graphs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_rows_that_lie_together_give_the_same(fixed: FixedGraph) -> None:
     layer = fixed.layers[0]
     assert isinstance(layer, FixedConv)

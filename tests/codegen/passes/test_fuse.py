@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
+from tests.examples import examples
 from tvm_npu.codegen.errors import GraphError
 from tvm_npu.codegen.graph import NO_CLIP, RELU, Clip, Graph, Layer
 from tvm_npu.codegen.ops import (
@@ -94,7 +95,7 @@ def kinds(any_graph: Graph) -> list[str]:
     return [type(layer).__name__ for layer in any_graph.layers]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(graphs(max_layers=14, ops=ALL_OPS))
 def test_fusing_keeps_values_names_and_sources(before: Graph) -> None:
     after = fuse(before)
@@ -287,7 +288,7 @@ def test_long_chains_fuse_quickly() -> None:
     assert len(fuse(graph(*layers)).layers) == 150
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.floats(-8, 8), min_size=4, max_size=4), st.floats(-9, 9))
 def test_clip_then(bounds: list[float], value: float) -> None:
     low, high, next_low, next_high = bounds

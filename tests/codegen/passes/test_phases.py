@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.ops.test_transposed_conv import layers as transposed_layers
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Graph, Layer, Shape
 from tvm_npu.codegen.ops import FixedConv, FixedMove, FixedReflectPad, ReflectPad, TransposedConv
@@ -45,7 +46,7 @@ def check_on_nmp(fixed: FixedGraph) -> float:
 
 
 @given(transposed_layers(), st.sampled_from(("int8", "int16")))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_phases_are_the_transposed_convolution(
     case: tuple[TransposedConv, Shape, Shape], precision: str
 ) -> None:
@@ -58,7 +59,7 @@ def test_phases_are_the_transposed_convolution(
 
 
 @given(transposed_layers(), st.sampled_from(("int8", "int16")))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_phases_on_an_nmp(case: tuple[TransposedConv, Shape, Shape], precision: str) -> None:
     check_on_nmp(quantized(*case, precision))
 
@@ -96,7 +97,7 @@ def test_runs_of_phases() -> None:
 
 
 @given(st.tuples(*[st.integers(1, 6)] * 3), st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_mirrors(shape: Shape, data: st.DataObject) -> None:
     padding = tuple(data.draw(st.integers(0, shape[1 + k % 2] - 1)) for k in range(4))
     target = (shape[0], shape[1] + padding[0] + padding[2], shape[2] + padding[1] + padding[3])

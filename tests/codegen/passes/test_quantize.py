@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
 from tests.codegen.slow_fixed import SlowRun
+from tests.examples import examples
 from tvm_npu.codegen.errors import QuantizationError
 from tvm_npu.codegen.fixed_point import (
     MAX_Q_POINT,
@@ -230,7 +231,7 @@ def test_dense_becomes_a_convolution_over_one_pixel() -> None:
     assert layer.weight.dtype == np.int16 and fixed.precision == "int16"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     graphs(ops=ALL_OPS),
     st.sampled_from((("int16", Q_POINTS_ONLY), ("int8", Q_POINTS_ONLY), ("int8", FILTER_SHIFTS))),

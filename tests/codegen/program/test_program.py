@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
@@ -265,7 +266,7 @@ def test_forwards_need_a_ring() -> None:
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_forged_headers_raise_nothing_else(data: st.DataObject) -> None:
     """Any value anywhere in the header: a ProgramError or a program, never another error."""
     value = data.draw(

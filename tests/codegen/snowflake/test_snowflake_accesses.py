@@ -6,6 +6,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.codegen.program.parts import Segment
 from tvm_npu.codegen.snowflake.steps.objects import Move, Place
 from tvm_npu.sim.snowflake.isa import WORD_BYTES, SnowflakeStream
@@ -43,7 +44,7 @@ def bytes_of(one: Move) -> set[int]:
     return {at + byte for at in runs for byte in range(WORD_BYTES * one.words)}
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(parts_of_a_map())
 def test_transfers_meet_where_they_touch_the_same_bytes(moves: tuple[Move, Move]) -> None:
     first, second = moves

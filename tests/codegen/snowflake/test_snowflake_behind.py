@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from studies.snowflake_layers.mutants import Fate, judge_program, mutants
 from tests.codegen.snowflake.snowflake_cases import MACHINES, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
@@ -25,7 +26,7 @@ from tvm_npu.codegen.snowflake.plan.exact import ExactPlanner
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 
 EXACT = ExactPlanner("exact", NO_LIMITS)
-RANDOM = settings(deadline=None, max_examples=25, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(25), phases=[Phase.explicit, Phase.generate])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.snowflake_cases import graph_of, machine, near_and_far, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan import planner as planner_called
@@ -20,7 +21,7 @@ from tvm_npu.codegen.snowflake.plan.division import parts_of
 from tvm_npu.codegen.snowflake.plan.tiling import Divides, SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(60), phases=[Phase.explicit, Phase.generate])
 SEVERAL = ("snowflake-2cc", "snowflake-4cc")
 
 

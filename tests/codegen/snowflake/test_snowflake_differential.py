@@ -17,6 +17,7 @@ from tests.codegen.snowflake.snowflake_cases import (
     outcome,
     pools,
 )
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph
@@ -25,7 +26,7 @@ from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.ops.registry import missing_layers
 from tvm_npu.codegen.passes.calibrate import calibrate
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.generate])
 
 
 @RANDOM

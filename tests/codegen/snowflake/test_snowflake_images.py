@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import machine
+from tests.examples import examples
 from tvm_npu.codegen.backend import Images
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
@@ -22,7 +23,7 @@ from tvm_npu.options import NpuOptions, make_options
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=30, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(30), phases=[Phase.explicit, Phase.generate])
 SEVERAL = ("snowflake-2cc", "snowflake-4cc")
 
 

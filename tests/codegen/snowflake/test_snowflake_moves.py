@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from tests.codegen.snowflake.move_cases import factored, moves
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.graph.scale import q_point_scales
 from tvm_npu.codegen.ops.reshape import fixed_reshape
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.generate])
 
 
 @st.composite

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from studies.snowflake_layers.mutants import Fate, judge_program, mutants
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import MACHINES, convolutions, machine, pools
+from tests.examples import examples
 from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph, generate
 from tvm_npu.codegen.errors import PlanningError
@@ -21,7 +22,7 @@ MOST = 24
 """Mutants of a layer, drawn from all."""
 
 
-SOME = settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.generate])
+SOME = settings(deadline=None, max_examples=examples(12), phases=[Phase.explicit, Phase.generate])
 
 
 def _nothing_is_wrong_in_silence(fixed: FixedGraph, name: str, seed: int) -> None:

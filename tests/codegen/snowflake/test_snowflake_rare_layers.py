@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.random_graphs import ALL_OPS, graphs, random_inputs
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
@@ -22,7 +23,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.runtime.session import Session
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.generate])
 CHANNELS = (1, 2, 3, 8, 16, 21, 40, 64, 130, 700)
 SHAPES = st.tuples(st.sampled_from(CHANNELS), st.integers(1, 19), st.integers(1, 19))
 

@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.snowflake_cases import MACHINES, Outcome, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen.compile import CompileOptions, fixed_graph
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph, Graph, State
@@ -18,7 +19,7 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.snowflake.plan.recurrent import WeightsChosen
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.generate])
 EXTENTS = (1, 2, 5, 15, 16, 17, 40, 64, 100, 130)
 
 

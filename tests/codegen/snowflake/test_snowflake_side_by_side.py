@@ -10,11 +10,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.snowflake_cases import graph_of, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.graph.scale import q_point_scales
 
-RANDOM = settings(deadline=None, max_examples=25, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(25), phases=[Phase.explicit, Phase.generate])
 
 
 def conv(

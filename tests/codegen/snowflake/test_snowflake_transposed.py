@@ -9,12 +9,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.snowflake_cases import MACHINES, graph_of, machine, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.snowflake.plan import questions
 from tvm_npu.codegen.snowflake.plan.transposed import candidates
 
-RANDOM = settings(deadline=None, max_examples=40, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.generate])
 
 
 @st.composite
@@ -63,7 +64,7 @@ def test_random_transposed_convolutions(fixed: FixedGraph, name: str, seed: int)
     assert (found.wrong, found.hazards) == (0, ())
 
 
-@settings(RANDOM, max_examples=15)
+@settings(RANDOM, max_examples=examples(15))
 @given(transposed_convolutions(alike=True), st.sampled_from(MACHINES), st.data())
 def test_every_plan_of_random_transposed_convolutions(
     fixed: FixedGraph, name: str, data: st.DataObject

@@ -21,6 +21,7 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.nmp.simulated import small_machine
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, Given, tile_machine, tile_machines
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import EmitError, PlanningError
 from tvm_npu.codegen.layers import conv_problem
@@ -187,7 +188,7 @@ def test_windows_that_touch_other_values(right: str, wrong: str, message: str) -
         read_ir(text.replace(right, wrong))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_any_plan_runs_from_its_text(
     data: st.DataObject, machine: TileMachine, element_bytes: int, seed: int
@@ -210,7 +211,7 @@ def test_any_plan_runs_from_its_text(
     assert [vars(slot) for slot in program.outputs] == [vars(slot) for slot in own.outputs]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.data(),
     st.sampled_from(("tso", "fixed-is", "fixed-ws", "fixed-ks", "fixed-ofm")),
@@ -358,7 +359,7 @@ def test_other_text_is_refused(text: str) -> None:
         read_ir(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_damaged_text_is_read_or_refused(data: st.DataObject) -> None:
     lines = TEXT.splitlines()

@@ -19,6 +19,7 @@ from tests.codegen.nmp.fixed_layers import (
 from tests.codegen.random_graphs import graphs, random_inputs
 from tests.codegen.tiles.interpreter import Interpreter
 from tests.codegen.tiles.tile_cases import AnyPlan, tile_machine, tile_machines
+from tests.examples import examples
 from tvm_npu.codegen.compile import CompileOptions, compile_fixed, generate
 from tvm_npu.codegen.compile import fixed_graph as fixed_of
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
@@ -68,7 +69,7 @@ def check(
     return run
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_single_layers(
     data: st.DataObject, machine: TileMachine, element_bytes: int, seed: int
@@ -80,7 +81,7 @@ def test_single_layers(
         reject()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.sampled_from((pads, pools, elementwise_layers)), SEEDS)
 def test_other_layers_in_small_tiles(data: st.DataObject, kind: object, seed: int) -> None:
     assert callable(kind)
@@ -92,7 +93,7 @@ def test_other_layers_in_small_tiles(data: st.DataObject, kind: object, seed: in
         reject()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.data(), tile_machines(), SEEDS)
 def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, seed: int) -> None:
     """Bytes, transfers and contiguous runs, stream by stream."""
@@ -120,7 +121,7 @@ def test_traffic_is_what_plans_say(data: st.DataObject, machine: TileMachine, se
             assert run.runs[key] == moved.segments, key
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(graphs(), tile_machines(), st.sampled_from(("int8", "int16")), SEEDS)
 def test_graphs(graph: Graph, machine: TileMachine, precision: str, seed: int) -> None:
     samples = random_inputs(graph, seed)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.fixed_layers import SEEDS, fixed_graph, random_tensors, requantizing
 from tests.codegen.tiles.test_tile_differential import check
 from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Shape
 from tvm_npu.codegen.ops import FixedBroadcast, FixedDifference, FixedMaxFeatureMap, FixedMaximum
@@ -50,7 +51,7 @@ def joins(draw: st.DrawFn, size: ElementBytes) -> FixedGraph:
     return joined(kind, shape, size, step)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_joins(data: st.DataObject, machine: TileMachine, size: ElementBytes, seed: int) -> None:
     fixed = data.draw(joins(size))

@@ -14,6 +14,7 @@ from tests.codegen.nmp.fixed_layers import SEEDS, fixed_graph, random_tensors
 from tests.codegen.snowflake.move_cases import moves
 from tests.codegen.tiles.test_tile_differential import check
 from tests.codegen.tiles.tile_cases import tile_machine, tile_machines
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.graph import FixedGraph, Layer
 from tvm_npu.codegen.ops import (
@@ -39,7 +40,7 @@ def graph_of(layer: FixedMove, size: ElementBytes) -> FixedGraph:
     return fixed_graph(layer, dict(zip(names, layer.shapes, strict=True)), size)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(moves(), tile_machines(), st.sampled_from((1, 2)), SEEDS)
 def test_moves(layer: FixedMove, machine: TileMachine, size: ElementBytes, seed: int) -> None:
     fixed = graph_of(layer, size)
@@ -82,7 +83,7 @@ def transposed_convolutions(draw: st.DrawFn) -> FixedGraph:
     return fixed_graph(layer, shapes, 1)  # type: ignore[arg-type]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.one_of(reflections(), transposed_convolutions()),
     st.sampled_from((tile_machine(), load_machine("zynq-7020"))), SEEDS,

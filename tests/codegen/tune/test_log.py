@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.tune.fake_space import Counting, Grid
+from tests.examples import examples
 from tvm_npu.codegen.tune.errors import TuningLogError, TuningLogWarning
 from tvm_npu.codegen.tune.log import LogWriter, Run, Subject, Trial, read_log, trial_of
 from tvm_npu.codegen.tune.tune import tune
@@ -57,7 +58,7 @@ def make_log(path: Path, number: int = 12) -> bytes:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_torn_line_is_dropped_and_tried_again(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.runtime.pipeline.stages import frame, make, numbers, places
 from tvm_npu.runtime.pipeline import Deployment, Pipeline
 from tvm_npu.runtime.pipeline.errors import PipelineEmpty, PipelineFull
@@ -49,7 +50,7 @@ def pipeline(request: pytest.FixtureRequest) -> Iterator[Pipeline]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(actions=ACTIONS)
 def test_every_frame_once_and_in_order(pipeline: Pipeline, actions: list) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.isa.words import KNOWN_RV32IM, instructions_with_operands
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.assembler import assemble, pseudo_instructions
@@ -29,7 +30,7 @@ def test_one_instruction_there_and_back(case: tuple[Instruction, dict[str, int]]
     assert assemble(text, isa=NMP_ISA).tolist() == [word]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.one_of(
@@ -155,7 +156,7 @@ def test_pseudo_instructions_are_all_listed() -> None:
 
 
 @given(st.integers(0, 1 << 18), st.integers(0, 1 << 18), st.integers(0, (1 << 30) - 1))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_addresses_of_labels(before: int, behind: int, base: int) -> None:
     """auipc adds its upper part to where it stands itself, addi the rest."""
     base_address = 4 * (base % ((1 << 30) - before - behind - 2))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.isa.words import KNOWN_RV32IM, instructions_with_operands
 from tvm_npu.sim.errors import IsaError
 from tvm_npu.sim.isa.document import encoding_parts
@@ -46,7 +47,7 @@ def test_decode_gives_back_what_was_encoded(case: tuple[Instruction, dict[str, i
     assert NMP_ISA.decode(word) == (instruction, operands)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.lists(instructions_with_operands(), min_size=1, max_size=60))
 def test_vectorised_decoder_agrees(cases: list[tuple[Instruction, dict[str, int]]]) -> None:
     words = np.array([item.encode(**operands) for item, operands in cases], np.uint32)
@@ -59,7 +60,7 @@ def test_vectorised_decoder_agrees(cases: list[tuple[Instruction, dict[str, int]
         assert row[1:].tolist() == expected.tolist()
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(st.integers(0, WORD_MASK), st.sampled_from(NMP_ISA.instructions))
 def test_a_word_is_at_most_one_instruction(noise: int, near: Instruction) -> None:
     for word in (noise, noise & ~near.mask | near.match, noise & 0xFFFFFF80 | near.match & 0x7F):

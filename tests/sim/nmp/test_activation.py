@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import BASE, EXIT, mac, simulator, small_machine, wait
 from tests.sim.nmp.test_mac import TYPES, extremes
 from tvm_npu.sim.traps import Trap
@@ -58,7 +59,7 @@ def tiles(draw: st.DrawFn) -> dict[str, int]:
 
 
 @given(tiles(), st.integers(0, 15), st.integers(0, 3), st.booleans(), seeds)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_tables(r: dict[str, int], zoom: int, place: int, by_filter: bool, seed: int) -> None:
     size = r["ELEMENT_BYTES"]
     rng = np.random.default_rng(seed)
@@ -93,7 +94,7 @@ def test_tables(r: dict[str, int], zoom: int, place: int, by_filter: bool, seed:
 
 
 @given(tiles(), st.booleans(), st.booleans(), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_slopes(r: dict[str, int], by_channel: bool, by_filter: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     words = rng.integers(-(1 << 31), 1 << 31, 4).astype(np.int32)
@@ -119,7 +120,7 @@ def test_slopes(r: dict[str, int], by_channel: bool, by_filter: bool, seed: int)
 
 
 @given(tiles(), st.sampled_from(("add", "multiply", "subtract", "maximum")), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_number_a_channel(r: dict[str, int], op: str, seed: int) -> None:
     size = r["ELEMENT_BYTES"]
     a, b = extremes(seed, 64, size), extremes(seed + 1, 4, size)

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import (
     DATA,
     EXIT,
@@ -99,7 +100,7 @@ transfers = st.tuples(
 
 
 @given(st.lists(transfers, min_size=1, max_size=14))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_same_tag_means_the_same_content(sends: list[tuple[int, ...]]) -> None:
     text = "".join(send(number, *values) for number, values in enumerate(sends))
     found, _ = run(text + EXIT, machine(), {DATA: VALUES})
@@ -116,7 +117,7 @@ PARTS = ((0, 64), (64, 32), (96, 96), (192, 8))
 
 
 @given(st.permutations(PARTS), st.sampled_from([15, 3, 12, 5]), st.lists(transfers, max_size=4))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_a_tile_in_parts_is_shared(
     order: list[tuple[int, int]], members: int, before: list[tuple[int, ...]]
 ) -> None:
@@ -166,7 +167,7 @@ TARGET = DATA + 0x4000
 
 
 @given(st.lists(transfers, min_size=2, max_size=8), st.integers(1, 8), st.integers(0, 100))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_convolutions_see_their_own_tiles(
     sends: list[tuple[int, ...]], rows: int, address: int
 ) -> None:

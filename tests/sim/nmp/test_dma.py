@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import (
     CONV,
     DATA,
@@ -50,7 +51,7 @@ def padded_box(tensor: np.ndarray, start: tuple[int, ...], box: tuple[int, ...],
     st.sampled_from([1, 2]), extents, starts, extents, st.integers(-128, 127),
     st.integers(0, 3), st.integers(0, 8), st.booleans(), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_boxes(
     element_bytes: int, shape: tuple[int, int, int], start: tuple[int, int, int],
     box: tuple[int, int, int], fill: int, row_gap: int, channel_gap: int, multicast: bool,
@@ -111,7 +112,7 @@ def test_boxes(
     st.sampled_from([1, 2]), st.integers(0, 5), st.integers(0, 20), st.integers(0, 50),
     st.integers(0, 9),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_segments(element_bytes: int, count: int, size: int, stride: int, offset: int) -> None:
     size, stride = size * element_bytes, stride * element_bytes
     local = offset * element_bytes

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.sim.errors import ElfError
 from tvm_npu.sim.limits import LimitError, Limits
 from tvm_npu.sim.nmp.bare_metal import run_elf
@@ -103,7 +104,7 @@ def test_segments_must_lie_in_dram() -> None:
         read_elf(patched(PROGRAM_HEADER + 32 + 20, "I", 1 << 16), small)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.integers(0, len(MEMORY)),
     st.lists(st.tuples(st.integers(0, 115), st.integers(0, 255)), max_size=4),

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import BASE, DATA, EXIT, mac, simulator, small_machine, wait
 
 MACHINE = small_machine(mac={"accumulator_bits": 60})
@@ -81,7 +82,7 @@ ONE_COLUMN = {
 
 @given(convolutions(), st.sampled_from(["keep", "zero", "bias"]), seeds)
 @example(ONE_COLUMN, "zero", 1)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_convolution(r: dict[str, int], start: str, seed: int) -> None:
     size = r["ELEMENT_BYTES"]
     channels, rows, columns = r["IN_CHANNELS"], r["IN_ROWS"], r["IN_COLUMNS"]
@@ -118,7 +119,7 @@ def test_convolution(r: dict[str, int], start: str, seed: int) -> None:
 
 @given(st.sampled_from([1, 2]), st.integers(1, 40), st.integers(1, 9), st.integers(0, 3),
        st.sampled_from(["keep", "zero", "bias"]), seeds)  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_percept(
     size: int, depth: int, filters: int, gap: int, start: str, seed: int
 ) -> None:
@@ -144,7 +145,7 @@ def test_percept(
 
 @given(convolutions(), st.booleans(), seeds, st.tuples(*[st.integers(-3, 3)] * 2),
        st.tuples(*[st.integers(-2, 4)] * 2), st.tuples(*[st.integers(4, 20)] * 2))  # fmt: skip
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_pool(
     r: dict[str, int], average: bool, seed: int, origin: tuple[int, int],
     low: tuple[int, int], high: tuple[int, int],
@@ -186,7 +187,7 @@ def test_pool(
 
 @given(st.sampled_from([1, 2]), st.integers(1, 40), st.integers(0, 30), st.integers(0, 30),
        st.sampled_from(["copy", "add", "multiply", "accumulate"]), seeds)  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_veop(size: int, count: int, a: int, b: int, op: str, seed: int) -> None:
     x, y = extremes(seed, 64, size), extremes(seed + 1, 64, size)
     mb2 = np.random.default_rng(seed).integers(-(1 << 20), 1 << 20, 64)
@@ -207,7 +208,7 @@ def test_veop(size: int, count: int, a: int, b: int, op: str, seed: int) -> None
 
 @given(st.sampled_from([1, 2]), st.integers(-47, 62), st.integers(-40000, 40000),
        st.integers(0, 40000), st.integers(0, 58), seeds)  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_activation(size: int, shift: int, low: int, span: int, bits: int, seed: int) -> None:
     """Round half up, saturate, clip."""
     random = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import BASE, EXIT, mac, simulator, small_machine, wait
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.traps import Trap
@@ -46,7 +47,7 @@ def rescaled(acc: int, word: int, to_even: bool, zero_point: int, low: int, high
 
 
 @given(st.integers(0, 3), st.integers(-128, 127), st.integers(0, 61), st.booleans(), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_rescale(sub: int, zero_point: int, shift: int, is_power: bool, seed: int) -> None:
     by_channel, to_even = sub in (1, 3), sub > 1
     rng = np.random.default_rng(seed)
@@ -76,7 +77,7 @@ def test_where_halves_go() -> None:
 
 
 @given(st.booleans(), st.integers(-(1 << 31), (1 << 31) - 1), seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_sums_with_factors(two: bool, constant: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.integers(-128, 128, (2, COUNT)).astype(np.int8)
@@ -90,7 +91,7 @@ def test_sums_with_factors(two: bool, constant: int, seed: int) -> None:
 
 
 @given(st.integers(-128, 127), st.booleans(), seeds)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_filters_with_a_zero_point(zero_point: int, is_dense: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
     x = rng.integers(-128, 128, (2, 3, 6)).astype(np.int8)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import (
     CONV,
     DATA,
@@ -73,7 +74,7 @@ def expected_receivers(multicast: bool, sender: int, tlts: int, tles: int) -> se
     st.integers(0, TLES * TLTS - 1), st.integers(0, 2**TLTS - 1), st.integers(0, 2**TLES - 1),
     st.booleans(),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_receivers_of_loads(
     multicast: bool, box: bool, memory: str, sender: int, tlts: int, tles: int, timing: bool
 ) -> None:
@@ -132,7 +133,7 @@ def forwarded_to(sender: int, tlts: int, tles: int) -> set[int]:
     st.integers(0, 9), st.integers(0, 9), st.integers(0, TLES * TLTS - 1),
     st.integers(0, 2**TLTS - 1), st.integers(0, 2**TLES - 1), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_forwarded_segments(
     element_bytes: int, count: int, size: int, stride: int, at: int, source: int, sender: int,
     tlts: int, tles: int, timing: bool,
@@ -170,7 +171,7 @@ def test_forwarded_segments(
     st.tuples(st.integers(1, 4), st.integers(1, 6), st.integers(1, 9)), st.integers(-128, 127),
     st.integers(0, 3), st.integers(0, 8), st.integers(0, 30), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_forwarded_boxes(
     element_bytes: int, shape: tuple[int, int, int], start: tuple[int, int, int],
     box: tuple[int, int, int], fill: int, row_gap: int, channel_gap: int, source: int,

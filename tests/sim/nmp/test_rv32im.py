@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.nmp.programs import BASE, DATA, EXIT, read, run, simulator, small_machine
 from tests.sim.nmp.rv32im_model import BRANCH, IMMEDIATE, LOAD, MASK, REGISTER, STORE, signed
 from tvm_npu.sim.nmp.columns import BIAS_WINDOW, MB0_WINDOW, MB1_WINDOW
@@ -106,7 +107,7 @@ immediates = st.sampled_from((-2048, -1, 0, 1, 2047)) | st.integers(-2048, 2047)
 
 
 @given(st.lists(st.tuples(words, immediates, st.integers(0, 31)), min_size=1, max_size=12))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_immediate_arithmetic(cases: list[tuple[int, int, int]]) -> None:
     lines, expected = [f"li s1, {DATA}"], []
     for a, imm, shamt in cases:
@@ -120,7 +121,7 @@ def test_immediate_arithmetic(cases: list[tuple[int, int, int]]) -> None:
 
 
 @given(st.integers(0, (1 << 20) - 1), st.integers(0, (1 << 20) - 1))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_upper_immediates(one: int, two: int) -> None:
     found, _ = run(
         f"lui t0, {one}\nauipc t1, {two}\nli s1, {DATA}\nsw t0, 0(s1)\nsw t1, 4(s1)\n" + EXIT
@@ -210,7 +211,7 @@ accesses = st.tuples(
 
 
 @given(st.lists(accesses, min_size=1, max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_loads_and_stores(sequence: list[tuple[str, int, int, int]]) -> None:
     """Bytes of every memory a core sees, little-endian, sign- and zero-extended."""
     memories = {window: bytearray(64) for window in WINDOWS}
@@ -276,7 +277,7 @@ steps = st.tuples(st.sampled_from([*REGISTER, *IMMEDIATE]), register, register, 
 
 
 @given(st.lists(words, min_size=32, max_size=32), st.lists(steps, max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_straight_line_programs(
     start: list[int], program: list[tuple[str, int, int, int, int]]
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from studies.snowflake_layers.mutants import Fate, Ran, judge, mutants
+from tests.examples import examples
 from tests.sim.snowflake.kernels import Layer, coop, indp, run
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
@@ -166,7 +167,7 @@ def _expected(instructions: list[Touched], syncs: list[tuple[str, int]]) -> set[
 SYNCS = st.tuples(st.sampled_from(("vector", "load", "store")), st.integers(0, 3))
 
 
-@settings(deadline=None, max_examples=400, phases=[Phase.explicit, Phase.generate])
+@settings(deadline=None, max_examples=examples(400), phases=[Phase.explicit, Phase.generate])
 @given(st.lists(st.tuples(st.one_of(vectors(), transfers()), SYNCS), min_size=2, max_size=6))
 def test_loud_exactly_where_words_meet(steps: list[tuple[Touched, tuple[str, int]]]) -> None:
     instructions, syncs = [one for one, _ in steps], [sync for _, sync in steps]

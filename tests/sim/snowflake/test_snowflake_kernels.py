@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.snowflake.kernels import Layer, coop, indp, network, reference, run
 from tests.sim.snowflake.programs import machine, words
 from tvm_npu.codegen.fixed_point import requantize
@@ -26,7 +27,7 @@ def arrays(layer: Layer, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     return maps, weights, rng.integers(-(1 << 20), 1 << 20, layer.filters).astype(np.int32)
 
 
-MODES = settings(deadline=None, max_examples=25, phases=[Phase.explicit, Phase.generate])
+MODES = settings(deadline=None, max_examples=examples(25), phases=[Phase.explicit, Phase.generate])
 
 
 @MODES

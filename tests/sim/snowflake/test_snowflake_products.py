@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.sim.compiled import entry
 from tvm_npu.sim.snowflake.products import BLOCK, dot, lanes_of_line, lanes_of_word
 
@@ -35,7 +36,7 @@ def _words(seed: int, shape: tuple[int, ...]) -> np.ndarray:
     return rng.integers(-(1 << 15), 1 << 15, shape).astype(np.int16)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     seed=st.integers(0, 1 << 20), length=st.integers(1, 3 * BLOCK + 40), count=st.integers(1, 4),
     a=st.integers(0, 40), b=st.integers(0, 40),
@@ -52,7 +53,7 @@ def test_dots(seed: int, length: int, count: int, a: int, b: int) -> None:
         assert sums[v] == (v << 40) + (exact if v < count else 0)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     seed=st.integers(0, 1 << 20), length=st.integers(1, 60), count=st.integers(1, 16),
     a=st.integers(0, 40), line=st.integers(0, 3), step=st.integers(0, 15), of_word=st.booleans(),

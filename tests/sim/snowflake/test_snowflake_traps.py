@@ -9,6 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.snowflake.programs import (
     ACTIVATIONS,
     CONSTANT_BYTES,
@@ -202,7 +203,7 @@ def test_images_that_do_not_fit() -> None:
         SnowflakeSimulator(on, code, [], 64).write(base + 60, np.zeros(8, np.uint8))
 
 
-@settings(deadline=None, max_examples=300, phases=[Phase.explicit, Phase.generate])
+@settings(deadline=None, max_examples=examples(300), phases=[Phase.explicit, Phase.generate])
 @given(st.integers(0, 1 << 60), st.sampled_from(("1cu", "1cc", "2cc")))
 def test_random_code_runs_or_traps(seed: int, name: str) -> None:
     """Random instructions, with registers that often point somewhere: nothing but a trap or an end,

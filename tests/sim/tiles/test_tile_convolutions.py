@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.tiles.programs import (
     ACTIVATIONS,
     CONSTANTS,
@@ -203,7 +204,7 @@ def fits(case: Case, element: int, accumulator: int) -> bool:
     return max(sizes) <= room
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(cases(), st.integers(0, 2**32 - 1))
 def test_tiles_make_the_convolution(case: Case, seed: int) -> None:
     where = on(case)

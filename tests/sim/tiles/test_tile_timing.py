@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.sim.tiles.programs import (
     CONSTANTS,
     ON_CHIP,
@@ -223,7 +224,7 @@ def by_the_rules(prologue: str, program: list[Command], shared: bool) -> float:
     return max([issue + 1, *free.values(), *(end for _, end in done)])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(commands(), min_size=1, max_size=40), st.booleans(), st.booleans())
 def test_any_program_keeps_the_rules(program: list[Command], shared: bool, slow: bool) -> None:
     """Bytes-exact: ranges overlap by single bytes, on separate memories and on a shared one."""

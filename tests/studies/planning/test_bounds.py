@@ -9,6 +9,7 @@ from studies.harness.errors import StudyError
 from studies.planning.bounds import Work, conv_bytes, executed
 from studies.shared.simulation import LayerMeasurement
 from tests.codegen.nmp.plan import plan_reference as reference
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.graph_bound import roofs, touched
 from tvm_npu.codegen.plan import planner
@@ -105,7 +106,7 @@ def test_roofs_of_the_paper() -> None:
     assert top.bytes == min(top.engine_bytes, top.dram_bytes)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(reference.convs(), reference.machines())
 def test_no_prediction_is_below_the_bound(problem: ConvProblem, machine: NmpMachine) -> None:
     top = roofs(machine, problem.element_bytes)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from studies.planning.brute_force import BruteForce, BruteForceError, load_brute_force
 from tests.codegen.nmp.plan import plan_reference as reference
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
@@ -60,13 +61,13 @@ def check(problem: ConvProblem, machine: NmpMachine, brute_force: BruteForce) ->
     assert best.prediction.cycles <= edges.cycles * (1 + 1e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(reference.convs(), reference.machines())
 def test_random_layers(brute_force: BruteForce, problem: ConvProblem, machine: NmpMachine) -> None:
     check(problem, machine, brute_force)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(reference.tight_layers())
 def test_tight_layers(brute_force: BruteForce, layer: tuple[ConvProblem, NmpMachine]) -> None:
     check(*layer, brute_force)
@@ -78,7 +79,7 @@ def test_layers_of_inception_v3(brute_force: BruteForce, index: int) -> None:
     check(problem, NMP, brute_force)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(reference.convs(largest=4), reference.machines(), st.data())
 def test_nothing_of_the_space_is_left_out(
     brute_force: BruteForce, problem: ConvProblem, machine: NmpMachine, data: st.DataObject

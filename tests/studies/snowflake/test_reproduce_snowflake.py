@@ -29,6 +29,7 @@ from studies.snowflake.tables import print_found
 from studies.snowflake.variants import DEFAULT, EXACT, REUSE, WITHOUT_A_PASS, Reuse
 from studies.snowflake.work import BOARD, NETWORK_MACHINE, SCALED, TABLES, Case, cases
 from tests.codegen.snowflake.snowflake_cases import convolutions, machine
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.plan.layers import question_of
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
@@ -84,7 +85,7 @@ def found(tables: tuple[str, ...] = TABLES) -> Found:
     return Found(tables, measured, {})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(convolutions())
 def test_macs_that_touch_no_padding(graph: Any) -> None:
     """Against products of ones, zeros where there is padding."""
@@ -121,7 +122,7 @@ def test_linear_and_other_layers_are_counted_too() -> None:
 cells = st.lists(st.booleans(), min_size=24, max_size=24)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(cells, min_size=1, max_size=4), cells, st.sets(st.integers(1, 23), max_size=4))
 def test_idle_times(macs: list[list[bool]], memory: list[bool], cuts: set[int]) -> None:
     """Against a count of the cells of a time line; each run of True is an event."""
@@ -190,7 +191,7 @@ def test_losses_and_efficiency_are_all_of_the_time() -> None:
     assert losses_of(replace(NETWORK, layers=unknown)) is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(convolutions(), st.sampled_from(REUSE))
 def test_reuse_holds_the_planner_to_an_order(graph: Any, variant: Any) -> None:
     on = machine(NETWORK_MACHINE)

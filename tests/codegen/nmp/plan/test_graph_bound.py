@@ -13,6 +13,7 @@ from tests.codegen.nmp.plan.plan_reference import conv
 from tests.codegen.nmp.plan.test_prediction_simulated import graph_of
 from tests.codegen.nmp.simulated import simulate
 from tests.codegen.nmp.test_blocks import blocks
+from tests.examples import examples
 from tvm_npu.codegen.compile import generate
 from tvm_npu.codegen.graph import FixedGraph, q_point_scales
 from tvm_npu.codegen.nmp.plan.graph_bound import graph_bound
@@ -85,13 +86,13 @@ def check(graph: FixedGraph, machine: NmpMachine, planner: str, seed: int) -> No
     assert generated.bound_cycles == found.cycles
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(layers(2), MACHINES, st.sampled_from(("tso", "exact")), SEEDS)
 def test_no_layer_is_below(graph: FixedGraph, machine: str, name: str, seed: int) -> None:
     check(graph, load_nmp_machine(machine), name, seed)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data(), st.booleans(), MACHINES, SEEDS)
 def test_no_block_is_below(data: st.DataObject, windows: bool, name: str, seed: int) -> None:
     check(data.draw(blocks(2, windows)), load_nmp_machine(name), "exact", seed)

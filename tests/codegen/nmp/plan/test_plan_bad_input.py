@@ -17,6 +17,7 @@ from tests.codegen.nmp.plan.plan_reference import (
     machine,
     machines,
 )
+from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -106,7 +107,7 @@ def cramped(draw: st.DrawFn) -> tuple[ConvProblem, NmpMachine]:
     return problem, mach
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     cramped() | st.tuples(convs(), machines(largest=128)),
     st.sampled_from((*NMP_PLANNERS, "eplanner", "naive")),
@@ -129,7 +130,7 @@ def test_planners_refuse_just_what_the_rules_refuse(
             assert part in str(plan)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(cramped())
 def test_more_of_the_buffer_that_is_named_helps(layer: tuple[ConvProblem, NmpMachine]) -> None:
     """Granting what an Infeasible asks for, again and again, ends in a plan."""

@@ -16,6 +16,7 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.nmp.plan import check
 from tvm_npu.codegen.nmp.plan.check import check_plan
@@ -41,7 +42,7 @@ def fault(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> str:
 
 
 @pytest.mark.parametrize("name", NMP_PLANNERS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(problem=reference.convs(20), mach=reference.machines(4096), limits=reference.limits())
 def test_every_planner_passes(
     name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
@@ -83,7 +84,7 @@ def products(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -> dict[tup
     return done
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), problem=reference.convs(4))
 def test_accepted_plans_make_every_product_once(data: st.DataObject, problem: ConvProblem) -> None:
     """Arbitrary plans: what the checker accepts is right by a walk over every product."""
@@ -116,7 +117,7 @@ class Given:
         return plan
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=examples(80), suppress_health_check=[HealthCheck.filter_too_much])
 @given(data=st.data(), fixed=convolutions(2), seed=SEEDS)
 def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: int) -> None:
     """Emitted and simulated: the whole space that `exact` searches can be run."""
@@ -133,7 +134,7 @@ def test_accepted_plans_run_to_the_bit(data: st.DataObject, fixed: Any, seed: in
         np.testing.assert_array_equal(outputs[name], expected[name][0])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_tiles_that_do_not_fit_are_caught(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import mac_cycles, predict
 from tvm_npu.codegen.nmp.plan.traffic import Traffic, in_transfer, out_transfer, weight_transfer
@@ -23,7 +24,7 @@ NMP = machine()
 FIFTH = conv(192, 80, (73, 73), (3, 3))
 
 FILTERED = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
 )
 """For tests that leave out many of the machines and layers that are drawn."""
 
@@ -112,7 +113,7 @@ def check_against_walk(problem: ConvProblem, plan: ConvPlan, mach: NmpMachine) -
 
 
 @pytest.mark.parametrize("name", NMP_PLANNERS)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(problem=reference.convs(12), mach=reference.machines(2048), limits=reference.limits())
 def test_prediction_equals_a_walk(
     name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
@@ -124,7 +125,7 @@ def test_prediction_equals_a_walk(
     check_against_walk(problem, plan, mach)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines())
 def test_prediction_of_any_plan_equals_a_walk(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine
@@ -144,7 +145,7 @@ def test_prediction_with_a_window_equals_a_walk(
     check_against_walk(problem, data.draw(plan_walk.plans(problem, mach)), mach)
 
 
-@settings(FILTERED, max_examples=300)
+@settings(FILTERED, max_examples=examples(300))
 @given(data=st.data(), problem=reference.convs(9), mach=reference.machines())
 def test_overlap_hides_no_more_than_there_is(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine
@@ -171,7 +172,7 @@ def test_overlap_hides_no_more_than_there_is(
         assert found.cycles <= problem.groups * after_another * (1 + 1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), mach=reference.machines())
 def test_overlap_of_equal_tiles_equals_a_walk(data: st.DataObject, mach: NmpMachine) -> None:
     """Where all tiles are alike the closed form is exact, but for plans in which every tile begins

@@ -18,6 +18,7 @@ from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan import plan_walk
 from tests.codegen.nmp.plan.plan_reference import NMP_PLANNERS, conv, dense, machine
 from tests.codegen.nmp.simulated import simulate, small_machine
+from tests.examples import examples
 from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
@@ -253,19 +254,19 @@ def vectors() -> st.SearchStrategy[ConvProblem]:
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
 def test_equals_the_whole_space(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=FILTERED)
 @given(problem=vectors(), mach=machines())
 def test_equals_the_whole_space_of_vectors(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines(), limits=reference.limits())
 def test_equals_the_whole_space_under_limits(
     problem: ConvProblem, mach: NmpMachine, limits: TileLimits
@@ -286,7 +287,7 @@ def test_one_burst_less_decides_between_ragged_cuts() -> None:
     assert cycles(found) == min(times) == 576.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), problem=reference.convs(12), mach=reference.machines(2048))
 def test_layouts_never_cost_more(
     data: st.DataObject, problem: ConvProblem, mach: NmpMachine
@@ -305,7 +306,7 @@ EXACT = ("exact", "exact-dma")
 OTHERS = tuple(name for name in NMP_PLANNERS if name not in EXACT)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(problem=reference.convs(24), mach=reference.machines(4096), limits=reference.limits(),
        ports=st.sampled_from((1, 2)), ring=st.sampled_from((None, 1.0, 16.0)))  # fmt: skip
 def test_never_slower_than_another_planner(
@@ -340,7 +341,7 @@ def test_the_search_goes_on_with_more_room(monkeypatch: pytest.MonkeyPatch) -> N
     assert grown
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=FILTERED)
 @given(data=st.data(), case=reference.tight_layers(), ports=st.sampled_from((1, 2)))
 def test_no_random_plan_is_faster(
     data: st.DataObject, case: tuple[ConvProblem, NmpMachine], ports: int
@@ -451,7 +452,7 @@ def small_machines(draw: st.DrawFn) -> NmpMachine:
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(data=st.data(), mach=small_machines(), name=st.sampled_from(EXACT), seed=SEEDS,
        limits=reference.limits())  # fmt: skip
 def test_every_plan_runs_to_the_bit(

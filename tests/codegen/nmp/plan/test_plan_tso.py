@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan.plan_reference import conv, dense, machine
+from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.tso import closed_form_cycles
@@ -39,7 +40,7 @@ def bare(plan: ConvPlan | Infeasible) -> ConvPlan | None:
 
 
 @pytest.mark.parametrize("name", ["tso", "tso-noburst"])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problem=reference.convs(9), mach=reference.machines(), limits=reference.limits())
 def test_equals_brute_force(
     name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
@@ -52,7 +53,7 @@ def test_equals_brute_force(
 
 
 @pytest.mark.parametrize("name", ["tso", "tso-noburst", "fixed-os", "fixed-ws"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(case=reference.tight_layers())
 def test_equals_brute_force_in_tight_memories(
     name: str, case: tuple[ConvProblem, NmpMachine]
@@ -110,7 +111,7 @@ def test_equals_brute_force_on_larger_layers(tles: int, groups: int) -> None:
 
 
 @pytest.mark.parametrize("name", [*FIXED_SPLITS, *FIXED_SCHEDULES])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(problem=reference.convs(7), mach=reference.machines())
 def test_fixed_planners_equal_restricted_brute_force(
     name: str, problem: ConvProblem, mach: NmpMachine
@@ -130,7 +131,7 @@ def test_fixed_planners_equal_restricted_brute_force(
 
 
 @pytest.mark.parametrize("name", FAMILY)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problem=reference.convs(24), mach=reference.machines(4096), limits=reference.limits())
 def test_every_plan_fits(
     name: str, problem: ConvProblem, mach: NmpMachine, limits: TileLimits
@@ -166,7 +167,7 @@ def test_every_plan_fits(
     assert plan.prediction.cycles > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(problem=reference.convs(5), mach=reference.machines(64))
 def test_infeasible_exactly_when_nothing_fits(problem: ConvProblem, mach: NmpMachine) -> None:
     plan = planner("tso").plan(problem, mach)

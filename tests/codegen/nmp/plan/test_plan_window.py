@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
 from tests.codegen.nmp.plan.plan_reference import machine
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.window import (
     FlatProblem,
     WindowPlan,
@@ -67,7 +68,7 @@ def fits(p: WindowProblem, m: NmpMachine, tile: tuple[int, int, int]) -> bool:
     return in_bytes <= m.memories.mb0_bytes and out_bytes <= m.memories.mb2_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problem=windows(), mach=reference.machines(256))
 @example(  # four columns read the IFM's whole width and need no more tiles than three
     problem=WindowProblem(1, 1, 5, 5, 11, (5, 5), (1, 2), 2),
@@ -120,7 +121,7 @@ def test_infeasible_window() -> None:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     problem=st.builds(
         FlatProblem, st.integers(1, 5000), st.sampled_from((1, 2)), st.sampled_from((1, 2))

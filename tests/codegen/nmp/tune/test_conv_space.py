@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.nmp.plan import plan_reference as reference
+from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
@@ -30,7 +31,7 @@ LAYER = reference.conv(64, 32, (14, 14), (3, 3), padding=(1, 1, 1, 1))
 
 
 @given(reference.convs(), reference.machines(), SEEDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_drawn_plans_are_sound_and_round_trip(
     problem: ConvProblem, machine: NmpMachine, seed: int
 ) -> None:

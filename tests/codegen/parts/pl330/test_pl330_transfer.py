@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.codegen.parts.pl330 import (
     Box,
     Tensor3d,
@@ -59,7 +60,7 @@ def cut(values: Bytes, box: Box) -> Bytes:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(tensors_and_boxes(), st.integers(0, 9))
 def test_box_to_tile_and_back(case: tuple[Tensor3d, Box], unit: int) -> None:
     tensor, box = case
@@ -88,7 +89,7 @@ def test_box_to_tile_and_back(case: tuple[Tensor3d, Box], unit: int) -> None:
     np.testing.assert_array_equal(ddr, before)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(tensors_and_boxes())
 def test_programs_are_text_and_back(case: tuple[Tensor3d, Box]) -> None:
     program = build_transfer(*case, ON_CHIP, event=5)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.plan.loops.tile_cases import layer, plans, problems, setup, shared, small, walked
+from tests.examples import examples
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
 from tvm_npu.codegen.plan.loops.cost import engine_cycles, iterations, predict_loops
@@ -29,7 +30,7 @@ NINTH = layer(512, 512, 28)
 """VGG-16's ninth convolution."""
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_traffic_is_the_sum_over_steps(data: st.DataObject) -> None:
     problem = data.draw(problems())
@@ -45,7 +46,7 @@ def test_traffic_is_the_sum_over_steps(data: st.DataObject) -> None:
         assert (moved.transfers, moved.segments, moved.size_bytes) == expected, stream
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_largest_tile(data: st.DataObject) -> None:
     problem = data.draw(problems())
@@ -54,7 +55,7 @@ def test_largest_tile(data: st.DataObject) -> None:
         assert in_axis(problem, loop, tile).largest == largest_inside(problem, loop, tile)  # type: ignore[arg-type]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_places_of_sound_plans_do_not_overlap(data: st.DataObject) -> None:
     problem = data.draw(problems())

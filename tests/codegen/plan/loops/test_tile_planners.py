@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.plan.loops.tile_cases import core, layer, plans, problems, setup, shared, small
+from tests.examples import examples
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.plan import TileLimits, planner, planner_names
@@ -83,7 +84,7 @@ def test_planners_of_tile_machines_answer_on_an_nmp(name: str) -> None:
         assert plan.prediction is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_no_plan_beats_the_exact_ones(data: st.DataObject) -> None:
     problem = data.draw(problems())
@@ -152,7 +153,7 @@ def test_exact_equals_brute_force(problem: ConvProblem) -> None:
     assert _bytes(predicted(problem, least.plan, machine)) == best_bytes
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_arrays_of_tilings_fit_as_the_checker_says(data: st.DataObject) -> None:
     problem = data.draw(problems())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, fits, problem_of, space, with_buffers
 from tests.codegen.snowflake.snowflake_cases import machine, near_and_far
+from tests.examples import examples
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -23,7 +24,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.codegen.snowflake.steps.windows import Axis
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=90, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(90), phases=[Phase.explicit, Phase.generate])
 LAYER = ConvProblem(96, 64, 1, 14, 14, 14, 14, (3, 3), (1, 1), (1, 1), (1, 1, 1, 1), 2)
 PLAN = SnowflakePlan("coop", 32, 7, 14, "maps")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, fits, problem_of, space
 from tests.codegen.snowflake.snowflake_cases import machine, near_and_far
+from tests.examples import examples
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
@@ -22,7 +23,7 @@ from tvm_npu.codegen.snowflake.plan.predict import predicted, prediction
 from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=45, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(45), phases=[Phase.explicit, Phase.generate])
 
 
 def moved(prediction: Prediction) -> int:
@@ -103,7 +104,7 @@ def test_a_proof_says_what_was_looked_at() -> None:
 
 @pytest.mark.parametrize("name", ("snowflake-2cc", "snowflake-4cc"))
 @pytest.mark.parametrize("goal", ("cycles", "bytes"))
-@settings(RANDOM, max_examples=6)
+@settings(RANDOM, max_examples=examples(6))
 @given(near_and_far())
 def test_no_plan_for_clusters_is_better(name: str, goal: Goal, fixed: FixedGraph) -> None:
     on = machine(name)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.snowflake.move_cases import factored, moves
+from tests.examples import examples
 from tvm_npu.codegen.ops import FixedMove
 from tvm_npu.codegen.ops.move import Axis, Piece, move
 from tvm_npu.codegen.snowflake.plan.pixels import At, PixelPiece, pixel_pieces
@@ -34,7 +35,7 @@ def places(piece: PixelPiece) -> list[tuple[At, At]]:
     ]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(moves(most=5), st.data())
 def test_pieces_of_any_planes(layer: FixedMove, data: st.DataObject) -> None:
     """Also where planes are no axis of the move."""

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from tests.codegen.snowflake.plan.plan_cases import MACHINES, Given, problem_of
 from tests.codegen.snowflake.snowflake_cases import machine, near_and_far, outcome
+from tests.examples import examples
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.plan.problem import Infeasible
 from tvm_npu.codegen.plan.registry import planner, planner_names
 from tvm_npu.codegen.snowflake.plan.check import plan_fault
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=36, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(36), phases=[Phase.explicit, Phase.generate])
 NAMES = planner_names(machine("snowflake-1cc"))
 
 

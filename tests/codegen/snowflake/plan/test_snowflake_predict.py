@@ -18,6 +18,7 @@ from tests.codegen.snowflake.plan.plan_cases import (
     with_buffers,
 )
 from tests.codegen.snowflake.snowflake_cases import graph_of, machine, near_and_far, outcome
+from tests.examples import examples
 from tvm_npu.codegen import ops
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.codegen.graph import FixedGraph
@@ -28,7 +29,7 @@ from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan, conv_shape, geo
 from tvm_npu.codegen.snowflake.plan.timeline import places_of
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
-RANDOM = settings(deadline=None, max_examples=60, phases=[Phase.explicit, Phase.generate])
+RANDOM = settings(deadline=None, max_examples=examples(60), phases=[Phase.explicit, Phase.generate])
 MODES = ("coop", "indp")
 
 
@@ -137,7 +138,7 @@ def _random_layer(rng: np.random.Generator) -> FixedGraph | None:
     return graph_of(conv, shapes)  # type: ignore[arg-type]
 
 
-@settings(deadline=None, max_examples=1, phases=[Phase.generate])
+@settings(deadline=None, max_examples=examples(1), phases=[Phase.generate])
 @given(st.integers(0, 1 << 30))
 def test_times_of_random_layers(seed: int) -> None:
     """Of ten layers that nobody chose the mean error is small; none is far off."""

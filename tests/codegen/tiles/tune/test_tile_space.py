@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.codegen.plan.loops import tile_cases as cases
+from tests.examples import examples
 from tvm_npu.codegen.plan.loops.cost import predicted
 from tvm_npu.codegen.plan.loops.plan import LOOPS, LoopPlan, trips
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
@@ -39,7 +40,7 @@ def walk(space: TileSpace, seed: int, length: int) -> Iterator[LoopPlan]:
 
 
 @given(cases.problems(), st.sampled_from(MACHINES), SEEDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_drawn_plans_are_sound_and_round_trip(
     problem: ConvProblem, machine: TileMachine, seed: int
 ) -> None:
@@ -60,7 +61,7 @@ def test_drawn_plans_are_sound_and_round_trip(
 
 
 @given(st.data(), st.sampled_from(MACHINES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_what_fits_is_what_the_checker_says(data: st.DataObject, machine: TileMachine) -> None:
     problem = data.draw(cases.problems())
     plan = data.draw(cases.plans(problem))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTiming, DmacTrapCode, run_program
 from tvm_npu.sim.parts.pl330.code import assemble
 from tvm_npu.sim.parts.pl330.isa import ChannelControl
@@ -239,7 +240,7 @@ def scripts(draw: st.DrawFn) -> list[tuple[float, int, int, int]]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(scripts(), st.lists(st.floats(0, 300), max_size=12))
 def test_steps_do_not_change_a_run(
     script: list[tuple[float, int, int, int]], steps: list[float]
