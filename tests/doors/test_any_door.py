@@ -89,8 +89,9 @@ def test_every_mac_runs_on_the_npu_and_the_answer_is_near(name: str) -> None:
 def test_all_doors_make_the_same_programs(name: str, golden: Callable[[str, str], None]) -> None:
     """The golden file was written through one door and holds for every other: code and constants,
     the names of tensors, and which operators of the model became which layer."""
-    text = ""
-    for symbol, data in program_files(offloaded(network(name))).items():
+    text, model = "", network(name)
+    partitioned = import_onnx(model, {}).partition(make_options("nmp-4x8"), [image(model)])
+    for symbol, data in programs(door(), partitioned.mod).items():
         program = Program.from_bytes(data)
         digest = hashlib.sha256(program.code.tobytes() + program.constants).hexdigest()
         slots = (*program.inputs, *program.intermediates, *program.outputs)
