@@ -8,9 +8,9 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 
 import onnx  # noqa: E402
 
+from tvm_npu.door.weightless import without_weights  # noqa: E402
 from tvm_npu.models import build  # noqa: E402
 from tvm_npu.relay.frontend import from_onnx  # noqa: E402
-from tvm_npu.relay.light_check import without_weights  # noqa: E402
 
 
 def test_the_checker_finds_the_same_in_much_less() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
+from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
 from tvm_npu.errors import PartitionError
 
@@ -76,10 +77,8 @@ def with_explicit_padding(model: Any, shape: Mapping[str, tuple[int, ...]] | Non
 
 
 def _with_own_operators(model: Any) -> Any:
-    """A copy whose tensors have the same shapes, for ONNX to infer them."""
-    import onnx
-
-    plain = onnx.ModelProto.FromString(model.SerializeToString())
+    """A copy, without its weights, whose tensors have the same shapes, for ONNX to infer them."""
+    plain = without_weights(model)
     for node in plain.graph.node:
         if node.domain != "com.microsoft" or node.op_type not in _QUANTIZED:
             continue

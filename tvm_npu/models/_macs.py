@@ -6,16 +6,14 @@ import math
 from collections.abc import Collection, Iterator
 
 import onnx
-from onnx import helper
 
 from tvm_npu.door.onnx_shapes import check_extents, inferred
+from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
 
 from .errors import ModelShapeError
 
 COUNTED_OPS = ("Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul")
-_KEPT_ELEMENTS = 64
-"""Initializers up to this size keep their values: they may be shapes of a Reshape."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -78,26 +76,3 @@ def static_shapes(model: onnx.ModelProto) -> Shapes:
         if value.type.tensor_type.HasField("shape") and all(d.HasField("dim_value") for d in dims):
             shapes.setdefault(value.name, tuple(d.dim_value for d in dims))
     return shapes
-
-
-def without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which large initializers are inputs: what shape inference and checks need."""
-    large = [t for t in model.graph.initializer if math.prod(t.dims) > _KEPT_ELEMENTS]
-    small = [t for t in model.graph.initializer if math.prod(t.dims) <= _KEPT_ELEMENTS]
-    known = {value.name for value in model.graph.input}
-    stand_ins = [
-        helper.make_tensor_value_info(t.name, t.data_type, list(t.dims))
-        for t in large
-        if t.name not in known
-    ]
-    graph = helper.make_graph(
-        list(model.graph.node),
-        model.graph.name,
-        [*model.graph.input, *stand_ins],
-        list(model.graph.output),
-        initializer=small,
-        value_info=list(model.graph.value_info),
-    )
-    skeleton = helper.make_model(graph, opset_imports=list(model.opset_import))
-    skeleton.ir_version = model.ir_version
-    return skeleton

@@ -16,8 +16,9 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper
 
+from tvm_npu.door.weightless import without_weights
+
 from ._builder import IR_VERSION, OPSET
-from ._macs import without_weights
 from ._weights import generator
 from .errors import ModelArgumentError
 
