@@ -254,7 +254,7 @@ def vectors() -> st.SearchStrategy[ConvProblem]:
 FILTERED = [HealthCheck.filter_too_much, HealthCheck.too_slow]
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=FILTERED)
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=FILTERED)
 @given(problem=layers(), mach=machines())
 def test_equals_the_whole_space(problem: ConvProblem, mach: NmpMachine) -> None:
     check_against_space(problem, mach)
