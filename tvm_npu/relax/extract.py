@@ -34,7 +34,7 @@ def extract(mod: tvm.IRModule, flow: RelaxDataflow, partition: Partition) -> tvm
         region.symbol: builder.add_func(region_function(flow, region), region.symbol)
         for region in partition.regions
     }
-    main = _Main(mod["main"], flow)
+    main = _Main(mod["main"], flow, partition)
     for piece in partition.pieces:
         if isinstance(piece, Region):
             main.call(callers[piece.symbol], piece)
@@ -49,16 +49,22 @@ def extract(mod: tvm.IRModule, flow: RelaxDataflow, partition: Partition) -> tvm
 class _Main:
     """The new main while it grows."""
 
-    def __init__(self, main: relax.Function, flow: RelaxDataflow) -> None:
+    def __init__(self, main: relax.Function, flow: RelaxDataflow, partition: Partition) -> None:
         self.main, self.flow = main, flow
         self.bindings: list[Any] = []
         self.bound = set(main.params)
-        self.waiting = [one for one in of.bindings(main) if not _makes_a_call(one)]
-        """Bindings that compute nothing; each comes as soon as what it names is bound."""
+        pieces = {
+            flow.bound[call].var for piece in partition.pieces
+            for call in (piece.calls if isinstance(piece, Region) else (piece,))
+        }  # fmt: skip
+        self.waiting = [one for one in of.bindings(main) if one.var not in pieces]
+        """Other names of what there is, and what no output reads: it may say what an extent is
+        called that others use. Each comes as soon as what it reads is bound."""
         self.variables: dict[Value, list[Any]] = {}
         for var, value in flow.values.items():
             if isinstance(value, Result):
                 self.variables.setdefault(value, []).append(var)
+        self._bind_waiting()
 
     def keep(self, call: OpCall) -> None:
         """A call that stays on the CPU."""
@@ -111,18 +117,25 @@ class _Main:
     def _bind(self, binding: Any) -> None:
         self.bindings.append(binding)
         self.bound.add(binding.var)
-        ready = [one for one in self.waiting if self._is_ready(one)]
-        self.waiting = [one for one in self.waiting if one not in ready]
-        for one in ready:
-            if one.var not in self.bound:
-                self._bind(one)
+        self._bind_waiting()
+
+    def _bind_waiting(self) -> None:
+        """What is ready; of what is more than a name nothing before what stood in front of it."""
+        left, in_order = [], True
+        for one in self.waiting:
+            if one.var in self.bound:
+                continue
+            is_name = isinstance(one, relax.VarBinding) and is_plain(one.value)
+            if self._is_ready(one) and (is_name or in_order):
+                self.bindings.append(one)
+                self.bound.add(one.var)
+            else:
+                left.append(one)
+                in_order = in_order and is_name
+        self.waiting = left
 
     def _is_ready(self, binding: Any) -> bool:
         return all(var in self.bound for var in relax.analysis.free_vars(binding.value))
-
-
-def _makes_a_call(binding: Any) -> bool:
-    return not (isinstance(binding, relax.VarBinding) and is_plain(binding.value))
 
 
 def region_function(flow: RelaxDataflow, region: Region) -> relax.Function:

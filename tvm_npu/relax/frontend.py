@@ -26,15 +26,17 @@ def from_onnx(
 ) -> tvm.IRModule:
     """`tvm.relax.frontend.onnx.from_onnx` for a model or its path; weights are constants.
 
-    ``shape`` gives inputs' shapes that the model leaves open; ``options`` are those of TVM's
-    importer. Raises PartitionError for a file that is not an ONNX model, and for operators on
-    integers, which TVM's importer does not know.
+    Inputs keep the model's names ("0", "input.1"), which TVM would make identifiers. ``shape``
+    gives inputs' shapes that the model leaves open; ``options`` are those of TVM's importer.
+    Raises PartitionError for a file that is not an ONNX model, and for operators on integers, which
+    TVM's importer does not know.
     """
     model = with_names(with_explicit_padding(read_model(model), shape))
     _check_integers(model)
     shapes = {name: list(extents) for name, extents in (shape or {}).items()}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
-    importer = _Importer(shapes, options.pop("dtype_dict", "float32"), **options)
+    options = {"dtype_dict": "float32", "sanitize": False, **options}
+    importer = _Importer(shapes, options.pop("dtype_dict"), **options)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Renaming name")
         return importer.from_onnx(model.graph, opset)

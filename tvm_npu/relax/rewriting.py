@@ -32,7 +32,7 @@ def rewrite_calls(
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
             new = change(value, definitions)
             value = value if new is None else stamped(new, binding.value.span)
-        if isinstance(value, relax.Var) or of.is_constant(value):
+        if (isinstance(value, relax.Var) or of.is_constant(value)) and not _names_extents(binding):
             worth[binding.var] = value
             continue
         var = binding.var
@@ -48,6 +48,14 @@ def rewrite_calls(
     return relax.Function(
         params, body, function.ret_ty, function.is_pure, function.attrs, function.span
     )
+
+
+def _names_extents(binding: relax.Binding) -> bool:
+    """Whether it says what an extent is called that is only known when the model runs."""
+    if not isinstance(binding, relax.MatchCast):
+        return False
+    is_tensor = isinstance(binding.ty, relax.TensorType)
+    return not is_tensor or of.static_shape(binding.ty) is None
 
 
 def replaced(expr: Expr, worth: dict[Any, Expr]) -> Expr:

@@ -12,6 +12,7 @@ from tvm.s_tir import meta_schedule as ms
 
 from tvm_npu.door.find import ANOTHER_FFI, of_the_crashing_ffi
 from tvm_npu.errors import ComparisonError
+from tvm_npu.relax.cpu_intrinsics import import_cpu_intrinsics
 from tvm_npu.relax.stock import read_stock
 
 SMALLEST_RUN_MS = 50
@@ -42,6 +43,7 @@ def tune(
     done = max(done, len(database.get_all_tuning_records()))
     if done >= trials:
         return
+    import_cpu_intrinsics()
     with target:
         mod = relax.get_pipeline("zero")(read_stock(model, shapes))
     ms.relax_integration.tune_relax(
@@ -51,7 +53,9 @@ def tune(
         str(log),
         max_trials_global=trials - done,
         num_trials_per_iter=min(TRIALS_AT_ONCE, trials - done),
-        builder=ms.builder.LocalBuilder(max_workers=1, timeout_sec=BUILD_LIMIT_S),
+        builder=ms.builder.LocalBuilder(
+            max_workers=1, timeout_sec=BUILD_LIMIT_S, initializer=import_cpu_intrinsics
+        ),
         runner=ms.runner.LocalRunner(
             evaluator_config=ms.runner.EvaluatorConfig(
                 number=1, repeat=3, min_repeat_ms=SMALLEST_RUN_MS

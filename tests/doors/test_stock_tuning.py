@@ -1,0 +1,75 @@
+"""Stock TVM's own tuner, through the door of the installed TVM: real trials, a log that is kept."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+for needed in ("onnxruntime", "xgboost", "psutil", "cloudpickle", "tornado"):
+    pytest.importorskip(needed)
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+from tvm_npu.comparison import compare  # noqa: E402
+from tvm_npu.door.find import door_name  # noqa: E402
+
+TRIALS = 2
+LOGS = ("autotvm.log", "database_tuning_record.json")
+"""A line a trial."""
+
+
+def product() -> Any:
+    weights = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])],
+        [numpy_helper.from_array(weights, "w")],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def test_trials_are_made_once(tmp_path: Path) -> None:
+    model, log = product(), tmp_path / "log"
+
+    def tuned() -> Any:
+        _, row = compare(
+            model, runners=["onnxruntime", "stock-tuned"], trials=TRIALS, tuning_log=log,
+            threads=1, repeats=2,
+        ).rows  # fmt: skip
+        return row
+
+    first = tuned()
+    assert (first.error, first.door, first.trials) == (None, door_name(), TRIALS)
+    assert first.sqnr_db is None or first.sqnr_db > 100  # None: the very bits of the reference
+    (kept,) = [path for path in log.rglob("*") if path.name in LOGS]
+    lines = kept.read_bytes()
+    assert lines.count(b"\n") >= TRIALS
+    assert tuned().error is None
+    assert kept.read_bytes() == lines
+
+
+def test_intrinsics_of_other_devices_are_left_out_and_stay_importable() -> None:
+    """In a process of its own: whoever has imported them keeps them."""
+    if door_name() != "relax":
+        pytest.skip("MetaSchedule's import, of today's TVM")
+    program = """
+import importlib.util, sys
+import tvm
+from tvm_npu.relax import cpu_intrinsics as ours
+ours.import_cpu_intrinsics()
+ours.import_cpu_intrinsics()
+package = sys.modules[ours.PACKAGE]
+from tvm.s_tir import TensorIntrin
+assert TensorIntrin.get("dot_16x4_vnni") is not None
+for name in ours.OF_OTHER_DEVICES:
+    assert f"{ours.PACKAGE}.{name}" not in sys.modules and not hasattr(package, name), name
+    assert importlib.util.find_spec(f"{ours.PACKAGE}.{name}") is not None, name
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
