@@ -41,12 +41,15 @@ from tvm_npu.codegen.ops import (
     FixedPool,
     FixedTable,
 )
+from tvm_npu.codegen.ops.operator import Placement
+from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.blocks import blocks_behind
 from tvm_npu.codegen.passes.cascades import candidates
 from tvm_npu.codegen.passes.dilation import rows_together
 from tvm_npu.codegen.passes.joined import Joined, with_joined
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
+from tvm_npu.codegen.passes.pools_apart import apart, pooled_parts
 from tvm_npu.codegen.passes.softmax_steps import with_softmax_steps
 from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -201,9 +204,30 @@ def _members(layer: FixedConv | FixedCascade) -> tuple[str, ...]:
 def with_layers_joined(
     fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
 ) -> FixedGraph:
-    """The graph with the cascades and blocks in which it is predicted to be fastest."""
+    """The graph with the cascades and blocks in which it is predicted to be fastest, pools of
+    concatenated tensors apart where their parts are faster behind the convolutions."""
     if not plans_windows(planner.chosen):
         return fixed
+
+    def cycles(found: FixedGraph) -> float:
+        return sum(
+            planner.cycles(layer, found.shapes, found.precision_of(layer))
+            for layer in found.layers
+            if operator_of(layer).placement is Placement.COMPUTED
+        )
+
+    best = _with_layers_joined(fixed, planner, machine)
+    for found in pooled_parts(fixed):
+        apart_graph = apart(fixed, found)
+        other = _with_layers_joined(apart_graph, planner, machine)
+        if cycles(other) < cycles(best):
+            fixed, best = apart_graph, other
+    return best
+
+
+def _with_layers_joined(
+    fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine
+) -> FixedGraph:
     cascades = possible_cascades(fixed, machine)
     joinable = [Joined(one, _members(one)) for one in cascades]
     if plans_blocks(planner.chosen):
