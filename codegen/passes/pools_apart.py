@@ -12,7 +12,7 @@ from tvm_npu.codegen.ops import FixedConcat, FixedPool
 
 @dataclass(frozen=True)
 class PooledParts:
-    """``pool`` alone reads what ``parts`` puts together."""
+    """``pool`` alone reads what ``parts`` puts together, and does the same with every channel."""
 
     pool: FixedPool
     parts: FixedConcat
@@ -27,6 +27,8 @@ def pooled_parts(fixed: FixedGraph) -> Iterator[PooledParts]:
             continue
         whole = parts.outputs[0]
         readers = sum(whole in layer.inputs for layer in fixed.layers)
+        if pool.slopes is not None or pool.rescaling is not None:
+            continue
         if readers == 1 and whole not in fixed.outputs:
             yield PooledParts(pool, parts)
 
