@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm_npu.door.onnx_names import node_names
 from tvm_npu.report.profile import LayerRow
 
 
@@ -28,11 +29,6 @@ class ModelGraph:
     edges: tuple[tuple[int, int], ...]
 
 
-def source_of(operator: Any) -> str:
-    """What layers and refusals call an onnx.NodeProto: its name, or else what it makes."""
-    return operator.name or "/".join(operator.output)
-
-
 def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int | None]:
     """For each onnx.NodeProto the number of the layer that it became, None for the CPU's. Nodes of
     one name take layers of that source in order; the last of these has all nodes that are left, and
@@ -41,10 +37,10 @@ def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int 
     for number, row in enumerate(layers):
         for source in row.source:
             rows_of.setdefault(source, deque()).append(number)
-    nodes_of = Counter(map(source_of, operators))
+    names = node_names(operators)
+    nodes_of = Counter(names)
     found: list[int | None] = []
-    for operator in operators:
-        source = source_of(operator)
+    for source in names:
         rows = rows_of.get(source)
         if rows is None:
             found.append(None)
@@ -63,7 +59,10 @@ def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
     makers: dict[str, frozenset[int]] = {}
     edges: dict[tuple[int, int], None] = {}
     operators = model.graph.node
-    for operator, layer in zip(operators, layers_of(operators, layers), strict=True):
+    names = node_names(operators)
+    for operator, called, layer in zip(
+        operators, names, layers_of(operators, layers), strict=True
+    ):
         read: frozenset[int] = frozenset().union(*(makers.get(t, frozenset())
                                                    for t in operator.input))  # fmt: skip
         if operator.op_type == "Constant":
@@ -72,7 +71,7 @@ def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
             mine = number_of[layer]
         else:
             mine = len(nodes)
-            name = operator.name or operator.op_type if layer is None else layers[layer].name
+            name = called if layer is None else layers[layer].name
             nodes.append(Node(name, (), layer))
             if layer is not None:
                 number_of[layer] = mine
