@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.errors import NpuError
-from tvm_npu.report.memory import occupancy
+from tvm_npu.report.memory import occupancy, rows_by_layer
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.description import MachineDescription
@@ -129,12 +129,7 @@ def _parts(runs: Sequence[RegionRun]) -> Iterator[_Part]:
         events, machine = run.events, run.session.machine
         if events is None or not len(events):
             raise TraceError("no events were recorded: a trace needs the cycle model")
-        order = np.argsort(events.column(EventColumn.LAYER), kind="stable")
-        bounds = np.searchsorted(
-            events.column(EventColumn.LAYER)[order], np.arange(len(events.names.layers) + 1)
-        )
-        for layer in range(len(events.names.layers)):
-            chosen = order[bounds[layer] : bounds[layer + 1]]
+        for layer, chosen in enumerate(rows_by_layer(events)):
             yield _Part(events, machine, layer, chosen, begin_us)
         begin_us += float(events.end_cycles.max()) / machine.frequency_mhz
 
@@ -190,24 +185,32 @@ def _slices(
     names, machine = part.events.names, part.machine
     groups = list(dict.fromkeys(unit.group for unit in _units(machine)))
     process_of = [FIRST_GROUP + groups.index(unit.group) for unit in _units(machine)]
-    what = {row: json.dumps(names.what[row]) for row in _rows(part)}
+    mnemonics = {row: names.what[row] for row in _rows(part)}
+    quoted = {text: json.dumps(text) for text in set(mnemonics.values())}
+    what = {row: quoted[text] for row, text in mnemonics.items()}
     layer = json.dumps(part.name)[1:-1]
     links = [
         json.dumps([link for k, link in enumerate(names.links) if mask >> k & 1])
         for mask in range(1 << len(names.links))
     ]
     streams = {int(stream): stream.name.lower() for stream in Stream}
-    for row, at, until in zip(part.events.table[part.chosen], begin, end, strict=True):
-        unit, waits, instruction, _, stream, over, moved = row[: EventColumn.OWN].tolist()
-        tile = "" if waits else ", ".join(f"{k} {v}" for k, v in names.tile_of(row).items())
-        cause = json.dumps(names.causes[waits])[1:-1]
-        called = (f"waits {cause}".rstrip() if waits else layer) + (f" [{tile}]" if tile else "")
-        extra = f', "layer": "{layer}"' if waits else ""
+    waiting = [f"waits {json.dumps(cause)[1:-1]}".rstrip() for cause in names.causes]
+    table = part.events.table[part.chosen]
+    lanes = [f'"pid": {process}, "tid": {unit}' for unit, process in enumerate(process_of)]
+    for row, values, at, until in zip(
+        table, table[:, : EventColumn.OWN].tolist(), begin.tolist(), end.tolist(), strict=True
+    ):
+        unit, waits, instruction, _, stream, over, moved = values
+        if waits:
+            called, kind, extra = waiting[waits], "wait", f', "layer": "{layer}"'
+        else:
+            tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(row).items()])
+            called, kind, extra = f"{layer} [{tile}]" if tile else layer, "work", ""
         if over:
             extra += f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
         yield (
-            f'{{"ph": "X", "name": "{called}", "cat": "{"wait" if waits else "work"}", '
-            f'"pid": {process_of[unit]}, "tid": {unit}, "ts": {at:.4f}, "dur": {until - at:.4f}, '
+            f'{{"ph": "X", "name": "{called}", "cat": "{kind}", {lanes[unit]}, '
+            f'"ts": {at:.4f}, "dur": {until - at:.4f}, '
             f'"args": {{"instruction": {instruction}, "what": {what[instruction]}{extra}}}}}'
         )
 
