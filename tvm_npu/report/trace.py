@@ -182,37 +182,60 @@ def _regions(parts: Sequence[_Part]) -> Iterator[_Part]:
 def _slices(
     part: _Part, begin: NDArray[np.float64], end: NDArray[np.float64]
 ) -> Iterator[str]:
-    names, machine = part.events.names, part.machine
-    groups = list(dict.fromkeys(unit.group for unit in _units(machine)))
-    process_of = [FIRST_GROUP + groups.index(unit.group) for unit in _units(machine)]
-    mnemonics = {row: names.what[row] for row in _rows(part)}
-    quoted = {text: json.dumps(text) for text in set(mnemonics.values())}
-    what = {row: quoted[text] for row, text in mnemonics.items()}
+    names = part.events.names
+    table = part.events.table[part.chosen]
+    waits = table[:, EventColumn.WAITS] != 0
+    what = _quoted(part)
+    lanes = _lanes(part.machine)
     layer = json.dumps(part.name)[1:-1]
+    times = np.stack([begin, end - begin], axis=-1)
+    blocked = [f'"name": "waits {json.dumps(cause)[1:-1]}'.rstrip() for cause in names.causes]
+    ends = {
+        row: f'"args": {{"instruction": {row}, "what": {text}, "layer": "{layer}"}}}}'
+        for row, text in what.items()
+    }
+    chosen = table[waits][:, [EventColumn.UNIT, EventColumn.WAITS, EventColumn.ROW]].tolist()
+    for (unit, cause, row), (at, length) in zip(chosen, times[waits].tolist(), strict=True):
+        yield (
+            f'{{"ph": "X", {blocked[cause]}", "cat": "wait", {lanes[unit]}, "ts": {at:.4f}, '
+            f'"dur": {length:.4f}, {ends[row]}'
+        )
     links = [
         json.dumps([link for k, link in enumerate(names.links) if mask >> k & 1])
         for mask in range(1 << len(names.links))
     ]
     streams = {int(stream): stream.name.lower() for stream in Stream}
-    waiting = [f"waits {json.dumps(cause)[1:-1]}".rstrip() for cause in names.causes]
-    table = part.events.table[part.chosen]
-    lanes = [f'"pid": {process}, "tid": {unit}' for unit, process in enumerate(process_of)]
-    for row, values, at, until in zip(
-        table, table[:, : EventColumn.OWN].tolist(), begin.tolist(), end.tolist(), strict=True
+    work = table[~waits]
+    for own, values, (at, length) in zip(
+        work, work[:, : EventColumn.OWN].tolist(), times[~waits].tolist(), strict=True
     ):
-        unit, waits, instruction, _, stream, over, moved = values
-        if waits:
-            called, kind, extra = waiting[waits], "wait", f', "layer": "{layer}"'
-        else:
-            tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(row).items()])
-            called, kind, extra = f"{layer} [{tile}]" if tile else layer, "work", ""
+        unit, _, row, _, stream, over, moved = values
+        tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(own).items()])
+        called = f"{layer} [{tile}]" if tile else layer
+        extra = ""
         if over:
-            extra += f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
+            extra = f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
         yield (
-            f'{{"ph": "X", "name": "{called}", "cat": "{kind}", {lanes[unit]}, '
-            f'"ts": {at:.4f}, "dur": {until - at:.4f}, '
-            f'"args": {{"instruction": {instruction}, "what": {what[instruction]}{extra}}}}}'
+            f'{{"ph": "X", "name": "{called}", "cat": "work", {lanes[unit]}, "ts": {at:.4f}, '
+            f'"dur": {length:.4f}, "args": {{"instruction": {row}, "what": {what[row]}{extra}}}}}'
         )
+
+
+def _lanes(machine: MachineDescription) -> list[str]:
+    """Process and thread of each unit."""
+    units = _units(machine)
+    groups = list(dict.fromkeys(unit.group for unit in units))
+    return [
+        f'"pid": {FIRST_GROUP + groups.index(unit.group)}, "tid": {number}'
+        for number, unit in enumerate(units)
+    ]
+
+
+def _quoted(part: _Part) -> dict[int, str]:
+    """What the instructions of a part are called, as JSON."""
+    names = {row: part.events.names.what[row] for row in _rows(part)}
+    quoted = {name: json.dumps(name) for name in set(names.values())}
+    return {row: quoted[name] for row, name in names.items()}
 
 
 def _rows(part: _Part) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -58,8 +59,10 @@ def measured(model: str, machine: str, folder: Path) -> Row:
     import onnx
 
     import tvm_npu
+    from tvm_npu.cli.entry import OBJECTS_TO_COLLECT
     from tvm_npu.models import build
 
+    gc.set_threshold(OBJECTS_TO_COLLECT, *gc.get_threshold()[1:])  # as the command has it
     name = f"{model}-{Path(machine).stem}"
     file, page, trace = (folder / f"{name}{end}" for end in (".onnx", ".html", ".trace.json"))
     onnx.save(build(model), file)
