@@ -63,6 +63,6 @@ def _timeline(run: RegionRun, events: Events, rows: NDArray[np.int64]) -> dict[s
     }
     cycles = float(events.end_cycles[rows].max()) - origin
     return {
-        "units": [names.units[unit] for unit in units.tolist()], "slices": slices, "memory": memory, "cycles": round(cycles, 1),
-        "all": len(rows),
+        "units": [names.units[unit] for unit in units.tolist()], "slices": slices,
+        "memory": memory, "cycles": round(cycles, 1), "all": len(rows),
     }  # fmt: skip
