@@ -13,6 +13,7 @@ pytest.importorskip("tvm.relay", exc_type=ImportError)
 onnx = pytest.importorskip("onnx")
 
 from tvm_npu.codegen.program.format import Program  # noqa: E402
+from tvm_npu.door.onnx_names import named  # noqa: E402
 from tvm_npu.report.overlay import OverlayError, annotated, node_data  # noqa: E402
 
 pytestmark = pytest.mark.relay
@@ -87,3 +88,28 @@ def test_what_cannot_be_written_is_said(  # type: ignore[no-untyped-def]
         assert [(item.key, item.value) for item in node.metadata_props] == [("npu.place", "b")]
     whole = onnx.load(lenet)
     onnx.checker.check_model(annotated(whole, [{"place": "NPU"}] * len(whole.graph.node)))
+
+
+def test_nodes_without_a_name_have_their_figures(run, tmp_path: Path, model: Path) -> None:  # type: ignore[no-untyped-def]
+    bare = onnx.load(model)
+    for node in bare.graph.node:
+        node.ClearField("name")
+    onnx.save(bare, tmp_path / "bare.onnx")
+    overlay = tmp_path / "a.onnx"
+    code, _, err = run("profile", tmp_path / "bare.onnx", "--overlay", overlay)
+    assert code == 0, err
+    found = onnx.load(overlay).graph.node
+    assert not any(node.name for node in found)
+    conv0, relu, lrn, conv3 = map(known, found)
+    assert conv0["npu.layer"] == relu["npu.layer"] == "Conv_0" and "npu.why" in lrn
+    assert conv3["npu.layer"] == "Conv_1" and float(conv3["npu.time_us"]) > 0
+
+
+def test_nodes_have_names_only_while_a_model_is_read(model: Path) -> None:
+    bare = onnx.load(model)
+    for node in (bare.graph.node[0], bare.graph.node[3]):
+        node.ClearField("name")
+    before = bare.SerializeToString()
+    with named(bare):
+        assert [node.name for node in bare.graph.node] == ["Conv_0", "relu1", "lrn2", "Conv_1"]
+    assert bare.SerializeToString() == before

@@ -17,6 +17,7 @@ class Visible(HTMLParser):
         super().__init__()
         self.panel, self.text, self.addresses = "", {"": ""}, []
         self.inside: list[str] = []
+        self.in_name = False
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -25,6 +26,7 @@ class Visible(HTMLParser):
         if found.get("role") == "tabpanel":
             self.panel = found["id"] or ""
             self.text[self.panel] = ""
+        self.in_name = tag == "wbr"
         if tag in ("script", "style"):
             self.inside.append(tag)
 
@@ -34,7 +36,8 @@ class Visible(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self.inside:
-            self.text[self.panel] += " " + data
+            self.text[self.panel] += " " * (not self.in_name) + data
+            self.in_name = False
 
 
 def dom_of(page: Path, part: str) -> str:

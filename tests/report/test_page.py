@@ -15,7 +15,7 @@ pytest.importorskip("jinja2")
 onnx = pytest.importorskip("onnx")
 
 from tests.report.pages import BROWSER, Visible, dom_of  # noqa: E402
-from tests.report.small_runs import MACHINES, profiled, recorded  # noqa: E402
+from tests.report.small_runs import MACHINES, REFUSED, profiled, recorded  # noqa: E402
 from tvm_npu.report.model_graph import graph_of_onnx, layers_of  # noqa: E402
 from tvm_npu.report.page import PageError, make_page  # noqa: E402
 from tvm_npu.report.page.comparison import comparison, read_profile  # noqa: E402
@@ -48,7 +48,7 @@ def test_the_page_says_what_was_measured(name: str) -> None:
 
 
 def test_names_of_a_model_are_text() -> None:
-    evil = "<script>alert(1)</script>"
+    evil = "<script>alert(1)<script>"
     page = page_of("nmp", sqnr_db={("region", evil): (1.0, None)})
     assert evil not in page and html.escape(evil) in page
 
@@ -86,12 +86,15 @@ def test_operators_become_layers_and_edges() -> None:
              node("Softmax", "s", "b", "d"), node("Add", "add", "d a2", "z")]  # fmt: skip
     graph = onnx.helper.make_graph(nodes, "g", [], [])
     rows = [replace(profiled("nmp").layers[0], name="c1+r1", source=("c1", "r1"))]
-    found = graph_of_onnx(onnx.helper.make_model(graph), rows)
-    assert [(n.name, n.layer) for n in found.nodes] == [("c1+r1", 0), ("s", None), ("add", None)]
+    found = graph_of_onnx(onnx.helper.make_model(graph), rows, [replace(REFUSED, source="s")])
+    assert [(n.name, n.layer, n.on_cpu) for n in found.nodes] == [
+        ("c1+r1", 0, False), ("s", None, True), ("add", None, False),
+    ]  # fmt: skip
     assert found.nodes[0].operators == ("Conv", "Relu")
     assert found.edges == ((0, 1), (1, 2))
     page = page_of("nmp", graph=found)
-    assert page.count('class="edge"') == 2 and 'class="box cpu"' in page
+    assert page.count('class="edge"') == 2
+    assert page.count('class="box cpu"') == page.count('class="box away"') == 1
 
 
 def test_nodes_of_one_name_have_layers_of_their_own() -> None:

@@ -185,7 +185,9 @@ def _write_on_model(
         from tvm_npu.report.page import make_page
         from tvm_npu.report.page.comparison import read_profile
 
-        graph = None if model is None else graph_of_onnx(model, profile.layers)
+        graph = None
+        if model is not None:
+            graph = graph_of_onnx(model, profile.layers, profile.report.refusals)
         others = [read_profile(path) for path in args.compare]
         write_bytes(args.html, make_page(profile, runs, graph, sqnr_db, others).encode())
     if args.overlay and model is not None:

@@ -16,6 +16,7 @@ from tvm import relax, topi
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding
+from tvm_npu.door.onnx_names import named
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.rewriting import stamped, with_arguments
@@ -31,7 +32,12 @@ def from_onnx(
     Raises PartitionError for a file that is not an ONNX model, and for operators on integers, which
     TVM's importer does not know.
     """
-    model = with_names(with_explicit_padding(read_model(model), shape))
+    model = read_model(model)
+    with named(model):
+        return _read(with_explicit_padding(model, shape), shape, **options)
+
+
+def _read(model: Any, shape: Mapping[str, tuple[int, ...]] | None, **options: Any) -> tvm.IRModule:
     _check_integers(model)
     shapes = {name: list(extents) for name, extents in (shape or {}).items()}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=1)
@@ -63,22 +69,6 @@ def from_exported_program(program: Any) -> tvm.IRModule:
     from tvm_npu.relax.torch_export import read_program
 
     return read_program(program)
-
-
-def with_names(model: Any) -> Any:
-    """A copy of a model in which nodes without a name are called after their type, numbered as
-    Relay's frontend does; the model itself when all have one."""
-    import onnx
-
-    if all(node.name for node in model.graph.node):
-        return model
-    model = onnx.ModelProto.FromString(model.SerializeToString())
-    counts: dict[str, int] = {}
-    for node in model.graph.node:
-        if not node.name:
-            counts[node.op_type] = counts.get(node.op_type, -1) + 1
-            node.name = f"{node.op_type}_{counts[node.op_type]}"
-    return model
 
 
 class _Importer(ONNXGraphImporter):  # type: ignore[misc]

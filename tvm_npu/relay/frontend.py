@@ -9,6 +9,7 @@ import tvm
 from tvm import relay
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding, with_folded_views
+from tvm_npu.door.onnx_names import named
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay.onnx_clip import with_bounds_apart
 from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
@@ -29,12 +30,13 @@ def from_onnx(
     Raises PartitionError for a file that is not an ONNX model and for operator sets and operators
     that TVM 0.19 would misread.
     """
-    model = with_tanh_gelu_written_out(read_model(model))
-    check_opset(model)
-    check_understood(model)
-    model = with_bounds_apart(model, opset_of(model))
-    model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))
-    with quick_reading():
+    model = read_model(model)
+    with named(model), quick_reading():
+        model = with_tanh_gelu_written_out(model)
+        check_opset(model)
+        check_understood(model)
+        model = with_bounds_apart(model, opset_of(model))
+        model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))
         return relay.frontend.from_onnx(model, shape=shape, **options)
 
 

@@ -46,7 +46,7 @@ class ProfiledModel(Tabular):
         """The report as one page that opens offline. PageError without Bokeh and Jinja2."""
         from tvm_npu.report.page import make_page
 
-        graph = graph_of_onnx(self.model, self.profile.layers)
+        graph = graph_of_onnx(self.model, self.profile.layers, self.profile.report.refusals)
         write_whole(path, make_page(self.profile, self.runs, graph).encode())
 
     def write_trace(self, path: str | Path, layers: str | None = None) -> None:

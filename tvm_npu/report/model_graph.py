@@ -5,19 +5,23 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm_npu.door.onnx_names import node_names
+from tvm_npu.report.placement import Refusal
 from tvm_npu.report.profile import LayerRow
 
 
 @dataclass(frozen=True)
 class Node:
-    """``layer`` counts in the profile's layers; None: the CPU's."""
+    """``layer`` counts in the profile's layers. None: the CPU's, or one that needs no work of its
+    own (its tensors already lie as it wants them, or it is folded)."""
 
     name: str
     operators: tuple[str, ...]
     layer: int | None
+    on_cpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,23 +32,18 @@ class ModelGraph:
     edges: tuple[tuple[int, int], ...]
 
 
-def source_of(operator: Any) -> str:
-    """What layers and refusals call an onnx.NodeProto: its name, or else what it makes."""
-    return operator.name or "/".join(operator.output)
-
-
 def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int | None]:
-    """For each onnx.NodeProto the number of the layer that it became, None for the CPU's. Nodes of
+    """For each onnx.NodeProto the number of the layer that it became, None if it is none. Nodes of
     one name take layers of that source in order; the last of these has all nodes that are left, and
     a node that became several layers."""
     rows_of: dict[str, deque[int]] = {}
     for number, row in enumerate(layers):
         for source in row.source:
             rows_of.setdefault(source, deque()).append(number)
-    nodes_of = Counter(map(source_of, operators))
+    names = node_names(operators)
+    nodes_of = Counter(names)
     found: list[int | None] = []
-    for operator in operators:
-        source = source_of(operator)
+    for source in names:
         rows = rows_of.get(source)
         if rows is None:
             found.append(None)
@@ -55,15 +54,21 @@ def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int 
     return found
 
 
-def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
-    """Of an onnx.ModelProto. Nodes that became part of a layer are one node with it; those that
-    came to nothing (constants, folded shapes) are left out, their readers read what they read."""
+def graph_of_onnx(
+    model: Any, layers: Sequence[LayerRow], refusals: Sequence[Refusal]
+) -> ModelGraph:
+    """Of an onnx.ModelProto; ``refusals`` say what is on the CPU. Nodes that became part of a layer
+    are one node with it; constants are left out."""
     nodes: list[Node] = []
     number_of: dict[int, int] = {}  # layer -> node
     makers: dict[str, frozenset[int]] = {}
     edges: dict[tuple[int, int], None] = {}
+    on_cpu = {one.source for one in refusals}
     operators = model.graph.node
-    for operator, layer in zip(operators, layers_of(operators, layers), strict=True):
+    names = node_names(operators)
+    for operator, called, layer in zip(
+        operators, names, layers_of(operators, layers), strict=True
+    ):
         read: frozenset[int] = frozenset().union(*(makers.get(t, frozenset())
                                                    for t in operator.input))  # fmt: skip
         if operator.op_type == "Constant":
@@ -72,12 +77,12 @@ def graph_of_onnx(model: Any, layers: Sequence[LayerRow]) -> ModelGraph:
             mine = number_of[layer]
         else:
             mine = len(nodes)
-            name = operator.name or operator.op_type if layer is None else layers[layer].name
-            nodes.append(Node(name, (), layer))
+            name = called if layer is None else layers[layer].name
+            nodes.append(Node(name, (), layer, layer is None and called in on_cpu))
             if layer is not None:
                 number_of[layer] = mine
         known = nodes[mine]
-        nodes[mine] = Node(known.name, (*known.operators, operator.op_type), known.layer)
+        nodes[mine] = replace(known, operators=(*known.operators, operator.op_type))
         edges.update(dict.fromkeys((one, mine) for one in sorted(read) if one != mine))
         makers.update(dict.fromkeys(operator.output, frozenset({mine})))
     return ModelGraph(tuple(nodes), tuple(edges))

@@ -14,8 +14,9 @@ from typing import Any
 
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.graph.scale import Scale
+from tvm_npu.door.onnx_names import node_names
 from tvm_npu.errors import NpuError
-from tvm_npu.report.model_graph import layers_of, source_of
+from tvm_npu.report.model_graph import layers_of
 from tvm_npu.report.profile import LayerRow, Profile
 
 PREFIX = "npu."
@@ -52,8 +53,7 @@ def notes_by_node(
     found: list[Notes] = []
     seen: set[tuple[str, str]] = set()
     nodes = model.graph.node
-    for node, layer in zip(nodes, layers_of(nodes, profile.layers), strict=True):
-        source = source_of(node)
+    for source, layer in zip(node_names(nodes), layers_of(nodes, profile.layers), strict=True):
         if layer is None:
             reason = why_cpu.get(source)
             found.append(

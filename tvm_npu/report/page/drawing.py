@@ -11,12 +11,13 @@ from tvm_npu.report.page.numbers import decimal
 from tvm_npu.report.profile import Profile
 
 WIDTH, HEIGHT, GAP_X, GAP_Y = 190, 46, 24, 22
-LONGEST_NAME = 26
+LONGEST_NAME = 22
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node in pixels; ``kind`` is its bound, ``cpu``, or ``plain`` without the cycle model."""
+    """A node in pixels; ``kind`` is its bound, ``cpu``, ``away`` without work of its own, or
+    ``plain`` without the cycle model."""
 
     x: int
     y: int
@@ -91,6 +92,9 @@ def _box(
     if len(name) > LONGEST_NAME:
         name = f"{name[: LONGEST_NAME // 2 - 1]}…{name[-LONGEST_NAME // 2 :]}"
     operators = ", ".join(dict.fromkeys(node.operators))
+    if node.layer is None and not node.on_cpu:
+        title = f"{node.name}: {operators}, no work of its own"
+        return Box(*place, title, name, "no work of its own", "away", None)
     if node.layer is None:
         title = f"{node.name}: {operators}, on the CPU"
         return Box(*place, title, name, f"CPU: {operators}"[:LONGEST_NAME], "cpu", None)

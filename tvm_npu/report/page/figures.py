@@ -15,6 +15,7 @@ COLOURS = {"mac": "#4477aa", "dma": "#cc8833", "control": "#aa4488", "waits": "#
 """Told apart by people who see few colours; the same as in page.css."""
 TOOLS = "xpan,xwheel_zoom,box_zoom,reset"
 HEIGHT = 380
+LONGEST_TICK = 16
 
 
 def figures(profile: Profile, timelines: list[dict[str, Any]]) -> dict[str, Any]:
@@ -81,9 +82,15 @@ def _times(profile: Profile) -> Any:
 def names_on_axis(plot: Any, names: list[str]) -> None:
     """The name of place k at tick k."""
     plot.xaxis.formatter = CustomJSTickFormatter(
-        args={"names": names}, code="return Number.isInteger(tick) ? names[tick] ?? '' : ''"
+        args={"names": [_short(name) for name in names]},
+        code="return Number.isInteger(tick) ? names[tick] ?? '' : ''",
     )
     plot.xaxis.major_label_orientation = 0.9
+
+
+def _short(name: str) -> str:
+    """Long names would leave no room for the plot."""
+    return name if len(name) <= LONGEST_TICK else f"{name[:7]}…{name[-8:]}"
 
 
 def legend(plot: Any) -> None:
@@ -147,7 +154,7 @@ def _timeline() -> Any:
     )
     plot = blank("timeline", x_axis_label="cycles from the layer's first event", y_range=["-"],
                   x_range=(0, 1))  # fmt: skip
-
+    plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
     plot.hbar(y="y", left="left", right="right", height=0.8, source=source, color="colour",
               fill_alpha="alpha", line_alpha=0.4)  # fmt: skip
     plot.add_tools(
@@ -164,6 +171,7 @@ def _fill() -> Any:
         "fill", x_axis_label="cycles from the layer's first event", y_axis_label="% of the memory",
         y_range=(0, 100), x_range=(0, 1),
     )  # fmt: skip
+    plot.xaxis.formatter = NumeralTickFormatter(format="0,0")
     plot.multi_line("xs", "ys", source=source, line_color="colour", line_width=2,
                     legend_field="part")  # fmt: skip
     legend(plot)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+from markupsafe import Markup, escape
+
 UNKNOWN = "–"
 
 
@@ -33,4 +37,12 @@ def figure(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.6g}"
 
 
-FILTERS = {"figure": figure, "count": count, "decimal": decimal, "percent": percent, "data": data}
+def breaks(name: str) -> Markup:
+    """A name that may go on in the next line behind what joins its parts."""
+    return Markup(re.sub(r"([+/_.])", r"\1<wbr>", str(escape(name))))
+
+
+FILTERS = {
+    "figure": figure, "count": count, "decimal": decimal, "percent": percent, "data": data,
+    "breaks": breaks,
+}  # fmt: skip

@@ -28,9 +28,23 @@ const Page = (() => {
 
   const figure = (name) => Bokeh.documents.map((doc) => doc.get_model_by_name(name)).find((one) => one);
 
-  const dark = matchMedia("(prefers-color-scheme: dark)");
+  // Plots would keep the window's width on paper: it gets copies, as wide as the paper.
+  function copyPlots() {
+    for (const copy of document.querySelectorAll(".plot .printed")) copy.remove();
+    if (!printing) return;
+    for (const view of Bokeh.index.roots) {
+      const place = view.el.closest(".plot");
+      if (!place) continue;  // Bokeh's own notes
+      const { canvas } = view.export("png");
+      canvas.className = "printed";
+      place.append(canvas);
+    }
+  }
+
+  const dark = matchMedia("screen and (prefers-color-scheme: dark)");
+  let printing = false;
   function paint() {
-    const colour = dark.matches && !matchMedia("print").matches ? "#e0e0e0" : "#222222";
+    const colour = dark.matches && !printing ? "#e0e0e0" : "#222222";
     let painted = 0;
     for (const doc of Bokeh.documents) {
       for (const plot of doc.roots()) {
@@ -47,6 +61,9 @@ const Page = (() => {
     document.body.dataset.painted = painted;
   }
   dark.addEventListener("change", paint);
+  for (const when of ["beforeprint", "afterprint"]) {
+    addEventListener(when, () => { printing = when === "beforeprint"; paint(); copyPlots(); });
+  }
   const name = location.hash.slice(1);
   open(known(name) ? name : panels[0].id);
   addEventListener("load", () => {  // the browser has gone to the part: back to where its tab is

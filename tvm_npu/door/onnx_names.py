@@ -1,0 +1,36 @@
+"""What layers, refusals and reports call the nodes of an ONNX model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+
+def node_names(nodes: Sequence[Any]) -> list[str]:
+    """For each onnx.NodeProto its name, or where it has none its type, numbered among those of
+    its type without one, as TVM's frontend for Relay does."""
+    counts: Counter[str] = Counter()
+    found = []
+    for node in nodes:
+        found.append(node.name or f"{node.op_type}_{counts[node.op_type]}")
+        counts[node.op_type] += not node.name
+    return found
+
+
+@contextmanager
+def named(model: Any) -> Iterator[None]:
+    """Within it all nodes of an onnx.ModelProto have a name; no copy, as weights are large."""
+    unnamed = [
+        (node, name)
+        for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True)
+        if not node.name
+    ]
+    try:
+        for node, name in unnamed:
+            node.name = name
+        yield
+    finally:
+        for node, _ in unnamed:
+            node.ClearField("name")
