@@ -136,6 +136,54 @@ def test_command_line_profiles_compiles_and_disassembles(site: Path, tmp_path: P
         assert re.search(rf"\b{mnemonic}\b", code), mnemonic
 
 
+SWEEP = """\
+models = ["{model}"]
+planners = ["exact", "double-buffer"]
+precisions = ["int16", "int8"]
+fidelity = ["predicted", "simulated", "checked"]
+[machine]
+base = "loom-16"
+[machine.keys]
+"engine.lanes" = [8, 16]
+"scratchpads.input_bytes" = [16, 24576]
+[outcome.lanes]
+formula = "engine.lanes"
+source = "the machine file"
+[search]
+objectives = ["cycles", "dram_bytes", "lanes"]
+promote = 1.0
+"""
+
+
+@pytest.mark.relay
+def test_sweeps_vary_its_machine(site: Path, tmp_path: Path) -> None:
+    """At every fidelity, here and in workers; machines without room are rows with the reason."""
+    for library in ("tvm", "joblib"):
+        pytest.importorskip(library, reason="the relay or the sweep extra is not installed")
+    spec, table = tmp_path / "loom.toml", tmp_path / "points.json"
+    model = ROOT / "tvm_npu" / "models" / "data" / "digits_lenet.onnx"
+    spec.write_text(SWEEP.format(model=model))
+    told = []
+    for workers in ("1", "2"):
+        store = str(tmp_path / workers)
+        command = ["sweep", str(spec), "--store", store, "--workers", workers, "--json", str(table)]
+        assert "The front" in run(site, "-m", "tvm_npu.cli", *command)
+        told.append(json.loads(table.read_text()))
+    assert told[0] == told[1]
+    by_fidelity: dict[str, list[Any]] = {"predicted": [], "simulated": [], "checked": []}
+    for row in told[0]:
+        by_fidelity[row["fidelity"]].append(row)
+    small = [row for row in by_fidelity["predicted"] if row["fault"] is not None]
+    assert {row["keys"]["scratchpads.input_bytes"] for row in small} == {16}
+    assert len(small) == 8 and all("input" in row["fault"] for row in small)
+    ran = by_fidelity["simulated"]
+    assert len(ran) == len(by_fidelity["checked"]) == 8
+    assert all(row["wrong_elements"] == 0 for row in by_fidelity["checked"])
+    assert all(row["wrong_elements"] is None and row["fault"] is None for row in ran)
+    cycles = {(row["planner"], row["precision"], row["lanes"]): row["cycles"] for row in ran}
+    assert all(cycles[p, q, 16] < cycles[p, q, 8] for p, q, _ in cycles)
+
+
 def test_without_the_package_the_kind_is_unknown() -> None:
     text = (PACKAGE / "loom_npu" / "machines" / "loom-16.toml").read_text("utf-8")
     program = (

@@ -10,13 +10,20 @@ import shutil
 import signal
 import sqlite3
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from tvm_npu.sim.limits import Limits
 from tvm_npu.sweep import SweepResult, SweepSpec, run_sweep
-from tvm_npu.sweep.engines import engine
+from tvm_npu.sweep import run as sweep_run
+from tvm_npu.sweep.designs import Design
+from tvm_npu.sweep.engines import Shared, engine
+from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.spec import Fidelity
 from tvm_npu.sweep.store import FILE
 
 POLL_S = 0.2
@@ -25,7 +32,8 @@ POLL_S = 0.2
 @dataclass(frozen=True)
 class RunRow:
     """``points`` are rows; ``killed`` says how often the process was killed (SIGKILL) and the sweep
-    begun again on its store; ``store_bytes`` is what the store holds afterwards."""
+    begun again on its store; ``store_bytes`` is what the store holds afterwards. Where
+    ``is_empty``, nobody evaluates the points: what is left is what a sweep itself takes."""
 
     engine: str
     workers: int
@@ -34,6 +42,7 @@ class RunRow:
     rows_sha256: str
     killed: int
     store_bytes: int
+    is_empty: bool = False
 
 
 def rows_digest(rows: Any) -> str:
@@ -62,6 +71,19 @@ def run(spec: SweepSpec, store: Path, name: str, workers: int) -> tuple[RunRow, 
     result = run_sweep(spec, store, engine(name, workers))
     seconds = time.perf_counter() - begin
     return _row(result, name, workers, seconds, 0, store), result
+
+
+def run_empty(spec: SweepSpec, store: Path, name: str, workers: int) -> RunRow:
+    """`run`, but points cost their workers nothing."""
+    with patch.object(sweep_run, "evaluate_all", no_outcomes):
+        return replace(run(spec, store, name, workers)[0], is_empty=True)
+
+
+def no_outcomes(
+    shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
+) -> list[Outcome]:
+    """In place of `evaluate_all`."""
+    return [Outcome(1.0, 1.0, 1, 1) for _ in shared]
 
 
 def run_killed(

@@ -16,7 +16,7 @@ from studies.harness.options import add_several
 from studies.harness.study import Bench, Key, Part, Study, Texts
 from studies.harness.tables import Sheet, print_sheets
 from studies.sweep.designs import NETWORKS, sweep
-from studies.sweep.measuring import RunRow, point_row, run, run_killed, with_models
+from studies.sweep.measuring import RunRow, point_row, run, run_empty, run_killed, with_models
 from tvm_npu.cli.arguments import positive
 from tvm_npu.cli.tables import Column
 from tvm_npu.sweep import SweepSpec
@@ -41,7 +41,8 @@ class SweepStudy(Study[list[Found]]):
     texts = Texts(
         "Sweeps over variations of one NMP: all machines predicted under exact, layer by layer,\n"
         "the front simulated and checked; a smaller sweep with each engine and number of workers,\n"
-        "and one that is killed and continued. All runs of a sweep must give the same rows.",
+        "one that is killed and continued, and the large one without evaluating its points. All\n"
+        "runs of a sweep must give the same rows.",
         files={"json": "write the points, and an object for each run"},
     )
 
@@ -74,6 +75,11 @@ class SweepStudy(Study[list[Found]]):
             for name, workers in ENGINES
         ]
         parts.append(Part(("joblib", "killed"), Found, partial(_killed, small)))
+        without = large.model_copy(update={"fidelity": ["predicted"]})
+        parts += [
+            Part((name, str(workers), "empty"), Found, partial(_empty, without, name, workers))
+            for name, workers in ENGINES
+        ]
         parts.append(Part(("points",), Found, partial(_points, large, options.workers)))
         return parts
 
@@ -90,6 +96,7 @@ class SweepStudy(Study[list[Found]]):
             Column("engine", tuple(run.engine for run in runs), key=True),
             Column("workers", tuple(str(run.workers) for run in runs)),
             Column("killed", tuple(str(run.killed) for run in runs)),
+            Column("empty", tuple("yes" if run.is_empty else "" for run in runs)),
             Column("points", tuple(f"{run.points:,}" for run in runs)),
             Column("seconds", tuple(f"{run.seconds:.1f}" for run in runs)),
             Column("ms a\npoint", tuple(f"{run.seconds / run.points * 1e3:.1f}" for run in runs)),
@@ -100,6 +107,9 @@ class SweepStudy(Study[list[Found]]):
         front = {row["machine"] for one in result for row in one.rows if row["on_front"]}
         wrong = sum(row["wrong_elements"] or 0 for one in result for row in one.rows)
         last = runs[-1]
+        whole = {(run.engine, run.workers): run.seconds for run in compared_runs(result)[::-1]}
+        for name in dict.fromkeys(name for name, _ in ENGINES):
+            console.print(f"two workers of {name}: {whole[name, 1] / whole[name, 2]:.2f} times one")
         console.print(f"{len(front)} machines on the front, checked; elements off: {wrong}")
         console.print(
             f"100,000 points: {last.seconds / last.points * 1e5 / 3600:.1f} h with {last.workers} "
@@ -107,15 +117,20 @@ class SweepStudy(Study[list[Found]]):
         )
 
     def check(self, result: list[Found]) -> None:
-        compared = {one.run.rows_sha256 for one in result[:-1]}
-        if len(compared) > 1:
-            raise StudyError("engines or numbers of workers change the rows of a sweep")
+        for runs in (compared_runs(result), [one.run for one in result if one.run.is_empty]):
+            if len({run.rows_sha256 for run in runs}) > 1:
+                raise StudyError("engines or numbers of workers change the rows of a sweep")
         wrong = sum(row["wrong_elements"] or 0 for one in result for row in one.rows)
         if wrong:
             raise StudyError(f"{wrong} elements differ from the reference; the limit is 0")
 
 
 STUDY = SweepStudy()
+
+
+def compared_runs(result: list[Found]) -> list[RunRow]:
+    """Those of the smaller sweep."""
+    return [one.run for one in result[:-1] if not one.run.is_empty]
 
 
 MODELS = "models"
@@ -133,6 +148,10 @@ def _store(bench: Bench, name: str) -> Path:
 
 def _whole(spec: SweepSpec, name: str, workers: int, bench: Bench) -> Found:
     return Found(run(spec, _store(bench, f"{name}-{workers}"), name, workers)[0], [])
+
+
+def _empty(spec: SweepSpec, name: str, workers: int, bench: Bench) -> Found:
+    return Found(run_empty(spec, _store(bench, f"{name}-{workers}-empty"), name, workers), [])
 
 
 def _killed(spec: SweepSpec, bench: Bench) -> Found:

@@ -21,15 +21,21 @@ def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = json.loads(file.read_text())
     points = [row for row in rows if "fidelity" in row]
     runs = [row for row in rows if "engine" in row]
-    assert len(points) + len(runs) == len(rows) and len(runs) == 6
+    assert len(points) + len(runs) == len(rows) and len(runs) == 10
     predicted = [row for row in points if row["fidelity"] == "predicted"]
     checked = [row for row in points if row["fidelity"] == "checked"]
     assert len({row["machine"] for row in predicted}) == len(predicted) == 6
     assert checked and all(row["on_front"] and row["wrong_elements"] == 0 for row in checked)
     assert all(row["energy_uj"] is None and row["planner"] == "exact-layers" for row in points)
-    assert len({run["rows_sha256"] for run in runs[:-1]}) == 1
+    empty = [run for run in runs if run["is_empty"]]
+    whole = [run for run in runs[:-1] if not run["is_empty"]]
+    assert len({run["rows_sha256"] for run in whole}) == 1 and len(whole) == 5
+    assert len({run["rows_sha256"] for run in empty}) == 1 and len(empty) == 4
+    assert empty[0]["rows_sha256"] != whole[0]["rows_sha256"]
+    assert all(run["points"] == len(predicted) for run in empty)
     assert runs[-1]["points"] == len(points)
     assert {(run["engine"], run["workers"]) for run in runs} == {
         ("joblib", 1), ("joblib", 2), ("dask", 1), ("dask", 2)
     }  # fmt: skip
-    assert "100,000 points" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "100,000 points" in said and "two workers of dask: " in said

@@ -24,6 +24,7 @@ import numpy as np
 
 from tvm_npu.codegen.nmp.plan.exact.axes import OUT_EXTENT, STEPS
 from tvm_npu.codegen.nmp.plan.exact.bounds import (
+    SLACK,
     critical_of,
     fill_bias,
     fits,
@@ -182,6 +183,31 @@ def _fill_tle(
 
 
 @device
+def _least_dram(
+    task, speeds, spread, scratch, item_rows, item_begins, item_counts, part_rows, part_begins,
+    tile_m, tile_n, best,
+):  # fmt: skip
+    """What the DRAM needs for all TLEs at least, of rows of tables or of least values; when that is
+    no less than ``best``, anything that is no less either."""
+    total = 0.0
+    for item_slice in range(spread.item_slices):
+        kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
+        part = part_rows[part_begins[item_slice if spread.ring_in else 0] + tile_n]
+        for index in range(spread.row_slices * spread.column_slices):
+            position = index if spread.ring_weights else 0
+            item = item_rows[item_begins[kind, position] + tile_m]
+            place = scratch.places[index]
+            _, dram, _ = tle_dma(
+                task, speeds, spread, place, item, part, item_counts[kind],
+                scratch.biases[index, kind], item[TURNS], place[P_TURNS], -1.0,
+            )  # fmt: skip
+            total += dram * task.repeats * (1.0 - SLACK)
+            if total >= best:
+                return total
+    return total
+
+
+@device
 def _search_place(
     task, room, speeds, spread, scratch, rows, columns, items, channels, critical, ws_m, most_m,
     most_n, turns, family, tile_r, tile_c, best, chosen, counts,
@@ -212,6 +238,11 @@ def _search_place(
             task, speeds, spread, place, items.lowest[item_begin + most_m],
             channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
         )  # fmt: skip
+        if bound < best and speeds.shared:
+            bound = _least_dram(
+                task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
+                channels.lowest, part_begins, most_m, tile_n, best,
+            )  # fmt: skip
         if bound >= best:
             least_bound = min(least_bound, bound)
             break
@@ -236,6 +267,11 @@ def _search_place(
                 task, speeds, spread, place, items.lowest[item_begin + tile_m], part,
                 item_counts[0], longest, bias,
             )  # fmt: skip
+            if bound < best and speeds.shared:
+                bound = _least_dram(
+                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
+                    channels.table, part_begins, tile_m, tile_n, best,
+                )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
                 break

@@ -108,6 +108,8 @@ def _undominated(table, begins, most, kept):
     for tile in range(1, most + 1):
         is_dominated = False
         for index in range(count - 1, -1, -1):
+            if table[begins[0] + kept[index], 0] > table[begins[0] + tile, 0]:
+                break  # neither this one nor the smaller ones, which make more turns
             is_dominated = True
             for begin in begins:
                 for column in range(table.shape[1]):

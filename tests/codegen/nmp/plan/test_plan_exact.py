@@ -326,6 +326,16 @@ def test_never_slower_than_another_planner(
                 assert max(cycles(own), cycles(plain)) <= cycles(other)
 
 
+def test_what_the_dram_needs_bounds_plans_too() -> None:
+    """Where it needs longer than any TLE: a classifier whose weights pass by once."""
+    values = load_nmp_machine("nmp-4x8-dual").model_dump()
+    values["dram"]["bytes_per_cycle"] = 2.0
+    proof = proven(dense(1000, 1280), nmp_machine_from_dict(values))
+    assert proof.plan.prediction is not None and proof.plan.prediction.bound == "dram"
+    assert proof.bound_cycles == pytest.approx(cycles(proof.plan), rel=ROUNDING)
+    assert proof.evaluated < 1000
+
+
 def test_the_search_goes_on_with_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits outgrows its arrays."""
     problem, mach = conv(16, 16, (28, 28), (1, 1)), load_nmp_machine("nmp-4x8")
