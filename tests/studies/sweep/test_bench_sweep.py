@@ -10,18 +10,23 @@ import pytest
 pytest.importorskip("distributed", reason="the dask extra is not installed")
 
 from studies.harness.command import main
-from studies.sweep.study import STUDY
+from studies.sweep import study
 
 pytestmark = pytest.mark.relay
 
 
-def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On Dask with one worker and with two; what is killed, and the points, on joblib."""
+    monkeypatch.setattr(study, "ENGINES", (("dask", 1), ("dask", 2)))
+    monkeypatch.setattr(study, "KILLS", 1)
     file = tmp_path / "rows.json"
-    assert main(STUDY, ["--quick", "--json", str(file)]) == 0
+    assert main(study.STUDY, ["--quick", "--json", str(file)]) == 0
     rows = json.loads(file.read_text())
     points = [row for row in rows if "fidelity" in row]
     runs = [row for row in rows if "engine" in row]
-    assert len(points) + len(runs) == len(rows) and len(runs) == 10
+    assert len(points) + len(runs) == len(rows) and len(runs) == 6
     predicted = [row for row in points if row["fidelity"] == "predicted"]
     checked = [row for row in points if row["fidelity"] == "checked"]
     assert len({row["machine"] for row in predicted}) == len(predicted) == 6
@@ -29,13 +34,13 @@ def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(row["energy_uj"] is None and row["planner"] == "exact-layers" for row in points)
     empty = [run for run in runs if run["is_empty"]]
     whole = [run for run in runs[:-1] if not run["is_empty"]]
-    assert len({run["rows_sha256"] for run in whole}) == 1 and len(whole) == 5
-    assert len({run["rows_sha256"] for run in empty}) == 1 and len(empty) == 4
+    assert len({run["rows_sha256"] for run in whole}) == 1 and len(whole) == 3
+    assert len({run["rows_sha256"] for run in empty}) == 1 and len(empty) == 2
     assert empty[0]["rows_sha256"] != whole[0]["rows_sha256"]
     assert all(run["points"] == len(predicted) for run in empty)
     assert runs[-1]["points"] == len(points)
     assert {(run["engine"], run["workers"]) for run in runs} == {
-        ("joblib", 1), ("joblib", 2), ("dask", 1), ("dask", 2)
+        ("joblib", 2), ("dask", 1), ("dask", 2)
     }  # fmt: skip
     said = capsys.readouterr().out
     assert "100,000 points" in said and "two workers of dask: " in said
