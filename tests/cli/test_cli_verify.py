@@ -71,3 +71,9 @@ def test_a_program_of_another_machine(run, lenet, digits_npz, lenet_program):
 def test_from_python(lenet: Path, digits_npz: Path) -> None:
     (found,) = tvm_npu.verify(lenet, "snowflake-1cc", np.load(digits_npz)["image"])
     assert found.divergence is None and found.layers == 4
+
+
+def test_a_program_in_the_place_of_the_model(run, lenet_program):
+    code, _, err = run("verify", lenet_program)
+    assert code == 1 and "is a program, not a model" in err
+    assert f"--program '{lenet_program}'" in " ".join(err.split())

@@ -15,6 +15,7 @@ from tvm_npu.cli.model_job import ModelJob, add_model_arguments, load_and_partit
 from tvm_npu.cli.terminal import Terminal
 from tvm_npu.codegen.errors import ProgramError
 from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.program.parts import MAGIC
 
 if TYPE_CHECKING:
     from tvm_npu.calibration import Sample
@@ -26,7 +27,9 @@ instruction, and both values. For machines, planners and emitters of one's own.
 
 Input is --inputs, or else the calibration data, or else random. With --program a program file runs
 in the place of what compiles now: one that 'tvm-npu compile' wrote with the same options, and that
-somebody has changed since.
+somebody has changed since. The model is needed for the reference: a program does not say all that
+its layers compute (strides, padding, activations, what reads what), and holds weights only as its
+emitter laid them out.
 """
 EXAMPLES = """\
 examples:
@@ -59,6 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
+    _check_model(args.model)
     from tvm_npu.verification import verify_regions
 
     with terminal.steps() as steps:
@@ -83,6 +87,21 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         write_json(args.json, {"regions": [one.to_dict() for one in found]})
     return DIVERGES if wrong else 0
+
+
+def _check_model(path: Path) -> None:
+    """CliError for a program in the place of the model; what cannot be read is told later."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(MAGIC))
+    except OSError:
+        return
+    if begin == MAGIC:
+        raise CliError(
+            f"{str(path)!r} is a program, not a model: the reference is computed from the model, "
+            "whose layers and weights a program does not hold. Give the model that it was compiled "
+            f"from, and --program {str(path)!r}"
+        )
 
 
 def _programs(files: list[Path], symbols: tuple[str, ...]) -> dict[str, Program]:
