@@ -21,7 +21,7 @@ LAUNCHERS = sorted(
 )
 EXTRAS = {"bench_learned": "relay learn", "conformance": "relay conformance",
           "bench_vs_tvm": "relay compare", "bench_int8": "relay conformance",
-          "bench_sweep": "relay sweep dask"}  # fmt: skip
+          "bench_sweep": "relay sweep dask", "bench_report": "relay report"}  # fmt: skip
 
 
 def folder_of(launcher: str) -> str:
