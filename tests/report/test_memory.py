@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.report.small_runs import MACHINES, recorded
-from tvm_npu.report.memory import capacities, fullest, occupancy, peaks_by_layer, rows_of_layer
+from tvm_npu.report.memory import capacities, fullest, occupancy, peaks_by_layer, rows_by_layer
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -31,7 +31,7 @@ def test_a_byte_is_in_use_from_its_write_to_its_last_read(name: str) -> None:
     run = recorded(name)
     assert run.events is not None
     layer = 0
-    rows = rows_of_layer(run.events, layer)
+    rows = rows_by_layer(run.events)[layer]
     for found in occupancy(run.events, rows, run.session.machine, bins=40):
         size = capacities(run.session.machine)[found.part]
         piece = size // 64

@@ -49,9 +49,12 @@ class Occupancy:
     share: NDArray[np.float64]
 
 
-def rows_of_layer(events: Events, layer: int) -> NDArray[np.int64]:
-    """The events of layer number ``layer``, waits included."""
-    return np.flatnonzero(events.column(EventColumn.LAYER) == layer)
+def rows_by_layer(events: Events) -> list[NDArray[np.int64]]:
+    """For each layer its events, waits included."""
+    layers = np.ascontiguousarray(events.column(EventColumn.LAYER))
+    order = np.argsort(layers, kind="stable")
+    bounds = np.searchsorted(layers[order], np.arange(len(events.names.layers) + 1))
+    return [order[begin:end] for begin, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def occupancy(

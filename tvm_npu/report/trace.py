@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.errors import NpuError
-from tvm_npu.report.memory import occupancy
+from tvm_npu.report.memory import occupancy, rows_by_layer
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.description import MachineDescription
@@ -129,12 +129,7 @@ def _parts(runs: Sequence[RegionRun]) -> Iterator[_Part]:
         events, machine = run.events, run.session.machine
         if events is None or not len(events):
             raise TraceError("no events were recorded: a trace needs the cycle model")
-        order = np.argsort(events.column(EventColumn.LAYER), kind="stable")
-        bounds = np.searchsorted(
-            events.column(EventColumn.LAYER)[order], np.arange(len(events.names.layers) + 1)
-        )
-        for layer in range(len(events.names.layers)):
-            chosen = order[bounds[layer] : bounds[layer + 1]]
+        for layer, chosen in enumerate(rows_by_layer(events)):
             yield _Part(events, machine, layer, chosen, begin_us)
         begin_us += float(events.end_cycles.max()) / machine.frequency_mhz
 
@@ -187,29 +182,60 @@ def _regions(parts: Sequence[_Part]) -> Iterator[_Part]:
 def _slices(
     part: _Part, begin: NDArray[np.float64], end: NDArray[np.float64]
 ) -> Iterator[str]:
-    names, machine = part.events.names, part.machine
-    groups = list(dict.fromkeys(unit.group for unit in _units(machine)))
-    process_of = [FIRST_GROUP + groups.index(unit.group) for unit in _units(machine)]
-    what = {row: json.dumps(names.what[row]) for row in _rows(part)}
+    names = part.events.names
+    table = part.events.table[part.chosen]
+    waits = table[:, EventColumn.WAITS] != 0
+    what = _quoted(part)
+    lanes = _lanes(part.machine)
     layer = json.dumps(part.name)[1:-1]
+    times = np.stack([begin, end - begin], axis=-1)
+    blocked = [f'"name": "waits {json.dumps(cause)[1:-1]}'.rstrip() for cause in names.causes]
+    ends = {
+        row: f'"args": {{"instruction": {row}, "what": {text}, "layer": "{layer}"}}}}'
+        for row, text in what.items()
+    }
+    chosen = table[waits][:, [EventColumn.UNIT, EventColumn.WAITS, EventColumn.ROW]].tolist()
+    for (unit, cause, row), (at, length) in zip(chosen, times[waits].tolist(), strict=True):
+        yield (
+            f'{{"ph": "X", {blocked[cause]}", "cat": "wait", {lanes[unit]}, "ts": {at:.4f}, '
+            f'"dur": {length:.4f}, {ends[row]}'
+        )
     links = [
         json.dumps([link for k, link in enumerate(names.links) if mask >> k & 1])
         for mask in range(1 << len(names.links))
     ]
     streams = {int(stream): stream.name.lower() for stream in Stream}
-    for row, at, until in zip(part.events.table[part.chosen], begin, end, strict=True):
-        unit, waits, instruction, _, stream, over, moved = row[: EventColumn.OWN].tolist()
-        tile = "" if waits else ", ".join(f"{k} {v}" for k, v in names.tile_of(row).items())
-        cause = json.dumps(names.causes[waits])[1:-1]
-        called = (f"waits {cause}".rstrip() if waits else layer) + (f" [{tile}]" if tile else "")
-        extra = f', "layer": "{layer}"' if waits else ""
+    work = table[~waits]
+    for own, values, (at, length) in zip(
+        work, work[:, : EventColumn.OWN].tolist(), times[~waits].tolist(), strict=True
+    ):
+        unit, _, row, _, stream, over, moved = values
+        tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(own).items()])
+        called = f"{layer} [{tile}]" if tile else layer
+        extra = ""
         if over:
-            extra += f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
+            extra = f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
         yield (
-            f'{{"ph": "X", "name": "{called}", "cat": "{"wait" if waits else "work"}", '
-            f'"pid": {process_of[unit]}, "tid": {unit}, "ts": {at:.4f}, "dur": {until - at:.4f}, '
-            f'"args": {{"instruction": {instruction}, "what": {what[instruction]}{extra}}}}}'
+            f'{{"ph": "X", "name": "{called}", "cat": "work", {lanes[unit]}, "ts": {at:.4f}, '
+            f'"dur": {length:.4f}, "args": {{"instruction": {row}, "what": {what[row]}{extra}}}}}'
         )
+
+
+def _lanes(machine: MachineDescription) -> list[str]:
+    """Process and thread of each unit."""
+    units = _units(machine)
+    groups = list(dict.fromkeys(unit.group for unit in units))
+    return [
+        f'"pid": {FIRST_GROUP + groups.index(unit.group)}, "tid": {number}'
+        for number, unit in enumerate(units)
+    ]
+
+
+def _quoted(part: _Part) -> dict[int, str]:
+    """What the instructions of a part are called, as JSON."""
+    names = {row: part.events.names.what[row] for row in _rows(part)}
+    quoted = {name: json.dumps(name) for name in set(names.values())}
+    return {row: quoted[name] for row, name in names.items()}
 
 
 def _rows(part: _Part) -> list[int]:

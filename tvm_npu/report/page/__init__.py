@@ -65,9 +65,14 @@ def make_page(
 def with_plots(plots: dict[str, Any], behaviour: str) -> dict[str, Any]:
     """What templates of pages with Bokeh's ``plots`` take beside their own: ``parts`` (a place for
     each plot), the scripts, the last of them the file ``behaviour``, and the style."""
+    from bokeh.document import Document
     from bokeh.embed import components
     from bokeh.resources import Resources
 
+    document = Document()
+    with document.models.freeze():  # else it looks through all plots for each
+        for plot in plots.values():
+            document.add_root(plot)
     script, parts = components(plots)
     return {
         "parts": parts,

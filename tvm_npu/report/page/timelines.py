@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tvm_npu.report.memory import occupancy, rows_of_layer
+from tvm_npu.report.memory import occupancy, rows_by_layer
 from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.events import EventColumn, Events
+from tvm_npu.sim.streams import Stream
 
 MOST_SLICES, MOST_WORK = 700, 200
 """Of a layer on the page, and of them such that are no waits; a trace has all."""
@@ -23,42 +25,44 @@ def timelines(runs: Sequence[RegionRun]) -> list[dict[str, Any]]:
     recorded."""
     found = []
     for run in runs:
+        rows = [] if run.events is None else rows_by_layer(run.events)
         for number, entry in enumerate(run.session.program.layers):
             one: dict[str, Any] = {"name": entry.name, "units": [], "slices": [], "memory": {}}
             if run.events is not None:
-                one.update(_timeline(run, run.events, number))
+                one.update(_timeline(run, run.events, rows[number]))
             found.append(one)
     return found
 
 
-def _timeline(run: RegionRun, events: Events, layer: int) -> dict[str, Any]:
-    rows = rows_of_layer(events, layer)
+def _timeline(run: RegionRun, events: Events, rows: NDArray[np.int64]) -> dict[str, Any]:
     if not len(rows):
         return {}
     origin = float(events.begin_cycles[rows[0]])
     works = np.cumsum(events.column(EventColumn.WAITS)[rows] == 0)
     shown = rows[: min(MOST_SLICES, int(np.searchsorted(works, MOST_WORK)) + 1)]
     names = events.names
-    units = [names.units[k] for k in np.unique(events.column(EventColumn.UNIT)[shown]).tolist()]
+    table = events.table[shown]
+    begins, ends = events.begin_cycles[shown], events.end_cycles[shown]
+    units, of_unit = np.unique(table[:, EventColumn.UNIT], return_inverse=True)
     slices = []
-    for index in shown.tolist():
-        event = events[index]
-        tile = ", ".join(f"{key} {value}" for key, value in event.tile.items())
-        what = f"waits: {event.cause}" if event.waits and event.cause else event.what
-        label = f"{what} (instruction {event.instruction})"
-        if event.bytes:
-            label += f", {event.bytes} bytes of {event.stream}"
-        begin = round(event.begin_cycles - origin, 1)
-        slices.append(
-            [units.index(event.unit), begin, round(event.end_cycles - event.begin_cycles, 1),
-             int(event.waits), label, "" if event.waits else tile]
-        )  # fmt: skip
+    for unit, row, begin, length in zip(
+        of_unit.tolist(), table, (begins - origin).tolist(), (ends - begins).tolist(), strict=True
+    ):
+        _, waits, instruction, _, stream, over, moved = row[: EventColumn.OWN].tolist()
+        cause = names.causes[waits]
+        what = f"waits: {cause}" if waits and cause else names.what[instruction]
+        label = f"{what} (instruction {instruction})"
+        if moved:
+            label += f", {moved} bytes of {Stream(stream).name.lower() if over else ''}"
+        tile = {} if waits else names.tile_of(row)
+        shown_tile = ", ".join(f"{key} {value}" for key, value in tile.items())
+        slices.append([unit, round(begin, 1), round(length, 1), int(waits > 0), label, shown_tile])
     memory = {
         one.part: [round(100 * float(share), 1) for share in one.share]
         for one in occupancy(events, rows, run.session.machine, STEPS)
     }
     cycles = float(events.end_cycles[rows].max()) - origin
     return {
-        "units": units, "slices": slices, "memory": memory, "cycles": round(cycles, 1),
-        "all": len(rows),
+        "units": [names.units[unit] for unit in units.tolist()], "slices": slices,
+        "memory": memory, "cycles": round(cycles, 1), "all": len(rows),
     }  # fmt: skip
