@@ -21,7 +21,7 @@ PATIENCE_S = 60.0
 
 
 class Tab:
-    """One tab. ``complaints`` are errors of scripts and what the console or the network warns of."""
+    """One tab. ``complaints`` are errors of scripts and what the console or network warns of."""
 
     def __init__(self, reads: int, writes: int) -> None:
         self._reads, self._writes = reads, writes
@@ -50,7 +50,9 @@ class Tab:
                 return found
             self._heard(answer)
 
-    def open(self, address: str, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
+    def open(
+        self, address: str, width: int = 1280, height: int = 900, scheme: str = "light"
+    ) -> None:
         """At that size in pixels, in that colour scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
                   deviceScaleFactor=1, mobile=False)  # fmt: skip

@@ -93,7 +93,7 @@ def test_operators_become_layers_and_edges() -> None:
     assert found.nodes[0].operators == ("Conv", "Relu")
     assert found.edges == ((0, 1), (1, 2))
     page = page_of("nmp", graph=found)
-    assert page.count('class="edge"') == 2 
+    assert page.count('class="edge"') == 2
     assert page.count('class="box cpu"') == page.count('class="box away"') == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,7 +35,8 @@ CONTRAST = """(() => {
       .map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
-  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const ratio = (a, b) =>
+    (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
   const behind = (element) => {
     const box = element.closest('g')?.querySelector('rect');
     if (box) return getComputedStyle(box).fill;
@@ -101,7 +101,8 @@ def test_every_part_is_reached_by_arrow_keys(tab: Tab, address: str) -> None:
     for _ in TABS:
         found = tab.run(FOCUS)
         (panel,) = tab.run(OPEN)
-        assert tab.run(f"document.getElementById('tab-{panel}').textContent.trim()") == found["text"]
+        title = tab.run(f"document.getElementById('tab-{panel}').textContent.trim()")
+        assert title == found["text"]
         assert found["outline"] >= 2  # the focus is seen
         seen.append(found["text"])
         tab.press("ArrowRight")
@@ -127,7 +128,8 @@ def test_the_tab_key_goes_into_the_part_and_a_layer_leads_to_its_plan(
     tab.press("Enter")
     assert tab.run(OPEN) == ["plans"]
     assert tab.run("document.getElementById('layer').value") == "1"
-    shown = "[...document.querySelectorAll('.plan')].filter((one) => !one.hidden).map((one) => one.id)"
+    shown = """[...document.querySelectorAll('.plan')]
+        .filter((one) => !one.hidden).map((one) => one.id)"""
     assert tab.run(shown) == ["plan-1"]
 
 
@@ -138,7 +140,8 @@ def test_a_screen_reader_is_told_of_tabs_tables_and_figures(tab: Tab, address: s
     assert [name for role, name, of in roles if role == "tab" and of.get("selected")] == ["Summary"]
     assert [name for role, name, _ in roles if role == "tablist"] == ["parts of the report"]
     for name in TABS:
-        tab.run(f"[...document.querySelectorAll('[role=tab]')].find((one) => one.textContent.trim() === '{name}').click()")
+        tab.run(f"""[...document.querySelectorAll('[role=tab]')]
+            .find((one) => one.textContent.trim() === '{name}').click()""")
         told = tab.roles()
         assert [one for role, one, _ in told if role == "tabpanel"] == [name]
         assert [one for role, one, _ in told if role == "heading"][1:], name
@@ -149,7 +152,7 @@ def test_a_screen_reader_is_told_of_tabs_tables_and_figures(tab: Tab, address: s
         [...table.querySelectorAll('tbody tr')].some((row) => !row.querySelector('th[scope=row]'))
     ).length"""
     assert tab.run(bare) == 0
-    plots = "[...document.querySelectorAll('.plot')].map((one) => one.getAttribute('aria-label') ?? '')"
+    plots = "[...document.querySelectorAll('.plot')].map((one) => one.ariaLabel ?? '')"
     assert all(tab.run(plots)) and tab.run("document.documentElement.lang") == "en"
 
 
@@ -181,7 +184,8 @@ def test_all_parts_are_printed(tab: Tab, address: str) -> None:
     assert len(tab.run(OPEN)) == len(TABS)
     assert [one for one in tab.run(CONTRAST) if one[0] < 4.5] == []
     wide = """[...document.querySelectorAll('table, svg')].filter((one) =>
-        one.getBoundingClientRect().right > innerWidth + 1).map((one) => one.closest('section').id)"""
+        one.getBoundingClientRect().right > innerWidth + 1)
+        .map((one) => one.closest('section').id)"""
     assert tab.run(wide) == []
     tab.media()
 

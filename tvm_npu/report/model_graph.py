@@ -57,8 +57,8 @@ def layers_of(operators: Sequence[Any], layers: Sequence[LayerRow]) -> list[int 
 def graph_of_onnx(
     model: Any, layers: Sequence[LayerRow], refusals: Sequence[Refusal]
 ) -> ModelGraph:
-    """Of an onnx.ModelProto; ``refusals`` say what is on the CPU. Nodes that became part of a layer are one node with it; those that
-    came to nothing (constants, folded shapes) are left out, their readers read what they read."""
+    """Of an onnx.ModelProto; ``refusals`` say what is on the CPU. Nodes that became part of a layer
+    are one node with it; constants are left out."""
     nodes: list[Node] = []
     number_of: dict[int, int] = {}  # layer -> node
     makers: dict[str, frozenset[int]] = {}
