@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import html
 import re
-
-from markupsafe import Markup, escape
 
 UNKNOWN = "–"
 
@@ -37,9 +36,9 @@ def figure(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:,.6g}"
 
 
-def breaks(name: str) -> Markup:
-    """A name that may go on in the next line behind what joins its parts."""
-    return Markup(re.sub(r"([+/_.])", r"\1<wbr>", str(escape(name))))
+def breaks(name: str) -> str:
+    """HTML of a name that may go on in the next line behind what joins its parts."""
+    return re.sub(r"([+/_.])", r"\1<wbr>", html.escape(name))
 
 
 FILTERS = {
