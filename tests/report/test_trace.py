@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tests.report.small_runs import MACHINES, REFUSED, recorded
-from tvm_npu.report.trace import TraceError, layer_range, make_trace, spread
+from tvm_npu.report.trace import COUNTER_STEPS, TraceError, layer_range, make_trace, spread
 from tvm_npu.sim.events import Events
 
 
@@ -52,7 +52,7 @@ def test_slices_are_the_events(name: str) -> None:
     records, _ = read(trace.content)
     mhz = run.session.machine.frequency_mhz
     lanes = {r.tid: r.args["name"] for r in records if r.name == "thread_name"}
-    slices = [record for record in records if record.ph == "X"]
+    slices = [record for record in records if record.ph == "X" and record.cat != "link"]
     wanted = of_layers(run.events)
     assert len(slices) == len(wanted) == trace.slices and not trace.left_out
     found = sorted((lanes[s.tid], round(s.ts * mhz, 1), s.args["instruction"]) for s in slices)
@@ -95,6 +95,34 @@ def test_lanes_do_not_overlap_and_counters_add_up(name: str) -> None:
     for record in records:
         if record.name.endswith("in use, %"):
             assert 0 <= record.args["value"] <= 100
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_lanes_of_links_cover_their_transfers(name: str) -> None:
+    run = recorded(name)
+    assert run.events is not None
+    records, _ = read(make_trace([run]).content)
+    lanes = {r.tid: r.args["name"] for r in records if r.name == "thread_name"}
+    found: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        if record.cat == "link":
+            assert lanes[record.tid] == record.name
+            found[record.name].append(record)
+    mhz = run.session.machine.frequency_mhz
+    transfers = [event for event in run.events if event.layer and event.links]
+    wanted = {link: [e for e in transfers if link in e.links] for link in run.events.names.links}
+    wanted["DRAM"] = [e for e in transfers if {"loaded", "stored"} & set(e.links)]
+    assert set(found) == {name for name, events in wanted.items() if events}
+    ends = max(e.end_cycles for e in run.events) - min(e.begin_cycles for e in run.events)
+    for link, slices in found.items():
+        assert sum(s.args["bytes"] for s in slices) == sum(e.bytes for e in wanted[link])
+        assert sum(s.args["transfers"] for s in slices) == len(wanted[link])
+        begins = np.array([s.ts for s in slices])
+        for event in wanted[link]:
+            own = slices[int(np.searchsorted(begins, event.begin_cycles / mhz + 1e-3) - 1)]
+            assert event.end_cycles / mhz <= own.ts + (own.dur or 0) + 1e-3
+        idle = [b.ts - a.ts - (a.dur or 0) for a, b in zip(slices, slices[1:], strict=False)]
+        assert all(gap > 0.99 * ends / mhz / COUNTER_STEPS for gap in idle)
 
 
 def test_a_range_of_layers_and_no_more_slices_than_asked_for() -> None:

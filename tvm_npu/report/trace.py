@@ -1,8 +1,9 @@
 """A run's events as a Chrome trace, which Perfetto and chrome://tracing open.
 
 Processes are groups of units (a TLE, a cluster), threads are units; their slices are called by
-layer and tile. Counters say how fast each link moves bytes and how full the memories on the chip
-are. Time stamps are microseconds of simulated time from the first region's first cycle.
+layer and tile. Links, and the memory outside of the chip, have lanes that say when something moves
+there; counters say how fast each link moves bytes and how full the memories on the chip are. Time
+stamps are microseconds of simulated time from the first region's first cycle.
 Format: "Trace Event Format" (JSON object form) of the Chromium project.
 """
 
@@ -23,10 +24,12 @@ from tvm_npu.report.runs import RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.events import EventColumn, Events
 from tvm_npu.sim.streams import Stream
+from tvm_npu.sim.units import LOADED, STORED
 
 MOST_SLICES = 200_000
 """A trace holds no more, about 40 MB: what Perfetto opens at once."""
 COUNTER_STEPS = 2_000
+"""Of a region's time, for counters; lanes of links show no idle time that is shorter than one."""
 LAYERS, COUNTERS, CPU, FIRST_GROUP = 1, 2, 3, 4
 """Processes of every trace: the layers, the counters, operators of the CPU."""
 
@@ -107,6 +110,7 @@ def make_trace(
     lines = [
         *_metadata(machine),
         *(line for part in shown for line in _layer_lines(part)),
+        *(line for part in _regions(shown) for line in _link_lines(part)),
         *(line for part in _regions(shown) for line in _counter_lines(part)),
         *_cpu_lines(refusals),
     ]
@@ -146,6 +150,17 @@ def _metadata(machine: MachineDescription) -> Iterator[str]:
         process = FIRST_GROUP + groups.index(unit.group)
         yield _named("thread_name", process, thread, name=unit.name)
         yield _named("thread_sort_index", process, thread, sort_index=thread)
+    for name, (thread, _) in _link_lanes(machine).items():
+        yield _named("thread_name", COUNTERS, thread, name=name)
+        yield _named("thread_sort_index", COUNTERS, thread, sort_index=thread)
+
+
+def _link_lanes(machine: MachineDescription) -> dict[str, tuple[int, int]]:
+    """Thread, and bits of the links that are drawn there, by the lane's name."""
+    links, first = [link.name for link in machine.links()], len(_units(machine))
+    outside = sum(1 << links.index(link.name) for link in (LOADED, STORED))
+    masks = {"DRAM": outside, **{name: 1 << bit for bit, name in enumerate(links)}}
+    return {name: (first + at, mask) for at, (name, mask) in enumerate(masks.items())}
 
 
 def _units(machine: MachineDescription) -> list[Any]:
@@ -241,6 +256,31 @@ def _quoted(part: _Part) -> dict[int, str]:
 def _rows(part: _Part) -> list[int]:
     rows: list[int] = np.unique(part.events.table[part.chosen, EventColumn.ROW]).tolist()
     return rows
+
+
+def _link_lines(part: _Part) -> Iterator[str]:
+    """When something moved over a link, and how much: transfers that overlap are one slice."""
+    table = part.events.table[part.chosen]
+    begin = part.us(part.events.begin_cycles[part.chosen])
+    end = part.us(part.events.end_cycles[part.chosen])
+    shortest_us = float(end.max() - begin.min()) / COUNTER_STEPS
+    for name, (thread, mask) in _link_lanes(part.machine).items():
+        over = np.flatnonzero(table[:, EventColumn.LINKS] & mask)
+        rows = over[np.argsort(begin[over], kind="stable")]
+        if not len(rows):
+            continue
+        until = np.maximum.accumulate(end[rows])
+        apart = begin[rows][1:] - until[:-1] > shortest_us
+        first = np.concatenate([[0], np.flatnonzero(apart) + 1])
+        last = np.concatenate([first[1:], [len(rows)]])
+        moved = np.add.reduceat(table[rows, EventColumn.BYTES], first)
+        for at, stop, amount, ended in zip(first, last, moved, until[last - 1], strict=True):
+            begun = begin[rows[at]]
+            yield (
+                f'{{"ph": "X", "name": {json.dumps(name)}, "cat": "link", "pid": {COUNTERS}, '
+                f'"tid": {thread}, "ts": {begun:.4f}, "dur": {ended - begun:.4f}, '
+                f'"args": {{"bytes": {amount}, "transfers": {stop - at}}}}}'
+            )
 
 
 def _counter_lines(part: _Part) -> Iterator[str]:
