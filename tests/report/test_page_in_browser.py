@@ -114,6 +114,16 @@ def test_every_part_is_reached_by_arrow_keys(tab: Tab, address: str) -> None:
     assert tab.complaints == []
 
 
+def test_a_page_opened_at_a_part_begins_at_its_tab(tab: Tab, address: str) -> None:
+    opened(tab, f"{address}#plans")
+    assert tab.run(OPEN) == ["plans"]
+    plans = tab.run("document.getElementById('tab-plans').textContent.trim()")
+    assert tab.run(FOCUS)["text"] == plans
+    assert tab.run("scrollY") == 0
+    tab.press("ArrowLeft")
+    assert tab.run(FOCUS)["text"] == TABS[TABS.index(plans) - 1]
+
+
 def test_the_tab_key_goes_into_the_part_and_a_layer_leads_to_its_plan(
     tab: Tab, address: str
 ) -> None:

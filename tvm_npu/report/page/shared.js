@@ -66,8 +66,8 @@ const Page = (() => {
   }
   const name = location.hash.slice(1);
   open(known(name) ? name : panels[0].id);
-  addEventListener("load", () => {  // the browser has gone to the part: back to where its tab is
-    if (known(name)) { document.activeElement.blur(); scrollTo(0, 0); }
+  addEventListener("load", () => {  // the browser has gone to the part: back to its tab
+    if (known(name)) { open(name, true); scrollTo(0, 0); }
   });
   addEventListener("hashchange", () => { if (known(location.hash.slice(1))) open(location.hash.slice(1)); });
   function whenReady(plot, begin) {
