@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any
+
+_NAMING = RLock()
 
 
 def node_names(nodes: Sequence[Any]) -> list[str]:
@@ -21,16 +24,18 @@ def node_names(nodes: Sequence[Any]) -> list[str]:
 
 @contextmanager
 def named(model: Any) -> Iterator[None]:
-    """Within it all nodes of an onnx.ModelProto have a name; no copy, as weights are large."""
-    unnamed = [
-        (node, name)
-        for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True)
-        if not node.name
-    ]
-    try:
-        for node, name in unnamed:
-            node.name = name
-        yield
-    finally:
-        for node, _ in unnamed:
-            node.ClearField("name")
+    """Within it all nodes of an onnx.ModelProto have a name; no copy, as weights are large. One
+    thread at a time: another would lose the names when this one leaves."""
+    with _NAMING:
+        unnamed = [
+            (node, name)
+            for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True)
+            if not node.name
+        ]
+        try:
+            for node, name in unnamed:
+                node.name = name
+            yield
+        finally:
+            for node, _ in unnamed:
+                node.ClearField("name")
