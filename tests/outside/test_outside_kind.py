@@ -99,14 +99,14 @@ def test_planted_faults_are_named(site: Path) -> None:
 
 
 def _check_reports(files: dict[str, Path]) -> None:
-    """They say the same of each layer, and the trace has the machine's units as its lanes."""
+    """They say the same of each layer; the lanes of the trace are the machine's units and links."""
     layers = json.loads(files["json"].read_text())["layers"]
     table = list(csv.DictReader(files["csv"].read_text().splitlines()))
     assert [row["layer"] for row in table] == [layer["name"] for layer in layers]
     page = files["html"].read_text()
     trace = json.loads(files["trace"].read_text())["traceEvents"]
     lanes = {one["args"]["name"] for one in trace if one["name"] == "thread_name"}
-    assert lanes == {"control", "lanes", "mover"}
+    assert lanes == {"control", "lanes", "mover"} | {"DRAM", "loaded", "stored"}
     for row, layer in zip(table, layers, strict=True):
         assert float(row["cycles"]) == layer["cycles"] > 0
         assert int(row["dram_live_bytes"]) == layer["dram_live_bytes"] > 0
