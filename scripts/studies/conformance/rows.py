@@ -51,7 +51,9 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def sqnr_db(wanted: NDArray[Any], found: NDArray[Any]) -> float:
-    """200 at most; for a signal of zeros by the largest error."""
+    """200 at most; for a signal of zeros by the largest error; -200 for what is no number."""
+    if not np.isfinite(found).all():
+        return -200.0
     noise = float(np.sum((wanted.astype(np.float64) - found) ** 2))
     signal = float(np.sum(wanted.astype(np.float64) ** 2))
     if noise == 0.0:

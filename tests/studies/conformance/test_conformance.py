@@ -105,6 +105,7 @@ def test_answers_are_judged() -> None:
     assert close(a, a + 1e-5) and not close(a, a + 0.1) and not close(a, a[:1])
     assert not close(np.array([1, 2]), np.array([1, 3]))
     assert sqnr_db(a, a) == 200 and 36 < sqnr_db(a, a * 1.015) < 37
+    assert sqnr_db(a, a * np.nan) == -200
 
 
 def test_the_page_names_what_is_not_right() -> None:
