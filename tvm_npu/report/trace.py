@@ -106,12 +106,12 @@ def make_trace(
             break
         shown.append(part)
         slices += len(part.chosen)
-    machine = runs[0].session.machine
+    machine, regions = runs[0].session.machine, list(_regions(shown))
     lines = [
         *_metadata(machine),
         *(line for part in shown for line in _layer_lines(part)),
-        *(line for part in _regions(shown) for line in _link_lines(part)),
-        *(line for part in _regions(shown) for line in _counter_lines(part)),
+        *(line for part in regions for line in _link_lines(part)),
+        *(line for part in regions for line in _counter_lines(part)),
         *_cpu_lines(refusals),
     ]
     header = {
