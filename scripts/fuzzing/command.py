@@ -13,14 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from fuzzing.apart import outcome_apart
-from fuzzing.row_file import GrowingRow, Row, commit_of_code, rows_in
+from fuzzing.row_file import GrowingRow, Row, commit_of_code, minutes_spent, rows_in
 from fuzzing.targets import TARGETS, Target, case_of
 
 CORPUS = Path(__file__).resolve().parents[2] / "tests" / "trust" / "corpus"
 LEAST_CASES = 50
+TURN_MINUTES = 1.0
+"""Of a target under ``--up-to``."""
 SILENCE_SECONDS = 600
 """Without a line from a worker: something sleeps. Most is compiling on a busy machine."""
 MOST_REDUCTIONS = 300
@@ -37,6 +40,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("target", help=f"all, simulators, parsers, or: {', '.join(TARGETS)}")
     parser.add_argument("--minutes", type=float, default=1.0, help="altogether (default: 1)")
+    parser.add_argument("--up-to", type=float, metavar="MINUTES", help="instead: until the rows "
+                        "of each target in the file of --json, of all commits, have so many "
+                        "minutes of CPU time; in turns of a minute, the least first")
     parser.add_argument("--json", type=Path, help="add the rows to those in a file while they "
                         "grow: sums for each target and commit")
     parser.add_argument("--seed", type=int, help="number of the first case (default: any)")
@@ -50,21 +56,12 @@ def main(argv: list[str] | None = None) -> int:
             rows_in(args.json)
     except (OSError, ValueError, TypeError) as error:
         parser.error(f"--json {args.json}: no rows of fuzzing that could be added to: {error}")
-    first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
+    if args.up_to is not None and args.json is None:
+        parser.error("--up-to counts the rows of a file: it needs --json")
     is_bad = False
-    for target in chosen:
-        row = Row(target.name, commit_of_code())
-        kept = GrowingRow(args.json, row)
-        modes = (False, True) if target.compiled else (False,)
-        seconds = 60 * args.minutes / len(chosen) / len(modes)
-        try:
-            for checked in modes:
-                _fuzz(target, row, first, seconds, checked, args.corpus, kept)
-            if not row.accepted:
-                row.bad += 1
-                row.faults.append("no case was accepted: mutation begins with what is no good file")
-        finally:
-            kept.write()
+    for target, minutes in _turns(chosen, args.minutes, args.up_to, args.json):
+        first = random.SystemRandom().randrange(1 << 40) if args.seed is None else args.seed
+        row = _row_of(target, minutes, first, args.corpus, args.json)
         is_bad = is_bad or row.bad > 0
         print(
             f"{row.target:22} {row.cases:7} cases {row.accepted:7} accepted {row.typed_errors:7} "
@@ -73,6 +70,39 @@ def main(argv: list[str] | None = None) -> int:
         for fault in dict.fromkeys(row.faults):
             print(f"    {fault}", flush=True)
     return 1 if is_bad else 0
+
+
+def _turns(
+    chosen: list[Target], minutes: float, up_to: float | None, rows: Path | None
+) -> Iterator[tuple[Target, float]]:
+    """Which target is next, and for how many minutes. Looks into the file before each turn: other
+    runs add to it, too."""
+    if up_to is None or rows is None:
+        yield from ((target, minutes / len(chosen)) for target in chosen)
+        return
+    by_name = {target.name: target for target in chosen}
+    while True:
+        spent = minutes_spent(rows_in(rows), list(by_name))
+        name = min(spent, key=lambda one: (spent[one], one))
+        if spent[name] >= up_to:
+            return
+        yield by_name[name], min(TURN_MINUTES, up_to - spent[name])
+
+
+def _row_of(target: Target, minutes: float, first: int, corpus: Path, rows: Path | None) -> Row:
+    """What the cases of a target came to in so many minutes, checked for bounds in one half."""
+    row = Row(target.name, commit_of_code())
+    kept = GrowingRow(rows, row)
+    modes = (False, True) if target.compiled else (False,)
+    try:
+        for checked in modes:
+            _fuzz(target, row, first, 60 * minutes / len(modes), checked, corpus, kept)
+        if not row.accepted:
+            row.bad += 1
+            row.faults.append("no case was accepted: mutation begins with what is no good file")
+    finally:
+        kept.write()
+    return row
 
 
 def _chosen(name: str) -> list[Target]:

@@ -92,6 +92,15 @@ def rows_in(path: Path) -> list[Row]:
     return [Row(**values) for values in json.loads(path.read_bytes())]
 
 
+def minutes_spent(rows: list[Row], targets: list[str]) -> dict[str, float]:
+    """CPU minutes of each of the targets, of all commits."""
+    spent = dict.fromkeys(targets, 0.0)
+    for row in rows:
+        if row.target in spent:
+            spent[row.target] += row.cpu_s / 60
+    return spent
+
+
 def add_rows(path: Path, rows: list[Row]) -> None:
     """Adds to what stands in the file now, which other runs may have changed."""
     with _one_at_a_time(path):

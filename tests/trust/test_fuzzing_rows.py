@@ -16,8 +16,16 @@ import pytest
 pytest.importorskip("tvm", reason="the readers of calibration files need the door")
 
 from fuzzing import row_file  # noqa: E402
-from fuzzing.command import main  # noqa: E402
-from fuzzing.row_file import GrowingRow, Row, add_rows, commit_of_code, rows_in  # noqa: E402
+from fuzzing.command import _turns, main  # noqa: E402
+from fuzzing.row_file import (  # noqa: E402
+    GrowingRow,
+    Row,
+    add_rows,
+    commit_of_code,
+    minutes_spent,
+    rows_in,
+)
+from fuzzing.targets import TARGETS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,3 +101,26 @@ def test_rows_name_the_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     finally:
         commit_of_code.cache_clear()
     assert json.loads(json.dumps(Row("elf", "c1").as_json()))["commit"] == "c1"
+
+
+def test_up_to_fills_the_file_evenly(tmp_path: Path) -> None:
+    path, other = tmp_path / "rows.json", Row("elf", "c1", cases=9, cpu_s=1.5)
+    add_rows(path, [Row("limits", "c1", cases=5, cpu_s=0.75), other])
+    assert main(["limits", "--up-to", "0.0125", "--json", str(path)]) == 0
+    assert rows_in(path)[:2] == [Row("limits", "c1", cases=5, cpu_s=0.75), other]  # enough
+    assert len(rows_in(path)) == 2
+    assert main(["limits", "--up-to", "0.015", "--json", str(path)]) == 0
+    _, _, more = rows_in(path)
+    assert more.target == "limits" and more.commit == commit_of_code() and more.cases >= 50
+    assert minutes_spent(rows_in(path), ["limits"])["limits"] >= 0.015
+    chosen = [TARGETS[name] for name in ("elf", "limits", "assembler-nmp")]
+    turns = _turns(chosen, 1.0, 2.0, path)
+    target, minutes = next(turns)
+    assert (target.name, minutes) == ("assembler-nmp", 1.0)
+    add_rows(path, [Row("assembler-nmp", "c2", cpu_s=90.0), Row("limits", "c2", cpu_s=200.0)])
+    target, minutes = next(turns)
+    assert target.name == "elf" and minutes == 1.0
+    add_rows(path, [Row("elf", "c2", cpu_s=110.0)])
+    assert next(turns)[0].name == "assembler-nmp"
+    with pytest.raises(SystemExit):
+        main(["limits", "--up-to", "1"])
