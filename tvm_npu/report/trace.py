@@ -222,7 +222,7 @@ def _slices(
     streams = {int(stream): stream.name.lower() for stream in Stream}
     work = table[~waits]
     for own, values, (at, length) in zip(
-        work, work[:, : EventColumn.OWN].tolist(), times[~waits].tolist(), strict=True
+        work, work[:, : EventColumn.MAKER].tolist(), times[~waits].tolist(), strict=True
     ):
         unit, _, row, _, stream, over, moved = values
         tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(own).items()])
@@ -341,6 +341,9 @@ def _cpu_lines(refusals: Sequence[Refusal]) -> Iterator[str]:
             {
                 "ph": "i", "s": "t", "name": refusal.source or refusal.operator, "cat": "cpu",
                 "pid": CPU, "tid": number, "ts": 0,
-                "args": {"operator": refusal.operator, "rule": refusal.rule},
+                "args": {
+                    "operator": refusal.operator, "rule": refusal.rule,
+                    "costs": "not known" if refusal.cost is None else str(refusal.cost),
+                },
             }
         )  # fmt: skip
