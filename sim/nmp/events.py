@@ -80,5 +80,6 @@ def collect_events(
         tile_of=tile_of,
         accesses_of=accesses_of,
         spans_of=spans_of,
+        makers=tuple(unit.name for unit in machine.units() if unit.role == "control"),
     )
     return Events(names, state.events[:count], state.event_times[:count])

@@ -143,6 +143,34 @@ def test_the_tab_key_goes_into_the_part_and_a_layer_leads_to_its_plan(
     assert tab.run(shown) == ["plan-1"]
 
 
+TILES = """[...document.querySelectorAll('#shares .piece')].map((one) => {
+  const {x, y, width, height} = one.getBoundingClientRect();
+  return [one.querySelector('title').textContent, Math.round(width * height),
+          x >= 0 && x + width <= innerWidth, one.classList.contains('chosen')];
+})"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_tiles_are_drawn_over_the_units_that_made_them(
+    tab: Tab, address: str, width: int, scheme: str
+) -> None:
+    opened(tab, f"{address}#plans", width=width, scheme=scheme)
+    tiles = tab.run(TILES)
+    makers = {text.split(",")[0] for text, *_ in tiles}
+    assert makers == {f"core {number}" for number in range(4)}
+    assert all(area > 0 and inside for _, area, inside, _ in tiles)
+    tab.run("document.querySelector('.shares').focus()")
+    assert tab.run(FOCUS)["outline"] >= 2
+    told = "document.querySelector('.shares').ariaValueText"
+    for at, key in ((1, "ArrowRight"), (len(tiles) - 1, "End"), (0, "Home")):
+        tab.press(key)
+        (chosen,) = [text for text, *_, chosen in tab.run(TILES) if chosen]
+        assert tab.run(told) == chosen and f"tile {at + 1} of {len(tiles)}:" in chosen
+    table = "[...document.querySelectorAll('#shares tbody th')].map((one) => one.textContent)"
+    assert set(tab.run(table)) == makers
+    assert tab.complaints == []
+
+
 def test_a_screen_reader_is_told_of_tabs_tables_and_figures(tab: Tab, address: str) -> None:
     opened(tab, address)
     roles = tab.roles()

@@ -16,6 +16,7 @@
   function choose() {
     const number = Number(chooser.value);
     for (const plan of document.querySelectorAll(".plan")) plan.hidden = plan.id !== "plan-" + number;
+    Shares.draw(layers[number].shares);
     const layer = layers[number], units = [...layer.units].reverse();
     const plot = figure("timeline"), source = figure("slices"), tiles = new Map();
     const columns = { y: [], left: [], right: [], colour: [], alpha: [], label: [], tile: [], unit: [] };
