@@ -90,7 +90,9 @@ def _check_trace(content: bytes, machine: str) -> None:
     assert faults(content) == []
     trace = json.loads(content)
     events = trace["traceEvents"]
-    names = {one["pid"]: one["args"]["name"] for one in events if one["name"] == "process_name"}
+    named = [one for one in events if one["name"] == "process_name"]
+    names = {one["pid"]: one["args"]["name"] for one in named}
+    assert len(names) == len(named)
     places = [name for name in names.values() if name.startswith("place ")]
     simulated = [name for name in names.values() if name.endswith(f"({machine}, simulated time)")]
     assert places and len(simulated) >= 4 and len({*places, *simulated}) == len(names)
