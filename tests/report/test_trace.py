@@ -142,6 +142,14 @@ def test_a_range_of_layers_and_no_more_slices_than_asked_for() -> None:
         make_trace([plain])
 
 
+def test_layers_are_found_by_names_that_they_consist_of() -> None:
+    names = ("a+b", "c", "c+d", "e+a")
+    assert layer_range("b", names) == range(0, 1) and layer_range("c", names) == range(1, 2)
+    assert layer_range("b:d", names) == range(0, 3)
+    with pytest.raises(TraceError, match="no layer 'a'"):  # two layers have it
+        layer_range("a", names)
+
+
 def test_amounts_are_spread_over_their_time() -> None:
     random = np.random.default_rng(3)
     begin = random.uniform(0, 90, 50)

@@ -68,7 +68,8 @@ class _Part:
 
 
 def layer_range(text: str, names: Sequence[str]) -> range:
-    """``FIRST:LAST`` or one layer, each a name or a number from 1 on. Raises TraceError."""
+    """``FIRST:LAST`` or one layer, each a number from 1 on, a name, or one of the names that one of
+    several layers in one consists of. Raises TraceError."""
     first, colon, last = text.partition(":")
     ends = [_layer_number(one, names) for one in ((first, last) if colon else (text, text))]
     if ends[0] > ends[1]:
@@ -79,6 +80,9 @@ def layer_range(text: str, names: Sequence[str]) -> range:
 def _layer_number(text: str, names: Sequence[str]) -> int:
     if text in names:
         return names.index(text)
+    joined = [number for number, name in enumerate(names) if text in name.split("+")]
+    if len(joined) == 1:
+        return joined[0]
     if text.isdigit() and 1 <= int(text) <= len(names):
         return int(text) - 1
     raise TraceError(
