@@ -104,11 +104,17 @@ class Event:
     cause: str = ""
 
 
+def tile_text(tile: Mapping[str, int]) -> str:
+    """As ``row 3, column 0``; empty for no tile."""
+    return ", ".join([f"{name} {index}" for name, index in tile.items()])
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """What the numbers in a table of events mean. ``what`` [I] is by instruction; ``tile_of`` and
     ``accesses_of`` take a row of the table, ``spans_of`` a whole one. ``causes`` begins with "",
-    for events that are no waits. ``makers`` are the parts of a machine that share a layer's results
+    for events that are no waits. ``tiles_of`` is `tile_texts` where a kind can do that faster than
+    row by row. ``makers`` are the parts of a machine that share a layer's results
     (cores, compute units)."""
 
     units: tuple[str, ...]
@@ -120,6 +126,13 @@ class Names:
     causes: tuple[str, ...] = ("", "")
     spans_of: Callable[[NDArray[np.int64]], Spans] = no_spans
     makers: tuple[str, ...] = ()
+    tiles_of: Callable[[NDArray[np.int64]], list[str]] | None = None
+
+    def tile_texts(self, table: NDArray[np.int64]) -> list[str]:
+        """The tile of each row in words (`tile_text`)."""
+        if self.tiles_of is not None:
+            return self.tiles_of(table)
+        return [tile_text(self.tile_of(row)) for row in table]
 
 
 class Events(Sequence[Event]):

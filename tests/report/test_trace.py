@@ -11,8 +11,13 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tests.report.small_runs import MACHINES, REFUSED, recorded
+from tests.runtime.networks import machine
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.report.trace import COUNTER_STEPS, TraceError, layer_range, make_trace, spread
-from tvm_npu.sim.events import Events
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.events import EventLog, Events, tile_text
+from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
 
 class Record(BaseModel):
@@ -140,6 +145,19 @@ def test_a_range_of_layers_and_no_more_slices_than_asked_for() -> None:
     plain = type(run)("region", run.session.program, timing=False)
     with pytest.raises(TraceError, match="needs the cycle model"):
         make_trace([plain])
+
+
+def test_tiles_of_many_events_are_those_of_each() -> None:
+    window = (3, 3), (2, 2), (1, 1), (1, 1, 0, 0)
+    problem = ConvProblem(24, 8, 1, 12, 12, 24, 24, *window, element_bytes=2)
+    graph, log = single_layer(problem), EventLog()
+    session = Session(compile_fixed(graph, machine()))
+    inputs = random_inputs(graph)
+    session.run_fixed([inputs[name] for name in graph.inputs], events=log)
+    events = log.runs[0]
+    found = events.names.tile_texts(events.table)
+    assert found == [tile_text(event.tile) for event in events]
+    assert len(set(found)) > 3
 
 
 def test_layers_are_found_by_names_that_they_consist_of() -> None:

@@ -225,11 +225,10 @@ def _slices(
     ]
     streams = {int(stream): stream.name.lower() for stream in Stream}
     work = table[~waits]
-    for own, values, (at, length) in zip(
-        work, work[:, : EventColumn.MAKER].tolist(), times[~waits].tolist(), strict=True
-    ):
-        unit, _, row, _, stream, over, moved = values
-        tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(own).items()])
+    for (unit, _, row, _, stream, over, moved), tile, (at, length) in zip(
+        work[:, : EventColumn.MAKER].tolist(), names.tile_texts(work), times[~waits].tolist(),
+        strict=True,
+    ):  # fmt: skip
         called = f"{layer} [{tile}]" if tile else layer
         extra = ""
         if over:

@@ -65,17 +65,17 @@ def _timeline(run: RegionRun, events: Events, rows: NDArray[np.int64]) -> dict[s
     begins, ends = events.begin_cycles[shown], events.end_cycles[shown]
     units, of_unit = np.unique(table[:, EventColumn.UNIT], return_inverse=True)
     slices = []
-    for unit, row, begin, length in zip(
-        of_unit.tolist(), table, (begins - origin).tolist(), (ends - begins).tolist(), strict=True
-    ):
-        _, waits, instruction, _, stream, over, moved = row[: EventColumn.MAKER].tolist()
+    for unit, values, tile, begin, length in zip(
+        of_unit.tolist(), table[:, : EventColumn.MAKER].tolist(), names.tile_texts(table),
+        (begins - origin).tolist(), (ends - begins).tolist(), strict=True,
+    ):  # fmt: skip
+        _, waits, instruction, _, stream, over, moved = values
         cause = names.causes[waits]
         what = f"waits: {cause}" if waits and cause else names.what[instruction]
         label = f"{what} (instruction {instruction})"
         if moved:
             label += f", {moved} bytes of {Stream(stream).name.lower() if over else ''}"
-        tile = {} if waits else names.tile_of(row)
-        shown_tile = ", ".join(f"{key} {value}" for key, value in tile.items())
+        shown_tile = "" if waits else tile
         slices.append([unit, round(begin, 1), round(length, 1), int(waits > 0), label, shown_tile])
     memory = {
         one.part: [round(100 * float(share), 1) for share in one.share]
