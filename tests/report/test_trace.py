@@ -14,7 +14,8 @@ from tests.report.small_runs import MACHINES, REFUSED, recorded
 from tests.runtime.networks import machine
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.plan.problem import ConvProblem
-from tvm_npu.report.trace import COUNTER_STEPS, TraceError, layer_range, make_trace, spread
+from tvm_npu.report.layer_range import TraceError, layer_range
+from tvm_npu.report.trace import COUNTER_STEPS, make_trace, spread
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog, Events, tile_text
 from tvm_npu.tuning.single_layer import random_inputs, single_layer

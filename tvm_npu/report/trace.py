@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.errors import NpuError
+from tvm_npu.report.layer_range import TraceError, layer_range
 from tvm_npu.report.memory import occupancy, rows_by_layer
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.runs import RegionRun
@@ -33,10 +33,6 @@ COUNTER_STEPS = 2_000
 _SLICE = '{"ph": "X"'
 LAYERS, COUNTERS, CPU, FIRST_GROUP = 1, 2, 3, 4
 """Processes of every trace: the layers, the counters, operators of the CPU."""
-
-
-class TraceError(NpuError):
-    """There is no such layer, or no events."""
 
 
 @dataclass(frozen=True)
@@ -64,32 +60,11 @@ class _Part:
     def name(self) -> str:
         return self.events.names.layers[self.layer]
 
+    def column(self, column: EventColumn) -> NDArray[np.int64]:
+        return self.events.column(column)[self.chosen]
+
     def us(self, cycles: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.begin_us + cycles / self.machine.frequency_mhz
-
-
-def layer_range(text: str, names: Sequence[str]) -> range:
-    """``FIRST:LAST`` or one layer, each a number from 1 on, a name, or one of the names that one of
-    several layers in one consists of. Raises TraceError."""
-    first, colon, last = text.partition(":")
-    ends = [_layer_number(one, names) for one in ((first, last) if colon else (text, text))]
-    if ends[0] > ends[1]:
-        raise TraceError(f"layers {text!r}: {first!r} comes behind {last!r}")
-    return range(ends[0], ends[1] + 1)
-
-
-def _layer_number(text: str, names: Sequence[str]) -> int:
-    if text in names:
-        return names.index(text)
-    joined = [number for number, name in enumerate(names) if text in name.split("+")]
-    if len(joined) == 1:
-        return joined[0]
-    if text.isdigit() and 1 <= int(text) <= len(names):
-        return int(text) - 1
-    raise TraceError(
-        f"no layer {text!r}; layers are numbers from 1 to {len(names)} or names, the first "
-        f"{names[0]!r}, the last {names[-1]!r}"
-    )
 
 
 def make_trace(
@@ -106,15 +81,14 @@ def make_trace(
     if layers is not None:
         chosen = layer_range(layers, [part.name for part in parts])
         parts = [parts[number] for number in chosen]
+    whole: list[_Part] = []
     coarse: list[_Part] = []
     lines: list[str] = []
     room, shortest_us = most_slices, _length_us(parts) / COUNTER_STEPS
     for number, part in enumerate(parts):
         fits = not number or len(part.chosen) <= room
-        if fits:
-            room -= len(part.chosen)
-        else:
-            coarse.append(part)
+        room -= len(part.chosen) if fits else 0
+        (whole if fits else coarse).append(part)
         lines += _layer_lines(part, None if fits else shortest_us)
     slices = sum(line.startswith(_SLICE) for line in lines)
     machine, regions = runs[0].session.machine, list(_regions(parts))
@@ -123,6 +97,7 @@ def make_trace(
         *lines,
         *(line for part in regions for line in _link_lines(part)),
         *(line for part in regions for line in _counter_lines(part)),
+        *(line for part in _regions(whole) for line in _memory_lines(part)),
         *_cpu_lines(refusals),
     ]
     header = {
@@ -262,15 +237,15 @@ def _coarse_slices(
     part: _Part, begin: NDArray[np.float64], end: NDArray[np.float64], shortest_us: float
 ) -> Iterator[str]:
     """What units do in longer stretches; waits are pauses."""
-    table, name = part.events.table[part.chosen], json.dumps(part.name)
-    works = table[:, EventColumn.WAITS] == 0
+    unit_of, moved, name = part.column(EventColumn.UNIT), part.column(EventColumn.BYTES), part.name
+    works = part.column(EventColumn.WAITS) == 0
     for unit, lane in enumerate(_lanes(part.machine)):
-        rows = np.flatnonzero(works & (table[:, EventColumn.UNIT] == unit))
+        rows = np.flatnonzero(works & (unit_of == unit))
         for own, at, until in _stretches(rows, begin, end, shortest_us):
-            moved = int(table[own, EventColumn.BYTES].sum())
+            arguments = f'{{"events": {len(own)}, "bytes": {moved[own].sum()}}}'
             yield (
-                f'{_SLICE}, "name": {name}, "cat": "work", {lane}, "ts": {at:.4f}, '
-                f'"dur": {until - at:.4f}, "args": {{"events": {len(own)}, "bytes": {moved}}}}}'
+                f'{_SLICE}, "name": {json.dumps(name)}, "cat": "work", {lane}, "ts": {at:.4f}, '
+                f'"dur": {until - at:.4f}, "args": {arguments}}}'
             )
 
 
@@ -314,34 +289,37 @@ def _rows(part: _Part) -> list[int]:
 
 def _link_lines(part: _Part) -> Iterator[str]:
     """When something moved over a link, and how much: transfers that overlap are one slice."""
-    table = part.events.table[part.chosen]
+    links, moved = part.column(EventColumn.LINKS), part.column(EventColumn.BYTES)
     begin = part.us(part.events.begin_cycles[part.chosen])
     end = part.us(part.events.end_cycles[part.chosen])
     shortest_us = float(end.max() - begin.min()) / COUNTER_STEPS
     for name, (thread, mask) in _link_lanes(part.machine).items():
-        over = np.flatnonzero(table[:, EventColumn.LINKS] & mask)
+        over = np.flatnonzero(links & mask)
         for own, at, until in _stretches(over, begin, end, shortest_us):
-            moved = int(table[own, EventColumn.BYTES].sum())
             yield (
                 f'{_SLICE}, "name": {json.dumps(name)}, "cat": "link", "pid": {COUNTERS}, '
                 f'"tid": {thread}, "ts": {at:.4f}, "dur": {until - at:.4f}, '
-                f'"args": {{"bytes": {moved}, "transfers": {len(own)}}}}}'
+                f'"args": {{"bytes": {moved[own].sum()}, "transfers": {len(own)}}}}}'
             )
 
 
 def _counter_lines(part: _Part) -> Iterator[str]:
-    """Bytes over each link by step of time, a transfer's spread evenly over its time, and how full
-    memories are."""
-    table = part.events.table[part.chosen]
+    """Bytes over each link by step of time, a transfer's spread evenly over its time."""
+    links, moved = part.column(EventColumn.LINKS), part.column(EventColumn.BYTES)
     begin = part.us(part.events.begin_cycles[part.chosen])
     end = part.us(part.events.end_cycles[part.chosen])
-    steps = max(1, min(COUNTER_STEPS, len(table)))
+    steps = max(1, min(COUNTER_STEPS, len(links)))
     edges = np.linspace(begin.min(), max(end.max(), begin.min() + 1e-6), steps + 1)
     for number, link in enumerate(part.events.names.links):
-        over = (table[:, EventColumn.LINKS] >> number & 1) == 1
+        over = (links >> number & 1) == 1
         if over.any():
-            rates = spread(begin[over], end[over], table[over, EventColumn.BYTES], edges)
+            rates = spread(begin[over], end[over], moved[over], edges)
             yield from _counter(f"{link}, MB/s", edges, rates)
+
+
+def _memory_lines(part: _Part) -> Iterator[str]:
+    """How full memories are."""
+    steps = max(1, min(COUNTER_STEPS, len(part.chosen)))
     for found in occupancy(part.events, part.chosen, part.machine, steps):
         times = part.us(found.edges_cycles)
         yield from _counter(f"{found.part} in use, %", times, 100 * found.share)
