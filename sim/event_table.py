@@ -58,6 +58,18 @@ def add_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
 
 
 @device
+def note_store(
+    event: Any, maker: int, begin: int, run_bytes: int, runs: int, run_step: int, groups: int,
+    group_step: int,
+) -> None:  # fmt: skip
+    """Which bytes outside of the chip the event writes: see `EventColumn`."""
+    event[EventColumn.MAKER], event[EventColumn.BEGIN] = maker, begin
+    event[EventColumn.RUN_BYTES], event[EventColumn.RUNS] = run_bytes, runs
+    event[EventColumn.RUN_STEP] = run_step
+    event[EventColumn.GROUPS], event[EventColumn.GROUP_STEP] = groups, group_step
+
+
+@device
 def write_event(s: Any, unit: int, row: int, begin: float, end: float) -> int:
     """As `add_event`, where the caller has made sure that the table is not full."""
     k = s.event_count[0]

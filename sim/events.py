@@ -21,7 +21,10 @@ class EventColumn(IntEnum):
     """Columns of the table that simulators fill. UNIT counts the machine's units that are no
     memories; WAITS is 0 or the number of what the unit waits for in `Names.causes`; ROW is the
     instruction's number in the code, LAYER its layer; LINKS has a bit for each of the machine's
-    links. Behind these columns each kind has its own."""
+    links. Where a store to the memory outside of the chip writes, if its machine says it: RUN_BYTES
+    bytes from BEGIN on, counted from the machine's base address, RUNS times, RUN_STEP apart, and
+    all of those GROUPS times, GROUP_STEP apart; MAKER counts in `Names.makers`. Behind these
+    columns each kind has its own."""
 
     UNIT = 0
     WAITS = 1
@@ -30,7 +33,14 @@ class EventColumn(IntEnum):
     STREAM = 4
     LINKS = 5
     BYTES = 6
-    OWN = 7
+    MAKER = 7
+    BEGIN = 8
+    RUN_BYTES = 9
+    RUNS = 10
+    RUN_STEP = 11
+    GROUPS = 12
+    GROUP_STEP = 13
+    OWN = 14
 
 
 @dataclass(frozen=True)
@@ -94,11 +104,18 @@ class Event:
     cause: str = ""
 
 
+def tile_text(tile: Mapping[str, int]) -> str:
+    """As ``row 3, column 0``; empty for no tile."""
+    return ", ".join([f"{name} {index}" for name, index in tile.items()])
+
+
 @dataclass(frozen=True, eq=False)
 class Names:
     """What the numbers in a table of events mean. ``what`` [I] is by instruction; ``tile_of`` and
     ``accesses_of`` take a row of the table, ``spans_of`` a whole one. ``causes`` begins with "",
-    for events that are no waits."""
+    for events that are no waits. ``tiles_of`` is `tile_texts` where a kind can do that faster than
+    row by row. ``makers`` are the parts of a machine that share a layer's results
+    (cores, compute units)."""
 
     units: tuple[str, ...]
     links: tuple[str, ...]
@@ -108,6 +125,14 @@ class Names:
     accesses_of: Callable[[NDArray[np.int64]], tuple[Access, ...]]
     causes: tuple[str, ...] = ("", "")
     spans_of: Callable[[NDArray[np.int64]], Spans] = no_spans
+    makers: tuple[str, ...] = ()
+    tiles_of: Callable[[NDArray[np.int64]], list[str]] | None = None
+
+    def tile_texts(self, table: NDArray[np.int64]) -> list[str]:
+        """The tile of each row in words (`tile_text`)."""
+        if self.tiles_of is not None:
+            return self.tiles_of(table)
+        return [tile_text(self.tile_of(row)) for row in table]
 
 
 class Events(Sequence[Event]):
@@ -191,7 +216,7 @@ class Events(Sequence[Event]):
 
     def _event(self, index: int) -> Event:
         row, names = self.table[index], self.names
-        unit, waits, instruction, layer, stream, links, moved = row[: EventColumn.OWN].tolist()
+        unit, waits, instruction, layer, stream, links, moved = row[: EventColumn.MAKER].tolist()
         return Event(
             unit=names.units[unit],
             begin_cycles=float(self.begin_cycles[index]),

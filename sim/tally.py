@@ -27,6 +27,7 @@ class Tally:
         parts = dict.fromkeys(unit.part for unit in machine.units() if unit.role == "memory")
         self._machine, self._names = machine, layer_names
         self._units = {unit.name: row for row, unit in enumerate(units)}
+        self._makers = tuple(unit.name for unit in units if unit.role == "mac")
         self._links = {link.name: row for row, link in enumerate(machine.links())}
         self._memories = {part: row for row, part in enumerate(p for p in parts if p != "dram")}
         self.layer, self.row = -1, 0
@@ -54,20 +55,35 @@ class Tally:
         begin = self.now_cycles
         self.now_cycles += cycles
         shown = layer if layer >= 0 else len(self._names)
-        self._events.append([self._units[unit], 0, self.row, shown, 0, 0, 0])
+        head = [self._units[unit], 0, self.row, shown]
+        self._events.append(head + [0] * (EventColumn.OWN - len(head)))
         self._times.append((begin, self.now_cycles))
         counts.busy_cycles[layer, self._units[unit]] += cycles
         counts.macs[layer] += macs
         counts.instructions[layer] += 1
         counts.end_cycles[layer] = self.now_cycles
 
-    def move(self, link: str, stream: Stream, memory: str, size_bytes: int, runs: int) -> None:
+    def move(
+        self,
+        link: str,
+        stream: Stream,
+        memory: str,
+        size_bytes: int,
+        runs: int,
+        box: tuple[int, int, int, int, int, int] | None = None,
+        maker: str | None = None,
+    ) -> None:
         """The work just done brought bytes in ``runs`` pieces over a link: into ``memory`` or, over
-        ``stored``, out of it."""
+        ``stored``, out of it. ``box`` says where a store writes, as `EventColumn`'s columns from
+        BEGIN on do; ``maker`` is the unit whose results these are (None: the first that
+        computes)."""
         counts, layer = self._counts, self.layer
         event = self._events[-1]
         event[EventColumn.STREAM], event[EventColumn.BYTES] = int(stream), size_bytes
         event[EventColumn.LINKS] = 1 << self._links[link]
+        if box is not None:
+            event[EventColumn.MAKER] = 0 if maker is None else self._makers.index(maker)
+            event[EventColumn.BEGIN : EventColumn.OWN] = box
         counts.link_bytes[layer, self._links[link], stream] += size_bytes
         counts.memory_bytes[layer, self._memories[memory], int(link != STORED.name)] += size_bytes
         counts.bursts[layer] += runs
@@ -87,6 +103,7 @@ class Tally:
             what=what,
             tile_of=lambda row: {},
             accesses_of=lambda row: (),
+            makers=self._makers,
         )
         table = np.array(self._events, np.int64).reshape(-1, EventColumn.OWN)
         return Events(names, table, np.array(self._times).reshape(-1, 2))

@@ -46,6 +46,7 @@ def trace_events(
                 (1, "waits for output", at.input_ns, at.begin_ns),
                 (0, f"frame {one.frame}", at.begin_ns, at.end_ns),
             ):
+                begin_ns = max(begin_ns, origin_ns)  # a stage waits before there is a frame
                 if end_ns > begin_ns:
                     events.append(
                         {

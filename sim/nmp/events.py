@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans
+from tvm_npu.sim.events import Access, EventColumn, Events, Names, Spans, tile_text
 from tvm_npu.sim.nmp.columns import NmpEvent
 from tvm_npu.sim.nmp.machine import NmpMachine
 from tvm_npu.sim.nmp.state import State
@@ -48,6 +48,24 @@ def collect_events(
         values = row[own + NmpEvent.TILE :].tolist()
         return dict(zip(names, values, strict=False))
 
+    numbers: dict[int, int] = {}  # instructions of a tile share one mapping
+    kinds = [numbers.setdefault(id(one), len(numbers)) for one in tile_registers]
+    mappings = list({id(one): one for one in tile_registers}.values())
+    kind_of = np.array([*kinds, len(mappings)], np.int64)
+
+    def tiles_of(table: NDArray[np.int64]) -> list[str]:
+        rows = np.minimum(table[:, EventColumn.ROW], len(tile_registers))
+        keys = np.concatenate([kind_of[rows, None], table[:, own + NmpEvent.TILE :]], axis=1)
+        known: dict[tuple[int, ...], str] = {}
+        found = []
+        for key in map(tuple, keys.tolist()):
+            text = known.get(key)
+            if text is None:
+                names = mappings[key[0]] if key[0] < len(mappings) else ()
+                text = known[key] = tile_text(dict(zip(names, key[1:], strict=False)))
+            found.append(text)
+        return found
+
     def accesses_of(row: NDArray[np.int64]) -> tuple[Access, ...]:
         core, tlts, tles = row[own : own + NmpEvent.FIRST_ACCESS].tolist()
         found = []
@@ -80,5 +98,7 @@ def collect_events(
         tile_of=tile_of,
         accesses_of=accesses_of,
         spans_of=spans_of,
+        tiles_of=tiles_of,
+        makers=tuple(unit.name for unit in machine.units() if unit.role == "control"),
     )
     return Events(names, state.events[:count], state.event_times[:count])

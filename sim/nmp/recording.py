@@ -5,24 +5,27 @@ Units count as in `NmpMachine.units`: cores, MAC units, DMA engines.
 
 from __future__ import annotations
 
-from tvm_npu.sim.event_table import write_event
+from tvm_npu.sim.event_table import note_store, write_event
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.nmp.columns import FORWARDED, LOADED, RING, STORED, Descriptor, NmpEvent
 from tvm_npu.sim.nmp.decorators import device
-from tvm_npu.sim.nmp.hazards import FORWARDS, STORES
+from tvm_npu.sim.nmp.hazards import BOX, FORWARDS, STORES
 from tvm_npu.sim.nmp.state import Array, Costs, State
+from tvm_npu.sim.nmp.xnmp import DmaRegister as Reg
 
 CORE = EventColumn.OWN + NmpEvent.CORE
 TLTS, TLES = EventColumn.OWN + NmpEvent.TLTS, EventColumn.OWN + NmpEvent.TLES
 FIRST_ACCESS, TILE = EventColumn.OWN + NmpEvent.FIRST_ACCESS, EventColumn.OWN + NmpEvent.TILE
 MB2, MEMORIES = 2, 4
 
+D_ADDRESS = Descriptor.ADDRESS
 D_BYTES = Descriptor.BYTES
 D_CORE = Descriptor.CORE
 D_KIND = Descriptor.KIND
 D_LOCAL = Descriptor.LOCAL
 D_MEMORY = Descriptor.MEMORY
 D_PC = Descriptor.PC
+D_REGISTERS = Descriptor.REGISTERS
 D_SPAN = Descriptor.SPAN
 D_STREAM = Descriptor.STREAM
 D_TLES = Descriptor.TLES
@@ -83,6 +86,25 @@ def record_operation(s: State, m: Costs, core: int, row: int, begin: float, end:
 
 
 @device
+def note_stored(m: Costs, event: Array, d: Array) -> None:
+    """Where in DRAM a store writes, for its core; of a box what lies inside of the tensor."""
+    r, core, begin = d[D_REGISTERS:], d[D_CORE], d[D_ADDRESS] - m.dram_base
+    if d[D_BYTES] == 0:
+        return
+    if d[D_KIND] & BOX == 0:
+        runs, step = r[Reg.SEGMENTS], r[Reg.SEGMENT_STRIDE]
+        note_store(event, core, begin, r[Reg.SEGMENT_BYTES], runs, step, 1, 0)
+        return
+    c0, h0, w0 = max(r[Reg.START_CHANNEL], 0), max(r[Reg.START_ROW], 0), max(r[Reg.START_COLUMN], 0)
+    channels = min(r[Reg.START_CHANNEL] + r[Reg.BOX_CHANNELS], r[Reg.CHANNELS]) - c0
+    rows = min(r[Reg.START_ROW] + r[Reg.BOX_ROWS], r[Reg.ROWS]) - h0
+    columns = min(r[Reg.START_COLUMN] + r[Reg.BOX_COLUMNS], r[Reg.COLUMNS]) - w0
+    size, row_step, channel_step = r[Reg.ELEMENT_BYTES], r[Reg.ROW_STRIDE], r[Reg.CHANNEL_STRIDE]
+    begin += c0 * channel_step + h0 * row_step + w0 * size
+    note_store(event, core, begin, columns * size, rows, row_step, channels, channel_step)
+
+
+@device
 def record_transfer(s: State, m: Costs, d: Array) -> int:
     """The event of a transfer that has been queued; it begins and ends later."""
     core = d[D_CORE]
@@ -97,6 +119,7 @@ def record_transfer(s: State, m: Costs, d: Array) -> int:
     if d[D_KIND] & STORES:
         link = STORED
         note_access(event, 0, d[D_MEMORY], begin, end, 0)
+        note_stored(m, event, d)
     else:
         link = LOADED
         note_access(event, 0, d[D_MEMORY], begin, end, 1)

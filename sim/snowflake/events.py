@@ -84,6 +84,7 @@ def collect_events(
         tile_of=lambda row: {},
         accesses_of=accesses_of,
         spans_of=spans_of,
+        makers=tuple(f"cu {number}" for number in range(clusters * cus)),
         causes=("", *(name.lower().replace("_", " ") for name in CAUSE._fields)),
     )
     return Events(names, state.events[:count], (1.0 if timing else 0.0) * state.event_times[:count])

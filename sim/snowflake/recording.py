@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import extent
-from tvm_npu.sim.event_table import write_event
+from tvm_npu.sim.event_table import note_store, write_event
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.snowflake.columns import (
     EVENT_ROOM,
     LOAD,
     LOAD_LANE,
     MEMORY_LANE,
+    STORE,
     STORE_LANE,
     SnowflakeEvent,
     T,
@@ -94,6 +95,11 @@ def note_transfer(
         event[MASKS], event[OUT] = r[T.CUS] << WRITTEN_BIT, _packed(first, last)
     else:
         event[MASKS], event[A] = r[T.CUS], _packed(first, last)
+    if unit == STORE:
+        maker = c * m.cus
+        while r[T.CUS] >> (maker - c * m.cus) & 1 == 0:
+            maker += 1
+        note_store(event, maker, r[T.MEMORY], size, r[T.RUNS], r[T.MEMORY_STEP], 1, 0)
     if moves:
         event[EventColumn.STREAM] = r[T.STREAM]
         event[EventColumn.BYTES] = size * r[T.RUNS]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tvm_npu.sim.compiled.slices import ALLOWED
 from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrapCode, Transfer
@@ -28,6 +29,27 @@ MOST_ADDRESSES = 1 << 16
 
 ISSUE_CYCLES = 1.0
 """Of tgo and twait, as of every word."""
+
+
+Box = tuple[int, int, int, int, int, int]
+NO_BOX: Box = (0, 0, 0, 0, 0, 0)
+
+
+def box_of(runs: NDArray[np.int64] | None) -> Box:
+    """[runs, 2] begins and ends as (begin, bytes of a run, runs, bytes from run to run, groups of
+    runs, bytes from group to group); `NO_BOX` where they are no such box, or not known."""
+    if runs is None or not len(runs):
+        return NO_BOX
+    begins, sizes = runs[:, 0], runs[:, 1] - runs[:, 0]
+    first, size, count = int(begins[0]), int(sizes[0]), len(runs)
+    steps = np.diff(begins)
+    inner = 1 + int(np.argmax([*(steps != steps[:1]), True])) if count > 1 else 1
+    step = int(steps[0]) if inner > 1 else 0
+    groups, group_step = count // inner, int(begins[inner] - first) if inner < count else 0
+    box = first, size, inner, step, groups, group_step
+    at = first + np.arange(groups)[:, None] * group_step + np.arange(inner) * step
+    regular = (sizes == size).all() and inner * groups == count
+    return box if regular and np.array_equal(at.reshape(-1), begins) else NO_BOX
 
 
 class ControlTrap(Exception):
@@ -50,7 +72,7 @@ class ControlTrap(Exception):
 class DmaEvent:
     """The transfer of one program, or a wait of the core for it (no bytes, no addresses): the word
     that started it, its channel (-1: the core), stream and link; indices into `State.memory` of
-    what it moves on chip."""
+    what it moves on chip; of a store the box that it writes (`box_of`)."""
 
     row: int
     begin_cycles: float
@@ -60,6 +82,7 @@ class DmaEvent:
     link: int = 0
     moved_bytes: int = 0
     chip_address: int = 0
+    box: Box = NO_BOX
 
 
 @dataclass(frozen=True)
@@ -204,10 +227,11 @@ class DmaControl:
         if self._timed:
             begin = flight.begin_cycles
             done = min(now, self._dmac.signal_cycles(flight.event))
+        box = box_of(self._dmac.stored_runs(channel)) if flight.link == 1 else NO_BOX
         self.events.append(
             DmaEvent(
                 flight.row, begin, done, channel, flight.stream, flight.link, flight.moved_bytes,
-                flight.chip_address,
+                flight.chip_address, box,
             )
         )  # fmt: skip
         if self._timed:

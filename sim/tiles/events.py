@@ -52,6 +52,7 @@ def collect_events(
         tile_of=lambda row: {},
         accesses_of=accesses_of,
         spans_of=spans_of,
+        makers=tuple(unit.name for unit in machine.units() if unit.role == "mac"),
     )
     count = int(state.event_count[0])
     table, times = _of_dma(state, dma)
@@ -86,6 +87,7 @@ def _of_dma(
         event[EventColumn.UNIT] = MOVES + one.channel
         event[EventColumn.STREAM], event[EventColumn.LINKS] = one.stream, 1 << one.link
         event[EventColumn.BYTES] = one.moved_bytes
+        event[EventColumn.BEGIN : EventColumn.OWN] = one.box
         loads = 1 if one.link == 0 else 0
         chip_end = one.chip_address + one.moved_bytes
         event[EventColumn.OWN : EventColumn.OWN + 3] = one.chip_address, chip_end, loads

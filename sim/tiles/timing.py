@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.spans import product
-from tvm_npu.sim.event_table import add_event
+from tvm_npu.sim.event_table import add_event, note_store
 from tvm_npu.sim.events import EventColumn
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.intervals import latest, note
 from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.isa import TileRegister as Reg
-from tvm_npu.sim.tiles.operands import FIRST, RESULT, SECOND, memory_of
+from tvm_npu.sim.tiles.operands import FIRST, RESULT, SECOND, memory_of, pitches
 from tvm_npu.sim.tiles.state import ENGINE, ISSUE, MOVER, Costs, State
 
 COMPUTES, MOVES = 1, 2
@@ -95,6 +95,13 @@ def book_transfer(
         event = s.events[number]
         event[EventColumn.STREAM], event[EventColumn.LINKS] = stream, 1 << link
         event[EventColumn.BYTES] = size_bytes
+        if link == 1:
+            inner, outer = r[Reg.COUNT_INNER], r[Reg.COUNT_OUTER]
+            begin = s.places[TileMemory.ACTIVATIONS, 0] + r[Reg.ADDRESS]
+            note_store(
+                event, 0, begin, r[Reg.RUN_BYTES], inner, r[Reg.STRIDE_INNER], outer,
+                r[Reg.STRIDE_OUTER],
+            )  # fmt: skip
 
 
 @device
@@ -150,4 +157,15 @@ def book_elements(s: State, m: Costs, row: int, operations: int) -> None:
         cycles += operand_cycles(s, m, RESULT, 2 * operations, size, 1)
     else:
         cycles = array_element_cycles(operations, m.pes)
-    book(s, m, row, ENGINE, cycles)
+    number = book(s, m, row, ENGINE, cycles)
+    memory = memory_of(s, RESULT)
+    if number >= 0 and memory >= TileMemory.CONSTANTS:  # a core writes there itself
+        r, width = s.registers, m.element_bytes
+        begin = s.places[memory, 0] + r[Reg.OUT_OFFSET]
+        row_bytes, channel_bytes = pitches(
+            s, RESULT, memory, r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], width
+        )
+        note_store(
+            s.events[number], 0, begin, r[Reg.OUT_COLUMNS] * width, r[Reg.OUT_ROWS], row_bytes,
+            r[Reg.OUT_CHANNELS], channel_bytes,
+        )  # fmt: skip

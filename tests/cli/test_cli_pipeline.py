@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from studies.report.trace_format import faults
 from tests.cli.test_cli_errors import failing
 from tvm_npu.pipelines.platform_file import load_platform, platform_names
+from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.units import Unit
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
@@ -72,13 +75,38 @@ def test_npu_regions_are_stages(  # type: ignore[no-untyped-def]
     code, out, err = run(
         "pipeline", model, "--platform", here, "--search", "shisha-h1", "--frames", 3,
         "--budget", 1, "--machine", machine, "--json", tmp_path / "run.json",
-        "--limits", "work=1g,host_bytes=8g",
+        "--limits", "work=1g,host_bytes=8g", "--trace", tmp_path / "trace.json",
     )  # fmt: skip
     assert code == 0, err
+    _check_trace((tmp_path / "trace.json").read_bytes(), machine)
     report = json.loads((tmp_path / "run.json").read_text())
     assert [layer["source"] for layer in report["chain"]] == [["conv0"], ["conv2", "relu3"]]
     assert "all " in out and "to the bit, those of the serial model" in out
     assert len(report["stages"]) == len({CORES[0], CORES[-1]})
+
+
+def _check_trace(content: bytes, machine: str) -> None:
+    """Stages, layers, units, links and operators of the CPU: each a process, none in another."""
+    assert faults(content) == []
+    trace = json.loads(content)
+    events = trace["traceEvents"]
+    named = [one for one in events if one["name"] == "process_name"]
+    names = {one["pid"]: one["args"]["name"] for one in named}
+    assert len(names) == len(named)
+    places = [name for name in names.values() if name.startswith("place ")]
+    simulated = [name for name in names.values() if name.endswith(f"({machine}, simulated time)")]
+    assert places and len(simulated) >= 4 and len({*places, *simulated}) == len(names)
+    kinds = {(one["cat"], names[one["pid"]]) for one in events if "cat" in one}
+    assert {kind for kind, name in kinds if name in simulated} >= {"layer", "work", "link", "cpu"}
+    assert {kind for kind, name in kinds if name in places}.isdisjoint({"layer", "work", "link"})
+    lanes = {one["args"]["name"] for one in events if one["name"] == "thread_name"}
+    assert {"computes", "waits", "DRAM", *(unit.name for unit in _units(machine))} <= lanes
+    clock = trace["otherData"]["clock"]
+    assert "wall clock" in clock and f"simulated time of {machine}" in clock
+
+
+def _units(machine: str) -> list[Unit]:
+    return [unit for unit in load_machine(machine).units() if unit.role != "memory"]
 
 
 def test_what_regions_may_take(run, make_onnx: Callable[..., Path], here: Path) -> None:  # type: ignore[no-untyped-def]

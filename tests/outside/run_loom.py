@@ -104,6 +104,34 @@ def built() -> None:
             say(model=name, precision=precision, regions=len(graphs), runs=len(seen), wrong=wrong)
 
 
+def stores() -> None:
+    """Where its stores write, as its events tell it and as memory shows it, and the pictures of
+    the layers' outputs."""
+    from tests.outside.loom_layers import layers
+    from tests.report.stores import seen, told
+    from tvm_npu.codegen.compile import generate_quantized
+    from tvm_npu.report.memory import rows_by_layer
+    from tvm_npu.report.runs import RegionRun
+    from tvm_npu.report.shares import activations_begin, layer_shares
+    from tvm_npu.sim.machine_file import load_machine
+    from tvm_npu.tuning.single_layer import random_inputs, single_layer
+
+    for number, problem in enumerate(layers(SEED, 3)):
+        graph, machine = single_layer(problem), load_machine(MACHINE)
+        run = RegionRun.of("region", generate_quantized(graph, machine), True, True)
+        program = run.session.program
+        inputs = random_inputs(graph)
+        arrays = [inputs[name] for name in graph.inputs]
+        found, events = told(program, arrays)
+        begin = activations_begin(program, machine.dram.base_address)
+        (rows,) = rows_by_layer(events)
+        (share,) = layer_shares(events, rows, run.outputs[0], begin)
+        say(
+            layer=number, told=found == seen(program, arrays), tiles=share.tiles,
+            whole=bool((share.tile >= 0).all()), makers=events.names.makers,
+        )  # fmt: skip
+
+
 def mutants() -> None:
     """Changed programs: what a verification says of them."""
     from tests.verification.mutants import judged
@@ -113,7 +141,12 @@ def mutants() -> None:
         say(outcome=verdict.outcome, row=verdict.mutant.row)
 
 
-ACTIONS: dict[str, Callable[[], None]] = {"planned": planned, "built": built, "mutants": mutants}
+ACTIONS: dict[str, Callable[[], None]] = {
+    "planned": planned,
+    "built": built,
+    "mutants": mutants,
+    "stores": stores,
+}
 
 if __name__ == "__main__":
     ACTIONS[sys.argv[1]]()

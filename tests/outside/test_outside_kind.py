@@ -68,6 +68,13 @@ def test_layers_equal_the_reference_under_planners_of_loops(site: Path) -> None:
     assert all(row["predicted"] <= 1.01 * row["cycles"] for row in found), found
 
 
+def test_its_events_tell_where_stores_write(site: Path) -> None:
+    found = rows(run(site, "-m", "tests.outside.run_loom", "stores"))
+    assert len(found) == 3
+    for row in found:
+        assert row["told"] and row["whole"] and row["tiles"] and row["makers"] == ["lanes"], row
+
+
 @pytest.mark.relay
 def test_networks_through_relay_build(site: Path) -> None:
     pytest.importorskip("tvm", reason="the relay extra is not installed")
@@ -107,6 +114,9 @@ def _check_reports(files: dict[str, Path]) -> None:
     trace = json.loads(files["trace"].read_text())["traceEvents"]
     lanes = {one["args"]["name"] for one in trace if one["name"] == "thread_name"}
     assert lanes == {"control", "lanes", "mover"} | {"DRAM", "loaded", "stored"}
+    drawn = re.findall(r'id="timelines">(.*?)</script>', page, re.DOTALL)
+    pictures = [share for one in json.loads(drawn[0]) for share in one["shares"]]
+    assert len(pictures) >= len(layers) and all(one["makers"] == ["lanes"] for one in pictures)
     for row, layer in zip(table, layers, strict=True):
         assert float(row["cycles"]) == layer["cycles"] > 0
         assert int(row["dram_live_bytes"]) == layer["dram_live_bytes"] > 0

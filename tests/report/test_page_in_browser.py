@@ -57,7 +57,8 @@ CONTRAST = """(() => {
   const painted = [];
   for (const plot of Bokeh.documents.flatMap((one) => one.roots())) {
     for (const part of [...plot.below, ...plot.left, ...plot.above]) {
-      for (const key of ['axis_label_text_color', 'major_label_text_color', 'label_text_color']) {
+      for (const key of ['axis_label_text_color', 'major_label_text_color', 'label_text_color',
+                         'axis_line_color', 'major_tick_line_color', 'minor_tick_line_color']) {
         if (typeof part[key] !== 'string') continue;
         const hex = part[key].slice(1).match(/../g).map((one) => parseInt(one, 16));
         painted.push([ratio(`rgb(${hex.join(',')})`, back), `${plot.name}: ${key}`]);
@@ -74,7 +75,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     profile = profiled("nmp")
     nodes = [Node(row.name, (row.kind,), number) for number, row in enumerate(profile.layers)]
     nodes += [Node("soft", ("Softmax",), None, on_cpu=True), Node("flat", ("Flatten",), None)]
-    graph = ModelGraph(tuple(nodes), tuple((n, n + 1) for n in range(len(nodes) - 1)))
+    edges = [(n, n + 1) for n in range(len(nodes) - 1)]
+    for side in range(4):  # a row that is wider than a telephone
+        edges.append((0, len(nodes)))
+        nodes.append(Node(f"side{side}", ("Cos",), None, on_cpu=True))
+    graph = ModelGraph(tuple(nodes), tuple(edges))
     noises = {("region", row.name): (30.0, 25.5) for row in profile.layers}
     other = profiled("setup-a").to_dict()
     path = tmp_path_factory.mktemp("page") / "page.html"
@@ -143,6 +148,34 @@ def test_the_tab_key_goes_into_the_part_and_a_layer_leads_to_its_plan(
     assert tab.run(shown) == ["plan-1"]
 
 
+TILES = """[...document.querySelectorAll('#shares .piece')].map((one) => {
+  const {x, y, width, height} = one.getBoundingClientRect();
+  return [one.querySelector('title').textContent, Math.round(width * height),
+          x >= 0 && x + width <= innerWidth, one.classList.contains('chosen')];
+})"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_tiles_are_drawn_over_the_units_that_made_them(
+    tab: Tab, address: str, width: int, scheme: str
+) -> None:
+    opened(tab, f"{address}#plans", width=width, scheme=scheme)
+    tiles = tab.run(TILES)
+    makers = {text.split(",")[0] for text, *_ in tiles}
+    assert makers == {f"core {number}" for number in range(4)}
+    assert all(area > 0 and inside for _, area, inside, _ in tiles)
+    tab.run("document.querySelector('.shares').focus()")
+    assert tab.run(FOCUS)["outline"] >= 2
+    told = "document.querySelector('.shares').ariaValueText"
+    for at, key in ((1, "ArrowRight"), (len(tiles) - 1, "End"), (0, "Home")):
+        tab.press(key)
+        (chosen,) = [text for text, *_, chosen in tab.run(TILES) if chosen]
+        assert tab.run(told) == chosen and f"tile {at + 1} of {len(tiles)}:" in chosen
+    table = "[...document.querySelectorAll('#shares tbody th')].map((one) => one.textContent)"
+    assert set(tab.run(table)) == makers
+    assert tab.complaints == []
+
+
 def test_a_screen_reader_is_told_of_tabs_tables_and_figures(tab: Tab, address: str) -> None:
     opened(tab, address)
     roles = tab.roles()
@@ -183,6 +216,9 @@ def test_no_part_is_wider_than_the_window(tab: Tab, address: str, width: int) ->
     for panel in tab.run("[...document.querySelectorAll('[role=tabpanel]')].map((one) => one.id)"):
         tab.run(f"document.getElementById('tab-{panel}').click()")
         assert tab.run("document.documentElement.scrollWidth") <= width, panel
+    tab.run("document.getElementById('tab-graph').click()")
+    box = "document.querySelector('#graph rect').getBoundingClientRect()"
+    assert tab.run(f"{box}.left") >= 0 and tab.run(f"{box}.right") <= width
     assert tab.complaints == []
 
 

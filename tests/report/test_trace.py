@@ -11,8 +11,14 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from tests.report.small_runs import MACHINES, REFUSED, recorded
-from tvm_npu.report.trace import COUNTER_STEPS, TraceError, layer_range, make_trace, spread
-from tvm_npu.sim.events import Events
+from tests.runtime.networks import machine
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.report.layer_range import TraceError, layer_range
+from tvm_npu.report.trace import COUNTER_STEPS, make_trace, spread
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.events import EventLog, Events, tile_text
+from tvm_npu.tuning.single_layer import random_inputs, single_layer
 
 
 class Record(BaseModel):
@@ -54,7 +60,7 @@ def test_slices_are_the_events(name: str) -> None:
     lanes = {r.tid: r.args["name"] for r in records if r.name == "thread_name"}
     slices = [record for record in records if record.ph == "X" and record.cat != "link"]
     wanted = of_layers(run.events)
-    assert len(slices) == len(wanted) == trace.slices and not trace.left_out
+    assert len(slices) == len(wanted) == trace.slices and not trace.coarse
     found = sorted((lanes[s.tid], round(s.ts * mhz, 1), s.args["instruction"]) for s in slices)
     times = sorted((e.unit, round(e.begin_cycles, 1), e.instruction) for e in wanted)
     for one, other in zip(found, times, strict=True):
@@ -130,16 +136,59 @@ def test_a_range_of_layers_and_no_more_slices_than_asked_for() -> None:
     names = [layer.name for layer in run.session.program.layers]
     part = make_trace([run], layers=f"{names[1]}:3")
     assert {r.name for r in read(part.content)[0] if r.ph == "b"} == set(names[1:3])
-    bounded = make_trace([run], most_slices=1)
-    records, other = read(bounded.content)
-    assert {r.name for r in records if r.ph == "b"} == {names[0]}
-    assert bounded.left_out == tuple(names[1:]) and names[1] in other["layers left out"]
     for wrong in ("nowhere", "0", str(len(names) + 1), f"{names[2]}:{names[0]}", ""):
         with pytest.raises(TraceError, match="layer"):
             layer_range(wrong, names)
     plain = type(run)("region", run.session.program, timing=False)
     with pytest.raises(TraceError, match="needs the cycle model"):
         make_trace([plain])
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_layers_without_room_are_drawn_coarsely(name: str) -> None:
+    """The first layer's events are all there; of others work without longer pauses is one slice."""
+    run = recorded(name)
+    assert run.events is not None
+    names = [layer.name for layer in run.session.program.layers]
+    whole, bounded = make_trace([run]), make_trace([run], most_slices=1)
+    (records, other), mhz = read(bounded.content), run.session.machine.frequency_mhz
+    assert bounded.coarse == tuple(names[1:]) and names[1] in other["layers drawn coarsely"]
+    assert {r.name for r in records if r.ph == "b"} == set(names)
+    slices = [r for r in records if r.ph == "X" and r.cat == "work"]
+    waits = sum(r.ph == "X" and r.cat == "wait" for r in records)
+    assert len(slices) + waits == bounded.slices < whole.slices
+    pause_us = (max(e.end_cycles for e in run.events) - min(
+        e.begin_cycles for e in run.events)) / mhz / COUNTER_STEPS  # fmt: skip
+    for layer in names[1:]:
+        events = [e for e in run.events if e.layer == layer and not e.waits]
+        own = [r for r in slices if r.name == layer and "events" in r.args]
+        assert sum(r.args["events"] for r in own) == len(events)
+        assert sum(r.args["bytes"] for r in own) == sum(e.bytes for e in events)
+        for lane in {(r.pid, r.tid) for r in own}:
+            mine = sorted((r for r in own if (r.pid, r.tid) == lane), key=lambda r: r.ts)
+            gaps = [b.ts - a.ts - (a.dur or 0) for a, b in zip(mine, mine[1:], strict=False)]
+            assert all(gap > 0.99 * pause_us for gap in gaps)
+
+
+def test_tiles_of_many_events_are_those_of_each() -> None:
+    window = (3, 3), (2, 2), (1, 1), (1, 1, 0, 0)
+    problem = ConvProblem(24, 8, 1, 12, 12, 24, 24, *window, element_bytes=2)
+    graph, log = single_layer(problem), EventLog()
+    session = Session(compile_fixed(graph, machine()))
+    inputs = random_inputs(graph)
+    session.run_fixed([inputs[name] for name in graph.inputs], events=log)
+    events = log.runs[0]
+    found = events.names.tile_texts(events.table)
+    assert found == [tile_text(event.tile) for event in events]
+    assert len(set(found)) > 3
+
+
+def test_layers_are_found_by_names_that_they_consist_of() -> None:
+    names = ("a+b", "c", "c+d", "e+a")
+    assert layer_range("b", names) == range(0, 1) and layer_range("c", names) == range(1, 2)
+    assert layer_range("b:d", names) == range(0, 3)
+    with pytest.raises(TraceError, match="no layer 'a'"):  # two layers have it
+        layer_range("a", names)
 
 
 def test_amounts_are_spread_over_their_time() -> None:

@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report as JSON")
     parser.add_argument(
         "--trace", type=Path, metavar="FILE",
-        help="write what each stage did and when, for chrome://tracing or ui.perfetto.dev",
+        help="write what each stage did and when, for chrome://tracing or ui.perfetto.dev; with "
+        "--machine also what the NPU's units do in one image, in simulated time",
     )  # fmt: skip
 
 

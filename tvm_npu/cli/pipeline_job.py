@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tvm_npu.calibration import Sample, synthetic
 from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
-from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.onnx_file import import_file, parse_shapes
 from tvm_npu.cli.pipeline_command import MOST_SAMPLES
 from tvm_npu.cli.pipeline_report import (
@@ -31,6 +31,7 @@ from tvm_npu.pipelines.times import SimulatedMeasure, simulated_table
 from tvm_npu.temporary import temporary_folder
 
 if TYPE_CHECKING:
+    from tvm_npu.door.models import PartitionedModel
     from tvm_npu.pipelines.cut import CutModel
 
 REFRESH_S = 0.2
@@ -39,11 +40,12 @@ REFRESH_S = 0.2
 
 @dataclass(frozen=True)
 class _Job:
-    """``samples`` are what flows; ``inputs`` says whether they are random."""
+    """``samples`` are what flows; ``partitioned`` is the model with its regions, if it has some."""
 
     model: CutModel
     platform: Platform
     samples: Sequence[Sample]
+    partitioned: PartitionedModel | None
 
 
 def run_pipeline(args: argparse.Namespace, terminal: Terminal) -> int:
@@ -89,8 +91,9 @@ def _prepare(
         if not samples:
             raise CliError(f"{str(args.input)!r} holds no frame")
     steps.begin("optimising and cutting the model")
-    model = imported.cut(platform, args.model.stem, npu, samples)
-    return _Job(model, platform, samples)
+    partitioned = None if npu is None else imported.partition(npu, samples)
+    model = (partitioned or imported).cut(platform, args.model.stem)
+    return _Job(model, platform, samples, partitioned)
 
 
 def _simulate(
@@ -105,6 +108,7 @@ def _simulate(
 
 
 def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) -> dict[str, Any]:
+    from tvm_npu.cli.pipeline_trace import pipeline_trace
     from tvm_npu.door.find import door
     from tvm_npu.pipelines.placed_stages import PlacedStages
     from tvm_npu.pipelines.stream import ResultDiffers, tune_and_measure
@@ -162,7 +166,11 @@ def _stream(args: argparse.Namespace, platform: Platform, terminal: Terminal) ->
                     raise CliError(f"{error}{reason}") from error
                 if args.trace is not None:
                     events = trace_events(pipeline.times(), pipeline.deployments, pipeline.places)
-                    write_json(args.trace, {"traceEvents": events, "displayTimeUnit": "ms"})
+        if args.trace is not None:
+            with terminal.steps() as steps:
+                steps.begin("writing the trace")
+                trace = pipeline_trace(events, job.partitioned, job.samples, args.limits)
+            write_bytes(args.trace, trace)
     chain = job.model.chain
     print_report(chain, platform, args.search, report, terminal)
     return report_json(chain, platform, args.search, report)

@@ -163,11 +163,11 @@ def _write_trace(
 
     trace = make_trace(runs, profile.report.refusals, args.trace_layers)
     write_bytes(args.trace, trace.content)
-    if trace.left_out:
+    if trace.coarse:
+        layers = "1 layer" if len(trace.coarse) == 1 else f"{len(trace.coarse)} layers"
         terminal.note(
-            f"{str(args.trace)!r} has room for {trace.slices:,} slices; layers from "
-            f"{trace.left_out[0]!r} on are left out: --trace-layers "
-            f"{trace.left_out[0]}:{trace.left_out[-1]} traces them"
+            f"{str(args.trace)!r} has no room for all events: for {layers} it says only when units "
+            f"work; --trace-layers {trace.coarse[0]}, for one, shows that layer's events"
         )
 
 

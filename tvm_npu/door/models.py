@@ -66,6 +66,12 @@ class PartitionedModel:
         """For each sample the model's outputs, once with each set of ``runners``."""
         return self.door.run_model(self.mod, runners, samples)
 
+    def cut(self, platform: Platform, name: str) -> CutModel:
+        """The model, regions included, as a chain for the places of ``platform``. Raises
+        CutError."""
+        target = _target_of(platform, self.door)
+        return self.door.cut(self.mod, None, target=target, name=name)
+
     @property
     def is_quantized(self) -> bool:
         """Whether the model says scales of tensors on the NPU itself."""
@@ -98,28 +104,19 @@ class ImportedModel:
         mod = offload_regions(self.door, self.mod, self.params, options, calibration)
         return PartitionedModel(self.door, mod, report_of(self.door, mod))
 
-    def cut(
-        self,
-        platform: Platform,
-        name: str,
-        npu: NpuOptions | None = None,
-        calibration: Iterable[Sample] | None = None,
-    ) -> CutModel:
-        """The model as a chain for the places of ``platform``; with ``npu`` partitioned before.
+    def cut(self, platform: Platform, name: str) -> CutModel:
+        """The model as a chain for the places of ``platform``. Raises CutError."""
+        target = _target_of(platform, self.door)
+        return self.door.cut(self.mod, self.params, target=target, name=name)
 
-        A simulated platform's chain is that of TVM's plain CPU target. Raises CutError, and with
-        ``npu`` what `partition_for_npu` raises.
-        """
-        from tvm_npu.pipelines.stage_compiler import place_targets
 
-        target = "llvm"
-        if not platform.simulated:
-            targets = place_targets(self.door, platform)
-            target = self.door.common_target([one.target for one in targets])
-        if npu is None:
-            return self.door.cut(self.mod, self.params, target=target, name=name)
-        partitioned = self.partition(npu, calibration)
-        return self.door.cut(partitioned.mod, None, target=target, name=name)
+def _target_of(platform: Platform, found: Door[Any]) -> str:
+    """What a chain is cut for: TVM's plain CPU target where places are simulated."""
+    from tvm_npu.pipelines.stage_compiler import place_targets
+
+    if platform.simulated:
+        return "llvm"
+    return found.common_target([one.target for one in place_targets(found, platform)])
 
 
 def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedModel:

@@ -38,6 +38,11 @@ def load_platform(name_or_path: str | Path) -> Platform:
         raise PlatformError(f"unknown platform {text!r}: neither a file nor one of {known}")
     try:
         content = path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise PlatformError(
+            f"cannot read platform file {text!r}: there is none; 'tvm-npu platform detect --out "
+            f"{text}' writes one for this computer"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise PlatformError(f"cannot read platform file {text!r}: {error}") from error
     return platform_from_toml(content, origin=text)

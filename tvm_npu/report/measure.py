@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm_npu.calibration import samples_from, synthetic
 from tvm_npu.codegen.program.format import Program
@@ -20,6 +20,9 @@ from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from tvm_npu.report.shares import Shares
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,17 @@ class ProfiledModel(Tabular):
     def programs(self) -> dict[str, Program]:
         """The compiled regions by symbol, whose tables show the layers' plans."""
         return {run.symbol: run.session.program for run in self.runs}
+
+    def shares(self) -> dict[str, list[Shares]]:
+        """Which part of the machine made which part of each layer's outputs, by layer; empty lists
+        where the machine does not say where its stores write."""
+        from tvm_npu.report.shares import region_shares
+
+        return {
+            layer.name: shares
+            for run in self.runs
+            for layer, shares in zip(run.session.program.layers, region_shares(run), strict=True)
+        }
 
     def write_html(self, path: str | Path) -> None:
         """The report as one page that opens offline. PageError without Bokeh and Jinja2."""

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.compile import Generated
-from tvm_npu.codegen.program.format import Program
+from tvm_npu.codegen.program.format import Program, TensorSlot
+from tvm_npu.codegen.program.tables import slots_by_tensor
 from tvm_npu.report.dram import live_bytes
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.events import EventLog, Events
@@ -20,7 +21,7 @@ class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
     of `report.dram`, a layer each (none: not known); ``bound_cycles`` is `Backend.bound_cycles`, of
-    one image."""
+    one image; ``outputs`` are where each layer's outputs lie."""
 
     def __init__(
         self,
@@ -31,8 +32,9 @@ class RegionRun:
         limits: Limits = DEFAULT,
         live_bytes: tuple[int, ...] = (),
         bound_cycles: float | None = None,
+        outputs: tuple[tuple[TensorSlot, ...], ...] = (),
     ) -> None:
-        self.symbol, self.live_bytes = symbol, live_bytes
+        self.symbol, self.live_bytes, self.outputs = symbol, live_bytes, outputs
         self.bound_cycles = bound_cycles
         self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
@@ -50,7 +52,13 @@ class RegionRun:
         """Of a region that becomes words now."""
         program = generated.program()
         live = live_bytes(generated.planned, program)
-        return RegionRun(symbol, program, timing, records, limits, live, generated.bound_cycles)
+        slots = slots_by_tensor(program, generated.planned.storage)
+        outputs = tuple(
+            tuple(slots[tensor] for tensor in one.layer.outputs)
+            for one in generated.planned.layers
+        )
+        bound = generated.bound_cycles
+        return RegionRun(symbol, program, timing, records, limits, live, bound, outputs)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None

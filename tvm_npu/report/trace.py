@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.errors import NpuError
+from tvm_npu.report.layer_range import TraceError, layer_range
 from tvm_npu.report.memory import occupancy, rows_by_layer
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.runs import RegionRun
@@ -30,22 +30,19 @@ MOST_SLICES = 200_000
 """A trace holds no more, about 40 MB: what Perfetto opens at once."""
 COUNTER_STEPS = 2_000
 """Of a region's time, for counters; lanes of links show no idle time that is shorter than one."""
+_SLICE = '{"ph": "X"'
 LAYERS, COUNTERS, CPU, FIRST_GROUP = 1, 2, 3, 4
 """Processes of every trace: the layers, the counters, operators of the CPU."""
 
 
-class TraceError(NpuError):
-    """There is no such layer, or no events."""
-
-
 @dataclass(frozen=True)
 class Trace:
-    """``content`` is the JSON. ``left_out`` names the layers of the asked range for which there was
-    no room."""
+    """``content`` is the JSON. ``slices`` counts those of units; ``coarse`` names the layers of the
+    asked range for whose events there was no room."""
 
     content: bytes
     slices: int
-    left_out: tuple[str, ...]
+    coarse: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -63,28 +60,11 @@ class _Part:
     def name(self) -> str:
         return self.events.names.layers[self.layer]
 
+    def column(self, column: EventColumn) -> NDArray[np.int64]:
+        return self.events.column(column)[self.chosen]
+
     def us(self, cycles: NDArray[np.float64]) -> NDArray[np.float64]:
         return self.begin_us + cycles / self.machine.frequency_mhz
-
-
-def layer_range(text: str, names: Sequence[str]) -> range:
-    """``FIRST:LAST`` or one layer, each a name or a number from 1 on. Raises TraceError."""
-    first, colon, last = text.partition(":")
-    ends = [_layer_number(one, names) for one in ((first, last) if colon else (text, text))]
-    if ends[0] > ends[1]:
-        raise TraceError(f"layers {text!r}: {first!r} comes behind {last!r}")
-    return range(ends[0], ends[1] + 1)
-
-
-def _layer_number(text: str, names: Sequence[str]) -> int:
-    if text in names:
-        return names.index(text)
-    if text.isdigit() and 1 <= int(text) <= len(names):
-        return int(text) - 1
-    raise TraceError(
-        f"no layer {text!r}; layers are numbers from 1 to {len(names)} or names, the first "
-        f"{names[0]!r}, the last {names[-1]!r}"
-    )
 
 
 def make_trace(
@@ -94,24 +74,30 @@ def make_trace(
     most_slices: int = MOST_SLICES,
 ) -> Trace:
     """Of the first image of ``runs``, which record events; ``layers`` as `layer_range` takes it
-    (None: all). Layers in front go in while there is room; the first one always."""
+    (None: all). All events of a layer go in where there is room, the first one's always; of
+    another layer a slice for each unit and stretch of time in which it works, pauses shorter than a
+    `COUNTER_STEPS`th of all layers' time not counted."""
     parts = list(_parts(runs))
     if layers is not None:
         chosen = layer_range(layers, [part.name for part in parts])
         parts = [parts[number] for number in chosen]
-    shown: list[_Part] = []
-    slices = 0
-    for part in parts:
-        if shown and slices + len(part.chosen) > most_slices:
-            break
-        shown.append(part)
-        slices += len(part.chosen)
-    machine, regions = runs[0].session.machine, list(_regions(shown))
+    whole: list[_Part] = []
+    coarse: list[_Part] = []
+    lines: list[str] = []
+    room, shortest_us = most_slices, _length_us(parts) / COUNTER_STEPS
+    for number, part in enumerate(parts):
+        fits = not number or len(part.chosen) <= room
+        room -= len(part.chosen) if fits else 0
+        (whole if fits else coarse).append(part)
+        lines += _layer_lines(part, None if fits else shortest_us)
+    slices = sum(line.startswith(_SLICE) for line in lines)
+    machine, regions = runs[0].session.machine, list(_regions(parts))
     lines = [
         *_metadata(machine),
-        *(line for part in shown for line in _layer_lines(part)),
+        *lines,
         *(line for part in regions for line in _link_lines(part)),
         *(line for part in regions for line in _counter_lines(part)),
+        *(line for part in _regions(whole) for line in _memory_lines(part)),
         *_cpu_lines(refusals),
     ]
     header = {
@@ -120,11 +106,19 @@ def make_trace(
             "clock": f"simulated time of {machine.name} at {machine.frequency_mhz:g} MHz; time "
             "stamps are microseconds from the first cycle",
             "machine": machine.name,
-            "layers left out": ", ".join(part.name for part in parts[len(shown) :]) or "none",
+            "layers drawn coarsely": ", ".join(part.name for part in coarse) or "none",
         },
     }
     text = json.dumps(header)[:-1] + ', "traceEvents": [\n' + ",\n".join(lines) + "\n]}\n"
-    return Trace(text.encode(), slices, tuple(part.name for part in parts[len(shown) :]))
+    return Trace(text.encode(), slices, tuple(part.name for part in coarse))
+
+
+def _length_us(parts: Sequence[_Part]) -> float:
+    """From the begin of the first event to the end of the last."""
+    some = [part for part in parts if len(part.chosen)]
+    ends = [part.us(part.events.end_cycles[part.chosen]).max() for part in some]
+    begins = [part.us(part.events.begin_cycles[part.chosen]).min() for part in some]
+    return float(max(ends) - min(begins)) if some else 0.0
 
 
 def _parts(runs: Sequence[RegionRun]) -> Iterator[_Part]:
@@ -171,7 +165,8 @@ def _named(kind: str, process: int, thread: int, **arguments: Any) -> str:
     return json.dumps({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": arguments})
 
 
-def _layer_lines(part: _Part) -> Iterator[str]:
+def _layer_lines(part: _Part, shortest_us: float | None) -> Iterator[str]:
+    """All of its events; with ``shortest_us`` what `_coarse_slices` makes of them."""
     if not len(part.chosen):
         return
     begin = part.us(part.events.begin_cycles[part.chosen])
@@ -182,7 +177,10 @@ def _layer_lines(part: _Part) -> Iterator[str]:
     own = f'"cat": "layer", "id": {part.layer}, "pid": {LAYERS}, "tid": 0, "name": {name}'
     yield f'{{"ph": "b", {own}, "ts": {first:.4f}}}'
     yield f'{{"ph": "e", {own}, "ts": {last:.4f}}}'
-    yield from _slices(part, begin, end)
+    if shortest_us is None:
+        yield from _slices(part, begin, end)
+    else:
+        yield from _coarse_slices(part, begin, end, shortest_us)
 
 
 def _regions(parts: Sequence[_Part]) -> Iterator[_Part]:
@@ -212,7 +210,7 @@ def _slices(
     chosen = table[waits][:, [EventColumn.UNIT, EventColumn.WAITS, EventColumn.ROW]].tolist()
     for (unit, cause, row), (at, length) in zip(chosen, times[waits].tolist(), strict=True):
         yield (
-            f'{{"ph": "X", {blocked[cause]}", "cat": "wait", {lanes[unit]}, "ts": {at:.4f}, '
+            f'{_SLICE}, {blocked[cause]}", "cat": "wait", {lanes[unit]}, "ts": {at:.4f}, '
             f'"dur": {length:.4f}, {ends[row]}'
         )
     links = [
@@ -221,19 +219,50 @@ def _slices(
     ]
     streams = {int(stream): stream.name.lower() for stream in Stream}
     work = table[~waits]
-    for own, values, (at, length) in zip(
-        work, work[:, : EventColumn.OWN].tolist(), times[~waits].tolist(), strict=True
-    ):
-        unit, _, row, _, stream, over, moved = values
-        tile = ", ".join([f"{k} {v}" for k, v in names.tile_of(own).items()])
+    for (unit, _, row, _, stream, over, moved), tile, (at, length) in zip(
+        work[:, : EventColumn.MAKER].tolist(), names.tile_texts(work), times[~waits].tolist(),
+        strict=True,
+    ):  # fmt: skip
         called = f"{layer} [{tile}]" if tile else layer
         extra = ""
         if over:
             extra = f', "bytes": {moved}, "stream": "{streams[stream]}", "links": {links[over]}'
         yield (
-            f'{{"ph": "X", "name": "{called}", "cat": "work", {lanes[unit]}, "ts": {at:.4f}, '
+            f'{_SLICE}, "name": "{called}", "cat": "work", {lanes[unit]}, "ts": {at:.4f}, '
             f'"dur": {length:.4f}, "args": {{"instruction": {row}, "what": {what[row]}{extra}}}}}'
         )
+
+
+def _coarse_slices(
+    part: _Part, begin: NDArray[np.float64], end: NDArray[np.float64], shortest_us: float
+) -> Iterator[str]:
+    """What units do in longer stretches; waits are pauses."""
+    unit_of, moved, name = part.column(EventColumn.UNIT), part.column(EventColumn.BYTES), part.name
+    works = part.column(EventColumn.WAITS) == 0
+    for unit, lane in enumerate(_lanes(part.machine)):
+        rows = np.flatnonzero(works & (unit_of == unit))
+        for own, at, until in _stretches(rows, begin, end, shortest_us):
+            arguments = f'{{"events": {len(own)}, "bytes": {moved[own].sum()}}}'
+            yield (
+                f'{_SLICE}, "name": {json.dumps(name)}, "cat": "work", {lane}, "ts": {at:.4f}, '
+                f'"dur": {until - at:.4f}, "args": {arguments}}}'
+            )
+
+
+def _stretches(
+    rows: NDArray[np.int64],
+    begin: NDArray[np.float64],
+    end: NDArray[np.float64],
+    shortest_us: float,
+) -> Iterator[tuple[NDArray[np.int64], float, float]]:
+    """Of ``rows`` the stretches that are more than ``shortest_us`` apart: rows, begin, end."""
+    rows = rows[np.argsort(begin[rows], kind="stable")]
+    if not len(rows):
+        return
+    until = np.maximum.accumulate(end[rows])
+    apart = np.flatnonzero(begin[rows][1:] - until[:-1] > shortest_us) + 1
+    for first, last in zip([0, *apart.tolist()], [*apart.tolist(), len(rows)], strict=True):
+        yield rows[first:last], float(begin[rows[first]]), float(until[last - 1])
 
 
 def _lanes(machine: MachineDescription) -> list[str]:
@@ -260,42 +289,37 @@ def _rows(part: _Part) -> list[int]:
 
 def _link_lines(part: _Part) -> Iterator[str]:
     """When something moved over a link, and how much: transfers that overlap are one slice."""
-    table = part.events.table[part.chosen]
+    links, moved = part.column(EventColumn.LINKS), part.column(EventColumn.BYTES)
     begin = part.us(part.events.begin_cycles[part.chosen])
     end = part.us(part.events.end_cycles[part.chosen])
     shortest_us = float(end.max() - begin.min()) / COUNTER_STEPS
     for name, (thread, mask) in _link_lanes(part.machine).items():
-        over = np.flatnonzero(table[:, EventColumn.LINKS] & mask)
-        rows = over[np.argsort(begin[over], kind="stable")]
-        if not len(rows):
-            continue
-        until = np.maximum.accumulate(end[rows])
-        apart = begin[rows][1:] - until[:-1] > shortest_us
-        first = np.concatenate([[0], np.flatnonzero(apart) + 1])
-        last = np.concatenate([first[1:], [len(rows)]])
-        moved = np.add.reduceat(table[rows, EventColumn.BYTES], first)
-        for at, stop, amount, ended in zip(first, last, moved, until[last - 1], strict=True):
-            begun = begin[rows[at]]
+        over = np.flatnonzero(links & mask)
+        for own, at, until in _stretches(over, begin, end, shortest_us):
             yield (
-                f'{{"ph": "X", "name": {json.dumps(name)}, "cat": "link", "pid": {COUNTERS}, '
-                f'"tid": {thread}, "ts": {begun:.4f}, "dur": {ended - begun:.4f}, '
-                f'"args": {{"bytes": {amount}, "transfers": {stop - at}}}}}'
+                f'{_SLICE}, "name": {json.dumps(name)}, "cat": "link", "pid": {COUNTERS}, '
+                f'"tid": {thread}, "ts": {at:.4f}, "dur": {until - at:.4f}, '
+                f'"args": {{"bytes": {moved[own].sum()}, "transfers": {len(own)}}}}}'
             )
 
 
 def _counter_lines(part: _Part) -> Iterator[str]:
-    """Bytes over each link by step of time, a transfer's spread evenly over its time, and how full
-    memories are."""
-    table = part.events.table[part.chosen]
+    """Bytes over each link by step of time, a transfer's spread evenly over its time."""
+    links, moved = part.column(EventColumn.LINKS), part.column(EventColumn.BYTES)
     begin = part.us(part.events.begin_cycles[part.chosen])
     end = part.us(part.events.end_cycles[part.chosen])
-    steps = max(1, min(COUNTER_STEPS, len(table)))
+    steps = max(1, min(COUNTER_STEPS, len(links)))
     edges = np.linspace(begin.min(), max(end.max(), begin.min() + 1e-6), steps + 1)
     for number, link in enumerate(part.events.names.links):
-        over = (table[:, EventColumn.LINKS] >> number & 1) == 1
+        over = (links >> number & 1) == 1
         if over.any():
-            rates = spread(begin[over], end[over], table[over, EventColumn.BYTES], edges)
+            rates = spread(begin[over], end[over], moved[over], edges)
             yield from _counter(f"{link}, MB/s", edges, rates)
+
+
+def _memory_lines(part: _Part) -> Iterator[str]:
+    """How full memories are."""
+    steps = max(1, min(COUNTER_STEPS, len(part.chosen)))
     for found in occupancy(part.events, part.chosen, part.machine, steps):
         times = part.us(found.edges_cycles)
         yield from _counter(f"{found.part} in use, %", times, 100 * found.share)
@@ -341,6 +365,9 @@ def _cpu_lines(refusals: Sequence[Refusal]) -> Iterator[str]:
             {
                 "ph": "i", "s": "t", "name": refusal.source or refusal.operator, "cat": "cpu",
                 "pid": CPU, "tid": number, "ts": 0,
-                "args": {"operator": refusal.operator, "rule": refusal.rule},
+                "args": {
+                    "operator": refusal.operator, "rule": refusal.rule,
+                    "costs": "not known" if refusal.cost is None else str(refusal.cost),
+                },
             }
         )  # fmt: skip

@@ -22,7 +22,7 @@ SEED = 0
 class Row:
     """CPU times are those of one process; ``report_cpu_s`` has the import of the libraries and
     reading the model again in it, as `tvm-npu profile --html` does. ``trace_faults``: what is
-    wrong with the trace's entries; ``layers_left_out``: for which it has no room."""
+    wrong with the trace's entries; ``coarse_layers``: for whose events it has no room."""
 
     model: str
     machine: str
@@ -33,7 +33,7 @@ class Row:
     trace_cpu_s: float
     trace_bytes: int
     slices: int
-    layers_left_out: int
+    coarse_layers: int
     trace_faults: list[str]
 
     @property
@@ -76,11 +76,11 @@ def measured(model: str, machine: str, folder: Path) -> Row:
     found.write_trace(trace)
     traced = time.process_time()
     content = trace.read_bytes()
-    left_out = json.loads(content)["otherData"]["layers left out"]
+    coarse = json.loads(content)["otherData"]["layers drawn coarsely"]
     return Row(
         model, found.profile.machine, len(found.profile.layers), profiled, reported - profiled,
         page.stat().st_size, traced - reported, len(content), content.count(b'"ph": "X"'),
-        0 if left_out == "none" else left_out.count(",") + 1, faults(content),
+        0 if coarse == "none" else coarse.count(",") + 1, faults(content),
     )  # fmt: skip
 
 

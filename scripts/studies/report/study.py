@@ -69,7 +69,7 @@ class ReportStudy(Study[list[Row]]):
             column("page\nMB", [f"{row.report_bytes / 1e6:.2f}" for row in result]),
             column("trace\nMB", [f"{row.trace_bytes / 1e6:.1f}" for row in result]),
             column("slices", [f"{row.slices:,}" for row in result]),
-            column("layers\nleft out", [str(row.layers_left_out) for row in result]),
+            column("layers\ncoarse", [str(row.coarse_layers) for row in result]),
         ]
         print_sheets(console, [Sheet("Reports and traces", columns)])
         over = [row for row in result if row.beyond_cpu_s > LIMIT_S]

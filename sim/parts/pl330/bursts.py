@@ -16,6 +16,7 @@ from tvm_npu.sim.parts.pl330.state import (
     LOADED,
     LOADS,
     LOW32,
+    MOST_RUNS,
     NEXT,
     ON_CHIP,
     RUNNING,
@@ -169,6 +170,18 @@ def queue_store(s, m, ch, now):  # type: ignore[no-untyped-def]
 
 
 @device
+def _note_run(s, ch, begin, end):  # type: ignore[no-untyped-def]
+    """A store wrote bytes begin..end of DDR."""
+    count = s.run_count[ch]
+    if 0 < count <= MOST_RUNS and s.runs[ch, count - 1, 1] == begin:
+        s.runs[ch, count - 1, 1] = end
+        return
+    if count < MOST_RUNS:
+        s.runs[ch, count, 0], s.runs[ch, count, 1] = begin, end
+    s.run_count[ch] = count + 1
+
+
+@device
 def do_store(s, m, ch):  # type: ignore[no-untyped-def]
     """The oldest waiting store gets its memory."""
     slot = s.store_head[ch]
@@ -187,6 +200,8 @@ def do_store(s, m, ch):  # type: ignore[no-untyped-def]
     else:
         for i in range(size):
             target[begin + i % span] = s.fifo[ch, (head + i) % capacity]
+    if memory == DDR:
+        _note_run(s, ch, begin, begin + span)
     s.fifo_head[ch] = (head + size) % capacity
     s.fifo_count[ch] -= size
     s.claimed[ch] -= size

@@ -146,6 +146,7 @@ class Dmac:
         s.nesting[channel] = 0
         s.fifo_head[channel] = s.fifo_count[channel] = s.claimed[channel] = 0
         s.next_ddr[channel] = -1
+        s.run_count[channel] = 0
         s.transfer[channel] = _columns(transfer)
         s.tags[s.tags % timing.channels == channel] = -1
         s.ready[channel] = now_cycles + timing.start_cycles
@@ -233,6 +234,13 @@ class Dmac:
     def statistics(self, channel: int) -> ChannelStatistics:
         self._check_channel(channel)
         return ChannelStatistics(*(int(value) for value in self._state.counters[channel]))
+
+    def stored_runs(self, channel: int) -> NDArray[np.int64] | None:
+        """[runs, 2] begin and end, counted from DDR's first byte, of what the channel's last
+        program stored, in order, pieces that follow each other as one; None: too many to keep."""
+        self._check_channel(channel)
+        count = int(self._state.run_count[channel])
+        return None if count > state.MOST_RUNS else self._state.runs[channel, :count].copy()
 
     def _check_channel(self, channel: int) -> None:
         if not 0 <= channel < self.timing.channels:
@@ -378,6 +386,8 @@ def _new_state(
         free=np.zeros(3),
         last=np.full(1, channels - 1, np.int64),
         counters=integers(state.COUNTERS),
+        runs=integers(state.MOST_RUNS, 2),
+        run_count=integers(),
         transfer=integers(state.TRANSFER),
         work=work,
         trap=np.zeros(6, np.int64),

@@ -34,6 +34,8 @@ SAR, CCR, DAR = range(3)
 DDR, ON_CHIP = range(2)
 INSTRUCTIONS, LOADS, STORES, LOADED, STORED, JUMPS, LINE_MISSES = range(7)
 COUNTERS = 7
+MOST_RUNS = 1 << 12
+"""Of a program's stores to DDR, for whoever asks where it wrote."""
 
 SIZE, MASK, MATCH, ACTION, OPERANDS = range(5)
 """Columns of the instruction table; from OPERANDS on (lowest bit, mask, bias) of a and b."""
@@ -77,6 +79,8 @@ class State(NamedTuple):
     free: Array  # float64 [3]: DDR, on-chip memory, execution unit
     last: Array  # int64 [1]: channel of the last turn
     counters: Array  # int64 [channels, COUNTERS]
+    runs: Array  # int64 [channels, MOST_RUNS, 2]: begin and end of what a program stored to DDR
+    run_count: Array  # more than MOST_RUNS: the last ones are not in `runs`
     transfer: Array  # int64 [channels, TRANSFER]
     work: Array  # int64 [4]: see `compiled.slices`
     trap: Array  # int64 [6]: code, channel, pc, a, b, c

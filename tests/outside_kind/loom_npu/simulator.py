@@ -60,7 +60,9 @@ class Engine:
         mover = self.machine.mover
         cycles = mover.setup_cycles + runs * mover.run_cycles + moved / mover.bytes_per_cycle
         self.tally.work("mover", cycles)
-        self.tally.move(link, STREAMS[pad], pad.name.lower(), moved, runs)
+        box = (begin + first, counts[2], counts[1], strides[1], counts[0], strides[0])
+        where = box if link == "stored" else None
+        self.tally.move(link, STREAMS[pad], pad.name.lower(), moved, runs, where)
         a, b, c = (np.arange(n) * step for n, step in zip(counts, strides, strict=True))
         return (begin + first + a[:, None, None] + b[:, None] + c).reshape(-1)
 

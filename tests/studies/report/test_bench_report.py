@@ -28,7 +28,7 @@ def test_rows_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert row["report_bytes"] == page.stat().st_size and row["trace_bytes"] == trace.stat().st_size
     slices = [one for one in json.loads(trace.read_text())["traceEvents"] if one["ph"] == "X"]
     assert row["slices"] == len(slices) > 0 and row["trace_faults"] == []
-    assert row["layers_left_out"] == 0 and row["layers"] >= 4
+    assert row["coarse_layers"] == 0 and row["layers"] >= 4
     assert min(row["profile_cpu_s"], row["report_cpu_s"], row["trace_cpu_s"]) > 0
     text = capsys.readouterr().out
     assert "lenet" in text and f"{row['slices']:,}" in text

@@ -58,6 +58,7 @@ def make_page(
         sqnr_db=sqnr_db or {},
         comparison=comparison(profile.to_dict(), others),
         timelines=as_script_data(drawn),
+        shares=page_source("shares.js"),
         **with_plots(figures(profile, drawn), "page.js"),
     )
 

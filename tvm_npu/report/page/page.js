@@ -13,9 +13,14 @@
     });
   }
 
+  // A wide graph begins in the middle, where the first box is.
+  const graph = document.querySelector("#graph .wide"), first = graph?.querySelector("rect");
+  if (first) graph.scrollLeft = Number(first.getAttribute("x")) + 95 - graph.clientWidth / 2;
+
   function choose() {
     const number = Number(chooser.value);
     for (const plan of document.querySelectorAll(".plan")) plan.hidden = plan.id !== "plan-" + number;
+    Shares.draw(layers[number].shares);
     const layer = layers[number], units = [...layer.units].reverse();
     const plot = figure("timeline"), source = figure("slices"), tiles = new Map();
     const columns = { y: [], left: [], right: [], colour: [], alpha: [], label: [], tile: [], unit: [] };

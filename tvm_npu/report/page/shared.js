@@ -1,5 +1,8 @@
 "use strict";
-addEventListener("error", (event) => { document.body.dataset.error = event.message; });
+addEventListener("error", (event) => {
+  if (event.message.startsWith("ResizeObserver loop")) return;  // no error: sizes settle a frame later
+  document.body.dataset.error = event.message;
+});
 // What all pages with plots share: tabs, the theme's colours, and when plots are there.
 const Page = (() => {
   const tabs = [...document.querySelectorAll("[role=tab]")];
@@ -51,7 +54,8 @@ const Page = (() => {
         painted += 1;
         for (const side of [plot.below, plot.left, plot.above]) {
           for (const part of side) {
-            for (const key of ["axis_label_text_color", "major_label_text_color", "label_text_color"]) {
+            for (const key of ["axis_label_text_color", "major_label_text_color", "label_text_color",
+              "axis_line_color", "major_tick_line_color", "minor_tick_line_color"]) {
               if (key in part) part[key] = colour;
             }
           }
