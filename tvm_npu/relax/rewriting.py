@@ -20,7 +20,8 @@ def rewrite_calls(
 ) -> relax.Function:
     """``function``, without dataflow blocks, with every call replaced by ``change``.
 
-    A call that becomes a variable or a constant has no binding any more: who reads it reads that.
+    A call that becomes a variable, a constant or a tuple has no binding any more: who reads it reads
+    that.
     New calls may be nested; ``relax.transform.Normalize`` gives each a binding. ``known`` are
     parameters that become constants. TVM's own passes would drop the spans of what they change.
     """
@@ -32,6 +33,9 @@ def rewrite_calls(
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
             new = change(value, definitions)
             value = value if new is None else stamped(new, binding.value.span)
+            if isinstance(value, of.Tuple):
+                worth[binding.var] = value
+                continue
         if (isinstance(value, relax.Var) or of.is_constant(value)) and not _names_extents(binding):
             worth[binding.var] = value
             continue

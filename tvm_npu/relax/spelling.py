@@ -25,8 +25,14 @@ def plain_spelling(call: Any, definitions: Definitions) -> Any:
     return None
 
 
-def _no_broadcast(call: Any, definitions: Definitions) -> Any:
-    """``broadcast_to(x, the shape of x)`` is x."""
+def _no_dropout(call: Any, definitions: Definitions) -> Any:
+    """before: ``dropout(x)``    after: ``(x, ones_like(x))``: inference drops nothing."""
+    (data,) = call.args
+    return of.Tuple([data, relax.op.ones_like(data)])
+
+
+def _same_shape(call: Any, definitions: Definitions) -> Any:
+    """``broadcast_to`` and ``reshape`` of x to the shape of x are x."""
     (data, *_) = call.args
     shape = of.static_shape(call.ty)
     same = shape is not None and shape == of.static_shape(data.ty)
@@ -134,11 +140,13 @@ def _flat_rows(call: Any, definitions: Definitions) -> Any:
 
 
 _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
-    "relax.broadcast_to": (_no_broadcast,),
+    "relax.broadcast_to": (_same_shape,),
+    "relax.reshape": (_same_shape,),
     "relax.sum": (_joined(relax.op.add),),
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
     "relax.minimum": (_clip,),
+    "relax.nn.dropout": (_no_dropout,),
     "relax.nn.gelu": (_gelu,),
     "relax.nn.gelu_tanh": (_gelu_tanh,),
     "relax.where": (_prelu,),
