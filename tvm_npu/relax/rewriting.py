@@ -20,10 +20,10 @@ def rewrite_calls(
 ) -> relax.Function:
     """``function``, without dataflow blocks, with every call replaced by ``change``.
 
-    A call that becomes a variable, a constant or a tuple has no binding any more: who reads it reads
-    that.
-    New calls may be nested; ``relax.transform.Normalize`` gives each a binding. ``known`` are
-    parameters that become constants. TVM's own passes would drop the spans of what they change.
+    A call that becomes a variable, a constant or a tuple has no binding any more: who reads it
+    reads that. New calls may be nested; ``relax.transform.Normalize`` gives each a binding.
+    ``known`` are parameters that become constants. TVM's own passes would drop the spans of what
+    they change.
     """
     worth: dict[Any, Expr] = dict(known or {})
     definitions: dict[Any, Expr] = {}
