@@ -118,13 +118,14 @@ Ends = Sequence[tuple[str, int, tuple[int, ...]]]
 
 
 def quantized_model(
-    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any]
+    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any],
+    opset: int = 13,
 ) -> onnx.ModelProto:
     """Between these inputs and outputs."""
     inputs, outputs = ([helper.make_tensor_value_info(*one) for one in side] for side in ends)
     stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
     graph = helper.make_graph(list(nodes), "quantized", inputs, outputs, stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def qdq_model(from_integers: bool) -> onnx.ModelProto:
@@ -327,6 +328,35 @@ def test_operators_of_the_cpu_before_and_between_regions() -> None:
     assert {(refusal.source) for refusal in built.report.refusals} == {"turn", "wave"}
     inputs = image(model, seed=9)
     (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
+    assert sqnr_db(want, got) > 50
+
+
+def test_old_networks_are_cut_where_the_npu_lacks_an_operator_and_nowhere_else() -> None:
+    """LRN, dropouts and a softmax over flattened channels, as AlexNet's file has them: frontends
+    write them in several operators, of which the NPU has some."""
+    random = np.random.default_rng(2)
+    shapes = {"w": (6, 3, 3, 3), "v": (9, 96), "u": (5, 9), "b": (9,), "a": (5,)}
+    weights = {name: random.standard_normal(of).astype(np.float32) for name, of in shapes.items()}
+    make = helper.make_node
+    nodes = [
+        make("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        make("LRN", ["c"], ["n"], "norm", size=5, alpha=0.1, beta=0.75, bias=1.0),
+        make("MaxPool", ["n"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        make("Flatten", ["p"], ["f"], "flat"),
+        make("Gemm", ["f", "v", "b"], ["g"], "dense1", transB=1),
+        make("Relu", ["g"], ["r"], "relu"),
+        make("Dropout", ["r"], ["d"], "drop", ratio=0.5),
+        make("Gemm", ["d", "u", "a"], ["h"], "dense2", transB=1),
+        make("Softmax", ["h"], ["y"], "classes"),
+    ]
+    floats, inputs = TensorProto.FLOAT, [("x", TensorProto.FLOAT, (1, 3, 8, 8))]
+    model = quantized_model(nodes, (inputs, [("y", floats, (1, 5))]), weights, opset=9)
+    built = offloaded(model)
+    assert built.report is not None and len(built.report.regions) == 2
+    assert all(len(one.outputs) == 1 for one in built.report.regions)
+    assert {one.source for one in built.report.refusals} == {"norm", "classes"}
+    fed = image(model, seed=9)
+    (got,), (want,) = built.run(fed), from_onnxruntime(model, fed)
     assert sqnr_db(want, got) > 50
 
 
