@@ -25,7 +25,7 @@ def row_blocks(values: Array) -> Iterator[tuple[slice, Array]]:
 def contiguous(values: Array) -> Array:
     """``values`` itself or, where it is not contiguous, a copy that is."""
     if values.flags.c_contiguous or values.ndim < 2:
-        return np.ascontiguousarray(values)
+        return np.asarray(values, order="C")
     result = np.empty(values.shape, values.dtype)
     for rows, block in row_blocks(values):
         result[rows] = block
