@@ -332,7 +332,7 @@ def test_operators_of_the_cpu_before_and_between_regions() -> None:
 
 
 def test_old_networks_are_cut_where_the_npu_lacks_an_operator_and_nowhere_else() -> None:
-    """LRN, dropouts and a softmax over flattened channels, as AlexNet's file has them: frontends
+    """LRN, dropouts and softmaxes of the first operator sets, as AlexNet's file has them: frontends
     write them in several operators, of which the NPU has some."""
     random = np.random.default_rng(2)
     shapes = {"w": (6, 3, 3, 3), "v": (9, 96), "u": (5, 9), "b": (9,), "a": (5,)}
@@ -348,16 +348,21 @@ def test_old_networks_are_cut_where_the_npu_lacks_an_operator_and_nowhere_else()
         make("Dropout", ["r"], ["d"], "drop", ratio=0.5),
         make("Gemm", ["d", "u", "a"], ["h"], "dense2", transB=1),
         make("Softmax", ["h"], ["y"], "classes"),
+        make("Transpose", ["p"], ["t"], "last", perm=[0, 2, 3, 1]),
+        make("Softmax", ["t"], ["z"], "places", axis=3),
     ]
-    floats, inputs = TensorProto.FLOAT, [("x", TensorProto.FLOAT, (1, 3, 8, 8))]
-    model = quantized_model(nodes, (inputs, [("y", floats, (1, 5))]), weights, opset=9)
+    inputs = [("x", TensorProto.FLOAT, (1, 3, 8, 8))]
+    outputs = [("y", TensorProto.FLOAT, (1, 5)), ("z", TensorProto.FLOAT, (1, 4, 4, 6))]
+    model = quantized_model(nodes, (inputs, outputs), weights, opset=9)
     built = offloaded(model)
-    assert built.report is not None and len(built.report.regions) == 2
-    assert all(len(one.outputs) == 1 for one in built.report.regions)
-    assert {one.source for one in built.report.refusals} == {"norm", "classes"}
+    assert built.report is not None
+    regions = built.report.regions
+    assert [len(one.outputs) for one in regions] == [1, 2]
+    assert regions[1].outputs[1] == (1, 4, 4, 6)
+    assert {one.source for one in built.report.refusals} == {"norm", "classes", "places"}
     fed = image(model, seed=9)
-    (got,), (want,) = built.run(fed), from_onnxruntime(model, fed)
-    assert sqnr_db(want, got) > 50
+    for got, want in zip(built.run(fed), from_onnxruntime(model, fed), strict=True):
+        assert sqnr_db(want, got) > 50
 
 
 def test_automatic_padding_and_bounds_are_read() -> None:

@@ -39,6 +39,29 @@ def _same_shape(call: Any, definitions: Definitions) -> Any:
     return data if same else None
 
 
+def _softmax_of_rows(call: Any, definitions: Definitions) -> Any:
+    """before: ``reshape(softmax(reshape(x [N, H, W], [N H, W])), [N, H, W])``
+    after: ``softmax(x)``
+
+    The ONNX frontend's Softmax of operator sets before 13, over the last axis.
+    """
+
+    def made_by(expr: Any, name: str) -> Any:
+        found: Any = definitions.get(expr) if isinstance(expr, relax.Var) else None
+        return found if of.op_name(found) == name else None
+
+    softmax = made_by(call.args[0], "relax.nn.softmax")
+    rows = None if softmax is None else made_by(softmax.args[0], "relax.reshape")
+    if rows is None:
+        return None
+    data = rows.args[0]
+    shape, flat = of.static_shape(data.ty), of.static_shape(rows.ty)
+    if shape is None or not flat or shape != of.static_shape(call.ty) or shape[-1:] != flat[-1:]:
+        return None
+    last = attribute_reader(softmax)("axis") in (-1, len(flat) - 1)
+    return relax.op.nn.softmax(data, axis=-1) if last else None
+
+
 def _joined(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Definitions], Any]:
     """before: ``sum(stack([a, b, c], axis=0), axis=0)``    after: ``add(add(a, b), c)``
 
@@ -141,7 +164,7 @@ def _flat_rows(call: Any, definitions: Definitions) -> Any:
 
 _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
     "relax.broadcast_to": (_same_shape,),
-    "relax.reshape": (_same_shape,),
+    "relax.reshape": (_same_shape, _softmax_of_rows),
     "relax.sum": (_joined(relax.op.add),),
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
