@@ -365,6 +365,15 @@ def test_old_networks_are_cut_where_the_npu_lacks_an_operator_and_nowhere_else()
         assert sqnr_db(want, got) > 50
 
 
+def test_layers_over_tokens_are_called_after_their_operator() -> None:
+    weight = np.random.default_rng(3).standard_normal((8, 6)).astype(np.float32)
+    ends = ([("x", TensorProto.FLOAT, (1, 4, 4, 8))], [("y", TensorProto.FLOAT, (1, 4, 4, 6))])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "expand")]
+    built = offloaded(quantized_model(nodes, ends, {"w": weight}))
+    ((_, data),) = program_files(built).items()
+    assert {layer.source for layer in Program.from_bytes(data).layers} == {("expand",)}
+
+
 def test_automatic_padding_and_bounds_are_read() -> None:
     weight = np.random.default_rng(1).standard_normal((4, 3, 5, 5)).astype(np.float32) / 9
     nodes = [
