@@ -9,7 +9,7 @@ from rich.console import Console
 
 from studies.harness.tables import Sheet, print_sheets
 from studies.vs_tvm.searches import SearchRow
-from tvm_npu.cli.tables import Column
+from tvm_npu.cli.tables import Column, plural
 
 Figures = dict[str, Any]
 COLUMNS: tuple[tuple[str, str, str, float], ...] = (
@@ -44,7 +44,8 @@ def print_rows(console: Console, rows: Sequence[Figures]) -> None:
 
 def print_same(console: Console, same: int, differing: Sequence[str]) -> None:
     """Programs and outputs through both doors."""
-    console.print(f"the same program and the same output bits through both doors: {same} rows")
+    rows = plural(same, "row")
+    console.print(f"the same program and the same output bits through both doors: {rows}")
     for text in differing:
         console.print(f"different through the two doors: {text}", soft_wrap=True)
 
