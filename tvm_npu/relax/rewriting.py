@@ -26,7 +26,7 @@ def rewrite_calls(
     """
     worth: dict[Any, Expr] = dict(known or {})
     definitions: dict[Any, Expr] = {}
-    bindings = []
+    bindings: list[Any] = []
     for binding in of.bindings(function):
         value = replaced(binding.value, worth)
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
