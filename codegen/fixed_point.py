@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tvm_npu.codegen.errors import QuantizationError
+from tvm_npu.codegen.row_blocks import row_blocks
 
 Array = NDArray[Any]
 ELEMENT_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype(np.int8), 2: np.dtype(np.int16)}
@@ -32,6 +33,11 @@ def element_limits(element_bytes: int) -> tuple[int, int]:
 def quantize_tensor(x: Array, q_point: int, element_bytes: int) -> Array:
     """``saturate(floor(x * 2**q_point + 1/2))`` at the element type; QuantizationError on NaN."""
     values = np.asarray(x)
+    if values.ndim > 1 and not values.flags.c_contiguous:
+        result = np.empty(values.shape, ELEMENT_TYPE[element_bytes])
+        for rows, block in row_blocks(values):
+            result[rows] = quantize_tensor(block, q_point, element_bytes)
+        return result
     flat = np.ascontiguousarray(values).reshape(-1)
     result = np.empty(flat.shape, ELEMENT_TYPE[element_bytes])
     smallest, largest = element_limits(element_bytes)

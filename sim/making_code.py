@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 @dataclass
 class _Total:
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     depth: int = 0
     begin: float = 0.0
+    cpu_begin: float = 0.0
 
 
 _total = _Total()
@@ -26,12 +28,17 @@ def machine_code_seconds() -> float:
     return _total.seconds
 
 
+def machine_code_cpu_seconds() -> float:
+    """Seconds of CPU time so far, of the whole process."""
+    return _total.cpu_seconds
+
+
 @contextmanager
 def making_code() -> Iterator[None]:
     """Counts the block; an inner one counts as part of the outer one. Not for several threads at a
     time: the compiler's lock is held."""
     if _total.depth == 0:
-        _total.begin = time.perf_counter()
+        _total.begin, _total.cpu_begin = time.perf_counter(), time.process_time()
     _total.depth += 1
     try:
         yield
@@ -39,6 +46,7 @@ def making_code() -> Iterator[None]:
         _total.depth -= 1
         if _total.depth == 0:
             _total.seconds += time.perf_counter() - _total.begin
+            _total.cpu_seconds += time.process_time() - _total.cpu_begin
 
 
 @dataclass

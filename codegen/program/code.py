@@ -22,7 +22,7 @@ class Code:
 
     words: NDArray[np.uint32]
     layers: tuple[tuple[CodeRange, ...], ...]
-    constants: bytes
+    constants: bytes | bytearray
     activation_bytes: int
     debug: NDArray[Any]
     parameter_offset: int = 0

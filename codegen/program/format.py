@@ -78,7 +78,7 @@ class Program(Tabular):
     layers: tuple[LayerEntry, ...]
     scopes: tuple[dict[str, int], ...]
     code: NDArray[np.uint32] = field(repr=False)
-    constants: bytes = field(repr=False)
+    constants: bytes | bytearray = field(repr=False)
     relocations: NDArray[Any] = field(repr=False)
     debug: NDArray[Any] = field(repr=False)
     images: tuple[CodeRange, ...] = ()

@@ -190,7 +190,7 @@ class Image:
 
     addresses: dict[Segment, int]
     code: NDArray[np.uint32]
-    constants: bytes
+    constants: bytes | bytearray
     entry_address: int
     parameter_address: int
     end_address: int

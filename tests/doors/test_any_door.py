@@ -118,13 +118,14 @@ Ends = Sequence[tuple[str, int, tuple[int, ...]]]
 
 
 def quantized_model(
-    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any]
+    nodes: Sequence[onnx.NodeProto], ends: tuple[Ends, Ends], constants: Mapping[str, Any],
+    opset: int = 13,
 ) -> onnx.ModelProto:
     """Between these inputs and outputs."""
     inputs, outputs = ([helper.make_tensor_value_info(*one) for one in side] for side in ends)
     stored = [numpy_helper.from_array(np.asarray(v), n) for n, v in constants.items()]
     graph = helper.make_graph(list(nodes), "quantized", inputs, outputs, stored)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def qdq_model(from_integers: bool) -> onnx.ModelProto:
@@ -328,6 +329,49 @@ def test_operators_of_the_cpu_before_and_between_regions() -> None:
     inputs = image(model, seed=9)
     (got,), (want,) = built.run(inputs), from_onnxruntime(model, inputs)
     assert sqnr_db(want, got) > 50
+
+
+def test_old_networks_are_cut_where_the_npu_lacks_an_operator_and_nowhere_else() -> None:
+    """LRN, dropouts and softmaxes of the first operator sets, as AlexNet's file has them: frontends
+    write them in several operators, of which the NPU has some."""
+    random = np.random.default_rng(2)
+    shapes = {"w": (6, 3, 3, 3), "v": (9, 96), "u": (5, 9), "b": (9,), "a": (5,)}
+    weights = {name: random.standard_normal(of).astype(np.float32) for name, of in shapes.items()}
+    make = helper.make_node
+    nodes = [
+        make("Conv", ["x", "w"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        make("LRN", ["c"], ["n"], "norm", size=5, alpha=0.1, beta=0.75, bias=1.0),
+        make("MaxPool", ["n"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        make("Flatten", ["p"], ["f"], "flat"),
+        make("Gemm", ["f", "v", "b"], ["g"], "dense1", transB=1),
+        make("Relu", ["g"], ["r"], "relu"),
+        make("Dropout", ["r"], ["d"], "drop", ratio=0.5),
+        make("Gemm", ["d", "u", "a"], ["h"], "dense2", transB=1),
+        make("Softmax", ["h"], ["y"], "classes"),
+        make("Transpose", ["p"], ["t"], "last", perm=[0, 2, 3, 1]),
+        make("Softmax", ["t"], ["z"], "places", axis=3),
+    ]
+    inputs = [("x", TensorProto.FLOAT, (1, 3, 8, 8))]
+    outputs = [("y", TensorProto.FLOAT, (1, 5)), ("z", TensorProto.FLOAT, (1, 4, 4, 6))]
+    model = quantized_model(nodes, (inputs, outputs), weights, opset=9)
+    built = offloaded(model)
+    assert built.report is not None
+    regions = built.report.regions
+    assert [len(one.outputs) for one in regions] == [1, 2]
+    assert regions[1].outputs[1] == (1, 4, 4, 6)
+    assert {one.source for one in built.report.refusals} == {"norm", "classes", "places"}
+    fed = image(model, seed=9)
+    for got, want in zip(built.run(fed), from_onnxruntime(model, fed), strict=True):
+        assert sqnr_db(want, got) > 50
+
+
+def test_layers_over_tokens_are_called_after_their_operator() -> None:
+    weight = np.random.default_rng(3).standard_normal((8, 6)).astype(np.float32)
+    ends = ([("x", TensorProto.FLOAT, (1, 4, 4, 8))], [("y", TensorProto.FLOAT, (1, 4, 4, 6))])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "expand")]
+    built = offloaded(quantized_model(nodes, ends, {"w": weight}))
+    ((_, data),) = program_files(built).items()
+    assert {layer.source for layer in Program.from_bytes(data).layers} == {("expand",)}
 
 
 def test_automatic_padding_and_bounds_are_read() -> None:

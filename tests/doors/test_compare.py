@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -125,6 +126,8 @@ def test_memory_and_compile_time_belong_to_the_process(found: Comparison) -> Non
     for row in found.rows:
         assert 0 < row.imports_rss_bytes <= row.compile_rss_bytes <= row.peak_rss_bytes
         assert sum(row.phases_s.values()) <= row.compile_s + 0.01
+        assert 0 < row.compile_cpu_s < len(os.sched_getaffinity(0)) * row.compile_s + 0.1
+    assert found.rows[2].compile_cpu_s > 0.05
     npu = found.rows[2]
     assert {"read", "partition", "calibrate", "plan", "emit", "TVM"} <= set(npu.phases_s)
     assert npu.library_bytes > npu.weight_bytes / 2

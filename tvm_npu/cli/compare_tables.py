@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from tvm_npu.cli.tables import Column, print_tables
+from tvm_npu.cli.tables import Column, plural, print_tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,7 +20,8 @@ def print_comparison(found: Comparison, console: Console) -> None:
     """The table of those that ran, what compilation took, and what failed."""
     ran = [row for row in found.rows if row.error is None]
     console.print(
-        f"{found.model}: {found.images} images; threads of what runs on this CPU: {found.threads}",
+        f"{found.model}: {plural(found.images, 'image')}; threads of what runs on this CPU: "
+        f"{found.threads}",
         soft_wrap=True,
     )
     if ran:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tvm_npu.cli.files import check_writable, write_json
+from tvm_npu.cli.tables import plural
 from tvm_npu.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _lines(found: Examination) -> Iterator[str]:
     yield ""
     for cache in found.caches:
         size = cache.size_bytes / 1e6
-        kept = f"machine code of {cache.functions} functions, {size:.1f} MB"
+        kept = f"machine code of {plural(cache.functions, 'function')}, {size:.1f} MB"
         yield f"{cache.package}: {kept}{'' if cache.writable else ', cannot be written'}"
     yield ""
     for fault in found.faults:

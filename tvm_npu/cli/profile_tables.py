@@ -12,7 +12,7 @@ from operator import add
 from rich.console import Console
 from rich.table import Table
 
-from tvm_npu.cli.tables import Column, fitted_widths, make_table, natural_width
+from tvm_npu.cli.tables import Column, fitted_widths, make_table, natural_width, plural
 from tvm_npu.report.breakdown import IN_WORDS, Breakdown
 from tvm_npu.report.placement import Refusal
 from tvm_npu.report.profile import LayerRow, Profile
@@ -29,7 +29,7 @@ def print_profile(profile: Profile, console: Console, verbose: bool = False) -> 
     images = f" of {profile.images_per_run} images" if profile.images_per_run > 1 else ""
     console.print(
         f"{profile.model} on {profile.machine} ({profile.precision}, {profile.planner}): "
-        f"{profile.runs} inference{'s' if profile.runs > 1 else ''}{images}"
+        f"{plural(profile.runs, 'inference')}{images}"
     )
     random = f"random (standard normal, seed {profile.seed})"
     console.print(f"input and number ranges: {profile.calibration or random}\n")
@@ -255,11 +255,11 @@ def _print_split(profile: Profile, console: Console) -> None:
     operators = sum(len(region.operators) for region in report.regions)
     console.print(
         f"NPU: {percent(report.mac_share)} of the MACs ({count(report.npu_macs)}), "
-        f"{_plural(operators, 'operator')} in {_plural(len(report.regions), 'region')}"
+        f"{plural(operators, 'operator')} in {plural(len(report.regions), 'region')}"
     )
     console.print(
         f"CPU: {percent(1 - report.mac_share if report.total_macs else 0.0)} of the MACs "
-        f"({count(cpu_macs)}), {_plural(len(report.refusals), 'operator')}"
+        f"({count(cpu_macs)}), {plural(len(report.refusals), 'operator')}"
     )
     if report.refusals:
         console.print()
@@ -300,10 +300,6 @@ def _some(names: Sequence[str]) -> str:
     more = len(names) - LISTED_NAMES
     listed = ", ".join(names[:LISTED_NAMES])
     return f"{listed} and {more} more" if more > 0 else listed
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def count(number: int) -> str:

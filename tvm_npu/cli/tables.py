@@ -145,3 +145,8 @@ def _least_whole_width(columns: Sequence[Column]) -> int:
 
 def _heading_width(column: Column) -> int:
     return max(map(len, (*column.heading.split("\n"), column.total)))
+
+
+def plural(number: int, noun: str) -> str:
+    """``1 image``, ``2 images``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")

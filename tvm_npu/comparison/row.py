@@ -32,6 +32,7 @@ class Row:
     energy_uj: float | None = None
     images_per_s: float | None = None
     compile_s: float | None = None
+    compile_cpu_s: float | None = None
     phases_s: dict[str, float] = field(default_factory=dict)
     machine_code_s: float | None = None
     library_bytes: int | None = None

@@ -60,11 +60,13 @@ class Cost:
 @dataclass(frozen=True)
 class Measured:
     """The answer. ``compile_s`` is from the model's file to an executable, by phase in
-    ``phases_s``; ``machine_code_s`` is what numba took meanwhile, which neither contains. Memory is
-    resident: after all imports, at most while compiling, at most in all."""
+    ``phases_s``; ``compile_cpu_s`` is the CPU time of all threads meanwhile; ``machine_code_s`` is
+    what numba took meanwhile, which none of them contains. Memory is resident: after all imports,
+    at most while compiling, at most in all."""
 
     cost: Cost
     compile_s: float
+    compile_cpu_s: float
     phases_s: dict[str, float]
     machine_code_s: float
     library_bytes: int | None

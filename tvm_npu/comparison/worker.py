@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import sys
 import tempfile
 import time
@@ -20,7 +21,7 @@ from tvm_npu.comparison.inputs import read_samples, write_samples
 from tvm_npu.comparison.memory import forget_peak, peak_resident_bytes, resident_bytes
 from tvm_npu.comparison.runners import runner_called
 from tvm_npu.comparison.task import Measured, Task
-from tvm_npu.sim.making_code import machine_code_seconds
+from tvm_npu.sim.making_code import machine_code_cpu_seconds, machine_code_seconds
 
 VERSIONS = ("xtc-tvm-python-bindings", "apache-tvm", "onnx", "onnxruntime", "numpy")
 
@@ -33,12 +34,13 @@ def measure(task: Task) -> Measured:
     runner.prepare(task)
     forget_peak()
     imports_rss = resident_bytes()
-    made = machine_code_seconds()
-    begin = time.perf_counter()
+    made, made_cpu = machine_code_seconds(), machine_code_cpu_seconds()
+    begin, begin_cpu = time.perf_counter(), _cpu_seconds()
     with timed() as phases:
         built = runner.build(task)
     made = machine_code_seconds() - made
     compile_s = time.perf_counter() - begin - made
+    compile_cpu_s = _cpu_seconds() - begin_cpu - (machine_code_cpu_seconds() - made_cpu)
     compile_rss = peak_resident_bytes()
     samples = list(read_samples(Path(task.samples)))
     first = built.run(samples[0])
@@ -51,6 +53,7 @@ def measure(task: Task) -> Measured:
     return Measured(
         cost=cost,
         compile_s=compile_s,
+        compile_cpu_s=compile_cpu_s,
         phases_s={name: round(seconds, 6) for name, seconds in phases.seconds.items()},
         machine_code_s=made,
         library_bytes=library_bytes,
@@ -62,6 +65,12 @@ def measure(task: Task) -> Measured:
         versions=_versions(),
         **built.about(),
     )
+
+
+def _cpu_seconds() -> float:
+    """Of all threads, and of the processes that it started and that have ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(spent.ru_utime + spent.ru_stime for spent in map(resource.getrusage, kinds))
 
 
 def _named(outputs: Sequence[Any]) -> dict[str, Any]:

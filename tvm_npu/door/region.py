@@ -71,6 +71,7 @@ class MarkedRegion:
         give_back()  # what weights in other orders took
         program = generated.program()
         del generated
+        give_back()  # what integers and commands took
         content = program.to_bytes()
         del program
         give_back()

@@ -108,11 +108,17 @@ def _op_call(
         name=spelling.name,
         operands=operands,
         types=_types(binding.var),
-        spelling=of.op_name(expr).removeprefix("relax."),
+        spelling=_spelling(expr),
         source=source,
         returns_tuple=not of.is_tensor(binding.var),
         raw_attribute=attribute_reader(expr),
     )
+
+
+def _spelling(call: Any) -> str:
+    """As the module has it; of loops, what they are called."""
+    name = of.op_name(call).removeprefix("relax.")
+    return f"{name} {of.name_of(call.args[0])}" if name == "call_tir" else name
 
 
 def _input(var: relax.Var) -> Input:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_npu.codegen.row_blocks import contiguous
 from tvm_npu.door.dequantized import dequantized
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.operators import attribute_reader
@@ -62,4 +63,4 @@ def folded(call: Any, definitions: Mapping[Any, Any]) -> Any:
     with np.errstate(all="ignore"):
         values = compute(call, [of.array_of(arg) for arg in tensors])
     dtype = of.dtype_of(call.ty) if of.is_tensor(call) else str(values.dtype)
-    return relax.const(np.ascontiguousarray(values, dtype), dtype)
+    return relax.const(contiguous(np.asarray(values, dtype)), dtype)

@@ -20,18 +20,22 @@ def rewrite_calls(
 ) -> relax.Function:
     """``function``, without dataflow blocks, with every call replaced by ``change``.
 
-    A call that becomes a variable or a constant has no binding any more: who reads it reads that.
-    New calls may be nested; ``relax.transform.Normalize`` gives each a binding. ``known`` are
-    parameters that become constants. TVM's own passes would drop the spans of what they change.
+    A call that becomes a variable, a constant or a tuple has no binding any more: who reads it
+    reads that. New calls may be nested: each gets a binding. ``known`` are parameters that become
+    constants. TVM's own passes would drop the spans of what they change.
     """
     worth: dict[Any, Expr] = dict(known or {})
     definitions: dict[Any, Expr] = {}
-    bindings = []
+    bindings: list[Any] = []
     for binding in of.bindings(function):
         value = replaced(binding.value, worth)
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
             new = change(value, definitions)
-            value = value if new is None else stamped(new, binding.value.span)
+            if new is not None:
+                value = _apart(stamped(new, binding.value.span), bindings, definitions)
+            if isinstance(value, of.Tuple):
+                worth[binding.var] = value
+                continue
         if (isinstance(value, relax.Var) or of.is_constant(value)) and not _names_extents(binding):
             worth[binding.var] = value
             continue
@@ -48,6 +52,22 @@ def rewrite_calls(
     return relax.Function(
         params, body, function.ret_ty, function.is_pure, function.attrs, function.span
     )
+
+
+def _apart(expr: Expr, bindings: list[Any], definitions: dict[Any, Expr]) -> Expr:
+    """``expr`` whose inner calls have ``bindings`` of their own: where TVM makes those, calls
+    around others lose their spans."""
+    if not isinstance(expr, of.Call):
+        return expr
+    args = []
+    for arg in expr.args:
+        if isinstance(arg, of.Call):
+            call = relax.BlockBuilder().normalize(_apart(arg, bindings, definitions))
+            arg = relax.Var("part", call.ty)
+            bindings.append(relax.VarBinding(arg, call))
+            definitions[arg] = call
+        args.append(arg)
+    return expr if _same(args, expr.args) else with_arguments(expr, args)
 
 
 def _names_extents(binding: relax.Binding) -> bool:

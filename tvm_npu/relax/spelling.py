@@ -25,12 +25,41 @@ def plain_spelling(call: Any, definitions: Definitions) -> Any:
     return None
 
 
-def _no_broadcast(call: Any, definitions: Definitions) -> Any:
-    """``broadcast_to(x, the shape of x)`` is x."""
+def _no_dropout(call: Any, definitions: Definitions) -> Any:
+    """before: ``dropout(x)``    after: ``(x, ones_like(x))``: inference drops nothing."""
+    (data,) = call.args
+    return of.Tuple([data, relax.op.ones_like(data)])
+
+
+def _same_shape(call: Any, definitions: Definitions) -> Any:
+    """``broadcast_to`` and ``reshape`` of x to the shape of x are x."""
     (data, *_) = call.args
     shape = of.static_shape(call.ty)
     same = shape is not None and shape == of.static_shape(data.ty)
     return data if same else None
+
+
+def _softmax_of_rows(call: Any, definitions: Definitions) -> Any:
+    """before: ``reshape(softmax(reshape(x [N, H, W], [N H, W])), [N, H, W])``
+    after: ``softmax(x)``
+
+    The ONNX frontend's Softmax of operator sets before 13, over the last axis.
+    """
+
+    def made_by(expr: Any, name: str) -> Any:
+        found: Any = definitions.get(expr) if isinstance(expr, relax.Var) else None
+        return found if of.op_name(found) == name else None
+
+    softmax = made_by(call.args[0], "relax.nn.softmax")
+    rows = None if softmax is None else made_by(softmax.args[0], "relax.reshape")
+    if rows is None:
+        return None
+    data = rows.args[0]
+    shape, flat = of.static_shape(data.ty), of.static_shape(rows.ty)
+    if shape is None or not flat or shape != of.static_shape(call.ty) or shape[-1:] != flat[-1:]:
+        return None
+    last = attribute_reader(softmax)("axis") in (-1, len(flat) - 1)
+    return relax.op.nn.softmax(data, axis=-1) if last else None
 
 
 def _joined(operator: Callable[[Any, Any], Any]) -> Callable[[Any, Definitions], Any]:
@@ -134,11 +163,13 @@ def _flat_rows(call: Any, definitions: Definitions) -> Any:
 
 
 _REWRITES: Mapping[str, tuple[Callable[[Any, Definitions], Any], ...]] = {
-    "relax.broadcast_to": (_no_broadcast,),
+    "relax.broadcast_to": (_same_shape,),
+    "relax.reshape": (_same_shape, _softmax_of_rows),
     "relax.sum": (_joined(relax.op.add),),
     "relax.max": (_joined(relax.op.maximum),),
     "relax.min": (_joined(relax.op.minimum),),
     "relax.minimum": (_clip,),
+    "relax.nn.dropout": (_no_dropout,),
     "relax.nn.gelu": (_gelu,),
     "relax.nn.gelu_tanh": (_gelu_tanh,),
     "relax.where": (_prelu,),

@@ -1,8 +1,10 @@
 """Making TVM's ONNX frontend read in linear time.
 
 For many operators it asks for the type of what it has built so far, and TVM 0.19 types the whole
-graph anew each time; for each it builds its table of 250 converters anew. ONNX's checker, whose
-findings it warns of, copies all weights twice.
+graph anew each time; for each it builds its table of 250 converters anew. It asks operators for
+their spans, and lists for NumPy's protocols, which TVM answers by an error with a backtrace: the
+first one takes 50 MB for debug information. ONNX's checker, whose findings it warns of, copies all
+weights twice.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import onnx
+import tvm
 from tvm import relay
 from tvm.relay.frontend import common
 from tvm.relay.frontend import onnx as reader
@@ -27,21 +30,24 @@ _lock = threading.RLock()
 @contextmanager
 def quick_reading() -> Iterator[None]:
     """While it is entered, types are inferred from the nearest known ones, constants folded where
-    they are new, the table of converters is made once for each operator set, and the checker does
-    not see large weights. One thread at a time."""
+    they are new, the table of converters is made once for each operator set, attributes that
+    nothing of TVM has are not looked for, and the checker does not see large weights. One thread at
+    a time."""
     with _lock:
         originals = common.infer_type, reader._get_convert_map, reader.fold_constant
-        check = onnx.checker.check_model
+        check, attribute = onnx.checker.check_model, tvm.Object.__getattr__
         common.infer_type = reader.infer_type = _local_types(common.infer_type)
         reader._get_convert_map = lru_cache(maxsize=None)(reader._get_convert_map)
         reader.fold_constant = QuickFolder(reader.fold_constant)
         onnx.checker.check_model = light_check(check)
+        tvm.Object.__getattr__ = _known_attributes(attribute)
         try:
             yield
         finally:
             common.infer_type, reader._get_convert_map, reader.fold_constant = originals
             reader.infer_type = common.infer_type
             onnx.checker.check_model = check
+            tvm.Object.__getattr__ = attribute
 
 
 def _local_types(whole: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,3 +60,14 @@ def _local_types(whole: Callable[..., Any]) -> Callable[..., Any]:
         return node
 
     return infer_type
+
+
+def _known_attributes(original: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    """`Object.__getattr__` that does not ask TVM for what it never has."""
+
+    def attribute(value: Any, name: str) -> Any:
+        if name.startswith("__") or (name == "span" and isinstance(value, tvm.ir.Op)):
+            raise AttributeError(f"{type(value)} has no attribute {name}")
+        return original(value, name)
+
+    return attribute

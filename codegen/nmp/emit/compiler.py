@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,7 +56,7 @@ from tvm_npu.codegen.ops import (
     FixedPool,
     FixedTable,
 )
-from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
+from tvm_npu.codegen.passes.storage import Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem, MeasuredPrediction
 from tvm_npu.codegen.program.code import Code
@@ -86,6 +87,9 @@ class NmpRegion:
     machine: NmpMachine
     codes: tuple[LayerCode, ...]
     constants: bytearray
+    """With the parameter table at ``parameter_offset``; ``relocations`` are of its words."""
+    parameter_offset: int
+    relocations: NDArray[Any]
 
     def text(self, layer: int) -> str:
         code = self.codes[layer]
@@ -96,16 +100,15 @@ class NmpRegion:
 
     def assemble(self) -> Code:
         lowered, ranges = _lower(self.machine, self)
-        constants, parameter_offset, relocations = _parameter_table(self.machine, self)
         return Code(
             words=lowered.words,
             layers=tuple((CodeRange(*one),) for one in ranges),
-            constants=constants,
+            constants=self.constants,
             activation_bytes=self.planned.storage.size_bytes,
             debug=np.array(list(lowered.debug), DEBUG),
-            parameter_offset=parameter_offset,
+            parameter_offset=self.parameter_offset,
             scopes=tuple(dict(scope) for scope in lowered.scopes),
-            relocations=relocations,
+            relocations=self.relocations,
             start_cycles=tuple(
                 0.0
                 if _is_measured(one.plan)
@@ -127,7 +130,9 @@ def emit(planned: PlannedGraph, machine: NmpMachine) -> NmpRegion:
             )
         operands = constants.operands(one, planned.storage, machine)
         codes.append(_code(one, planned.storage.shapes, machine, operands))
-    return NmpRegion(planned, machine, tuple(codes), constants.constants.data)
+    offset, relocations = _add_parameter_table(constants.constants, codes, machine)
+    data = constants.constants.data
+    return NmpRegion(planned, machine, tuple(codes), data, offset, relocations)
 
 
 def _code(
@@ -271,11 +276,12 @@ def _lower(machine: NmpMachine, region: NmpRegion) -> tuple[Lowered, list[tuple[
     return lowering.finish(), ranges
 
 
-def _parameter_table(machine: NmpMachine, region: NmpRegion) -> tuple[bytes, int, NDArray[Any]]:
-    """(constants with the parameter table behind them, its offset, relocations)."""
-    gap = bytes(-len(region.constants) % ALIGNMENT_BYTES)
-    offset = len(region.constants) + len(gap)
-    columns = [words for code in region.codes for words in code.parameters.words]
+def _add_parameter_table(
+    constants: Constants, codes: Sequence[LayerCode], machine: NmpMachine
+) -> tuple[int, NDArray[Any]]:
+    """The offset of the words that cores read, behind ``constants``, and their relocations."""
+    offset = constants.pad()
+    columns = [words for code in codes for words in code.parameters.words]
     table = np.zeros((machine.core_count, len(columns)), np.uint32)
     records = []
     number = {segment: index for index, segment in enumerate(SEGMENTS)}
@@ -287,5 +293,5 @@ def _parameter_table(machine: NmpMachine, region: NmpRegion) -> tuple[bytes, int
                 records.append((number[Segment.CONSTANTS], place, number[word.segment]))
                 word = word.offset
             table[core, column] = word & 0xFFFF_FFFF
-    constants = b"".join((region.constants, gap, table.astype("<u4").tobytes()))
-    return constants, offset, np.array(records, RELOCATION)
+    constants.data.extend(table.astype("<u4").tobytes())
+    return offset, np.array(records, RELOCATION)

@@ -84,22 +84,27 @@ def make_parser(study: Study[Any]) -> argparse.ArgumentParser:
         "--restart", action="store_true",
         help="begin anew, also where an interrupted run with the same output file could go on",
     )  # fmt: skip
+    parser.add_argument(
+        "--verbose", action="store_true",
+        help="tell each part that is done, and its seconds, on stderr (for logs of long runs)",
+    )  # fmt: skip
     study.add_options(parser)
     return parser
 
 
 def run(study: Study[Result], options: argparse.Namespace) -> None:
     """Raises StudyError, CliError and what the study's parts raise."""
+    terminal = open_terminal()
     values = dict(vars(options))
     files: dict[str, Path | None] = {name: values.pop(name) for name in study.texts.files}
     plot: Path | None = values.pop("plot", None)
     restart: bool = values.pop("restart")
+    tell = terminal.note if values.pop("verbose") else None
     outputs = [path for path in (*files.values(), plot) if path is not None]
     for path in outputs:
         check_writable(path)
     if plot is not None:
         check_plottable(plot)
-    terminal = open_terminal()
     parts = study.parts(options)
     with opened(study, values, outputs, restart=restart) as work:
         if work.kept is not None and work.kept.values:
@@ -108,7 +113,7 @@ def run(study: Study[Result], options: argparse.Namespace) -> None:
             )
         try:
             with terminal.steps(len(parts)) as steps:
-                found = compute(parts, work, steps)
+                found = compute(parts, work, steps, tell)
         except KeyboardInterrupt as interrupt:
             raise KeyboardInterrupt(_left(work)) from interrupt
         result = study.collect(options, found)

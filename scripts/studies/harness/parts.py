@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,12 +57,18 @@ def opened(
             work.kept.close()
 
 
-def compute(parts: Sequence[Part[Any]], work: Work, steps: Steps) -> dict[Key, Any]:
+def compute(
+    parts: Sequence[Part[Any]],
+    work: Work,
+    steps: Steps,
+    tell: Callable[[str], None] | None = None,
+) -> dict[Key, Any]:
     """All values by key, in the order of ``parts``. Every value goes through its JSON, so that a
-    run that was interrupted has the same ones as a run that was not."""
+    run that was interrupted has the same ones as a run that was not. ``tell`` hears of each part
+    that has been computed."""
     found: dict[Key, Any] = {}
     known = work.kept.values if work.kept is not None else {}
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         assert part.key not in found, f"two parts are called {part.key}"
         adapter: TypeAdapter[Any] = TypeAdapter(part.kind)
         steps.begin(part.label)
@@ -72,11 +79,15 @@ def compute(parts: Sequence[Part[Any]], work: Work, steps: Steps) -> dict[Key, A
             def say(text: str, label: str = part.label) -> None:
                 steps.begin(f"{label}: {text}")
 
+            begin = time.perf_counter()
             plain = adapter.dump_python(
                 part.compute(Bench(found, work.scratch, say)), mode="json", warnings="error"
             )
             if work.kept is not None:
                 work.kept.keep(part.key, plain)
+            if tell is not None:
+                spent = time.perf_counter() - begin
+                tell(f"{number} of {len(parts)}: {part.label}: {spent:.1f} s")
         found[part.key] = adapter.validate_python(plain)
         steps.done()
     return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import time
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,8 @@ class Setting:
 
 
 def measure(setting: Setting, threads: int, repeats: int, logs: Path, bench: Bench) -> Figures:
-    """One row. The tuner's log lies in ``logs``, which outlives the run."""
+    """One row. The tuner's log lies in ``logs``, which outlives the run. ``whole_s`` is what the
+    measurement took in all: imports, compilation, inferences."""
     folder = bench.scratch / setting.model
     asked = _asked(setting.model, folder, threads, repeats)
     task = replace(asked.task, runner=setting.runner)
@@ -57,18 +60,21 @@ def measure(setting: Setting, threads: int, repeats: int, logs: Path, bench: Ben
     if setting.trials:
         log = logs / f"{asked.digest}-{setting.place.door}"
         task = replace(task, trials=setting.trials, log=str(log.absolute()))
+    begin = time.perf_counter()
     row, outputs = row_of(task, setting.place.door, setting.place.python)
+    whole_s = round(time.perf_counter() - begin, 3)
     reference = folder / REFERENCE
     if outputs is not None and not reference.exists():
         shutil.copy(task.outputs, reference)
     elif outputs is not None:
         row = replace(row, **asdict(judge(outputs, read_outputs(reference), None)))
-    return {"model": setting.model, **row.to_dict()}
+    return {"model": setting.model, **row.to_dict(), "whole_s": whole_s}
 
 
+@lru_cache(maxsize=1)
 def _asked(model: str, folder: Path, threads: int, repeats: int) -> Asked:
-    """The model with one image and its calibration data. Models are built once a measurement:
-    writing a hundred megabytes takes less time than what is measured."""
+    """Files of the model with one image and its calibration data, written once for all of its
+    measurements in a run."""
     case = cases()[model]
     folder.mkdir(exist_ok=True)
     inputs, proto = case.inputs(), case.model()

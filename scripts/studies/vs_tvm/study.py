@@ -25,7 +25,7 @@ from studies.vs_tvm.searches import (
     of_exact,
     search_rows,
 )
-from studies.vs_tvm.tables import print_rows, print_same, print_searches
+from studies.vs_tvm.tables import print_rows, print_same, print_searches, print_times
 from tvm_npu.cli.arguments import non_negative, positive
 from tvm_npu.codegen.tune.tuners import tuner_names
 from tvm_npu.comparison.process import door_of
@@ -36,6 +36,9 @@ MACHINES = ("nmp-4x8", "nmp-4x8-int8", "setup-a", "snowflake-1cc")
 GROUPS = ("pretrained", "light", "built", "modern")
 OTHER = Path(__file__).parents[3] / ".venv-relax" / "bin" / "python"
 SEARCH = "search"
+SMALL = ("digits_lenet", "lenet", "mnist_cntk", "resnet8_cifar10", "resnet20_cifar10")
+"""Models whose tuning takes minutes."""
+SMALL_TRIALS = 64
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,11 @@ class VsTvmStudy(Study[Compared]):
             parser, "--runners", "runner", ("onnxruntime", "stock", "npu"), nargs="+"
         )
         parser.add_argument("--other-python", metavar="PYTHON", help="with the other TVM")
-        add_number(
-            parser, "--trials", 0, "of stock TVM's tuner for each model; 0: not tuned", non_negative
-        )
+        parser.add_argument(
+            "--trials", type=non_negative, metavar="N",
+            help="of stock TVM's tuner for each model; 0: not tuned (default: "
+            f"{SMALL_TRIALS} for {', '.join(SMALL)}; 0 for others)",
+        )  # fmt: skip
         parser.add_argument(
             "--logs", type=Path, metavar="DIR", default=Path("vs_tvm.tuning"),
             help="folder of the tuner's logs (default: vs_tvm.tuning)",
@@ -125,6 +130,7 @@ class VsTvmStudy(Study[Compared]):
         print_rows(console, result.rows)
         print_same(console, result.same, result.differing)
         print_searches(console, result.searches)
+        print_times(console, result.rows)
 
     def check(self, result: Compared) -> None:
         failed = sum(row["runner"] == "npu" and row["error"] is not None for row in result.rows)
@@ -177,10 +183,11 @@ def _settings(model: str, places: Sequence[Place], options: argparse.Namespace) 
         settings.append(Setting(model, Place("", places[0].python), "onnxruntime"))
     if "stock" in options.runners:
         settings += [Setting(model, place, "stock") for place in places]
-        if options.trials:
-            settings += [
-                Setting(model, place, "stock-tuned", trials=options.trials) for place in places
-            ]
+        trials = options.trials
+        if trials is None:
+            trials = SMALL_TRIALS if model in SMALL else 0
+        if trials:
+            settings += [Setting(model, place, "stock-tuned", trials=trials) for place in places]
     if "npu" in options.runners:
         settings += [
             Setting(model, place, "npu", machine) for machine in options.machines

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from studies.harness.tables import Sheet, print_sheets
 from studies.vs_tvm.searches import SearchRow
-from tvm_npu.cli.tables import Column
+from tvm_npu.cli.tables import Column, plural
 
 Figures = dict[str, Any]
 COLUMNS: tuple[tuple[str, str, str, float], ...] = (
@@ -44,7 +44,8 @@ def print_rows(console: Console, rows: Sequence[Figures]) -> None:
 
 def print_same(console: Console, same: int, differing: Sequence[str]) -> None:
     """Programs and outputs through both doors."""
-    console.print(f"the same program and the same output bits through both doors: {same} rows")
+    rows = plural(same, "row")
+    console.print(f"the same program and the same output bits through both doors: {rows}")
     for text in differing:
         console.print(f"different through the two doors: {text}", soft_wrap=True)
 
@@ -67,3 +68,24 @@ def print_searches(console: Console, rows: Sequence[SearchRow]) -> None:
         Column("/ exact", tuple(map(ratio, shown))),
     ]
     print_sheets(console, [Sheet("Tuners by trials, and the planner exact", columns)])
+
+
+def print_times(console: Console, rows: Sequence[Figures]) -> None:
+    """What measuring took, by model and runner: for who plans the next run."""
+    runners = list(dict.fromkeys(row["runner"] for row in rows))
+    models = list(dict.fromkeys(row["model"] for row in rows))
+
+    def seconds(model: str | None, runner: str | None) -> str:
+        spent = sum(
+            row["whole_s"] for row in rows
+            if model in (None, row["model"]) and runner in (None, row["runner"])
+        )  # fmt: skip
+        return f"{spent:,.0f}"
+
+    lines: list[str | None] = [*models, None]
+    columns = [Column("model", tuple(line or "all" for line in lines), name=True)]
+    for runner in (*runners, None):
+        values = tuple(seconds(line, runner) for line in lines)
+        columns.append(Column(runner or "all", values))
+    if rows:
+        print_sheets(console, [Sheet("Seconds that measuring took", columns)])

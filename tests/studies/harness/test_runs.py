@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,6 +105,13 @@ def test_a_killed_run_goes_on(run: Run, tmp_path: Path) -> None:
     assert not target.with_name("rows.json.work").exists()
     assert run("--json", target)[0] == 0
     assert len(computed(tmp_path)) == 9, "a finished run is not gone on with"
+
+
+def test_parts_are_told_with_their_seconds_where_that_is_asked_for(run: Run) -> None:
+    code, _, err = run("--verbose")
+    assert code == 0 and re.findall(r"note: (\d) of 4: (\w+), square: \d+\.\d s\n", err) == [
+        (str(number), name) for number, name in enumerate(NAMES, 1)
+    ]
 
 
 def test_scratch_files_of_finished_parts_are_there(run: Run, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import sys
 from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ from rich.console import Console
 
 from studies.harness.command import main
 from studies.harness.errors import StudyError
-from studies.vs_tvm import study
+from studies.vs_tvm import measuring, study
 from studies.vs_tvm.measuring import Place
 from studies.vs_tvm.searches import Exact, search_rows
 from studies.vs_tvm.study import STUDY, Compared, through_both_doors
-from studies.vs_tvm.tables import print_rows, print_searches
+from studies.vs_tvm.tables import print_rows, print_searches, print_times
+from tvm_npu.comparison import timing
 from tvm_npu.sim.machine_file import load_machine
 
 ISSUED = (
@@ -90,6 +92,50 @@ def test_the_reference_runs_first_and_every_door_runs_all() -> None:
         ("m", "npu", "relay", "setup-a"), ("m", "npu", "relax", "setup-a"),
     ]  # fmt: skip
     assert [setting.trials for setting in settings] == [0, 0, 64, 64, 0, 0]
+    options.trials = None
+    tuned = {
+        model: [one.trials for one in study._settings(model, places, options) if one.trials]
+        for model in ("lenet", "resnet50")
+    }
+    assert tuned == {"lenet": [study.SMALL_TRIALS] * 2, "resnet50": []}
+
+
+def test_seconds_are_added_up_by_model_and_runner() -> None:
+    rows = [
+        {"model": model, "runner": runner, "whole_s": 10.0 * number}
+        for number, (model, runner) in enumerate(
+            (("m", "stock"), ("m", "npu"), ("m", "npu"), ("other", "npu")), 1
+        )
+    ]
+    console = Console(width=80, file=io.StringIO(), markup=False, highlight=False)
+    print_times(console, rows)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    lines = [line.split() for line in text.splitlines()[-4:] if line.strip()]
+    assert lines[-3:] == [["m", "10", "50", "60"], ["other", "0", "40", "40"],
+                          ["all", "10", "90", "100"]]  # fmt: skip
+
+
+def test_a_model_is_written_once_for_all_of_its_measurements(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    written = []
+    monkeypatch.setattr(measuring, "cases", lambda: {"m": SimpleNamespace(
+        inputs=lambda: SimpleNamespace(images=[], calibration=[]),
+        model=lambda: written.append("m"),
+    )})  # fmt: skip
+    monkeypatch.setattr(measuring, "image_input", lambda _: SimpleNamespace(name="x"))
+    monkeypatch.setattr(measuring, "prepared", lambda *_: object())
+    first, again = (measuring._asked("m", tmp_path / "m", 1, 1) for _ in range(2))
+    assert written == ["m"] and first is again
+    measuring._asked.cache_clear()
+
+
+def test_an_inference_of_minutes_is_its_own_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "LONGEST_S", 0.0)
+    runs: list[int] = []
+    assert timing.measured_cost(lambda: runs.append(1), 5).repeats == len(runs) == 1
+    monkeypatch.setattr(timing, "LONGEST_S", 60.0)
+    assert timing.measured_cost(lambda: runs.append(1), 5).repeats == len(runs) - 2 == 5
 
 
 def test_searches_are_shown_beside_exact(tmp_path: Path) -> None:
