@@ -12,7 +12,14 @@ from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
 from tvm_npu.codegen.nmp.emit.conv_tiles import conv_tiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
 from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
-from tvm_npu.codegen.nmp.emit.conventions import CORE, POINT_FREE, POINT_GO, SECOND_ARRIVED, TLT
+from tvm_npu.codegen.nmp.emit.conventions import (
+    CORE,
+    OTHER_SECOND_ARRIVED,
+    POINT_FREE,
+    POINT_GO,
+    SECOND_ARRIVED,
+    TLT,
+)
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
 from tvm_npu.codegen.nmp.emit.mac import out_tile
@@ -59,7 +66,7 @@ def block(
     words = conv_words(conv.name, tiles, parameters, operands)
     transfers = ConvTransfers(tiles, words, conv.fill)
     steps = Steps(tiles, words, turns_of(tiles, words, parameters, plan.head.filter_slices > 1))
-    chip, _ = block_layout(problem, plan, tiles)
+    chip, _ = block_layout(problem, plan, tiles, machine)
     loads = StepLoads(
         steps, transfers, chip,
         share_in(tiles, parameters, chip.halves.in_tiles),
@@ -145,7 +152,7 @@ def _through_point(
         ConvMac(layer.point, tiles, None),
         ConvTransfers(tiles, words),
         steps,
-        block_layout(problem, plan, steps.tiles)[1],
+        block_layout(problem, plan, steps.tiles, machine)[1],
         _crew(plan, machine, steps, parameters, shares.values(member)),
         first_filter=parameters.number("point_first", firsts),
         filters=parameters.number("point_filters", shares.values(lambda one: own(one)[1])),
@@ -172,9 +179,9 @@ def _crew(
     elif size > 1:
         level, leader, scope = Level.TLE, TLT, machine.cores.tlts_per_tle
     semaphores = Semaphores(
-        (POINT_FREE, POINT_FREE), POINT_GO, (SECOND_ARRIVED, SECOND_ARRIVED)
+        POINT_FREE, POINT_GO, (SECOND_ARRIVED, OTHER_SECOND_ARRIVED)
     )
-    buffer = SharedBuffer(level, leader, scope, scope, ONE_FOR_ITSELF, semaphores, 1, size)
+    buffer = SharedBuffer(level, leader, scope, scope, ONE_FOR_ITSELF, semaphores, plan.slots, size)
     tlts, tles = place_masks(tiles.shares)
     slots = [member * plan.passed * tiles.size for member in members]
     return Crew(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, Halves, halves_of
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.through_point import PointLayout
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def block_layout(
-    problem: BlockProblem, plan: BlockPlan, tiles: ConvTiles
+    problem: BlockProblem, plan: BlockPlan, tiles: ConvTiles, machine: NmpMachine
 ) -> tuple[ChipLayout, PointLayout]:
     """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
     place of one that need not stay, first what the window reads, then what the crew passes on, then
@@ -32,10 +33,12 @@ def block_layout(
         Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes, w_bytes, 0, second_offset,
         middle_elements, window_w_offset,
     )  # fmt: skip
+    crew = crew_size(plan, machine)
     point = PointLayout(
         from_element=middle_elements,
         out_element=middle_elements + filters * rows * columns,
         passed_offset=second_offset,
+        slot_bytes=crew * plan.passed * rows * columns * tiles.size,
         w_offset=window_w_offset + kernels,
         first_bias=layers * tiles.most.filters,
     )

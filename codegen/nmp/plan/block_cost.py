@@ -141,7 +141,11 @@ class BlockWalk:
             point, most, crew * plan.passed, row.out, column.out, machine
         )
         waiting = step_cycles(machine)
-        return plan.head.tile_m // plan.passed * (waiting + passing + products)
+        rounds = plan.head.tile_m // plan.passed
+        if plan.slots == 1:
+            return rounds * (waiting + passing + products)
+        # The first pass and the last products have nothing beside them.
+        return waiting + passing + (rounds - 1) * max(products, waiting + passing) + products
 
     def _end(self, row: Tile, column: Tile) -> float:
         most = most_point_filters(self.problem, self.plan, self.machine)

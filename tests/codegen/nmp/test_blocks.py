@@ -80,7 +80,10 @@ def block_plans(
         )
     )
     head = replace(head, tile_r=min(head.tile_r, rows), tile_c=min(head.tile_c, columns))
-    plan = BlockPlan(replace(head, split=_split(head)), passed, predicted(1.0))
+    most_slots = 1 if head.tile_m == passed else machine.memories.ports
+    slots = draw(st.sampled_from((1, 2)[:most_slots]))
+    head = replace(head, split=_split(head))
+    plan = BlockPlan(head, passed, predicted(1.0), slots=slots)
     assume(check_block(problem, plan, machine) is None)
     return plan
 
