@@ -29,6 +29,7 @@ from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.shared_buffer import Semaphores, SharedBuffer
 from tvm_npu.codegen.nmp.emit.shares import CoreShare
 from tvm_npu.codegen.nmp.emit.sharing import ONE_FOR_ITSELF, place_masks, share_in, share_weights
+from tvm_npu.codegen.nmp.emit.spread import Spread, with_own_steps
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of, when_has_work
 from tvm_npu.codegen.nmp.emit.table import finish_place
@@ -82,10 +83,13 @@ def block(
     outs = OutTiles(steps, transfers, mac, loads, chip, window)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
     kernels = (*(() if window is None else window.loads()), *point.constants())
-    emitter = MulticastEmitter(
-        tiles, steps, transfers, loads, BlockTiles(outs, point), chip, kernels
-    )
-    return finish(parameters, emitter.nodes(), emitter.early())
+
+    def emitter(spread: Spread | None) -> MulticastEmitter:
+        both = BlockTiles(outs, replace(point, spread=spread))
+        return MulticastEmitter(tiles, steps, transfers, loads, both, chip, kernels)
+
+    nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
+    return finish(parameters, nodes, emitter(None).early())
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,12 @@ class BlockTiles:
 
     head: OutTiles
     point: ThroughPoint
+
+    def open(self, step: Step) -> Nodes:
+        return self.point.open(step)
+
+    def close(self, step: Step) -> Nodes:
+        return self.point.close(step)
 
     def consume(self, step: Step) -> Nodes:
         head, point = self.head, self.point
@@ -161,6 +171,7 @@ def _through_point(
         bias=address("point_bias", [bias.plus(first * BIAS_BYTES) for first in firsts]),
         keeps_weights=keeps_point_weights(problem, plan, machine),
         has_two_ports=machine.memories.ports == 2,
+        spread=None,
     )
 
 

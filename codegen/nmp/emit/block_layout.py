@@ -14,7 +14,7 @@ def block_layout(
 ) -> tuple[ChipLayout, PointLayout]:
     """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
     place of one that need not stay, first what the window reads, then what the crew passes on, then
-    the residual. MB1: W tiles, the window's kernels, the pointwise weights. MB2: the head's OFM
+    the residual (with two buffers behind these). MB1: W tiles, the window's kernels, the pointwise weights. MB2: the head's OFM
     under a window, what the head makes, the pointwise OUT tile."""
     halves = halves_of(tiles)
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
@@ -22,9 +22,13 @@ def block_layout(
     stays = plan.head.buffers == 2 or plan.head.keeps_in
     second_offset = in_bytes * halves.in_tiles if stays else 0
     window = problem.head.window
+    slot_bytes = crew_size(plan, machine) * plan.passed * rows * columns * tiles.size
+    behind_bytes = plan.slots * slot_bytes
     middle_elements, kernels, layers = 0, 0, 1
     if window is not None:
         middle_elements = middle_bytes // tiles.size
+        box = problem.head.middle_tile(rows, columns)
+        behind_bytes = max(behind_bytes, filters * box[0] * box[1] * tiles.size)
     if window is not None and window.has_weights:
         kernels = tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
         layers = 2
@@ -33,12 +37,12 @@ def block_layout(
         Halves(halves.in_tiles, halves.w_tiles, 1), in_bytes, w_bytes, 0, second_offset,
         middle_elements, window_w_offset,
     )  # fmt: skip
-    crew = crew_size(plan, machine)
     point = PointLayout(
         from_element=middle_elements,
         out_element=middle_elements + filters * rows * columns,
         passed_offset=second_offset,
-        slot_bytes=crew * plan.passed * rows * columns * tiles.size,
+        slot_bytes=slot_bytes,
+        residual_offset=second_offset + (behind_bytes if plan.head.buffers == 2 else 0),
         w_offset=window_w_offset + kernels,
         first_bias=layers * tiles.most.filters,
     )

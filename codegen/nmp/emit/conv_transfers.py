@@ -86,13 +86,18 @@ class ConvTransfers:
         )  # fmt: skip
 
     def load_residual(
-        self, filter_: Expression, filters: Expression, box: OfmBox, on_chip: OnChip = START
+        self,
+        filter_: Expression,
+        filters: Expression,
+        box: OfmBox,
+        on_chip: OnChip = START,
+        arrived: int = SECOND_ARRIVED,
     ) -> Transfer:
-        """The tile that is added to the OUT tile, to MB0."""
+        """The tile that is added to the OUT tile, to MB0; the semaphore ``arrived`` says when."""
         address = self.words.residual_address
         assert address is not None
         return self._out_transfer(
-            "nmp_load", Stream.RESIDUAL, Memory.MB0, address, SECOND_ARRIVED, filter_, filters,
+            "nmp_load", Stream.RESIDUAL, Memory.MB0, address, arrived, filter_, filters,
             box, self.tiles.size, 0, on_chip,
         )  # fmt: skip
 

@@ -8,7 +8,8 @@ from tvm_npu.codegen.nmp.emit.expressions import ONE, Expression, Operand, Varia
 from tvm_npu.sim.nmp.xnmp import Level
 
 MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED, IN_GO, W_GO = range(1, 9)
-OTHER_W_ARRIVED, OTHER_IN_ARRIVED, POINT_W_ARRIVED, POINT_GO, OTHER_SECOND_ARRIVED = range(9, 14)
+OTHER_W_ARRIVED, OTHER_IN_ARRIVED, POINT_W_ARRIVED, POINT_GO = range(9, 13)
+OTHER_SECOND_ARRIVED, POINT_RESIDUAL_ARRIVED = 13, 14
 TABLE_ARRIVED = MAC_DONE
 """Semaphores of a TLT. SECOND: a residual, a second operand, biases, what a crew passes on;
 RELEASED: layer barrier; GO: `shared_buffer`; OTHER: the second half of a buffer that several

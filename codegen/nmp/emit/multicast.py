@@ -22,6 +22,7 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
 from tvm_npu.codegen.nmp.emit.out_tiles import OUT_HALF, OutTiles
 from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
+from tvm_npu.codegen.nmp.emit.spread import Spread, with_own_steps
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
@@ -64,17 +65,26 @@ def multicast(
         )
     loads = StepLoads(steps, transfers, layout, shared_in, shared_w)
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
-    outs = OutTiles(steps, transfers, mac, loads, layout, window)
     kernels = () if window is None else window.loads()
-    emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, kernels)
+
+    def emitter(spread: Spread | None) -> MulticastEmitter:
+        outs = OutTiles(steps, transfers, mac, loads, layout, window, spread)
+        return MulticastEmitter(tiles, steps, transfers, loads, outs, layout, kernels)
+
     table = load_table(operands.table, parameters, machine, tiles.size)
-    return finish(parameters, (*table, *emitter.nodes()), emitter.early())
+    nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
+    return finish(parameters, (*table, *nodes), emitter(None).early())
 
 
 class Consumer(Protocol):
-    """What a TLT does with the tiles of a step, once they are loaded."""
+    """What a TLT does with the tiles of a step, once they are loaded, and in front of and behind
+    the loops over steps, whose indices ``step`` names there."""
 
     def consume(self, step: Step) -> Nodes: ...
+
+    def open(self, step: Step) -> Nodes: ...
+
+    def close(self, step: Step) -> Nodes: ...
 
 
 @dataclass(frozen=True)
@@ -155,7 +165,14 @@ class MulticastEmitter:
 
         walk = self.steps.walk(group, turn)
         begin = (Assign(variable, Expression(constant=variable.low)) for variable, _ in remembered)
-        return (Assign(HAS_LAST, Expression()), *begin, *walk, *self._consume_at(last[0]))
+        return (
+            Assign(HAS_LAST, Expression()),
+            *begin,
+            *self.outs.open(last[0]),
+            *walk,
+            *self._consume_at(last[0]),
+            *self.outs.close(last[0]),
+        )
 
     def _consume_at(self, place: Step) -> Nodes:
         make, step = self.steps.at(place)

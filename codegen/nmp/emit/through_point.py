@@ -8,13 +8,14 @@ slots, they pass on for one round while the MAC units work on the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, Transfer, loop, product, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
 from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
+    POINT_RESIDUAL_ARRIVED,
     POINT_W_ARRIVED,
     SECOND_ARRIVED,
     stored,
@@ -24,6 +25,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.shared_buffer import SharedBuffer
+from tvm_npu.codegen.nmp.emit.spread import Spread
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place
 from tvm_npu.codegen.nmp.emit.transfers import OnChip, run_transfer
 from tvm_npu.sim.machine_parts import BIAS_BYTES
@@ -38,12 +40,13 @@ SLOT = Variable("passed_slot", 0, 1)
 class PointLayout:
     """Where things of the pointwise convolution lie: what is passed on, from element
     ``from_element`` of MB2 to byte ``passed_offset`` of MB0, with two slots in turns ``slot_bytes``
-    behind that; its OUT tile at ``out_element`` of MB2; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
+    behind that; its OUT tile at ``out_element`` of MB2; the residual at ``residual_offset`` of MB0; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
 
     from_element: int
     out_element: int
     passed_offset: int
     slot_bytes: int
+    residual_offset: int
     w_offset: int
     first_bias: int
 
@@ -82,6 +85,7 @@ class ThroughPoint:
     bias: Expression
     keeps_weights: bool
     has_two_ports: bool
+    spread: Spread | None
 
     @property
     def _size(self) -> int:
@@ -107,7 +111,23 @@ class ThroughPoint:
             nodes = when(self.filters, ">", (self._load_weights(step.m), *self._weights_in_time))
         if not self.has_two_ports:  # the head's MACs may not touch MB2 under a store
             nodes += when(step.m, "==", wait_store())
-        return when(step.n, "==", nodes)
+        return (*when(step.n, "==", nodes), *self._in_own_step(step))
+
+    def open(self, step: Step) -> Nodes:
+        """In front of the loops, whose indices ``step`` names."""
+        return () if self.spread is None else self.spread.open(_place(step))
+
+    def close(self, step: Step) -> Nodes:
+        """Behind the loops."""
+        return () if self.spread is None else self.spread.store(_place(step), self._store)
+
+    def _in_own_step(self, step: Step) -> Nodes:
+        """Of the first tile of the head's filters at a place: the OUT tile of the place before is
+        stored, and the residual loaded."""
+        if self.spread is None:
+            return ()
+        nodes = (*self.spread.store(_place(step), self._store), *self._load_residual(step))
+        return when(step.m, "==", self.spread.in_own_step(step, when(self.filters, ">", nodes)))
 
     def rounds(self, step: Step) -> Nodes:
         """From the head's tile to the OUT tile; for TLTs without a place, too, which only keep in
@@ -116,7 +136,8 @@ class ThroughPoint:
         if self.has_two_ports:
             if not self.keeps_weights:
                 early = when(self.filters, ">", (wait(POINT_W_ARRIVED),))
-            early += when(step.m, "==", wait_store())
+            free = wait_store() if self.spread is None else self.spread.await_stores()
+            early += when(step.m, "==", free)
         one_by_one = self.crew.buffer.halves == 1
         rounds = self._one_by_one(step) if one_by_one else self._in_turns(step)
         return (*when_has_place(step, early), *rounds)
@@ -175,19 +196,33 @@ class ThroughPoint:
         out, bias = self._out(step), self._bias
         nodes: Nodes = ()
         if self.transfers.tiles.problem.has_residual:
-            place = Expression(constant=self.layout.passed_offset)
-            load = self.transfers.load_residual(
-                self.first_filter, self.filters, self.steps.out_box(step), OnChip(place)
-            )
-            nodes = (load, *self.mac.add_residual(out, bias, place))
-        store = self.transfers.store_out(
-            self.first_filter, self.filters, self.steps.out_box(step),
-            OnChip(Expression(constant=self.layout.out_element)),
-        )  # fmt: skip
-        nodes += (*self.mac.requantize(out, bias, self.first_filter), store, *stored())
+            place = Expression(constant=self.layout.residual_offset)
+            load = self._load_residual(step) if self.spread is None else ()
+            nodes = (*load, *self.mac.add_residual(out, bias, place, POINT_RESIDUAL_ARRIVED))
+        nodes += self.mac.requantize(out, bias, self.first_filter)
+        if self.spread is not None and self.spread.has_several_places(_place(step)):
+            nodes += self.spread.keep(_place(step))
+        else:
+            nodes += (*self._store(step), *stored())
         last = self.steps.turns.items - step.m - self.crew.tile_filters
         work = when_has_place(step, when(self.filters, ">", nodes))
         return when(last, ">", (), work)
+
+    def _load_residual(self, step: Step) -> Nodes:
+        if not self.transfers.tiles.problem.has_residual:
+            return ()
+        place = OnChip(Expression(constant=self.layout.residual_offset))
+        box = self.steps.out_box(step)
+        return (
+            self.transfers.load_residual(
+                self.first_filter, self.filters, box, place, POINT_RESIDUAL_ARRIVED
+            ),
+        )
+
+    def _store(self, step: Step) -> Nodes:
+        place = OnChip(Expression(constant=self.layout.out_element))
+        box = self.steps.out_box(step)
+        return (self.transfers.store_out(self.first_filter, self.filters, box, place),)
 
     @property
     def _weights_in_time(self) -> Nodes:
@@ -250,3 +285,8 @@ class ThroughPoint:
 
         first = multiply(first_bias(self.mac.layer))
         return when(step.m + channel, "==", first, multiply(Initialise.KEEP))
+
+
+def _place(step: Step) -> Step:
+    """The place of a step: it is the same for all tiles of the head's filters."""
+    return replace(step, m=Expression())

@@ -24,6 +24,7 @@ from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
+from tvm_npu.codegen.nmp.plan.spread import spreads
 from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
@@ -160,11 +161,13 @@ class BlockWalk:
             times = walk.tile_times(rows, columns, sizes)
             behind = times.behind + self._rounds(rows[0], columns[0])
             store = walk.engine(self._store(rows, columns)) * share
-            if self.problem.has_residual:
-                behind += store  # nothing goes on beside it
+            residual = store if self.problem.has_residual else 0.0
+            if not spreads(2, sum(times.steps)):
+                behind += residual  # nothing goes on beside it
+                residual = 0.0
             return replace(
                 times, behind=behind + self._end(rows[0], columns[0]) * share,
-                store=store + weights,
+                store=store + weights, residual=residual,
             )  # fmt: skip
 
         once = walk.engine(self._biases())

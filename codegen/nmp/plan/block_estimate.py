@@ -77,7 +77,10 @@ def fitting(
     point_bytes = spread.point_filters * spread.crew * filters * size
     stays = filters == spread.filters
     holds_in = (buffers == 2) | (keeps_in == 1)
-    behind = np.maximum(np.maximum(filters * read, slots * spread.crew * area), residual)
+    beside = np.where(buffers == 2, residual, 0)  # what else lies behind IN may not be touched
+
+    behind = np.maximum(filters * read, slots * spread.crew * area)
+    behind = np.maximum(behind, residual - beside) + beside
     free = memories.mb0_bytes - np.where(holds_in, behind, 0)
     copies = np.where(keeps_in == 1, 1, buffers)
     w_room = memories.mb1_bytes - kernels - point_bytes
@@ -85,7 +88,7 @@ def fitting(
     channels = np.minimum(most, free // (copies * in_area))
     by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
     channels = np.where(stays, channels, np.minimum(channels, by_weights))
-    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0)
+    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0) - beside
     most_passed = np.minimum(room // (slots * spread.crew * area), filters // slots)
     passed = _largest_divisors(filters, most_passed)
     fits = (

@@ -281,6 +281,7 @@ class TleWalk:
             behind = self.engine(self._pass_on(rows, columns, sizes))
             behind += self._through_window(rows, columns, sizes)
         return TileTimes(
+            tlts=self.machine.cores.tlts_per_tle,
             steps=tuple(number for _, number in self.channels),
             loads=tuple(loads),
             macs=tuple(
