@@ -9,6 +9,7 @@ the halves of the buffers take turns.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -33,8 +34,6 @@ from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-
-HAS_LAST = Variable("has_last", 0, 1)
 
 
 def multicast(
@@ -143,35 +142,43 @@ class MulticastEmitter:
 
     def _loads_ahead(self, group: Expression) -> Nodes:
         """Loads run one step ahead of the MACs."""
-        halves = self.layout.halves
+        halves, plan = self.layout.halves, self.tiles.plan
         remembered: list[tuple[Variable, Expression]] = []
         last: list[Step] = []
+        in_half = Expression.of(IN_HALF) if halves.in_tiles == 2 else Expression()
+        w_half = Expression.of(W_HALF) if halves.w_tiles == 2 else Expression()
+        # Halves that every step changes need not be remembered.
+        changing: dict[str, Expression] = {}
+        if halves.in_tiles == 2 and not plan.keeps_in:
+            changing["in_half"] = in_half
+        if halves.w_tiles == 2 and plan.schedule != "WS":
+            changing["w_half"] = w_half
 
         def turn(step: Step) -> Nodes:
-            place = replace(
-                step,
-                in_half=Expression.of(IN_HALF) if halves.in_tiles == 2 else Expression(),
-                w_half=Expression.of(W_HALF) if halves.w_tiles == 2 else Expression(),
-            )
-            last.append(_remember(place, remembered))
+            place = replace(step, in_half=in_half, w_half=w_half)
+            last.append(_remember(place, frozenset(changing), remembered))
             make, now = self.steps.at(place)
+            before = replace(last[0], **{name: half * -1 + 1 for name, half in changing.items()})
+            consume: Nodes = ()
+            if remembered:
+                flag = Expression.of(remembered[0][0]) + 1
+                consume = when(flag, ">", self._consume_at(before))
             return (
                 *make,
                 *self.loads.load(now),
-                *when(HAS_LAST, "!=", self._consume_at(last[0])),
+                *consume,
                 *(Assign(variable, value) for variable, value in remembered),
-                Assign(HAS_LAST, Expression(constant=1)),
             )
 
         walk = self.steps.walk(group, turn)
         begin = (Assign(variable, Expression(constant=variable.low)) for variable, _ in remembered)
+        behind = replace(last[0], **changing)
         return (
-            Assign(HAS_LAST, Expression()),
             *begin,
-            *self.outs.open(last[0]),
+            *self.outs.open(behind),
             *walk,
-            *self._consume_at(last[0]),
-            *self.outs.close(last[0]),
+            *self._consume_at(behind),
+            *self.outs.close(behind),
         )
 
     def _consume_at(self, place: Step) -> Nodes:
@@ -179,13 +186,17 @@ class MulticastEmitter:
         return (*make, *self.outs.consume(step))
 
 
-def _remember(place: Step, remembered: list[tuple[Variable, Expression]]) -> Step:
-    """``place`` in variables of its own, as far as it varies inside the loops."""
+def _remember(
+    place: Step, changing: Set[str], remembered: list[tuple[Variable, Expression]]
+) -> Step:
+    """``place`` in variables of its own, as far as it varies inside the loops; but for the halves
+    that are ``changing`` in every step. The first variable is negative before there is a place."""
     values = {}
-    for name in ("m", "r", "c", "n", "in_half", "w_half"):
+    for name in ("n", "m", "r", "c", "in_half", "w_half"):
         value = getattr(place, name)
-        if not value.is_constant:
-            copy = Variable(f"last_{name}", value.low, value.high, value.multiple)
+        if not value.is_constant and name not in changing:
+            low = value.low if remembered else -value.multiple
+            copy = Variable(f"last_{name}", low, value.high, value.multiple)
             remembered.append((copy, value))
             values[name] = Expression.of(copy)
     return replace(place, **values)

@@ -70,7 +70,7 @@ class Spread:
         return pairs, replace(step, **values)
 
 
-MOST_LIVE = 21
+MOST_LIVE = 22
 """Values that a layer's tree may keep in registers where TLTs have own steps; the lowering has
 some more, and takes what is left for sums and products."""
 

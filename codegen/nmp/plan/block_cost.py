@@ -32,6 +32,9 @@ from tvm_npu.codegen.plan.problem import Prediction
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
+TURN_CYCLES = 32.0
+"""What a core does between the products of two rounds where there are two slots."""
+
 
 def predict_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> Prediction:
     """As `cost.predict`; bytes that are passed on are no traffic of the DRAM. PlanningError for
@@ -146,6 +149,7 @@ class BlockWalk:
         if plan.slots == 1:
             return rounds * (waiting + passing + products)
         # The first pass and the last products have nothing beside them.
+        products -= waiting - TURN_CYCLES
         return waiting + passing + (rounds - 1) * max(products, waiting + passing) + products
 
     def _end(self, row: Tile, column: Tile) -> float:

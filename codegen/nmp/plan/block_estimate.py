@@ -192,7 +192,9 @@ def _macs(
     """Cycles of the products with a tile of the head's filters, and of their end: `mac_time`."""
     head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
-    efficiency, step = machine.mac.efficiency, step_cycles(machine)
+    efficiency = machine.mac.efficiency
+    ahead = step_cycles(machine, 2)
+    step = np.where(candidates.buffers == 2, ahead, step_cycles(machine))
     middle = _under(head, candidates.rows, candidates.columns)[1]
     middle_area = middle[0] * middle[1]
     beats = -(-middle_area * head.kernel[0] * head.kernel[1] // rate)

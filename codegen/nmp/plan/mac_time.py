@@ -7,10 +7,19 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 """About what a core does in a step beside waiting."""
+AHEAD_INSTRUCTIONS = 105
+"""Likewise with two buffers: the loads of the next step come in front of its products, where all
+that share tiles wait for one another."""
 
 
 def mac_cycles(
-    problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: NmpMachine
+    problem: ConvProblem,
+    filters: int,
+    channels: int,
+    rows: int,
+    columns: int,
+    machine: NmpMachine,
+    buffers: int = 1,
 ) -> float:
     """MAC time of one step: TSO, Equation 7, at the reachable share of the peak rate, with what
     the core does around it."""
@@ -22,13 +31,15 @@ def mac_cycles(
     else:
         kernel = problem.kernel[0] * problem.kernel[1]
         units = channels * filters * -(-rows * columns * kernel // rate)
-    return units / machine.mac.efficiency + machine.mac.setup_cycles + step_cycles(machine)
+    own = machine.mac.setup_cycles + step_cycles(machine, buffers)
+    return units / machine.mac.efficiency + own
 
 
-def step_cycles(machine: NmpMachine) -> float:
+def step_cycles(machine: NmpMachine, buffers: int = 1) -> float:
     """What a core does in a step beside waiting."""
     cores = machine.cores
-    return STEP_INSTRUCTIONS * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
+    instructions = AHEAD_INSTRUCTIONS if buffers == 2 else STEP_INSTRUCTIONS
+    return instructions * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
 
 
 def finish_cycles(

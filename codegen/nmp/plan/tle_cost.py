@@ -254,8 +254,9 @@ class TleWalk:
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
         return mac_cycles(
-            self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns), self.machine
-        )
+            self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
+            self.machine, self.plan.buffers,
+        )  # fmt: skip
 
     def engine(self, moved: Traffic) -> float:
         """Time of the TLE's engine for some transfers."""

@@ -69,6 +69,7 @@ class Speeds(NamedTuple):
     ring_byte: float
     mac: float
     mac_step: float
+    mac_ahead: float
     mac_end: float
     free_rivals: float
     shared: int

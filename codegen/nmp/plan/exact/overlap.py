@@ -187,10 +187,10 @@ def overlapped(
                     else:
                         window = ceil_div(area * task.kernel, task.macs_per_cycle)
                         units, last = tile_n * long * window, last_n * long * window
-                    tile[MAC] = units * speeds.mac + speeds.mac_step
+                    tile[MAC] = units * speeds.mac + speeds.mac_ahead
                     beats = ceil_div(long * area, task.macs_per_cycle)
                     finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
-                    tile[LAST_MAC] = last * speeds.mac + speeds.mac_step + finish
+                    tile[LAST_MAC] = last * speeds.mac + speeds.mac_ahead + finish
                 residual = tile[STORE] if task.residual else 0.0
                 number = int(kinds[q, 4]) * times_u * times_v
                 is_first = q == 0 and u == 0 and v == 0
