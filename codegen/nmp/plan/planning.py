@@ -99,7 +99,7 @@ def answer(
         block: Plan | Infeasible = chosen.plan(asked, machine)  # type: ignore[arg-type]
         return block
     if isinstance(asked, WindowProblem):
-        return plan_window(asked, machine, limits)
+        return plan_window(asked, machine, limits, plans_windows(chosen))
     if isinstance(asked, MoveProblem):
         return plan_move(asked, machine)
     return plan_flat(asked, machine)
