@@ -118,9 +118,12 @@ class BlockTiles:
                 for place in (head.layout.middle_elements, head.layout.second_offset)
             )
             end += head.window.run(step, at, behind, second)
-        work = (*head.products(step, at, middle, ()), *when(is_last, ">", (), end))
+        early, beside = point.begin(step), ()
+        if point.has_two_ports:
+            early, beside = beside, early
+        work = (*head.products(step, at, middle, (), beside), *when(is_last, ">", (), end))
         return (
-            *when_has_work(step, point.begin(step)),
+            *when_has_work(step, early),
             *head.waits(step),
             *when_has_work(step, (*make_place, *work)),
             *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),

@@ -98,32 +98,35 @@ class OutTiles:
             out = out_tile(step.own, at.rows, at.columns, tiles.size)
             offset = offset + self.layout.middle_elements
         second = Expression(constant=self.layout.second_offset)
-        work = self.products(step, at, out, self._out_is_free)
         early: Nodes = ()
+        beside: Nodes = ()
+        finish: Nodes = ()
         if tiles.problem.has_residual:
             load = self.transfers.load_residual(
                 self.first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
             )
             add = self.mac.add_residual(out, step.m, second)
             if self.spread is not None:
-                early = self.spread.in_own_step(step, (load,))
+                beside = self.spread.in_own_step(step, (load,))
             elif tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
                 early = when(is_last, ">", (), (load,))
             else:
                 add = (load, *add)
-            work = (*work, *when(is_last, ">", (), add))
+            finish = when(is_last, ">", (), add)
         end: Nodes = self.mac.requantize(out, step.m, self.first_filter(step))
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
-            work = (*work, *when(is_last, ">", (), (*end, *through)))
+            finish = (*finish, *when(is_last, ">", (), (*end, *through)))
             end = ()
         later = self._stores_later
+        if later is not None:
+            # In the own step, never a tile's first, the half that was written last is this tile's.
+            other = self._out_half * -1 + 1
+            store = later.store(step, lambda at: self._store(at, other))
+            beside = (*later.in_own_step(step, store), *beside)
+        work = (*self.products(step, at, out, self._out_is_free, beside), *finish)
         if later is None:
             return early, work, (*end, *self._store(step, self._out_half), *self._stored)
-        # In the own step, never a tile's first, the half that was written last is this tile's.
-        other = self._out_half * -1 + 1
-        store = later.store(step, lambda at: self._store(at, other))
-        early = (*later.in_own_step(step, store), *early)
         return early, work, (*end, *later.keep(step))
 
     @property
@@ -164,8 +167,11 @@ class OutTiles:
             return (flip, *wait_older_store())
         return wait_store()
 
-    def products(self, step: Step, at: OfmBox, out: OutTile, begin: Nodes) -> Nodes:
-        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first."""
+    def products(
+        self, step: Step, at: OfmBox, out: OutTile, begin: Nodes, beside: Nodes = ()
+    ) -> Nodes:
+        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first,
+        ``beside`` runs while the MAC unit works: an engine whose queue is full lets cores wait."""
         tiles = self.mac.tiles
         offset = step.w_half * self.layout.w_half_bytes
         if tiles.plan.schedule == "WS":
@@ -181,4 +187,5 @@ class OutTiles:
             )  # fmt: skip
 
         first = (*begin, multiply(first_bias(self.mac.layer)))
-        return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))
+        multiplied = when(step.n, "==", first, (multiply(Initialise.KEEP),))
+        return (*multiplied, *beside, wait(MAC_DONE))

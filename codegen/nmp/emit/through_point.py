@@ -105,7 +105,8 @@ class ThroughPoint:
         return when(self.filters, ">", nodes)
 
     def begin(self, step: Step) -> Nodes:
-        """In the first step of a tile of the head's filters, in front of its MACs."""
+        """In the first step of a tile of the head's filters, in front of its MACs or, where
+        memories have two ports, beside them."""
         nodes: Nodes = ()
         if not self.keeps_weights:
             nodes = when(self.filters, ">", (self._load_weights(step.m), *self._weights_in_time))

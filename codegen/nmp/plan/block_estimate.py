@@ -193,7 +193,10 @@ def _macs(
     head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
     efficiency = machine.mac.efficiency
-    ahead = step_cycles(machine, 2)
+    ahead = np.where(
+        candidates.filters == candidates.spread.filters, step_cycles(machine, 2, True),
+        step_cycles(machine, 2),
+    )  # fmt: skip
     step = np.where(candidates.buffers == 2, ahead, step_cycles(machine))
     middle = _under(head, candidates.rows, candidates.columns)[1]
     middle_area = middle[0] * middle[1]

@@ -70,6 +70,7 @@ class Speeds(NamedTuple):
     mac: float
     mac_step: float
     mac_ahead: float
+    mac_ahead_ws: float
     mac_end: float
     free_rivals: float
     shared: int

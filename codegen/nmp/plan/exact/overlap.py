@@ -141,6 +141,7 @@ def overlapped(
                 weights[q, 1] = _weight_cycles(
                     task, speeds, spread, kinds[q], tile_m, w_position, last_n
                 )
+    step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
     out_bytes = task.rows * task.columns * size
     first_store = 0.0
     total = 0.0
@@ -187,10 +188,10 @@ def overlapped(
                     else:
                         window = ceil_div(area * task.kernel, task.macs_per_cycle)
                         units, last = tile_n * long * window, last_n * long * window
-                    tile[MAC] = units * speeds.mac + speeds.mac_ahead
+                    tile[MAC] = units * speeds.mac + step
                     beats = ceil_div(long * area, task.macs_per_cycle)
                     finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
-                    tile[LAST_MAC] = last * speeds.mac + speeds.mac_ahead + finish
+                    tile[LAST_MAC] = last * speeds.mac + step + finish
                 residual = tile[STORE] if task.residual else 0.0
                 number = int(kinds[q, 4]) * times_u * times_v
                 is_first = q == 0 and u == 0 and v == 0

@@ -343,7 +343,9 @@ class Tle:
             taps = p.kernel[0] * p.kernel[1]
             area = len(self._middle(rows, 0)) * len(self._middle(columns, 1))
             units = filters * channels * ceil(area * taps / rate)
-        instructions = 105 if self.plan.buffers == 2 else 40
+        instructions = 40
+        if self.plan.buffers == 2:
+            instructions = 80 if self.plan.schedule == "WS" else 105
         own = mach.mac.setup_cycles + instructions * mach.cores.instruction_cycles
         return units / mach.mac.efficiency + own + 5 * mach.cores.semaphore_cycles
 
