@@ -14,8 +14,8 @@ def block_layout(
 ) -> tuple[ChipLayout, PointLayout]:
     """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
     place of one that need not stay, first what the window reads, then what the crew passes on, then
-    the residual (with two buffers behind these). MB1: W tiles, the window's kernels, the pointwise weights. MB2: the head's OFM
-    under a window, what the head makes, the pointwise OUT tile."""
+    the residual (with two buffers behind these). MB1: W tiles, the window's kernels, the pointwise
+    weights. MB2: the head's OFM under a window, what the head makes, the pointwise OUT tile."""
     halves = halves_of(tiles)
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest

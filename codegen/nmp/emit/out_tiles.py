@@ -63,7 +63,9 @@ class OutTiles:
     def close(self, step: Step) -> Nodes:
         """Behind the loops."""
         later = self._stores_later
-        return () if later is None else later.store(step, lambda at: self._store(at, self._out_half))
+        if later is None:
+            return ()
+        return later.store(step, lambda at: self._store(at, self._out_half))
 
     def channels_behind(self, step: Step) -> Expression:
         """Of the step; not above 0 in the last one of an OUT tile."""

@@ -17,7 +17,6 @@ from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
     POINT_RESIDUAL_ARRIVED,
     POINT_W_ARRIVED,
-    SECOND_ARRIVED,
     stored,
     wait,
     wait_store,
@@ -40,7 +39,8 @@ SLOT = Variable("passed_slot", 0, 1)
 class PointLayout:
     """Where things of the pointwise convolution lie: what is passed on, from element
     ``from_element`` of MB2 to byte ``passed_offset`` of MB0, with two slots in turns ``slot_bytes``
-    behind that; its OUT tile at ``out_element`` of MB2; the residual at ``residual_offset`` of MB0; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
+    behind that; its OUT tile at ``out_element`` of MB2; the residual at byte ``residual_offset`` of
+    MB0; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
 
     from_element: int
     out_element: int

@@ -30,7 +30,7 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
-from tvm_npu.codegen.nmp.emit.transfers import START, OnChip, box_transfer, rows_transfer
+from tvm_npu.codegen.nmp.emit.transfers import START, box_transfer, rows_transfer
 from tvm_npu.codegen.nmp.plan.window import (
     WindowPlan,
     WindowProblem,

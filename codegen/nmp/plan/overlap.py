@@ -1,9 +1,9 @@
 """Time of a TLE with two buffers, in closed form over the kinds of its tiles.
 
 The transfers of a step run under the MACs of the step before, and the store of a tile under the
-first step of the next tile. With loads L_i, MAC times C_i (i = 1 .. N; the last one includes the
-end of the tile) and the store S of a tile, a tile in the middle of a layer
-takes, N = 1:
+first step of the next tile or, with three steps or more, in later ones. With loads L_i, MAC times
+C_i (i = 1 .. N; the last one includes the end of the tile) and the store S of a tile, a tile in the
+middle of a layer takes, N = 1:
 
     max(C_1, L_1 + S)
 
@@ -15,9 +15,9 @@ and otherwise, as each TLT stores in a step of its own (`spread`), in k steps a 
 
     max(C_1, L_2) + max(C_2, L_3 + S / k) + ... + max(C_N-1, L_N + S / k) + max(C_N, L_1)
 
-A residual tile is loaded as the tile before is stored. In all cases the tile
-before is taken to store and the next one to load what this one does. What is loaded
-once for many tiles (W of WS; IN where it is kept) adds to the L_1 of the first of them.
+A residual tile is loaded beside the store of the tile before (N = 1: with L_1). The tile before is
+taken to store and the next one to load what this one does. What is loaded once for many tiles (W of
+WS; IN where it is kept) adds to the L_1 of the first of them.
 
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
 of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.
@@ -37,10 +37,10 @@ from tvm_npu.codegen.nmp.plan.spread import steps_with_some
 
 @dataclass(frozen=True)
 class TileTimes:
-    """One kind of OUT tile of a TLE's ``tlts``: ``steps`` channel steps of each of one or two kinds (full ones, a
-    ragged one), the cycles of the loads and of the MACs of one step of each, and the cycles of
-    the residual's load, the end of the tile in the MAC unit and its store; ``behind``: what goes on
-    behind the end from the first transfer over a ring."""
+    """One kind of OUT tile of a TLE's ``tlts``: ``steps`` channel steps of each of one or two kinds
+    (full ones, a ragged one), the cycles of the loads and of the MACs of one step of each, and the
+    cycles of the residual's load, the end of the tile in the MAC unit and its store; ``behind``:
+    what goes on behind the end from the first transfer over a ring."""
 
     tlts: int
     steps: tuple[int, ...]

@@ -365,8 +365,8 @@ def _window_cycles(
     units = -(-window // machine.macs_per_cycle(size)) * channels * places
     compute = units / machine.mac.efficiency + steps * machine.mac.setup_cycles
     if maps == "bordered":
-        copied = channels * -(-in_rows * problem.in_columns // machine.macs_per_cycle(size)) * places
-        compute += copied / machine.mac.efficiency + steps * machine.mac.setup_cycles
+        copied = -(-in_rows * problem.in_columns // machine.macs_per_cycle(size)) * channels
+        compute += copied * places / machine.mac.efficiency + steps * machine.mac.setup_cycles
     moved = (core * min(cores, machine.cores.tlts_per_tle)).engine_cycles(machine)
     # TLTs compute under each other's transfers; 3-D ones leave the last of them far behind.
     own = moved + compute if maps == "boxes" else max(moved + compute / steps, compute)

@@ -220,5 +220,6 @@ def overlapped(
                     if is_opening:
                         total += once
                         loads -= 1
-                    total += loads * (_cycles(tile, tlts, count, once, False, False, residual) - plain)
+                    first = _cycles(tile, tlts, count, once, False, False, residual)
+                    total += loads * (first - plain)
     return total + first_store + bias_cycles
