@@ -59,7 +59,8 @@ class Spread:
     def _remembered(self, step: Step) -> tuple[list[tuple[Variable, Expression]], Step]:
         """Variables for the place of ``step`` with their values, and the place in them. The first
         is negative where no tile waits."""
-        pairs, values = [], {}
+        pairs: list[tuple[Variable, Expression]] = []
+        values: dict[str, Expression] = {}
         for name in ("m", "r", "c"):
             value = getattr(step, name)
             if not value.is_constant:
