@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tvm_npu.codegen.compile import compile_fixed, generate
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.nmp.emit.windows import require_tiles
+from tvm_npu.codegen.nmp.plan.rows_apart import may_read_rows_apart
 from tvm_npu.codegen.nmp.plan.window import WindowPlan, WindowProblem, linear_kinds, plan_window
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan import planner
@@ -85,6 +87,17 @@ def test_convolutions_that_leave_rows_out_run_to_the_bit(data: st.DataObject) ->
     (one,) = generated.planned.layers
     assert (one.problem.in_rows, one.problem.stride[0]) == (rows // stride[0], 1)
     check(fixed, generated.program(), data.draw(SEEDS))
+
+
+def test_which_convolutions_can_leave_rows_out() -> None:
+    def may(rows: int, kernel: tuple[int, int] = (1, 1), **choices: Any) -> bool:
+        (layer,) = graph_of(conv(4, 4, (rows, 8), kernel, **choices)).layers
+        assert isinstance(layer, FixedConv)
+        return may_read_rows_apart(layer, (4, rows, 8))
+
+    assert may(8, stride=(2, 2)) and may(8, stride=(2, 1)) and may(9, stride=(3, 2))
+    assert not may(9, stride=(2, 2)) and not may(8) and not may(8, stride=(1, 2))
+    assert not may(8, (3, 3), stride=(2, 2)) and not may(8, stride=(2, 2), padding=(0, 0, 0, 1))
 
 
 def test_rows_between_are_left_out_where_that_is_faster() -> None:
