@@ -1,7 +1,8 @@
 """Plans for a convolution with a window behind it.
 
 The space is a part of `exact`'s: rows and filters are spread over TLEs, rows and filters over TLTs,
-all schedules, ring and buffers; columns stay whole unless no tile of full width fits; for every
+all schedules, ring and buffers; columns stay whole unless no tile of full width fits (with two
+buffers also halved); for every
 T_R, T_M and T_N are the largest that fit. All of it is ranked by a closed-form estimate, and the
 best `PREDICTED` by the cost model.
 """
@@ -22,6 +23,7 @@ from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window, tile_s
 from tvm_npu.sim.nmp.machine import NmpMachine
 
 PREDICTED = 24
+SCHEDULES: tuple[Schedule, ...] = ("WS", "OS")
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def _candidates(
                 widest = min(window.columns, limits.max_tile_c or window.columns)
                 while widest > 1 and _most_filters(problem, (tile_r, widest), buffers, machine) < 1:
                     widest = -(-widest // 2)
-                for tile_c, schedule in product(_widths(widest, buffers), ("WS", "OS")):
+                for tile_c, schedule in product(_widths(widest, buffers), SCHEDULES):
                     yield from _tiles(
                         problem, machine, limits, spread, (tile_r, tile_c), schedule, buffers, ring
                     )
