@@ -74,6 +74,9 @@ class FixedConv(Requantized):
 
     With a `rescaling` acc = sum(x * (weight - weight_zero_point)) + bias, and ``fill`` lies around
     the input in place of zeros.
+
+    ``reads_rows_apart`` says no more than how code may read the input of a pointwise convolution
+    with a stride (`codegen.nmp.plan.rows_apart`).
     """
 
     weight: IntArray
@@ -89,6 +92,7 @@ class FixedConv(Requantized):
     filter_shifts: IntArray | None = None
     weight_zero_point: int = 0
     fill: int = 0
+    reads_rows_apart: bool = False
 
     @property
     def centred_weight(self) -> IntArray:

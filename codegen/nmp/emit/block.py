@@ -12,7 +12,14 @@ from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac
 from tvm_npu.codegen.nmp.emit.conv_tiles import conv_tiles
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
 from tvm_npu.codegen.nmp.emit.conv_words import conv_parameters, conv_words
-from tvm_npu.codegen.nmp.emit.conventions import CORE, POINT_FREE, POINT_GO, SECOND_ARRIVED, TLT
+from tvm_npu.codegen.nmp.emit.conventions import (
+    CORE,
+    OTHER_SECOND_ARRIVED,
+    POINT_FREE,
+    POINT_GO,
+    SECOND_ARRIVED,
+    TLT,
+)
 from tvm_npu.codegen.nmp.emit.expressions import Expression
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
 from tvm_npu.codegen.nmp.emit.mac import out_tile
@@ -22,6 +29,7 @@ from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
 from tvm_npu.codegen.nmp.emit.shared_buffer import Semaphores, SharedBuffer
 from tvm_npu.codegen.nmp.emit.shares import CoreShare
 from tvm_npu.codegen.nmp.emit.sharing import ONE_FOR_ITSELF, place_masks, share_in, share_weights
+from tvm_npu.codegen.nmp.emit.spread import Spread, with_own_steps
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of, when_has_work
 from tvm_npu.codegen.nmp.emit.table import finish_place
@@ -59,7 +67,7 @@ def block(
     words = conv_words(conv.name, tiles, parameters, operands)
     transfers = ConvTransfers(tiles, words, conv.fill)
     steps = Steps(tiles, words, turns_of(tiles, words, parameters, plan.head.filter_slices > 1))
-    chip, _ = block_layout(problem, plan, tiles)
+    chip, _ = block_layout(problem, plan, tiles, machine)
     loads = StepLoads(
         steps, transfers, chip,
         share_in(tiles, parameters, chip.halves.in_tiles),
@@ -75,10 +83,13 @@ def block(
     outs = OutTiles(steps, transfers, mac, loads, chip, window)
     point = _through_point(layer, problem, plan, machine, operands, steps, parameters)
     kernels = (*(() if window is None else window.loads()), *point.constants())
-    emitter = MulticastEmitter(
-        tiles, steps, transfers, loads, BlockTiles(outs, point), chip, kernels
-    )
-    return finish(parameters, emitter.nodes(), emitter.early())
+
+    def emitter(spread: Spread | None) -> MulticastEmitter:
+        both = BlockTiles(outs, replace(point, spread=spread))
+        return MulticastEmitter(tiles, steps, transfers, loads, both, chip, kernels)
+
+    nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
+    return finish(parameters, nodes, emitter(None).early())
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,12 @@ class BlockTiles:
 
     head: OutTiles
     point: ThroughPoint
+
+    def open(self, step: Step) -> Nodes:
+        return self.point.open(step)
+
+    def close(self, step: Step) -> Nodes:
+        return self.point.close(step)
 
     def consume(self, step: Step) -> Nodes:
         head, point = self.head, self.point
@@ -101,9 +118,12 @@ class BlockTiles:
                 for place in (head.layout.middle_elements, head.layout.second_offset)
             )
             end += head.window.run(step, at, behind, second)
-        work = (*head.products(step, at, middle, ()), *when(is_last, ">", (), end))
+        early, beside = point.begin(step), ()
+        if point.has_two_ports:
+            early, beside = beside, early
+        work = (*head.products(step, at, middle, (), beside), *when(is_last, ">", (), end))
         return (
-            *when_has_work(step, point.begin(step)),
+            *when_has_work(step, early),
             *head.waits(step),
             *when_has_work(step, (*make_place, *work)),
             *when(is_last, ">", (), (*point.rounds(step), *point.end(step))),
@@ -145,7 +165,7 @@ def _through_point(
         ConvMac(layer.point, tiles, None),
         ConvTransfers(tiles, words),
         steps,
-        block_layout(problem, plan, steps.tiles)[1],
+        block_layout(problem, plan, steps.tiles, machine)[1],
         _crew(plan, machine, steps, parameters, shares.values(member)),
         first_filter=parameters.number("point_first", firsts),
         filters=parameters.number("point_filters", shares.values(lambda one: own(one)[1])),
@@ -154,6 +174,7 @@ def _through_point(
         bias=address("point_bias", [bias.plus(first * BIAS_BYTES) for first in firsts]),
         keeps_weights=keeps_point_weights(problem, plan, machine),
         has_two_ports=machine.memories.ports == 2,
+        spread=None,
     )
 
 
@@ -172,9 +193,9 @@ def _crew(
     elif size > 1:
         level, leader, scope = Level.TLE, TLT, machine.cores.tlts_per_tle
     semaphores = Semaphores(
-        (POINT_FREE, POINT_FREE), POINT_GO, (SECOND_ARRIVED, SECOND_ARRIVED)
+        POINT_FREE, POINT_GO, (SECOND_ARRIVED, OTHER_SECOND_ARRIVED)
     )
-    buffer = SharedBuffer(level, leader, scope, scope, ONE_FOR_ITSELF, semaphores, 1, size)
+    buffer = SharedBuffer(level, leader, scope, scope, ONE_FOR_ITSELF, semaphores, plan.slots, size)
     tlts, tles = place_masks(tiles.shares)
     slots = [member * plan.passed * tiles.size for member in members]
     return Crew(

@@ -5,25 +5,30 @@ from __future__ import annotations
 from tvm_npu.codegen.nmp.emit.chip_layout import ChipLayout, Halves, halves_of
 from tvm_npu.codegen.nmp.emit.conv_tiles import ConvTiles
 from tvm_npu.codegen.nmp.emit.through_point import PointLayout
-from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
+from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem, crew_size
+from tvm_npu.sim.nmp.machine import NmpMachine
 
 
 def block_layout(
-    problem: BlockProblem, plan: BlockPlan, tiles: ConvTiles
+    problem: BlockProblem, plan: BlockPlan, tiles: ConvTiles, machine: NmpMachine
 ) -> tuple[ChipLayout, PointLayout]:
     """For the head and for the pointwise convolution. MB0: IN tiles, and behind them, or in the
     place of one that need not stay, first what the window reads, then what the crew passes on, then
-    the residual. MB1: W tiles, the window's kernels, the pointwise weights. MB2: the head's OFM
-    under a window, what the head makes, the pointwise OUT tile."""
+    the residual (with two buffers behind these). MB1: W tiles, the window's kernels, the pointwise
+    weights. MB2: the head's OFM under a window, what the head makes, the pointwise OUT tile."""
     halves = halves_of(tiles)
     in_bytes, w_bytes, middle_bytes = tiles.tile_bytes()
     filters, _, rows, columns = tiles.largest
     stays = plan.head.buffers == 2 or plan.head.keeps_in
     second_offset = in_bytes * halves.in_tiles if stays else 0
     window = problem.head.window
+    slot_bytes = crew_size(plan, machine) * plan.passed * rows * columns * tiles.size
+    behind_bytes = plan.slots * slot_bytes
     middle_elements, kernels, layers = 0, 0, 1
     if window is not None:
         middle_elements = middle_bytes // tiles.size
+        box = problem.head.middle_tile(rows, columns)
+        behind_bytes = max(behind_bytes, filters * box[0] * box[1] * tiles.size)
     if window is not None and window.has_weights:
         kernels = tiles.most.filters * window.kernel[0] * window.kernel[1] * tiles.size
         layers = 2
@@ -36,6 +41,8 @@ def block_layout(
         from_element=middle_elements,
         out_element=middle_elements + filters * rows * columns,
         passed_offset=second_offset,
+        slot_bytes=slot_bytes,
+        residual_offset=second_offset + (behind_bytes if plan.head.buffers == 2 else 0),
         w_offset=window_w_offset + kernels,
         first_bias=layers * tiles.most.filters,
     )

@@ -73,10 +73,14 @@ class ConvMac:
         return Compute(mnemonic, int(initialise), MAC_DONE, registers(values))
 
     def add_residual(
-        self, out: OutTile, bias: Expression, in_offset: Expression = ZERO
+        self,
+        out: OutTile,
+        bias: Expression,
+        in_offset: Expression = ZERO,
+        arrived: int = SECOND_ARRIVED,
     ) -> Nodes:
-        """Adds the residual tile that arrives at byte ``in_offset`` of MB0; ``bias`` as of
-        `WTile`."""
+        """Adds the residual tile that arrives at byte ``in_offset`` of MB0, as the semaphore
+        ``arrived`` says; ``bias`` as of `WTile`."""
         values: dict[MacRegister, Operand] = {
             **out,
             MacRegister.IN_ADDRESS: in_offset,
@@ -89,7 +93,7 @@ class ConvMac:
             mnemonic, sub = "nmp_veopf", None
             values[MacRegister.BIAS_ADDRESS] = bias
         add = Compute(mnemonic, sub, MAC_DONE, registers(values))
-        return (wait(SECOND_ARRIVED), add, wait(MAC_DONE))
+        return (wait(arrived), add, wait(MAC_DONE))
 
     def requantize(self, out: OutTile, bias: Expression, first_filter: Expression) -> Nodes:
         """From accumulators to elements, in place; ``bias`` as of `WTile`, ``first_filter`` of the

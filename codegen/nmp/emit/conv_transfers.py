@@ -19,6 +19,7 @@ from tvm_npu.codegen.nmp.emit.transfers import (
     START,
     OnChip,
     box_transfer,
+    rows_transfer,
     run_transfer,
     segments_transfer,
 )
@@ -63,7 +64,7 @@ class ConvTransfers:
             )  # fmt: skip
         row, rows = tiles.in_start(0, under.row), tiles.in_extent(0, under.rows)
         if tiles.linear_in:
-            return self._rows_transfer(
+            return rows_transfer(
                 mnemonic, Stream.IN, Memory.MB0, address, IN_ARRIVED,
                 (problem.in_rows, problem.in_columns), (channel, channels), (row, rows),
                 tiles.size, on_chip,
@@ -86,13 +87,18 @@ class ConvTransfers:
         )  # fmt: skip
 
     def load_residual(
-        self, filter_: Expression, filters: Expression, box: OfmBox, on_chip: OnChip = START
+        self,
+        filter_: Expression,
+        filters: Expression,
+        box: OfmBox,
+        on_chip: OnChip = START,
+        arrived: int = SECOND_ARRIVED,
     ) -> Transfer:
-        """The tile that is added to the OUT tile, to MB0."""
+        """The tile that is added to the OUT tile, to MB0; the semaphore ``arrived`` says when."""
         address = self.words.residual_address
         assert address is not None
         return self._out_transfer(
-            "nmp_load", Stream.RESIDUAL, Memory.MB0, address, SECOND_ARRIVED, filter_, filters,
+            "nmp_load", Stream.RESIDUAL, Memory.MB0, address, arrived, filter_, filters,
             box, self.tiles.size, 0, on_chip,
         )  # fmt: skip
 
@@ -118,7 +124,7 @@ class ConvTransfers:
                 filters * size, size, on_chip,
             )  # fmt: skip
         if tiles.linear_out:
-            return self._rows_transfer(
+            return rows_transfer(
                 mnemonic, stream, memory, address, semaphore,
                 (problem.out_rows, problem.out_columns), (filter_, filters),
                 (box.row, box.rows), size, on_chip,
@@ -129,33 +135,6 @@ class ConvTransfers:
             (filter_, box.row, box.column), (filters, box.rows, box.columns), size,
             fill=fill, on_chip=on_chip,
         )  # fmt: skip
-
-    def _rows_transfer(
-        self,
-        mnemonic: str,
-        stream: Stream,
-        memory: Memory,
-        address: Expression,
-        semaphore: int,
-        tensor: tuple[int, int],
-        channels: tuple[Expression, Expression],
-        rows: tuple[Expression, Expression],
-        size: int,
-        on_chip: OnChip,
-    ) -> Transfer:
-        """Whole rows of some channels, (begin, count) of each, of planes of ``tensor`` rows and
-        columns: a segment a channel, or one in all for whole planes."""
-        row_bytes = tensor[1] * size
-        plane_bytes = tensor[0] * row_bytes
-        begin = address + channels[0] * plane_bytes + rows[0] * row_bytes
-        segments: tuple[Operand, Operand, Operand]
-        if rows[1] == Expression.of(tensor[0]):
-            segments = (1, channels[1] * plane_bytes, 0)
-        else:
-            segments = (channels[1], rows[1] * row_bytes, plane_bytes)
-        return segments_transfer(
-            mnemonic, stream, memory, begin, semaphore, segments, size, on_chip
-        )
 
     def load_biases(
         self, address: Expression, filters: Expression, on_chip: OnChip = START

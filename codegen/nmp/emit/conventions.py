@@ -9,6 +9,7 @@ from tvm_npu.sim.nmp.xnmp import Level
 
 MAC_DONE, W_ARRIVED, IN_ARRIVED, STORE_DONE, SECOND_ARRIVED, RELEASED, IN_GO, W_GO = range(1, 9)
 OTHER_W_ARRIVED, OTHER_IN_ARRIVED, POINT_W_ARRIVED, POINT_GO = range(9, 13)
+OTHER_SECOND_ARRIVED, POINT_RESIDUAL_ARRIVED = 13, 14
 TABLE_ARRIVED = MAC_DONE
 """Semaphores of a TLT. SECOND: a residual, a second operand, biases, what a crew passes on;
 RELEASED: layer barrier; GO: `shared_buffer`; OTHER: the second half of a buffer that several
@@ -16,7 +17,7 @@ engines fill, whose transfers may overtake one another; POINT: of the pointwise 
 block. A table arrives before the layer's first MAC operation."""
 ARRIVED = 1
 """Global semaphore: every core adds 1 when it has finished a layer."""
-IN_FREE, W_FREE, POINT_FREE = (2, 3), (4, 5), 6
+IN_FREE, W_FREE, POINT_FREE = (2, 3), (4, 5), (6, 7)
 """Semaphores of a TLE, or global ones: `shared_buffer`."""
 
 CORE = Variable("core", 0, 511)

@@ -9,6 +9,7 @@ the halves of the buffers take turns.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -22,6 +23,7 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish
 from tvm_npu.codegen.nmp.emit.out_tiles import OUT_HALF, OutTiles
 from tvm_npu.codegen.nmp.emit.sharing import share_in, share_weights
+from tvm_npu.codegen.nmp.emit.spread import Spread, with_own_steps
 from tvm_npu.codegen.nmp.emit.step_loads import IN_HALF, W_HALF, StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, turns_of
 from tvm_npu.codegen.nmp.emit.table import finish_place, load_table
@@ -32,8 +34,6 @@ from tvm_npu.codegen.ops import FixedCascade, FixedConv
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
-
-HAS_LAST = Variable("has_last", 0, 1)
 
 
 def multicast(
@@ -64,17 +64,26 @@ def multicast(
         )
     loads = StepLoads(steps, transfers, layout, shared_in, shared_w)
     mac = ConvMac(conv, tiles, finish_place(conv, machine, tiles.size))
-    outs = OutTiles(steps, transfers, mac, loads, layout, window)
     kernels = () if window is None else window.loads()
-    emitter = MulticastEmitter(tiles, steps, transfers, loads, outs, layout, kernels)
+
+    def emitter(spread: Spread | None) -> MulticastEmitter:
+        outs = OutTiles(steps, transfers, mac, loads, layout, window, spread)
+        return MulticastEmitter(tiles, steps, transfers, loads, outs, layout, kernels)
+
     table = load_table(operands.table, parameters, machine, tiles.size)
-    return finish(parameters, (*table, *emitter.nodes()), emitter.early())
+    nodes = with_own_steps(steps, parameters, lambda spread: emitter(spread).nodes())
+    return finish(parameters, (*table, *nodes), emitter(None).early())
 
 
 class Consumer(Protocol):
-    """What a TLT does with the tiles of a step, once they are loaded."""
+    """What a TLT does with the tiles of a step, once they are loaded, and in front of and behind
+    the loops over steps, whose indices ``step`` names there."""
 
     def consume(self, step: Step) -> Nodes: ...
+
+    def open(self, step: Step) -> Nodes: ...
+
+    def close(self, step: Step) -> Nodes: ...
 
 
 @dataclass(frozen=True)
@@ -133,42 +142,61 @@ class MulticastEmitter:
 
     def _loads_ahead(self, group: Expression) -> Nodes:
         """Loads run one step ahead of the MACs."""
-        halves = self.layout.halves
+        halves, plan = self.layout.halves, self.tiles.plan
         remembered: list[tuple[Variable, Expression]] = []
         last: list[Step] = []
+        in_half = Expression.of(IN_HALF) if halves.in_tiles == 2 else Expression()
+        w_half = Expression.of(W_HALF) if halves.w_tiles == 2 else Expression()
+        # Halves that every step changes need not be remembered.
+        changing: dict[str, Expression] = {}
+        if halves.in_tiles == 2 and not plan.keeps_in:
+            changing["in_half"] = in_half
+        if halves.w_tiles == 2 and plan.schedule != "WS":
+            changing["w_half"] = w_half
 
         def turn(step: Step) -> Nodes:
-            place = replace(
-                step,
-                in_half=Expression.of(IN_HALF) if halves.in_tiles == 2 else Expression(),
-                w_half=Expression.of(W_HALF) if halves.w_tiles == 2 else Expression(),
-            )
-            last.append(_remember(place, remembered))
+            place = replace(step, in_half=in_half, w_half=w_half)
+            last.append(_remember(place, frozenset(changing), remembered))
             make, now = self.steps.at(place)
+            before = replace(last[0], **{name: half * -1 + 1 for name, half in changing.items()})
+            consume: Nodes = ()
+            if remembered:
+                flag = Expression.of(remembered[0][0]) + 1
+                consume = when(flag, ">", self._consume_at(before))
             return (
                 *make,
                 *self.loads.load(now),
-                *when(HAS_LAST, "!=", self._consume_at(last[0])),
+                *consume,
                 *(Assign(variable, value) for variable, value in remembered),
-                Assign(HAS_LAST, Expression(constant=1)),
             )
 
         walk = self.steps.walk(group, turn)
         begin = (Assign(variable, Expression(constant=variable.low)) for variable, _ in remembered)
-        return (Assign(HAS_LAST, Expression()), *begin, *walk, *self._consume_at(last[0]))
+        behind = replace(last[0], **changing)
+        return (
+            *begin,
+            *self.outs.open(behind),
+            *walk,
+            *self._consume_at(behind),
+            *self.outs.close(behind),
+        )
 
     def _consume_at(self, place: Step) -> Nodes:
         make, step = self.steps.at(place)
         return (*make, *self.outs.consume(step))
 
 
-def _remember(place: Step, remembered: list[tuple[Variable, Expression]]) -> Step:
-    """``place`` in variables of its own, as far as it varies inside the loops."""
+def _remember(
+    place: Step, changing: Set[str], remembered: list[tuple[Variable, Expression]]
+) -> Step:
+    """``place`` in variables of its own, as far as it varies inside the loops; but for the halves
+    that are ``changing`` in every step. The first variable is negative before there is a place."""
     values = {}
-    for name in ("m", "r", "c", "n", "in_half", "w_half"):
+    for name in ("n", "m", "r", "c", "in_half", "w_half"):
         value = getattr(place, name)
-        if not value.is_constant:
-            copy = Variable(f"last_{name}", value.low, value.high, value.multiple)
+        if not value.is_constant and name not in changing:
+            low = value.low if remembered else -value.multiple
+            copy = Variable(f"last_{name}", low, value.high, value.multiple)
             remembered.append((copy, value))
             values[name] = Expression.of(copy)
     return replace(place, **values)

@@ -18,6 +18,7 @@ from tvm_npu.codegen.nmp.emit.conventions import (
 )
 from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
+from tvm_npu.codegen.nmp.emit.spread import Spread
 from tvm_npu.codegen.nmp.emit.step_loads import StepLoads
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place, when_has_work
 from tvm_npu.codegen.nmp.emit.through_window import ThroughWindow
@@ -38,6 +39,7 @@ class OutTiles:
     loads: StepLoads
     layout: ChipLayout
     window: ThroughWindow | None
+    spread: Spread | None = None
 
     def consume(self, step: Step) -> Nodes:
         """Waits for the tiles of ``step``, adds its products, frees the tiles; behind the last
@@ -52,6 +54,18 @@ class OutTiles:
             *self.releases(step),
             *when_has_work(step, when(is_last, ">", (), end)),
         )
+
+    def open(self, step: Step) -> Nodes:
+        """In front of the loops, whose indices ``step`` names."""
+        later = self._stores_later
+        return () if later is None else later.open(step)
+
+    def close(self, step: Step) -> Nodes:
+        """Behind the loops."""
+        later = self._stores_later
+        if later is None:
+            return ()
+        return later.store(step, lambda at: self._store(at, self._out_half))
 
     def channels_behind(self, step: Step) -> Expression:
         """Of the step; not above 0 in the last one of an OUT tile."""
@@ -86,27 +100,51 @@ class OutTiles:
             out = out_tile(step.own, at.rows, at.columns, tiles.size)
             offset = offset + self.layout.middle_elements
         second = Expression(constant=self.layout.second_offset)
-        work = self.products(step, at, out, self._out_is_free)
         early: Nodes = ()
+        beside: Nodes = ()
+        finish: Nodes = ()
         if tiles.problem.has_residual:
             load = self.transfers.load_residual(
                 self.first_filter(step), step.own, self.steps.out_box(step), OnChip(second)
             )
             add = self.mac.add_residual(out, step.m, second)
-            if tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
+            if self.spread is not None:
+                beside = self.spread.in_own_step(step, (load,))
+            elif tiles.plan.buffers == 2:  # it has room of its own: under the last MACs
                 early = when(is_last, ">", (), (load,))
             else:
                 add = (load, *add)
-            work = (*work, *when(is_last, ">", (), add))
+            finish = when(is_last, ">", (), add)
         end: Nodes = self.mac.requantize(out, step.m, self.first_filter(step))
         if self.window is not None:
             through = self.window.run(step, at, offset, second)
-            work = (*work, *when(is_last, ">", (), (*end, *through)))
+            finish = (*finish, *when(is_last, ">", (), (*end, *through)))
             end = ()
-        store = self.transfers.store_out(
-            self.first_filter(step), step.own, self.steps.out_box(step), OnChip(offset)
+        later = self._stores_later
+        if later is not None:
+            # In the own step, never a tile's first, the half that was written last is this tile's.
+            other = self._out_half * -1 + 1
+            store = later.store(step, lambda at: self._store(at, other))
+            beside = (*later.in_own_step(step, store), *beside)
+        work = (*self.products(step, at, out, self._out_is_free, beside), *finish)
+        if later is None:
+            return early, work, (*end, *self._store(step, self._out_half), *self._stored)
+        return early, work, (*end, *later.keep(step))
+
+    @property
+    def _stores_later(self) -> Spread | None:
+        """Where an OUT tile may stay until this TLT's own step of the next one."""
+        return self.spread if self.layout.halves.out_tiles == 2 else None
+
+    def _store(self, step: Step, half: Expression) -> Nodes:
+        offset = half * self.layout.out_half_elements
+        if self.window is not None:
+            offset = offset + self.layout.middle_elements
+        return (
+            self.transfers.store_out(
+                self.first_filter(step), step.own, self.steps.out_box(step), OnChip(offset)
+            ),
         )
-        return early, work, (*end, store, *self._stored)
 
     def first_filter(self, step: Step) -> Expression:
         """Of the step's tile, among those of the layer."""
@@ -126,11 +164,16 @@ class OutTiles:
         """In front of the first products of an OUT tile."""
         if self.layout.halves.out_tiles == 2:
             flip = Assign(OUT_HALF, Expression.of(OUT_HALF) * -1 + 1)
+            if self._stores_later is not None:
+                return (flip, *self._stores_later.await_stores())
             return (flip, *wait_older_store())
         return wait_store()
 
-    def products(self, step: Step, at: OfmBox, out: OutTile, begin: Nodes) -> Nodes:
-        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first."""
+    def products(
+        self, step: Step, at: OfmBox, out: OutTile, begin: Nodes, beside: Nodes = ()
+    ) -> Nodes:
+        """The products of one step, added to the OUT tile; ``begin`` goes in front of the first,
+        ``beside`` runs while the MAC unit works: an engine whose queue is full lets cores wait."""
         tiles = self.mac.tiles
         offset = step.w_half * self.layout.w_half_bytes
         if tiles.plan.schedule == "WS":
@@ -146,4 +189,5 @@ class OutTiles:
             )  # fmt: skip
 
         first = (*begin, multiply(first_bias(self.mac.layer)))
-        return (*when(step.n, "==", first, (multiply(Initialise.KEEP),)), wait(MAC_DONE))
+        multiplied = when(step.n, "==", first, (multiply(Initialise.KEEP),))
+        return (*multiplied, *beside, wait(MAC_DONE))

@@ -114,8 +114,9 @@ class Steps:
             lambda *place: over_filters(lambda m, own: over_channels(m, own, *place))
         )
 
-    def at(self, place: Step) -> tuple[Nodes, Step]:
-        """The step at the indices of ``place``, its extents computed from them alone."""
+    def at(self, place: Step, moment: str = "now") -> tuple[Nodes, Step]:
+        """The step at the indices of ``place``, its extents computed from them alone, in variables
+        named for the ``moment``."""
         words, turns = self.words, self.turns
         filters, channels, rows, columns = self.tiles.largest
         all_channels = Expression.of(self.tiles.channels)
@@ -127,7 +128,7 @@ class Steps:
             ("columns", place.c, words.columns, turns.columns, columns),
             ("channels", place.n, all_channels, all_channels, channels),
         ):
-            extent, make = _extent(name, index, own, tile, own == most)
+            extent, make = _extent(f"{name}_{moment}", index, own, tile, own == most)
             extents.append(extent)
             nodes += make
         own, own_rows, own_columns, own_channels = extents
@@ -232,8 +233,8 @@ def _extent(
     name: str, index: Expression, own: Expression, tile: int, is_never_empty: bool
 ) -> tuple[Expression, Nodes]:
     if index.is_constant or not is_never_empty:
-        return clamped(f"{name}_now", tile, own - index)
+        return clamped(name, tile, own - index)
     if own.multiple % tile == 0:
         return Expression(constant=tile), ()
-    extent = Variable(f"{name}_now", 1, tile)
+    extent = Variable(name, 1, tile)
     return Expression.of(extent), (Minimum(extent, tile, own - index),)

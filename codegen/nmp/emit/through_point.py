@@ -2,43 +2,51 @@
 place pass on what they made, and the end of its OUT tiles (`plan.block.BlockPlan`).
 
 In front of a round every TLT of the crew says that its MAC unit rests and that it no longer needs
-what lies in the place of the passed tile in MB0; when all have, they pass on.
+what lies in the place of the passed tile in MB0; when all have, they pass on. With two such places,
+slots, they pass on for one round while the MAC units work on the other.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tvm_npu.codegen.nmp.emit.commands import Nodes, Transfer, loop, product, when
+from tvm_npu.codegen.nmp.emit.commands import Assign, Nodes, Transfer, loop, product, when
 from tvm_npu.codegen.nmp.emit.conv_mac import ConvMac, WTile
 from tvm_npu.codegen.nmp.emit.conv_transfers import ConvTransfers
 from tvm_npu.codegen.nmp.emit.conventions import (
     MAC_DONE,
+    POINT_RESIDUAL_ARRIVED,
     POINT_W_ARRIVED,
-    SECOND_ARRIVED,
     stored,
     wait,
     wait_store,
 )
-from tvm_npu.codegen.nmp.emit.expressions import Expression
+from tvm_npu.codegen.nmp.emit.expressions import Expression, Variable
 from tvm_npu.codegen.nmp.emit.mac import OutTile, first_bias, out_tile
 from tvm_npu.codegen.nmp.emit.shared_buffer import SharedBuffer
+from tvm_npu.codegen.nmp.emit.spread import Spread
 from tvm_npu.codegen.nmp.emit.steps import Step, Steps, when_has_place
 from tvm_npu.codegen.nmp.emit.transfers import OnChip, run_transfer
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.xnmp import Initialise, Memory
 from tvm_npu.sim.streams import Stream
 
+SLOT = Variable("passed_slot", 0, 1)
+"""The place in MB0 of what belongs to the round at hand."""
+
 
 @dataclass(frozen=True)
 class PointLayout:
     """Where things of the pointwise convolution lie: what is passed on, from element
-    ``from_element`` of MB2 to byte ``passed_offset`` of MB0; its OUT tile at ``out_element`` of
-    MB2; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
+    ``from_element`` of MB2 to byte ``passed_offset`` of MB0, with two slots in turns ``slot_bytes``
+    behind that; its OUT tile at ``out_element`` of MB2; the residual at byte ``residual_offset`` of
+    MB0; its weights at byte ``w_offset`` of MB1; and its biases, behind ``first_bias`` others."""
 
     from_element: int
     out_element: int
     passed_offset: int
+    slot_bytes: int
+    residual_offset: int
     w_offset: int
     first_bias: int
 
@@ -77,6 +85,7 @@ class ThroughPoint:
     bias: Expression
     keeps_weights: bool
     has_two_ports: bool
+    spread: Spread | None
 
     @property
     def _size(self) -> int:
@@ -96,24 +105,53 @@ class ThroughPoint:
         return when(self.filters, ">", nodes)
 
     def begin(self, step: Step) -> Nodes:
-        """In the first step of a tile of the head's filters, in front of its MACs."""
+        """In the first step of a tile of the head's filters, in front of its MACs or, where
+        memories have two ports, beside them."""
         nodes: Nodes = ()
         if not self.keeps_weights:
             nodes = when(self.filters, ">", (self._load_weights(step.m), *self._weights_in_time))
         if not self.has_two_ports:  # the head's MACs may not touch MB2 under a store
             nodes += when(step.m, "==", wait_store())
-        return when(step.n, "==", nodes)
+        return (*when(step.n, "==", nodes), *self._in_own_step(step))
+
+    def open(self, step: Step) -> Nodes:
+        """In front of the loops, whose indices ``step`` names."""
+        return () if self.spread is None else self.spread.open(_place(step))
+
+    def close(self, step: Step) -> Nodes:
+        """Behind the loops."""
+        return () if self.spread is None else self.spread.store(_place(step), self._store)
+
+    def _in_own_step(self, step: Step) -> Nodes:
+        """Of the first tile of the head's filters at a place: the OUT tile of the place before is
+        stored, and the residual loaded."""
+        if self.spread is None:
+            return ()
+        nodes = (*self.spread.store(_place(step), self._store), *self._load_residual(step))
+        return when(step.m, "==", self.spread.in_own_step(step, when(self.filters, ">", nodes)))
 
     def rounds(self, step: Step) -> Nodes:
         """From the head's tile to the OUT tile; for TLTs without a place, too, which only keep in
         step."""
+        early: Nodes = ()
+        if self.has_two_ports:
+            if not self.keeps_weights:
+                early = when(self.filters, ">", (wait(POINT_W_ARRIVED),))
+            free = wait_store() if self.spread is None else self.spread.await_stores()
+            early += when(step.m, "==", free)
+        one_by_one = self.crew.buffer.halves == 1
+        rounds = self._one_by_one(step) if one_by_one else self._in_turns(step)
+        return (*when_has_place(step, early), *rounds)
+
+    def _one_by_one(self, step: Step) -> Nodes:
+        """A round begins when all are through with the one before."""
         buffer, start = self.crew.buffer, Expression()
 
         def turn(channel: Expression, _: Expression) -> Nodes:
-            passed = when_has_place(step, self._pass_on(step, channel))
+            passed = when_has_place(step, self._pass_on(step, channel, start))
             products = (
                 *buffer.await_content(start),
-                *when(self.filters, ">", self._multiply(step, channel)),
+                *when(self.filters, ">", (*self._multiply(step, channel, start), wait(MAC_DONE))),
             )
             return (
                 *buffer.release(start),
@@ -121,14 +159,37 @@ class ThroughPoint:
                 *when_has_place(step, products),
             )
 
-        early: Nodes = ()
-        if self.has_two_ports:
-            if not self.keeps_weights:
-                early = when(self.filters, ">", (wait(POINT_W_ARRIVED),))
-            early += when(step.m, "==", wait_store())
+        return loop("passed", self.crew.tile_filters, self.crew.passed, turn)
+
+    def _in_turns(self, step: Step) -> Nodes:
+        """What belongs to the next round is passed on under the products of this one."""
+        buffer, crew = self.crew.buffer, self.crew
+        slot = Expression.of(SLOT)
+        other = slot * -1 + 1
+
+        def pass_on(channel: Expression, slot: Expression) -> Nodes:
+            return buffer.acquire(slot, when_has_place(step, self._pass_on(step, channel, slot)))
+
+        def turn(channel: Expression, _: Expression) -> Nodes:
+            behind = Expression.of(crew.tile_filters) - channel - crew.passed
+            multiply = (
+                *buffer.await_content(slot),
+                *when(self.filters, ">", self._multiply(step, channel, slot)),
+            )
+            done = when_has_place(step, when(self.filters, ">", (wait(MAC_DONE),)))
+            return (
+                *when_has_place(step, multiply),
+                *when(behind, ">", pass_on(channel + crew.passed, other)),
+                *done,
+                *when(behind - crew.passed, ">", buffer.release(slot)),
+                Assign(SLOT, other),
+            )
+
         return (
-            *when_has_place(step, early),
-            *loop("passed", self.crew.tile_filters, self.crew.passed, turn),
+            *buffer.open(),
+            Assign(SLOT, Expression()),
+            *pass_on(Expression(), Expression()),
+            *loop("passed", crew.tile_filters, crew.passed, turn),
         )
 
     def end(self, step: Step) -> Nodes:
@@ -136,19 +197,33 @@ class ThroughPoint:
         out, bias = self._out(step), self._bias
         nodes: Nodes = ()
         if self.transfers.tiles.problem.has_residual:
-            place = Expression(constant=self.layout.passed_offset)
-            load = self.transfers.load_residual(
-                self.first_filter, self.filters, self.steps.out_box(step), OnChip(place)
-            )
-            nodes = (load, *self.mac.add_residual(out, bias, place))
-        store = self.transfers.store_out(
-            self.first_filter, self.filters, self.steps.out_box(step),
-            OnChip(Expression(constant=self.layout.out_element)),
-        )  # fmt: skip
-        nodes += (*self.mac.requantize(out, bias, self.first_filter), store, *stored())
+            place = Expression(constant=self.layout.residual_offset)
+            load = self._load_residual(step) if self.spread is None else ()
+            nodes = (*load, *self.mac.add_residual(out, bias, place, POINT_RESIDUAL_ARRIVED))
+        nodes += self.mac.requantize(out, bias, self.first_filter)
+        if self.spread is not None and self.spread.has_several_places(_place(step)):
+            nodes += self.spread.keep(_place(step))
+        else:
+            nodes += (*self._store(step), *stored())
         last = self.steps.turns.items - step.m - self.crew.tile_filters
         work = when_has_place(step, when(self.filters, ">", nodes))
         return when(last, ">", (), work)
+
+    def _load_residual(self, step: Step) -> Nodes:
+        if not self.transfers.tiles.problem.has_residual:
+            return ()
+        place = OnChip(Expression(constant=self.layout.residual_offset))
+        box = self.steps.out_box(step)
+        return (
+            self.transfers.load_residual(
+                self.first_filter, self.filters, box, place, POINT_RESIDUAL_ARRIVED
+            ),
+        )
+
+    def _store(self, step: Step) -> Nodes:
+        place = OnChip(Expression(constant=self.layout.out_element))
+        box = self.steps.out_box(step)
+        return (self.transfers.store_out(self.first_filter, self.filters, box, place),)
 
     @property
     def _weights_in_time(self) -> Nodes:
@@ -171,21 +246,31 @@ class ThroughPoint:
             OnChip(Expression(constant=self.layout.w_offset)),
         )  # fmt: skip
 
-    def _pass_on(self, step: Step, channel: Expression) -> Nodes:
-        """The own channels of the round to all of the crew."""
+    def _pass_on(self, step: Step, channel: Expression, slot: Expression) -> Nodes:
+        """The own channels of the round to ``slot`` of all of the crew."""
         crew = self.crew
         area, make_area = product("passed_area", step.rows, step.columns)
         source, make_source = product("passed_from", channel, area)
         target, make_target = product("passed_to", crew.slot, area)
-        forward = run_transfer(
-            "nmp_forward", Stream.OTHER, Memory.MB0, target + self.layout.passed_offset,
-            SECOND_ARRIVED, area * (crew.passed * self._size), self._size,
-            OnChip(source + self.layout.from_element, crew.tlts, crew.tles),
-        )  # fmt: skip
-        return (*make_area, *make_source, *make_target, forward)
+        place = target + self._slot_offset(slot)
 
-    def _multiply(self, step: Step, channel: Expression) -> Nodes:
-        """The products of a round, added to the OUT tile."""
+        def forward(arrived: int) -> Nodes:
+            on_chip = OnChip(source + self.layout.from_element, crew.tlts, crew.tles)
+            return (
+                run_transfer(
+                    "nmp_forward", Stream.OTHER, Memory.MB0, place, arrived,
+                    area * (crew.passed * self._size), self._size, on_chip,
+                ),
+            )  # fmt: skip
+
+        nodes = crew.buffer.with_semaphore(slot, forward)
+        return (*make_area, *make_source, *make_target, *nodes)
+
+    def _slot_offset(self, slot: Expression) -> Expression:
+        return slot * self.layout.slot_bytes + self.layout.passed_offset
+
+    def _multiply(self, step: Step, channel: Expression, slot: Expression) -> Nodes:
+        """The products of a round begin to add to the OUT tile."""
         crew = self.crew
         channels = Expression(constant=crew.size * crew.passed)
         offset = channel * self._channel_bytes + self.layout.w_offset
@@ -195,10 +280,14 @@ class ThroughPoint:
                 self.mac.multiply(
                     self._out(step), initialise, WTile(offset, channels, self._bias), channels,
                     Expression.of(1), (step.rows, step.columns),
-                    Expression(constant=self.layout.passed_offset),
+                    self._slot_offset(slot),
                 ),
             )  # fmt: skip
 
         first = multiply(first_bias(self.mac.layer))
-        nodes = when(step.m + channel, "==", first, multiply(Initialise.KEEP))
-        return (*nodes, wait(MAC_DONE))
+        return when(step.m + channel, "==", first, multiply(Initialise.KEEP))
+
+
+def _place(step: Step) -> Step:
+    """The place of a step: it is the same for all tiles of the head's filters."""
+    return replace(step, m=Expression())

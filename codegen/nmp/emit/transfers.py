@@ -75,6 +75,33 @@ def segments_transfer(
     return Transfer(mnemonic, stream, memory, address, on_chip.offset, semaphore, demanded)
 
 
+def rows_transfer(
+    mnemonic: str,
+    stream: Stream,
+    memory: Memory,
+    address: Expression,
+    semaphore: int,
+    tensor: tuple[int, int],
+    channels: tuple[Expression, Expression],
+    rows: tuple[Expression, Expression],
+    element_bytes: int,
+    on_chip: OnChip = START,
+) -> Transfer:
+    """Whole rows of some channels, (begin, count) of each, of planes of ``tensor`` rows and
+    columns: a segment a channel, or one in all for whole planes."""
+    row_bytes = tensor[1] * element_bytes
+    plane_bytes = tensor[0] * row_bytes
+    begin = address + channels[0] * plane_bytes + rows[0] * row_bytes
+    segments: tuple[Operand, Operand, Operand]
+    if rows[1] == Expression.of(tensor[0]):
+        segments = (1, channels[1] * plane_bytes, 0)
+    else:
+        segments = (channels[1], rows[1] * row_bytes, plane_bytes)
+    return segments_transfer(
+        mnemonic, stream, memory, begin, semaphore, segments, element_bytes, on_chip
+    )
+
+
 def box_transfer(
     mnemonic: str,
     stream: Stream,

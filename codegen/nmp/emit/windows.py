@@ -8,10 +8,19 @@ from dataclasses import dataclass
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import Shape, chw
-from tvm_npu.codegen.nmp.emit.commands import Compute, Nodes, loop, registers
+from tvm_npu.codegen.nmp.emit.commands import (
+    Compute,
+    Nodes,
+    Transfer,
+    clamped,
+    dma_registers,
+    loop,
+    registers,
+)
 from tvm_npu.codegen.nmp.emit.conventions import (
     IN_ARRIVED,
     MAC_DONE,
+    SECOND_ARRIVED,
     STORE_DONE,
     stored,
     wait,
@@ -21,12 +30,18 @@ from tvm_npu.codegen.nmp.emit.expressions import Expression, Operand
 from tvm_npu.codegen.nmp.emit.layer import LayerCode, Operands, finish, require_fit
 from tvm_npu.codegen.nmp.emit.mac import OutTile, out_tile, requantize
 from tvm_npu.codegen.nmp.emit.parameters import LayerParameters
-from tvm_npu.codegen.nmp.emit.transfers import box_transfer
-from tvm_npu.codegen.nmp.plan.window import WindowPlan, WindowProblem
+from tvm_npu.codegen.nmp.emit.transfers import START, box_transfer, rows_transfer
+from tvm_npu.codegen.nmp.plan.window import (
+    WindowPlan,
+    WindowProblem,
+    in_tile_extents,
+    linear_kinds,
+    mb2_channel_bytes,
+)
 from tvm_npu.codegen.ops import FixedPad, FixedPool
 from tvm_npu.codegen.plan.problem import share
 from tvm_npu.sim.nmp.machine import NmpMachine
-from tvm_npu.sim.nmp.xnmp import MacRegister, Memory, PoolKind
+from tvm_npu.sim.nmp.xnmp import DmaRegister, MacRegister, Memory, PoolKind
 from tvm_npu.sim.streams import Stream
 
 
@@ -81,6 +96,24 @@ def pool_tile(
     return nodes
 
 
+def copy_tile(out: OutTile, in_box: tuple[Operand, Operand, Operand]) -> Nodes:
+    """The tile [channels, rows, columns] at the start of MB0 to one like it in MB2."""
+    values: dict[MacRegister, Operand] = {
+        **out,
+        MacRegister.IN_ADDRESS: 0,
+        MacRegister.IN_CHANNELS: in_box[0],
+        MacRegister.IN_ROWS: in_box[1],
+        MacRegister.IN_COLUMNS: in_box[2],
+        MacRegister.KERNEL_ROWS: 1,
+        MacRegister.KERNEL_COLUMNS: 1,
+        MacRegister.STRIDE_ROWS: 1,
+        MacRegister.STRIDE_COLUMNS: 1,
+        MacRegister.DILATION_ROWS: 1,
+        MacRegister.DILATION_COLUMNS: 1,
+    }
+    return (Compute("nmp_pool", int(PoolKind.MAX), MAC_DONE, registers(values)), wait(MAC_DONE))
+
+
 Box = tuple[Expression, Expression, Expression]
 """Three numbers of a box: channels, rows, columns."""
 
@@ -92,6 +125,7 @@ class WindowTiles:
 
     layer: FixedPool | FixedPad
     problem: WindowProblem
+    plan: WindowPlan
     in_tensor: tuple[int, int, int]
     out_tensor: tuple[int, int, int]
     before: tuple[int, int, int]
@@ -109,19 +143,80 @@ class WindowTiles:
         in_box = (
             box[0], (box[1] - 1) * stride[0] + kernel[0], (box[2] - 1) * stride[1] + kernel[1]
         )  # fmt: skip
-        load = box_transfer(
-            "nmp_load3d", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED, self.in_tensor,
-            corner, in_box, size, self.fill,
-        )  # fmt: skip
+        if self.plan.maps == "rows":
+            in_box = (in_box[0], in_box[1], Expression.of(self.in_tensor[2]))
         compute = pool_tile(
             self.layer, out_tile(*box, size), Expression(), in_box, corner[1:], self.in_tensor[1:],
             size,
         )  # fmt: skip
-        store = box_transfer(
+        loads = self._loads(corner, in_box)
+        return (*loads, *compute, self._store(start, box), *stored())
+
+    def _store(self, start: Box, box: Box) -> Transfer:
+        size = self.problem.element_bytes
+        if self.plan.maps != "boxes":
+            return rows_transfer(
+                "nmp_store", Stream.OUT, Memory.MB2, self.out_address, STORE_DONE,
+                self.out_tensor[1:], (start[0], box[0]), (start[1], box[1]), size,
+            )  # fmt: skip
+        return box_transfer(
             "nmp_store3d", Stream.OUT, Memory.MB2, self.out_address, STORE_DONE, self.out_tensor,
             start, box, size,
         )  # fmt: skip
-        return (load, wait(IN_ARRIVED), *wait_store(), *compute, store, *stored())
+
+    def _loads(self, corner: Box, in_box: Box) -> Nodes:
+        """The IN tile, which begins at ``corner``, and the waits for it and for the last store."""
+        size, tensor = self.problem.element_bytes, self.in_tensor
+        if self.plan.maps == "bordered":
+            return self._loads_with_border(corner, in_box)
+        if self.plan.maps == "rows":
+            load = rows_transfer(
+                "nmp_load", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED, tensor[1:],
+                (corner[0], in_box[0]), (corner[1], in_box[1]), size,
+            )  # fmt: skip
+            return (load, wait(IN_ARRIVED), *wait_store())
+        load = box_transfer(
+            "nmp_load3d", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED, self.in_tensor,
+            corner, in_box, size, self.fill,
+        )  # fmt: skip
+        return (load, wait(IN_ARRIVED), *wait_store())
+
+    def _loads_with_border(self, corner: Box, in_box: Box) -> Nodes:
+        """The rows of the IN tile that the tensor has, through a maximum over 1x1 windows, to MB2,
+        and from there with what windows see outside of the tensor to MB0."""
+        size, (_, rows, columns) = self.problem.element_bytes, self.in_tensor
+        begin, make_begin = clamped("in_row", rows, corner[1])
+        end, make_end = clamped("in_row_end", rows, corner[1] + in_box[1])
+        plan = self.plan
+        behind = Expression(constant=plan.tile_channels * plan.tile_r * plan.tile_c)
+        load = rows_transfer(
+            "nmp_load", Stream.IN, Memory.MB0, self.in_address, IN_ARRIVED, (rows, columns),
+            (corner[0], in_box[0]), (begin, end - begin), size,
+        )  # fmt: skip
+        tile = (in_box[0], end - begin, Expression.of(columns))
+        copy = copy_tile(out_tile(*tile, size, behind), tile)
+        values: dict[DmaRegister, Operand] = {
+            DmaRegister.ELEMENT_BYTES: size,
+            DmaRegister.CHANNELS: in_box[0],
+            DmaRegister.ROWS: end - begin,
+            DmaRegister.COLUMNS: columns,
+            DmaRegister.CHANNEL_STRIDE: (end - begin) * (columns * size),
+            DmaRegister.ROW_STRIDE: columns * size,
+            DmaRegister.START_CHANNEL: 0,
+            DmaRegister.START_ROW: corner[1] - begin,
+            DmaRegister.START_COLUMN: corner[2],
+            DmaRegister.BOX_CHANNELS: in_box[0],
+            DmaRegister.BOX_ROWS: in_box[1],
+            DmaRegister.BOX_COLUMNS: in_box[2],
+            DmaRegister.FILL: self.fill,
+            **START.registers("nmp_forward3d"),
+        }
+        forward = Transfer(
+            "nmp_forward3d", Stream.OTHER, Memory.MB0, Expression(), behind, SECOND_ARRIVED,
+            dma_registers(values),
+        )  # fmt: skip
+        moved = (wait(IN_ARRIVED), *wait_store(), *copy, forward, wait(SECOND_ARRIVED))
+        return (*make_begin, *make_end, load, *moved)
 
 
 def window(
@@ -142,7 +237,7 @@ def window(
     else:
         before, fill = layer.before, layer.value
     tiles = WindowTiles(
-        layer, problem, chw(in_shape), chw(out_shape), before, fill,
+        layer, problem, plan, chw(in_shape), chw(out_shape), before, fill,
         in_address=parameters.address("in_address", operands.inputs[0]),
         out_address=parameters.address("out_address", operands.output),
     )  # fmt: skip
@@ -197,10 +292,17 @@ def over_tiles(
 
 def require_tiles(name: str, problem: WindowProblem, plan: WindowPlan, machine: NmpMachine) -> None:
     size = problem.element_bytes
-    in_area = problem.in_tile_rows(plan.tile_r) * problem.in_tile_columns(plan.tile_c)
-    out_area = plan.tile_r * plan.tile_c
-    require_fit(name, "the IN tile", plan.tile_channels * in_area * size, machine, "mb0")
-    require_fit(name, "the OUT tile", plan.tile_channels * out_area * size, machine, "mb2")
+    if plan.maps != "boxes" and (
+        plan.maps not in linear_kinds(problem, machine) or plan.tile_c != problem.columns
+    ):
+        raise EmitError(
+            f"layer {name!r}: tiles of {plan.tile_c} of {problem.columns} columns cannot move as "
+            f"{plan.maps!r} on machine {machine.name!r}"
+        )
+    rows, columns = in_tile_extents(problem, plan.maps, (plan.tile_r, plan.tile_c))
+    out_bytes = mb2_channel_bytes(problem, plan.maps, plan.tile_r, plan.tile_c)
+    require_fit(name, "the IN tile", plan.tile_channels * rows * columns * size, machine, "mb0")
+    require_fit(name, "the OUT tile", plan.tile_channels * out_bytes, machine, "mb2")
     busy = plan.row_slices * plan.channel_slices
     if busy > machine.core_count:
         raise EmitError(

@@ -9,6 +9,7 @@ it by its own filters of the pointwise convolution.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.turns import tlt_filters
@@ -51,6 +52,10 @@ class BlockPlan:
     to an OUT tile, which stays in MB2, behind the head's, until the last filters of the place are
     through. Then comes the residual, the end of the pointwise convolution, and the store.
 
+    With two ``slots`` what is passed on in a round arrives in MB0 while the MAC unit works on the
+    round before; the slots take turns. With one a round begins when all of the crew are through
+    with the one before.
+
     Crews are as large as tlt_filters * filter_slices; all members have equally many filters of the
     head, in whole tiles, and tiles are whole rounds. Filters of the pointwise convolution are dealt
     to the crew as `point_share` says. Its weights lie in DRAM in the order of rounds; a TLT loads
@@ -62,6 +67,7 @@ class BlockPlan:
     passed: int
     prediction: Prediction | None = field(default=None, compare=False)
     planner: str = ""
+    slots: Literal[1, 2] = 1
 
 
 def crew_size(plan: BlockPlan, machine: NmpMachine) -> int:

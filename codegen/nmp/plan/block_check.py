@@ -24,7 +24,7 @@ from tvm_npu.codegen.plan.problem import slice_of
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-SEMAPHORES = 13
+SEMAPHORES = 15
 """A level of semaphores that code of blocks counts on."""
 
 
@@ -55,6 +55,8 @@ def _check_choices(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) 
     available = machine.dme.semaphores
     require(available >= SEMAPHORES, "dme.semaphores", available, f"at least {SEMAPHORES}")
     require(plan.passed >= 1, "passed", plan.passed, "at least 1")
+    ports = machine.memories.ports
+    require(plan.slots in (1, ports), "slots", plan.slots, f"1 or memories.ports: {ports}")
     require(problem.filters >= 1, "filters", problem.filters, "at least 1")
     if head.filter_slices == 1:
         return
@@ -90,6 +92,8 @@ def _check_rounds(
         for at in range(0, own, plan.passed)
         for begin, _ in members
     ]
+    rounds = head.tile_m // plan.passed
+    require(rounds >= plan.slots, "rounds of a tile", rounds, f"at least one a slot: {plan.slots}")
     require_partition("channels over rounds", passed, (0, problem.head.filters))
     shares = [
         point_share(problem.filters, plan, machine, tle_run, run)
@@ -120,7 +124,8 @@ def _check_room(
     )
     area = rows * columns * size
     copies = copies_of(head, deal, len(in_tiles((0, own.channels), head.tile_n)))
-    behind = [members * plan.passed * area, most * area if problem.has_residual else 0]
+    residual = most * area if problem.has_residual else 0
+    behind = [plan.slots * members * plan.passed * area]
     mb2, kernels, layers = head.tile_m * area + most * area, 0, 2
     if own.window is not None:
         behind.append(head.tile_m * box[0] * box[1] * size)
@@ -129,7 +134,9 @@ def _check_room(
             kernels = deal.most_items * own.window.kernel[0] * own.window.kernel[1] * size
             layers = 3
     beside = copies["IN"] * in_bytes if head.buffers == 2 or head.keeps_in else 0
-    mb0 = max(copies["IN"] * in_bytes, beside + max(behind))
+    # With two buffers a residual arrives while all else behind the IN tiles is in use.
+    needed_behind = max(behind) + residual if head.buffers == 2 else max(residual, *behind)
+    mb0 = max(copies["IN"] * in_bytes, beside + needed_behind)
     mb1 = copies["W"] * w_bytes + kernels + most * members * head.tile_m * size
     biases = ((layers - 1) * deal.most_items + most) * BIAS_BYTES
     for what, needed, available in (

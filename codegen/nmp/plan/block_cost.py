@@ -24,12 +24,16 @@ from tvm_npu.codegen.nmp.plan.check_choices import choice_fault
 from tvm_npu.codegen.nmp.plan.cost import combined
 from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, step_cycles
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes
+from tvm_npu.codegen.nmp.plan.spread import spreads
 from tvm_npu.codegen.nmp.plan.tle_cost import Tiles, TleCost, TleWalk
 from tvm_npu.codegen.nmp.plan.traffic import NO_TRAFFIC, Traffic, flat_transfer, out_transfer
 from tvm_npu.codegen.nmp.plan.turns import Tile, TleTurns, tle_turns, tlt_filters
 from tvm_npu.codegen.plan.problem import Prediction
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.nmp.machine import NmpMachine
+
+TURN_CYCLES = 32.0
+"""What a core does between the products of two rounds where there are two slots."""
 
 
 def predict_block(problem: BlockProblem, plan: BlockPlan, machine: NmpMachine) -> Prediction:
@@ -141,7 +145,12 @@ class BlockWalk:
             point, most, crew * plan.passed, row.out, column.out, machine
         )
         waiting = step_cycles(machine)
-        return plan.head.tile_m // plan.passed * (waiting + passing + products)
+        rounds = plan.head.tile_m // plan.passed
+        if plan.slots == 1:
+            return rounds * (waiting + passing + products)
+        # The first pass and the last products have nothing beside them.
+        products -= waiting - TURN_CYCLES
+        return waiting + passing + (rounds - 1) * max(products, waiting + passing) + products
 
     def _end(self, row: Tile, column: Tile) -> float:
         most = most_point_filters(self.problem, self.plan, self.machine)
@@ -156,11 +165,13 @@ class BlockWalk:
             times = walk.tile_times(rows, columns, sizes)
             behind = times.behind + self._rounds(rows[0], columns[0])
             store = walk.engine(self._store(rows, columns)) * share
-            if self.problem.has_residual:
-                behind += store  # nothing goes on beside it
+            residual = store if self.problem.has_residual else 0.0
+            if not spreads(2, sum(times.steps)):
+                behind += residual  # nothing goes on beside it
+                residual = 0.0
             return replace(
                 times, behind=behind + self._end(rows[0], columns[0]) * share,
-                store=store + weights,
+                store=store + weights, residual=residual,
             )  # fmt: skip
 
         once = walk.engine(self._biases())

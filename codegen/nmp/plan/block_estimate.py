@@ -40,7 +40,7 @@ class Spread:
 @dataclass(frozen=True)
 class Candidates:
     """Rows, columns and filters of the head in a tile, channels of IN, channels that are passed on
-    in a round, whether IN stays while filters are walked, and buffers."""
+    in a round, whether IN stays while filters are walked, buffers, and slots of rounds."""
 
     spread: Spread
     rows: Numbers
@@ -50,6 +50,7 @@ class Candidates:
     passed: Numbers
     keeps_in: Numbers
     buffers: Numbers
+    slots: Numbers
 
 
 def fitting(
@@ -59,9 +60,9 @@ def fitting(
     spread: Spread,
     choices: tuple[Numbers, ...],
 ) -> Candidates:
-    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers) for which there is room,
-    with the largest T_N and the largest rounds that fit."""
-    rows, columns, filters, keeps_in, buffers = choices
+    """Those of ``choices`` (rows, columns, filters, keeps_in, buffers, slots) for which there is
+    room, with the largest T_N and the largest rounds that fit."""
+    rows, columns, filters, keeps_in, buffers, slots = choices
     head, memories, size = problem.head, machine.memories, problem.element_bytes
     window, taps = head.window, head.kernel[0] * head.kernel[1]
     area = rows * columns * size
@@ -76,7 +77,10 @@ def fitting(
     point_bytes = spread.point_filters * spread.crew * filters * size
     stays = filters == spread.filters
     holds_in = (buffers == 2) | (keeps_in == 1)
-    behind = np.maximum(np.maximum(filters * read, spread.crew * area), residual)
+    beside = np.where(buffers == 2, residual, 0)  # what else lies behind IN may not be touched
+
+    behind = np.maximum(filters * read, slots * spread.crew * area)
+    behind = np.maximum(behind, residual - beside) + beside
     free = memories.mb0_bytes - np.where(holds_in, behind, 0)
     copies = np.where(keeps_in == 1, 1, buffers)
     w_room = memories.mb1_bytes - kernels - point_bytes
@@ -84,8 +88,9 @@ def fitting(
     channels = np.minimum(most, free // (copies * in_area))
     by_weights = np.maximum(w_room, 0) // (buffers * filters * taps * size)
     channels = np.where(stays, channels, np.minimum(channels, by_weights))
-    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0)
-    passed = _largest_divisors(filters, room // (spread.crew * area))
+    room = memories.mb0_bytes - np.where(holds_in, copies * channels * in_area, 0) - beside
+    most_passed = np.minimum(room // (slots * spread.crew * area), filters // slots)
+    passed = _largest_divisors(filters, most_passed)
     fits = (
         (filters * (under + area) + spread.point_filters * area <= memories.mb2_bytes)
         & (behind <= memories.mb0_bytes)
@@ -94,7 +99,7 @@ def fitting(
         & np.where(stays, w_room >= filters * head.channels * taps * size, w_room > 0)
         & ((keeps_in == 0) | (~stays & (channels == head.channels)))
     )
-    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers)
+    chosen = (rows, columns, filters, channels, passed, keeps_in, buffers, slots)
     return Candidates(spread, *(values[fits] for values in chosen))
 
 
@@ -187,7 +192,12 @@ def _macs(
     """Cycles of the products with a tile of the head's filters, and of their end: `mac_time`."""
     head, size, filters = problem.head, problem.element_bytes, candidates.filters
     rate, setup = machine.macs_per_cycle(size), machine.mac.setup_cycles
-    efficiency, step = machine.mac.efficiency, step_cycles(machine)
+    efficiency = machine.mac.efficiency
+    ahead = np.where(
+        candidates.filters == candidates.spread.filters, step_cycles(machine, 2, True),
+        step_cycles(machine, 2),
+    )  # fmt: skip
+    step = np.where(candidates.buffers == 2, ahead, step_cycles(machine))
     middle = _under(head, candidates.rows, candidates.columns)[1]
     middle_area = middle[0] * middle[1]
     beats = -(-middle_area * head.kernel[0] * head.kernel[1] // rate)
@@ -214,6 +224,9 @@ def _behind(problem: BlockProblem, machine: NmpMachine, candidates: Candidates) 
     if spread.slices[2] > 1:
         moved = moved * machine.cores.tles
     products = spread.point_filters * spread.crew * passed * -(-area // rate) / efficiency
-    in_round = products + setup + 2 * step + tlts * machine.dme.setup_cycles + moved
-    result: Numbers = cycles + filters // passed * in_round
+    products = products + setup + step
+    passing = step + tlts * machine.dme.setup_cycles + moved
+    hidden = np.where(candidates.slots == 2, np.minimum(products, passing), 0)
+    rounds = filters // passed
+    result: Numbers = cycles + rounds * (products + passing) - (rounds - 1) * hidden
     return result

@@ -90,7 +90,8 @@ def _ranked(
 def _choices(
     spread: Spread, machine: NmpMachine, limits: TileLimits
 ) -> tuple[np.ndarray, ...]:
-    """Rows, columns and filters of a tile, whether IN stays, and buffers: all combinations."""
+    """Rows, columns and filters of a tile, whether IN stays, buffers, and slots: all
+    combinations."""
     most = min(spread.columns, limits.max_tile_c or spread.columns)
     columns = [
         one for one in tile_sizes(most) if one == most or NARROWEST * one >= spread.columns
@@ -102,17 +103,17 @@ def _choices(
         if spread.filters % one == 0
     ]
     buffers = [1, 2][: machine.memories.ports]
-    grids = np.meshgrid(rows, columns, filters, [0, 1], buffers, indexing="ij")
+    grids = np.meshgrid(rows, columns, filters, [0, 1], buffers, buffers, indexing="ij")
     return tuple(grid.ravel() for grid in grids)
 
 
 def _plan(candidates: Candidates, at: int) -> BlockPlan:
     spread = candidates.spread
-    rows, columns, filters, channels, passed, keeps_in, buffers = (
+    rows, columns, filters, channels, passed, keeps_in, buffers, slots = (
         int(values[at])
         for values in (
             candidates.rows, candidates.columns, candidates.filters, candidates.channels,
-            candidates.passed, candidates.keeps_in, candidates.buffers,
+            candidates.passed, candidates.keeps_in, candidates.buffers, candidates.slots,
         )
     )  # fmt: skip
     sharing = spread.slices[0] * spread.slices[1]
@@ -128,4 +129,4 @@ def _plan(candidates: Candidates, at: int) -> BlockPlan:
         keeps_in=bool(keeps_in), ring_in=spread.slices[2] > 1, ring_weights=sharing > 1,
         weights="tiles", linear_maps=True, buffers=buffers,  # type: ignore[arg-type]
     )  # fmt: skip
-    return BlockPlan(head, passed)
+    return BlockPlan(head, passed, slots=slots)  # type: ignore[arg-type]

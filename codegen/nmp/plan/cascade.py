@@ -1,7 +1,8 @@
 """Plans for a convolution with a window behind it.
 
 The space is a part of `exact`'s: rows and filters are spread over TLEs, rows and filters over TLTs,
-all schedules, ring and buffers; columns stay whole unless no tile of full width fits; for every
+all schedules, ring and buffers; columns stay whole unless no tile of full width fits (with two
+buffers also halved); for every
 T_R, T_M and T_N are the largest that fit. All of it is ranked by a closed-form estimate, and the
 best `PREDICTED` by the cost model.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 
 from tvm_npu.codegen.nmp.plan.check import check_plan
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
@@ -21,7 +22,8 @@ from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Window, tile_sizes
 from tvm_npu.sim.nmp.machine import NmpMachine
 
-PREDICTED = 8
+PREDICTED = 24
+SCHEDULES: tuple[Schedule, ...] = ("WS", "OS")
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,19 @@ def _candidates(
         for spread in _spreads(problem, window, machine):
             most_rows = min(spread.rows, limits.max_tile_r or spread.rows)
             for tile_r in reversed(tuple(tile_sizes(most_rows))):
-                tile_c = min(window.columns, limits.max_tile_c or window.columns)
-                while tile_c > 1 and _most_filters(problem, (tile_r, tile_c), buffers, machine) < 1:
-                    tile_c = -(-tile_c // 2)
-                for schedule in ("WS", "OS"):
+                widest = min(window.columns, limits.max_tile_c or window.columns)
+                while widest > 1 and _most_filters(problem, (tile_r, widest), buffers, machine) < 1:
+                    widest = -(-widest // 2)
+                for tile_c, schedule in product(_widths(widest, buffers), SCHEDULES):
                     yield from _tiles(
                         problem, machine, limits, spread, (tile_r, tile_c), schedule, buffers, ring
                     )
+
+
+def _widths(widest: int, buffers: int) -> tuple[int, ...]:
+    """Columns of tiles: with two buffers, that hide what narrow tiles load, also a half."""
+    half = -(-widest // 2)
+    return (widest, half) if buffers == 2 and half < widest else (widest,)
 
 
 def _most_filters(

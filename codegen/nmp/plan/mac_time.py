@@ -7,13 +7,22 @@ from tvm_npu.sim.nmp.machine import NmpMachine
 
 STEP_INSTRUCTIONS, STEP_SEMAPHORES = 40, 5
 """About what a core does in a step beside waiting."""
+AHEAD_INSTRUCTIONS, AHEAD_INSTRUCTIONS_WS = 105, 80
+"""Likewise with two buffers: the loads of the next step come in front of its products, where all
+that share tiles wait for one another; under WS those of IN alone."""
 
 
 def mac_cycles(
-    problem: ConvProblem, filters: int, channels: int, rows: int, columns: int, machine: NmpMachine
+    problem: ConvProblem,
+    filters: int,
+    channels: int,
+    rows: int,
+    columns: int,
+    machine: NmpMachine,
+    step: float | None = None,
 ) -> float:
     """MAC time of one step: TSO, Equation 7, at the reachable share of the peak rate, with what
-    the core does around it."""
+    the core does around it (``step`` cycles, where it is not `step_cycles`)."""
     if filters * rows * columns == 0:
         return 0.0
     rate = machine.macs_per_cycle(problem.element_bytes)
@@ -22,13 +31,16 @@ def mac_cycles(
     else:
         kernel = problem.kernel[0] * problem.kernel[1]
         units = channels * filters * -(-rows * columns * kernel // rate)
-    return units / machine.mac.efficiency + machine.mac.setup_cycles + step_cycles(machine)
+    own = machine.mac.setup_cycles + (step_cycles(machine) if step is None else step)
+    return units / machine.mac.efficiency + own
 
 
-def step_cycles(machine: NmpMachine) -> float:
-    """What a core does in a step beside waiting."""
+def step_cycles(machine: NmpMachine, buffers: int = 1, keeps_weights: bool = False) -> float:
+    """What a core does in a step beside waiting; ``keeps_weights``: under WS."""
     cores = machine.cores
-    return STEP_INSTRUCTIONS * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
+    ahead = AHEAD_INSTRUCTIONS_WS if keeps_weights else AHEAD_INSTRUCTIONS
+    instructions = ahead if buffers == 2 else STEP_INSTRUCTIONS
+    return instructions * cores.instruction_cycles + STEP_SEMAPHORES * cores.semaphore_cycles
 
 
 def finish_cycles(

@@ -1,18 +1,23 @@
 """Time of a TLE with two buffers, in closed form over the kinds of its tiles.
 
 The transfers of a step run under the MACs of the step before, and the store of a tile under the
-first step of the next tile. With loads L_i, MAC times C_i (i = 1 .. N; the last one includes the
-end of the tile, L_N the residual tile) and the store S of a tile, a tile in the middle of a layer
-takes, N = 1:
+first step of the next tile or, with three steps or more, in later ones. With loads L_i, MAC times
+C_i (i = 1 .. N; the last one includes the end of the tile) and the store S of a tile, a tile in the
+middle of a layer takes, N = 1:
 
     max(C_1, L_1 + S)
 
-and otherwise, as the steps 2 .. N - 1 are alike but for a ragged last one,
+for N = 2
 
-    max(C_1, L_2 + S) + max(C_2, L_3) + ... + max(C_N-1, L_N) + max(C_N, L_1)
+    max(C_1, L_2 + S) + max(C_2, L_1)
 
-where the tile before is taken to store and the next one to load what this one does. What is loaded
-once for many tiles (W of WS; IN where it is kept) adds to the L_1 of the first of them.
+and otherwise, as each TLT stores in a step of its own (`spread`), in k steps a k-th of S:
+
+    max(C_1, L_2) + max(C_2, L_3 + S / k) + ... + max(C_N-1, L_N + S / k) + max(C_N, L_1)
+
+A residual tile is loaded beside the store of the tile before (N = 1: with L_1). The tile before is
+taken to store and the next one to load what this one does. What is loaded once for many tiles (W of
+WS; IN where it is kept) adds to the L_1 of the first of them.
 
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
 of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.
@@ -27,14 +32,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tvm_npu.codegen.nmp.plan.spread import steps_with_some
+
 
 @dataclass(frozen=True)
 class TileTimes:
-    """One kind of OUT tile: ``steps`` channel steps of each of one or two kinds (full ones, a
-    ragged one), the cycles of the loads and of the MACs of one step of each, and the cycles of
-    the residual's load, the end of the tile in the MAC unit and its store; ``behind``: what goes on
-    behind the end from the first transfer over a ring."""
+    """One kind of OUT tile of a TLE's ``tlts``: ``steps`` channel steps of each of one or two kinds
+    (full ones, a ragged one), the cycles of the loads and of the MACs of one step of each, and the
+    cycles of the residual's load, the end of the tile in the MAC unit and its store; ``behind``:
+    what goes on behind the end from the first transfer over a ring."""
 
+    tlts: int
     steps: tuple[int, ...]
     loads: tuple[float, ...]
     macs: tuple[float, ...]
@@ -48,7 +56,7 @@ class TileTimes:
         ``once`` is loaded for the next tile on top."""
         store = 0.0 if is_first else self.store
         next_load = 0.0 if is_last else self.loads[0] + once
-        last_load, last_mac = self.loads[-1] + self.residual, self.macs[-1] + self.finish
+        last_load, last_mac = self.loads[-1], self.macs[-1] + self.finish
         count = sum(self.steps)
         if count == 1:
             if not is_last:
@@ -57,11 +65,17 @@ class TileTimes:
         load, mac = self.loads[0], self.macs[0]
         total = max(last_mac, next_load) + self.behind
         if count == 2:
-            return total + max(mac, last_load + store)
-        total += max(mac, load + store)
-        # Steps 2 .. count - 1 are full; the one before the last hides the loads of the last.
-        total += (count - 3) * max(mac, load)
-        return total + max(mac, last_load)
+            return total + max(mac, last_load + self.residual + store)
+        number = steps_with_some(self.tlts, count)
+        some = (store + self.residual) / number
+        if number == count - 2:  # own steps are all but the first and the last of the tile
+            total += max(mac, last_load + some)
+            number -= 1
+        else:
+            total += max(mac, last_load)
+        # Steps 2 .. count - 1 are full.
+        total += number * max(mac, load + some)
+        return total + (count - 2 - number) * max(mac, load)
 
     @property
     def first_load(self) -> float:

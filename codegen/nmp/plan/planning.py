@@ -11,6 +11,7 @@ from tvm_npu.codegen.layers import cascade_problem, conv_problem
 from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.move import MovePlan, MoveProblem, move_problem, plan_move
+from tvm_npu.codegen.nmp.plan.rows_apart import may_read_rows_apart, with_rows_apart
 from tvm_npu.codegen.nmp.plan.tables import (
     constant_bytes,
     constants_cycles,
@@ -72,6 +73,8 @@ def question(layer: FixedLayer, shapes: Mapping[str, Shape], element_bytes: int)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedConv):
         problem = conv_problem(layer, in_shape, out_shape, element_bytes)
+        if layer.reads_rows_apart:
+            problem = with_rows_apart(problem)
         needed = constant_bytes(layer, element_bytes)
         return problem if needed is None else replace(problem, table_bytes=needed)
     if isinstance(layer, FixedPool | FixedPad):
@@ -99,7 +102,7 @@ def answer(
         block: Plan | Infeasible = chosen.plan(asked, machine)  # type: ignore[arg-type]
         return block
     if isinstance(asked, WindowProblem):
-        return plan_window(asked, machine, limits)
+        return plan_window(asked, machine, limits, plans_windows(chosen))
     if isinstance(asked, MoveProblem):
         return plan_move(asked, machine)
     return plan_flat(asked, machine)
@@ -166,11 +169,28 @@ def possible_blocks(
 def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: NmpMachine) -> FixedGraph:
     """The graph in layers that NMPs have code for: transposed convolutions by their phases,
     reflection paddings as moves, softmax by its steps; tables where there is room; dilated
-    convolutions, where that is faster, of rows that lie together; and with cascades."""
+    convolutions, where that is faster, of rows that lie together; pointwise ones with a stride
+    that leave out rows, likewise; and with cascades."""
     made = with_moved_mirrors(with_phases(with_softmax_steps(fixed)))
-    return with_layers_joined(
-        _with_rows_together(with_tables(made, machine), planner), planner, machine
-    )
+    together = _with_rows_together(with_tables(made, machine), planner)
+    return with_layers_joined(_with_rows_apart(together, planner), planner, machine)
+
+
+def _with_rows_apart(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:
+    if not plans_windows(planner.chosen):
+        return fixed
+    layers: list[FixedLayer] = []
+    for layer in fixed.layers:
+        if isinstance(layer, FixedConv) and may_read_rows_apart(
+            layer, fixed.shapes[layer.inputs[0]]
+        ):
+            precision = fixed.precision_of(layer)
+            apart = replace(layer, reads_rows_apart=True)
+            layer = min(
+                (layer, apart), key=lambda one: planner.cycles(one, fixed.shapes, precision)
+            )
+        layers.append(layer)
+    return replace(fixed, layers=tuple(layers))
 
 
 def _with_rows_together(fixed: FixedGraph, planner: LayerPlanner) -> FixedGraph:

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
-from tvm_npu.codegen.nmp.plan.mac_time import finish_cycles, mac_cycles, window_cycles
+from tvm_npu.codegen.nmp.plan.mac_time import (
+    finish_cycles,
+    mac_cycles,
+    step_cycles,
+    window_cycles,
+)
 from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.traffic import (
     NO_TRAFFIC,
@@ -100,6 +105,7 @@ class TleWalk:
         self.keeps_weights = plan.schedule == "WS"
         self.in_run = -(-plan.tile_n // plan.filter_slices)
         self.sharing = plan.row_slices * plan.column_slices
+        self.step_cycles = step_cycles(machine, plan.buffers, self.keeps_weights)
         self.weight_run = -(-plan.tile_m // self.sharing)
 
     def cost(self) -> TleCost:
@@ -254,8 +260,9 @@ class TleWalk:
     ) -> float:
         """MAC time of one step: that of the TLT with most."""
         return mac_cycles(
-            self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns), self.machine
-        )
+            self.problem, sizes[0] * self.each, channels, _most(rows), _most(columns),
+            self.machine, self.step_cycles,
+        )  # fmt: skip
 
     def engine(self, moved: Traffic) -> float:
         """Time of the TLE's engine for some transfers."""
@@ -281,6 +288,7 @@ class TleWalk:
             behind = self.engine(self._pass_on(rows, columns, sizes))
             behind += self._through_window(rows, columns, sizes)
         return TileTimes(
+            tlts=self.machine.cores.tlts_per_tle,
             steps=tuple(number for _, number in self.channels),
             loads=tuple(loads),
             macs=tuple(

@@ -9,10 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Literal
 
 from tvm_npu.codegen.graph import Shape, chw
 from tvm_npu.codegen.nmp.plan.tables import table_bytes
-from tvm_npu.codegen.nmp.plan.traffic import Traffic, flat_transfer, map_transfer
+from tvm_npu.codegen.nmp.plan.traffic import (
+    NO_TRAFFIC,
+    Traffic,
+    chip_transfer,
+    flat_transfer,
+    linear_transfer,
+    map_transfer,
+)
 from tvm_npu.codegen.ops import (
     FixedElementwise,
     FixedMaxFeatureMap,
@@ -25,6 +33,8 @@ from tvm_npu.codegen.plan.limits import NO_LIMITS, TileLimits
 from tvm_npu.codegen.plan.problem import Infeasible, tile_sizes
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.nmp.machine import NmpMachine
+
+Maps = Literal["boxes", "rows", "bordered"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,9 @@ class WindowProblem:
     element_bytes: int
     channel_operand: bool = False
     """Whether a second operand has one element for each channel."""
+    padding: tuple[int, int] | None = None
+    """Rows and columns in front of the tensor that the first window of a pool sees; None for what
+    is no pool."""
 
     def in_tile_rows(self, tile_rows: int) -> int:
         return (tile_rows - 1) * self.stride[0] + self.kernel[0]
@@ -55,7 +68,12 @@ class WindowPlan:
     """Output rows in ``row_slices`` and channels in ``channel_slices``, both dealt by
     `problem.share`; core i works on row slice i // channel_slices and channel slice
     i % channel_slices (cores from row_slices * channel_slices on are idle) and walks its part in
-    tiles [tile_channels, tile_r, tile_c]: IN fits MB0, OUT fits MB2."""
+    tiles [tile_channels, tile_r, tile_c]: IN fits MB0, OUT fits MB2.
+
+    ``maps``, with tiles of full width: "boxes" are 3-D transfers; "rows" whole rows of both
+    tensors as 1-D transfers, where no window sees anything outside of the input; "bordered"
+    likewise, but the rows of the input go through the MAC unit to MB2, behind the OUT tile, and
+    from there with a border over the TLE's ring back to MB0."""
 
     row_slices: int
     channel_slices: int
@@ -63,6 +81,7 @@ class WindowPlan:
     tile_r: int
     tile_c: int
     cycles: float = 0.0
+    maps: Maps = "boxes"
 
 
 @dataclass(frozen=True)
@@ -100,10 +119,13 @@ def window_problem(
     """What `plan_window` is asked for a pool, or for a pad (a 1x1 window)."""
     channels, rows, columns = chw(out_shape)
     _, in_rows, in_columns = chw(in_shape)
-    kernel = layer.kernel if isinstance(layer, FixedPool) else (1, 1)
+    kernel, padding = (1, 1), None
+    if isinstance(layer, FixedPool):
+        kernel, padding = layer.kernel, (layer.padding[0], layer.padding[1])
     return WindowProblem(
-        channels, rows, columns, in_rows, in_columns, kernel, layer.stride, element_bytes
-    )
+        channels, rows, columns, in_rows, in_columns, kernel, layer.stride, element_bytes,
+        padding=padding,
+    )  # fmt: skip
 
 
 def broadcast_problem(out_shape: Shape, element_bytes: int) -> WindowProblem:
@@ -125,10 +147,14 @@ def flat_problem(layer: FlatLayer, shape: Shape, element_bytes: int) -> FlatProb
 
 
 def plan_window(
-    problem: WindowProblem, machine: NmpMachine, limits: TileLimits = NO_LIMITS
+    problem: WindowProblem,
+    machine: NmpMachine,
+    limits: TileLimits = NO_LIMITS,
+    linear_maps: bool = False,
 ) -> WindowPlan | Infeasible:
     """The plan of least predicted time among all row slices (the other cores go to channels),
-    T_R and, only where no tile of full width fits, T_C. Ties: more busy cores, then fewer row
+    T_R and, only where no tile of full width fits, T_C; with ``linear_maps`` not in boxes alone.
+    Ties: more busy cores, then fewer row
     slices, then the larger tile. ``limits`` make its tiles smaller afterwards."""
     size = problem.element_bytes
     least_in = problem.kernel[0] * problem.kernel[1] * size
@@ -154,12 +180,14 @@ def plan_window(
         busy = plan.row_slices * plan.channel_slices
         return (plan.cycles, -busy, plan.row_slices, -plan.tile_c, -plan.tile_r)
 
-    best = min(_window_candidates(problem, machine), key=order)
+    best = min(_window_candidates(problem, machine, linear_maps), key=order)
+    narrowest = limits.max_tile_c or best.tile_c
     return replace(
         best,
+        maps=best.maps if narrowest >= best.tile_c else "boxes",
         tile_channels=min(best.tile_channels, limits.max_tile_m or best.tile_channels),
         tile_r=min(best.tile_r, limits.max_tile_r or best.tile_r),
-        tile_c=min(best.tile_c, limits.max_tile_c or best.tile_c),
+        tile_c=min(best.tile_c, narrowest),
     )
 
 
@@ -199,16 +227,45 @@ def plan_flat(problem: FlatProblem, machine: NmpMachine) -> FlatPlan | Infeasibl
     return FlatPlan(core, tile, max(cycles, everything.dram_cycles(machine)))
 
 
-def _window_candidates(problem: WindowProblem, machine: NmpMachine) -> Iterator[WindowPlan]:
-    full_width_fits = _most_channels(problem, machine, 1, problem.columns) > 0
-    widths = [problem.columns] if full_width_fits else _narrow_widths(problem)
+def linear_kinds(problem: WindowProblem, machine: NmpMachine) -> tuple[Maps, ...]:
+    """How tiles of full width can move as whole rows; nothing for what is no pool."""
+    if problem.padding is None:
+        return ()
+    needed = problem.in_tile_rows(problem.rows), problem.in_tile_columns(problem.columns)
+    is_inside = needed[0] <= problem.in_rows and needed[1] <= problem.in_columns
+    if is_inside and problem.padding == (0, 0):
+        return ("rows",)
+    return () if machine.ring is None else ("bordered",)
+
+
+def in_tile_extents(problem: WindowProblem, maps: Maps, tile: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of an IN tile in MB0 under an OUT tile of ``tile`` rows and columns."""
+    rows, columns = problem.in_tile_rows(tile[0]), problem.in_tile_columns(tile[1])
+    return rows, problem.in_columns if maps == "rows" else columns
+
+
+def _window_candidates(
+    problem: WindowProblem, machine: NmpMachine, linear_maps: bool
+) -> Iterator[WindowPlan]:
+    yield from _candidates_with(problem, machine, "boxes")
+    if linear_maps:
+        for maps in linear_kinds(problem, machine):
+            yield from _candidates_with(problem, machine, maps)
+
+
+def _candidates_with(
+    problem: WindowProblem, machine: NmpMachine, maps: Maps
+) -> Iterator[WindowPlan]:
+    widths = [problem.columns]
+    if maps == "boxes" and _most_channels(problem, machine, 1, problem.columns, maps) == 0:
+        widths = _narrow_widths(problem)
     for row_slices in range(1, min(problem.rows, machine.core_count) + 1):
         channel_slices = min(problem.channels, machine.core_count // row_slices)
         rows = -(-problem.rows // row_slices)
         channels = -(-problem.channels // channel_slices)
         for tile_c in widths:
             for tile_r in tile_sizes(rows):
-                most = min(channels, _most_channels(problem, machine, tile_r, tile_c))
+                most = min(channels, _most_channels(problem, machine, tile_r, tile_c, maps))
                 if most == 0:
                     break
                 whole = -(-channels // -(-channels // most))
@@ -224,8 +281,26 @@ def _window_candidates(problem: WindowProblem, machine: NmpMachine) -> Iterator[
                             machine,
                             (row_slices * channel_slices, rows, channels),
                             (tile_channels, tile_r, tile_c),
+                            maps,
                         ),
+                        maps,
                     )
+
+
+def _rows_moved(
+    problem: WindowProblem, tile: tuple[int, int, int], rows: tuple[int, int], burst_bytes: int
+) -> Traffic:
+    """Of a tile: whole rows of IN and of OUT, so many of each, a segment a channel or one in all
+    for whole planes."""
+    total, size = NO_TRAFFIC, problem.element_bytes
+    tensors = (problem.in_rows, problem.in_columns), (problem.rows, problem.columns)
+    for (all_rows, columns), count in zip(tensors, rows, strict=True):
+        plane_bytes = count * columns * size
+        if count == all_rows:
+            total += linear_transfer(1, tile[0] * plane_bytes, burst_bytes)
+        else:
+            total += linear_transfer(tile[0], plane_bytes, burst_bytes)
+    return total
 
 
 def _narrow_widths(problem: WindowProblem) -> list[int]:
@@ -236,12 +311,24 @@ def _narrow_widths(problem: WindowProblem) -> list[int]:
     return sorted(widths)
 
 
-def _most_channels(problem: WindowProblem, machine: NmpMachine, tile_r: int, tile_c: int) -> int:
+def mb2_channel_bytes(problem: WindowProblem, maps: Maps, tile_r: int, tile_c: int) -> int:
+    """What a channel of a tile takes of MB2: OUT, and IN on its way."""
+    elements = tile_r * tile_c
+    if maps == "bordered":
+        elements += min(problem.in_tile_rows(tile_r), problem.in_rows) * problem.in_columns
+    return elements * problem.element_bytes
+
+
+def _most_channels(
+    problem: WindowProblem, machine: NmpMachine, tile_r: int, tile_c: int, maps: Maps
+) -> int:
     """The most channels of a tile that MB0 and MB2 hold."""
-    size = problem.element_bytes
-    in_bytes = problem.in_tile_rows(tile_r) * problem.in_tile_columns(tile_c) * size
-    memories = machine.memories
-    most = min(memories.mb0_bytes // in_bytes, memories.mb2_bytes // (tile_r * tile_c * size))
+    size, memories = problem.element_bytes, machine.memories
+    in_rows, in_columns = in_tile_extents(problem, maps, (tile_r, tile_c))
+    most = min(
+        memories.mb0_bytes // (in_rows * in_columns * size),
+        memories.mb2_bytes // mb2_channel_bytes(problem, maps, tile_r, tile_c),
+    )
     return min(most, memories.mb1_bytes // size) if problem.channel_operand else most
 
 
@@ -250,6 +337,7 @@ def _window_cycles(
     machine: NmpMachine,
     part: tuple[int, int, int],
     tile: tuple[int, int, int],
+    maps: Maps,
 ) -> float:
     """Time of the busiest TLE or of the DRAM; ``part`` is (busy cores, rows, channels of one),
     ``tile`` (channels, rows, columns). Channels are counted exactly, rows and columns rounded
@@ -264,6 +352,11 @@ def _window_cycles(
     one = map_transfer(1, in_rows, in_columns, problem.in_columns, size, burst_bytes)
     one += map_transfer(1, tile_r, tile_c, problem.columns, size, burst_bytes)
     core = Traffic(2 * steps, one.bursts * places * channels, one.bytes * places * channels)
+    if maps != "boxes":
+        core = _rows_moved(problem, tile, (in_rows, tile_r), burst_bytes) * steps
+    if maps == "bordered":
+        box_rows, box_columns = in_tile_extents(problem, maps, (tile_r, tile_c))
+        core += chip_transfer(tile_channels * box_rows * box_columns, size) * steps
     if problem.channel_operand:
         if is_run(problem, tile):
             core = flat_transfer(tile_channels * tile_r * tile_c, size, burst_bytes) * (2 * steps)
@@ -271,5 +364,10 @@ def _window_cycles(
     window = tile_r * tile_c * problem.kernel[0] * problem.kernel[1]
     units = -(-window // machine.macs_per_cycle(size)) * channels * places
     compute = units / machine.mac.efficiency + steps * machine.mac.setup_cycles
-    own = (core * min(cores, machine.cores.tlts_per_tle)).engine_cycles(machine) + compute
+    if maps == "bordered":
+        copied = -(-in_rows * problem.in_columns // machine.macs_per_cycle(size)) * channels
+        compute += copied * places / machine.mac.efficiency + steps * machine.mac.setup_cycles
+    moved = (core * min(cores, machine.cores.tlts_per_tle)).engine_cycles(machine)
+    # TLTs compute under each other's transfers; 3-D ones leave the last of them far behind.
+    own = moved + compute if maps == "boxes" else max(moved + compute / steps, compute)
     return max(own, (core * cores).dram_cycles(machine))

@@ -80,7 +80,10 @@ def block_plans(
         )
     )
     head = replace(head, tile_r=min(head.tile_r, rows), tile_c=min(head.tile_c, columns))
-    plan = BlockPlan(replace(head, split=_split(head)), passed, predicted(1.0))
+    most_slots = 1 if head.tile_m == passed else machine.memories.ports
+    slots = draw(st.sampled_from((1, 2)[:most_slots]))
+    head = replace(head, split=_split(head))
+    plan = BlockPlan(head, passed, predicted(1.0), slots=slots)
     assume(check_block(problem, plan, machine) is None)
     return plan
 
@@ -222,6 +225,12 @@ def test_the_checker_finds_what_is_wrong() -> None:
     }
     for word, mutant in wrong.items():
         assert word in str(check_block(BOTTLENECK, mutant, machine)), word
+    assert "memories.ports: 1" in str(check_block(BOTTLENECK, replace(plan, slots=2), machine))
+    dual = load_nmp_machine("nmp-4x8-dual")
+    ahead = plan_block(BOTTLENECK, dual, NO_LIMITS, "exact")
+    assert isinstance(ahead, BlockPlan) and ahead.slots == 2
+    single = replace(ahead, passed=ahead.head.tile_m)
+    assert "one a slot: 2" in str(check_block(BOTTLENECK, single, dual))
     uneven = replace(BOTTLENECK, head=replace(EXPANDED, filters=191))
     assert "equal" in str(check_block(uneven, plan, machine))
     small = machine.model_copy(

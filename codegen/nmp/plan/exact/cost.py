@@ -69,6 +69,8 @@ class Speeds(NamedTuple):
     ring_byte: float
     mac: float
     mac_step: float
+    mac_ahead: float
+    mac_ahead_ws: float
     mac_end: float
     free_rivals: float
     shared: int

@@ -226,6 +226,8 @@ def _speeds(machine: NmpMachine) -> cost.Speeds:
         ring_byte=ring_byte,
         mac=1.0 / machine.mac.efficiency,
         mac_step=float(machine.mac.setup_cycles + step_cycles(machine)),
+        mac_ahead=float(machine.mac.setup_cycles + step_cycles(machine, 2)),
+        mac_ahead_ws=float(machine.mac.setup_cycles + step_cycles(machine, 2, True)),
         mac_end=float(machine.mac.setup_cycles),
         free_rivals=FREE_RIVALS,
         shared=int(

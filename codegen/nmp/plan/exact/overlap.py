@@ -30,9 +30,9 @@ MOST_KINDS, KIND_WIDTH = 3, 5
 
 
 @device
-def _cycles(tile, count, once, is_first, is_last, residual):
-    """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps; its LAST_LOAD has the
-    residual in it and its LAST_MAC the end of the tile."""
+def _cycles(tile, tlts, count, once, is_first, is_last, residual):
+    """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps; its LAST_MAC has the end of
+    the tile in it."""
     store = 0.0 if is_first else tile[STORE]
     next_load = 0.0 if is_last else tile[LOAD] + once
     if count == 1:
@@ -41,10 +41,16 @@ def _cycles(tile, count, once, is_first, is_last, residual):
         return max(tile[LAST_MAC], next_load + store)
     total = max(tile[LAST_MAC], next_load)
     if count == 2:
-        return total + max(tile[MAC], tile[LAST_LOAD] + store)
-    total += max(tile[MAC], tile[LOAD] + store)
-    total += (count - 3) * max(tile[MAC], tile[LOAD])
-    return total + max(tile[MAC], tile[LAST_LOAD])
+        return total + max(tile[MAC], tile[LAST_LOAD] + residual + store)
+    number = min(tlts, count - 2)  # `spread.steps_with_some`
+    some = (store + residual) / number
+    if number == count - 2:
+        total += max(tile[MAC], tile[LAST_LOAD] + some)
+        number -= 1
+    else:
+        total += max(tile[MAC], tile[LAST_LOAD])
+    total += number * max(tile[MAC], tile[LOAD] + some)
+    return total + (count - 2 - number) * max(tile[MAC], tile[LOAD])
 
 
 @device
@@ -112,7 +118,7 @@ def overlapped(
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
     which kinds of turns over rows and columns it has (`search.SPOT`); the last four are
     for numbers on the way."""
-    size = task.element_bytes
+    size, tlts = task.element_bytes, spread.spatial * spread.runs
     number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)
     full_n, rest_n = task.channels // tile_n, task.channels % tile_n
     count = full_n + (rest_n > 0)
@@ -135,6 +141,7 @@ def overlapped(
                 weights[q, 1] = _weight_cycles(
                     task, speeds, spread, kinds[q], tile_m, w_position, last_n
                 )
+    step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
     out_bytes = task.rows * task.columns * size
     first_store = 0.0
     total = 0.0
@@ -181,24 +188,23 @@ def overlapped(
                     else:
                         window = ceil_div(area * task.kernel, task.macs_per_cycle)
                         units, last = tile_n * long * window, last_n * long * window
-                    tile[MAC] = units * speeds.mac + speeds.mac_step
+                    tile[MAC] = units * speeds.mac + step
                     beats = ceil_div(long * area, task.macs_per_cycle)
                     finish = (1 + task.residual) * (beats * speeds.mac + speeds.mac_end)
-                    tile[LAST_MAC] = last * speeds.mac + speeds.mac_step + finish
+                    tile[LAST_MAC] = last * speeds.mac + step + finish
                 residual = tile[STORE] if task.residual else 0.0
-                tile[LAST_LOAD] += residual
                 number = int(kinds[q, 4]) * times_u * times_v
                 is_first = q == 0 and u == 0 and v == 0
                 is_last = q == last_q and u == last_u and v == last_v
-                plain = _cycles(tile, count, 0.0, False, False, residual)
+                plain = _cycles(tile, tlts, count, 0.0, False, False, residual)
                 total += number * plain
                 if all_tiles == 1:
-                    total = _cycles(tile, count, 0.0, True, True, residual)
+                    total = _cycles(tile, tlts, count, 0.0, True, True, residual)
                 else:
                     if is_first:
-                        total += _cycles(tile, count, 0.0, True, False, residual) - plain
+                        total += _cycles(tile, tlts, count, 0.0, True, False, residual) - plain
                     if is_last:
-                        total += _cycles(tile, count, 0.0, False, True, residual) - plain
+                        total += _cycles(tile, tlts, count, 0.0, False, True, residual) - plain
                 if is_first:
                     first_store = tile[STORE]
                 if is_last:
@@ -214,5 +220,6 @@ def overlapped(
                     if is_opening:
                         total += once
                         loads -= 1
-                    total += loads * (_cycles(tile, count, once, False, False, residual) - plain)
+                    first = _cycles(tile, tlts, count, once, False, False, residual)
+                    total += loads * (first - plain)
     return total + first_store + bias_cycles

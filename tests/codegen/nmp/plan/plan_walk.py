@@ -75,14 +75,18 @@ class Step:
         loads = (self.inputs, self.weights, self.residuals)
         return sum(one.engine_cycles(mach, rivals) for one in loads)
 
+    def residual_cycles(self, mach: NmpMachine, rivals: float) -> float:
+        return self.residuals.engine_cycles(mach, rivals)
+
 
 @dataclass
 class Walked:
-    """What one TLE does: its biases, then its steps."""
+    """What one TLE does: its biases, then its steps, ``each`` of them a tile."""
 
     biases: Transfers
     steps: list[Step]
     rivals: float
+    each: int
 
     def total(self, *streams: str) -> Transfers:
         result = Transfers()
@@ -117,15 +121,27 @@ class Walked:
         return self.dma_cycles(mach, self.rivals) + self.mac_cycles
 
     def overlapped_cycles(self, mach: NmpMachine) -> float:
-        """Two buffers, step by step: the loads of the next step and the store of the last one
-        run under the MACs of a step."""
+        """Two buffers, step by step: the loads of the next step and the store of the last tile
+        run under the MACs of a step; of three or more a tile, the steps in the middle in which some
+        TLT has its turn share the store and the residual of the tile."""
         loads = [step.load_cycles(mach, self.rivals) for step in self.steps]
-        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
+        beside = [0.0] * len(self.steps)
         store = 0.0
-        for index, step in enumerate(self.steps):
-            following = loads[index + 1] if index + 1 < len(self.steps) else 0.0
-            total += max(step.mac_cycles + step.finish_cycles, following + store)
-            store = step.outputs.engine_cycles(mach, self.rivals)
+        for begin in range(0, len(self.steps), self.each):
+            last = begin + self.each - 1
+            if self.each < 3:
+                beside[begin] += store
+            else:
+                residual = self.steps[last].residual_cycles(mach, self.rivals)
+                loads[last] -= residual
+                tlts = mach.cores.tlts_per_tle
+                turns = {1 + tlt * (self.each - 2) // tlts for tlt in range(tlts)}
+                for turn in turns:
+                    beside[begin + turn] += (store + residual) / len(turns)
+            store = self.steps[last].outputs.engine_cycles(mach, self.rivals)
+        total = self.biases.engine_cycles(mach, self.rivals) + loads[0]
+        for step, following, other in zip(self.steps, [*loads[1:], 0.0], beside, strict=True):
+            total += max(step.mac_cycles + step.finish_cycles, following + other)
         return total + store
 
 
@@ -234,7 +250,9 @@ class Tle:
             self._end(steps[-1], tiles)
         tles = plan.row_slices * plan.column_slices * plan.filter_slices
         in_step = plan.ring_in or plan.ring_weights
-        return Walked(biases, steps, tles if in_step else 1 + 0.75 * (tles - 1))
+        return Walked(
+            biases, steps, tles if in_step else 1 + 0.75 * (tles - 1), len(steps) // len(order)
+        )
 
     def tiles(self, turn: tuple[int, ...], tlt: tuple[range, ...]) -> tuple[range, ...]:
         return tuple(
@@ -325,7 +343,10 @@ class Tle:
             taps = p.kernel[0] * p.kernel[1]
             area = len(self._middle(rows, 0)) * len(self._middle(columns, 1))
             units = filters * channels * ceil(area * taps / rate)
-        own = mach.mac.setup_cycles + 40 * mach.cores.instruction_cycles
+        instructions = 40
+        if self.plan.buffers == 2:
+            instructions = 80 if self.plan.schedule == "WS" else 105
+        own = mach.mac.setup_cycles + instructions * mach.cores.instruction_cycles
         return units / mach.mac.efficiency + own + 5 * mach.cores.semaphore_cycles
 
     def _end(self, step: Step, tiles: list[tuple[range, ...]]) -> None:
