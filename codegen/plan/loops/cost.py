@@ -2,7 +2,7 @@
 
 Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (double-buffer paper,
 Equation 1): start, segments, bytes. A step takes the array the product over the loops of
-ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9).
+ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9), kernel taps divided by those at once.
 
 With one buffer nothing overlaps: the tile that comes overwrites the one in use. With two, the mover
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
@@ -34,7 +34,7 @@ from tvm_npu.codegen.plan.loops.plan import (
     visits,
 )
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
-from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, tile_traffic
+from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, in_arrivals, tile_traffic
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
 
 
@@ -56,7 +56,7 @@ def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) ->
     runs = group_runs(problem, plan)
     counts = {loop: trips(problem, plan, loop) for loop in LOOPS}
     steps = runs
-    passes = problem.groups * problem.kernel[0] * problem.kernel[1]
+    passes = problem.groups * -(-problem.kernel[0] * problem.kernel[1] // plan.taps_at_once)
     for loop in LOOPS:
         steps *= counts[loop]
         passes *= iterations(extent(problem, loop), plan.tile(loop), machine.pes_on(loop))
@@ -151,9 +151,9 @@ def _overlapped(
 ) -> float:
     """With two buffers."""
 
-    def each(moved: Moved) -> float:
-        return transfer_cycles(cost, moved) / moved.transfers if moved.transfers else 0.0
-
+    come = in_arrivals(problem, plan)
+    each_in = transfer_cycles(cost, traffic.inputs) / come if come else 0.0
+    each_weights = transfer_cycles(cost, traffic.weights) / traffic.weights.transfers
     kinds = list(_advances(problem, plan))
     steps = sum(kind.steps for kind in kinds)
     out_tiles = traffic.outputs.transfers
@@ -165,8 +165,8 @@ def _overlapped(
     work = engine / steps
     total, first = 0.0, True
     for kind in kinds:
-        arrive = each(traffic.inputs) if kind.moved & IN_LOOPS else 0.0
-        arrive += each(traffic.weights) if kind.moved & WEIGHT_LOOPS else 0.0
+        arrive = each_in if kind.moved & IN_LOOPS else 0.0
+        arrive += each_weights if kind.moved & WEIGHT_LOOPS else 0.0
         both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
         count = kind.steps
         if first:  # nothing runs beside the first loads, nor beside the last store

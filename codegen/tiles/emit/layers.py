@@ -27,7 +27,12 @@ from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.broadcast import broadcast_steps
 from tvm_npu.codegen.tiles.emit.commands import Command
-from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_bytes, plan_actions
+from tvm_npu.codegen.tiles.emit.convolution import (
+    ConvCommands,
+    partial_bytes,
+    plan_actions,
+    stated_taps,
+)
 from tvm_npu.codegen.tiles.emit.direct import direct_commands
 from tvm_npu.codegen.tiles.emit.flat import flat_steps
 from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
@@ -88,7 +93,8 @@ def _convolution(one: PlannedLayer, machine: TileMachine, planner: str) -> Layer
 
     def commands(operands: Operands) -> Iterable[Command]:
         actions = plan_actions(problem, plan, machine)
-        made = ConvCommands(layer, problem, operands, plan.touched_only)
+        taps = stated_taps(plan.taps_at_once, machine)
+        made = ConvCommands(layer, problem, operands, plan.touched_only, taps)
         return made.commands(actions)
 
     return LayerCommands(commands, partial_bytes(problem, plan))

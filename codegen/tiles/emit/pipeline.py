@@ -93,8 +93,12 @@ def _work_cycles(work: Work, machine: TileMachine) -> float:
 def _array_conv_cycles(work: Work, array: PeArray) -> float:
     r = work.registers
     groups, taps = r[TileRegister.GROUPS], (TileRegister.KERNEL_ROWS, TileRegister.KERNEL_COLUMNS)
+    channels, filters, rows, columns = (
+        array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")
+    )
     return rates.array_conv_cycles(
         array.setup_cycles, groups, r[TileRegister.OUT_CHANNELS] // groups,
         r[TileRegister.IN_CHANNELS], r[TileRegister.OUT_ROWS], r[TileRegister.OUT_COLUMNS],
-        r[taps[0]] * r[taps[1]], *(array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")),
+        r[taps[0]] * r[taps[1]], channels, filters, rows, columns,
+        r.get(TileRegister.TAPS_AT_ONCE, 1),
     )  # fmt: skip

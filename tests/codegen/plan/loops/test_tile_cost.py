@@ -223,6 +223,22 @@ def test_kept_rows_by_hand() -> None:
     assert kept_time - plain_time == pytest.approx(elements * (1 / 16 + byte_cycles) + 3 * moves)
 
 
+def test_taps_at_once_by_hand() -> None:
+    """3 channels on 4 PEs leave room for no second tap, 2 do: 9 taps in 5 passes, in each of two
+    tiles of channels; 4 outputs on 4 PEs over filters."""
+    machine = loop_machine(small(taps_at_once=3))
+    problem = layer(4, 4, 2)
+    plan = LoopPlan(4, 2, 2, 2, taps_at_once=2)
+    assert check_loop_plan(problem, plan, machine) is None
+    one, two = (
+        engine_cycles(problem, replace(plan, taps_at_once=taps), machine) for taps in (1, 2)
+    )
+    assert one - two == 2 * 4 * (9 - 5)
+    for tile, taps, most in ((3, 2, 1), (1, 4, 3), (2, 0, 2)):
+        fault = check_loop_plan(problem, replace(plan, tile_n=tile, taps_at_once=taps), machine)
+        assert f"taps_at_once is {taps}; it must be an integer from 1 to {most}" in str(fault)
+
+
 def test_biases_of_a_tile_must_fit() -> None:
     plan = LoopPlan(17, 1, 1, 1)
     fault = check_loop_plan(layer(20, 2, 2, kernel=1), plan, loop_machine(small()))
