@@ -4,7 +4,8 @@ Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (d
 Equation 1): start, segments, bytes. A step takes the array the product over the loops of
 ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9), kernel taps divided by those at once.
 
-With one buffer nothing overlaps: the tile that comes overwrites the one in use. With two, the mover
+With one buffer nothing overlaps, as the tile that comes overwrites the one in use, but for residual
+tiles and biases, for which only the finish of a tile waits. With two, the mover
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
 differ by the loop that moves on (`_Advance`): those inside of it begin anew, and only tiles that
 depend on one of them come and go. So the time is the sum over the four kinds of steps of
@@ -30,6 +31,7 @@ from tvm_npu.codegen.plan.loops.plan import (
     extent,
     group_runs,
     seen,
+    step_count,
     trips,
     visits,
 )
@@ -108,7 +110,8 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
     engine = engine_cycles(problem, plan, machine)
     loads, stores = transfer_cycles(cost, traffic.loads), transfer_cycles(cost, traffic.stores)
     if plan.buffers == 1:
-        cycles = loads + stores + engine
+        hidden = _beside_products(problem, plan, traffic, machine, engine)
+        cycles = loads + stores + engine - hidden
     else:
         cycles = _overlapped(problem, plan, traffic, cost, engine)
     bound: Bound = "mac" if engine >= loads + stores else "dma"
@@ -122,6 +125,21 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
         out_bytes=traffic.stores.size_bytes + traffic.partial_loads.size_bytes,
         bound=bound,
     )
+
+
+def _beside_products(
+    problem: ConvProblem,
+    plan: LoopPlan,
+    traffic: TileTraffic,
+    machine: LoopMachine,
+    engine: float,
+) -> float:
+    """Of a plan with one buffer: cycles in which residual tiles and biases, which only the finish
+    of a tile waits for, come beside its products."""
+    outputs = problem.filters * problem.rows * problem.columns
+    products = (engine - machine.engine.output * outputs) / step_count(problem, plan)
+    late = transfer_cycles(machine.transfer, traffic.residual + traffic.biases)
+    return min(late, products * traffic.outputs.transfers)
 
 
 @dataclass(frozen=True)
@@ -170,7 +188,7 @@ def _overlapped(
         both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
         count = kind.steps
         if first:  # nothing runs beside the first loads, nor beside the last store
-            total += transfer_cycles(cost, traffic.biases) + arrive + work + change
+            total += arrive + max(work, transfer_cycles(cost, traffic.biases)) + change
             count, first = count - 1, False
         total += count * max(both, work)
     return total

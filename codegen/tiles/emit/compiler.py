@@ -21,6 +21,7 @@ from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands, layer_commands
+from tvm_npu.codegen.tiles.emit.seams import Seams
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -49,11 +50,11 @@ class TileRegion:
         constants = Constants()
         constants.data.extend(self.constants.data)
         emitter = emitter_for(self.machine, constants)
-        ranges = []
+        ranges, seams = [], Seams(self.machine)
         for index in range(len(self.layers)):
             emitter.code.layer = index
             begin = emitter.code.position
-            emitter.emit(self.commands(index))
+            emitter.emit(seams.watched(self.commands(index)))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
         constants.pad()
@@ -63,6 +64,7 @@ class TileRegion:
             constants=bytes(constants.data),
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),
+            start_cycles=seams.start_cycles(),
         )
 
 

@@ -38,9 +38,9 @@ class LayerSteps:
         yield from ordered(self.first, 1)
         yield from ordered(self.steps, self.buffers)
 
-    def estimated_cycles(self, machine: TileMachine) -> float:
-        first = estimated_cycles(self.first, 1, machine)
-        return first + estimated_cycles(self.steps, self.buffers, machine)
+    def estimated_cycles(self, machine: TileMachine, element_bytes: int) -> float:
+        first = estimated_cycles(self.first, 1, machine, element_bytes)
+        return first + estimated_cycles(self.steps, self.buffers, machine, element_bytes)
 
 
 def feature_map(address: int, shape: Shape, stored_bytes: int) -> Placed:

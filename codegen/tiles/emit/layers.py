@@ -120,7 +120,7 @@ def predicted_cycles(
         return None if plan.prediction is None else float(plan.prediction.cycles)
     nowhere = Operands((_NOWHERE,) * len(layer.inputs), _NOWHERE)
     steps = layer_steps(layer, problem, plan, machine, element_limits(2), nowhere)
-    return steps.estimated_cycles(machine)
+    return steps.estimated_cycles(machine, problem.element_bytes)
 
 
 def _placed(address: int, shape: tuple[int, int, int], size: int) -> Placed:

@@ -74,6 +74,17 @@ def transfer_cost(machine: TileMachine) -> TransferCost:
     return TransferCost(start, dmac.jump_cycles, each / burst)
 
 
+def store_cost(machine: TileMachine) -> TransferCost:
+    """`transfer_cost` of what leaves the chip: there is no latency of DDR to wait for."""
+    dmac = machine.dmac
+    if dmac is None:
+        return transfer_cost(machine)
+    burst = min(LARGEST_BURST_BEATS * dmac.bus_bytes, dmac.fifo_bytes)
+    slowest = min(dmac.ddr_bytes_per_cycle, dmac.on_chip_bytes_per_cycle)
+    each = max(dmac.burst_cycles + burst / slowest, 3 * dmac.instruction_cycles)
+    return replace(transfer_cost(machine), byte=each / burst)
+
+
 def engine_cost(machine: TileMachine) -> EngineCost:
     """An array takes a cycle an iteration; a core two operands and a product a MAC. Tiles are taken
     to fit its cache."""

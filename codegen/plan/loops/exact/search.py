@@ -2,8 +2,8 @@
 
 The time of a plan is `cost.predicted`, written out for arrays of numbers; what it says is held
 equal to that function by a test. A tiling is skipped when no order can beat the best plan so far:
-its least transfers (`least_moved`) and its engine time together (one buffer) or the longer of both
-(two) are a lower bound.
+its least transfers (`least_moved`, residual tiles) and its engine time, together (one buffer, but
+for residual tiles) or the longer of both (two), are a lower bound.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def visits(order, trips, uses):
     return result
 
 
-KEEPING = 7
-"""Of what `once` gives: moves of rows on chip."""
+OUT, KEEPING = 2, 7
+"""Of what `once` gives: OUT tiles, moves of rows on chip."""
 IN_USES = np.array([False, True, True, True])
 WEIGHT_USES = np.array([True, True, False, False])
 OUT_USES = np.array([True, False, True, True])
@@ -175,9 +175,13 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     out_visits = visits(order, trips, OUT_USES)
     bias = biases(layer, runs, order, trips)
     changing = out + 2 * (out_visits - 1) * sums + (out if layer.has_residual else 0.0)
-    if buffers == 1:
-        return inputs * in_visits + weights * w_visits + bias + changing + work
     steps = runs * trips[M] * trips[N] * trips[R] * trips[C]
+    if buffers == 1:
+        outputs = layer.filters * layer.rows * layer.columns
+        products = (work - layer.output * outputs) / steps
+        late = bias + (out if layer.has_residual else 0.0)
+        hidden = min(late, products * out_tiles)
+        return inputs * in_visits + weights * w_visits + bias + changing + work - hidden
     change = changing / (out_tiles * out_visits)
     each_in = inputs / in_tiles if in_tiles else 0.0
     each_weights = weights / w_tiles
@@ -199,7 +203,7 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
         both = arrive + (change if changes else 0.0)
         count = outer - before
         if before == 0:
-            total += bias + arrive + each + change
+            total += arrive + max(each, bias) + change
             count -= 1
         total += count * max(both, each)
         before = outer
@@ -208,9 +212,10 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
 
 @device
 def least_moved(layer, parts, trips):
-    """A lower bound on the cycles of all transfers over the orders of a tiling: by the innermost
-    loop of several trips, over which tiles stay that do not depend on it. IN then comes once for
-    every M, W for every R and C, and OUT leaves for every N, unless that loop is innermost."""
+    """A lower bound on the cycles of all transfers but those of residual tiles, over the orders of
+    a tiling: by the innermost loop of several trips, over which tiles stay that do not depend on
+    it. IN then comes once for every M, W for every R and C, and OUT leaves for every N, unless that
+    loop is innermost."""
     inputs, weights, out, sums = parts[0], parts[1], parts[2], parts[3]
     again = 2 * (trips[N] - 1) * sums
     spread = trips[R] * trips[C]
@@ -223,7 +228,7 @@ def least_moved(layer, parts, trips):
         least = min(least, inputs * trips[M] + weights + again)
     if least == np.inf:
         least = inputs + weights
-    return least + out + (out if layer.has_residual else 0.0)
+    return least + out
 
 
 @device
@@ -270,10 +275,12 @@ def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, foun
                         parts = once(layer, runs, m, n, r, c)
                         work = engine(layer, runs, m, n, r, c)
                         moved, least = least_moved(layer, parts, trips), work + parts[KEEPING]
-                        if max(moved, least) >= best:
+                        residual = parts[OUT] if layer.has_residual else 0.0
+                        if max(moved + residual, least) >= best:
                             continue
                         for buffers in range(1, most_buffers + 1):
-                            if buffers == 1 and moved + least >= best:
+                            # Residual tiles may come beside products.
+                            if buffers == 1 and moved + max(least, residual) >= best:
                                 continue
                             if buffers == 2 and not fits(layer, groups, m, n, r, c, 2):
                                 break

@@ -86,13 +86,27 @@ def test_time_of_one_buffer_by_hand() -> None:
     plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
     machine = small()
     prediction = predict_loops(problem, plan, loop_machine(machine))
-    # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; biases 32 bytes.
-    transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + (10 + 2 + 8) + 2 * (10 + 2 + 64)
+    # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; the biases beside the
+    # products, for which they do not wait.
+    transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + 2 * (10 + 2 + 64)
     engine = 2 * (16 + 16 * 2) + 128 / 16
     assert prediction.cycles == pytest.approx(transfers + engine)
     assert prediction.in_bytes == 512
     assert prediction.weight_bytes == 256 + 32
     assert prediction.out_bytes == 512
+
+
+def test_residual_tiles_come_beside_products() -> None:
+    """A tile's 48 cycles of products hide the biases and 20 cycles of its residual tile's 76."""
+    problem = layer(8, 8, 4, kernel=1)
+    plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
+    machine = loop_machine(small())
+    plain, added = (
+        predict_loops(replace(problem, has_residual=wanted), plan, machine).cycles
+        for wanted in (False, True)
+    )
+    residual, biases, products = 2 * (10 + 2 + 64), 10 + 2 + 8, 2 * (16 + 16 * 2)
+    assert added - plain == pytest.approx(residual - (products - biases))
 
 
 def test_two_buffers_overlap() -> None:
