@@ -16,13 +16,15 @@ from tvm_npu.sim.tiles.machine import TileMachine
 @dataclass(frozen=True)
 class Operands:
     """Where a layer's tensors and constants lie: byte offsets in ACTIVATIONS (``inputs``,
-    ``output``, ``partial``: the area for partial sums) and in CONSTANTS (``weight``, ``bias``)."""
+    ``output``, ``partial``: the area for partial sums) and in CONSTANTS (``weight``, ``bias``;
+    ``parts``: both of each convolution of a chain)."""
 
     inputs: tuple[int, ...]
     output: int
     partial: int = 0
     weight: int = 0
     bias: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
