@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from math import prod
 
 from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
+from tvm_npu.codegen.plan.loops.axes import shared_rows
 from tvm_npu.codegen.plan.loops.plan import Range
 from tvm_npu.codegen.plan.problem import ConvProblem
+from tvm_npu.codegen.tiles.emit.actions import Held, Slide, Tile
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.commands import ChipRange, Command, Runs, Transfer, Work
-from tvm_npu.codegen.tiles.emit.convolution import stated_taps
+from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, stated_taps
 from tvm_npu.codegen.tiles.emit.layer import Operands, out_registers, requantize_registers
 from tvm_npu.codegen.tiles.emit.pipeline import StepCommands, TileStep
 from tvm_npu.codegen.tiles.plan.chain import (
@@ -19,6 +21,7 @@ from tvm_npu.codegen.tiles.plan.chain import (
     ChainProblem,
     ChainStep,
     ChainTiles,
+    Strip,
     chain_steps,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -65,19 +68,44 @@ class ChainCommands:
     def steps(self) -> Iterator[StepCommands]:
         for step in chain_steps(self.tiles):
             stores = (self._out(step),) if step.last else ()
-            yield TileStep(tuple(self._loads(step)), tuple(self._work(step)), stores)
+            loads = tuple((*self._input(step), *self._loads(step)))
+            yield TileStep(loads, tuple(self._work(step)), stores)
 
     # Transfers
 
-    def _loads(self, step: ChainStep) -> Iterator[Transfer]:
-        problem = self.problem
-        if problem.is_depthwise or step.first:
-            head = problem.head
+    def _input(self, step: ChainStep) -> Iterator[Command]:
+        """The IN tile of a strip, of a round under a depthwise head; rows that the strip before
+        has, too, from there."""
+        problem, head = self.problem, self.problem.head
+        if not (problem.is_depthwise or step.first):
+            return
+        before = self.tiles.strips[step.strip_number - 1] if step.strip_number else None
+        kept = 0
+        if before is not None and self.tiles.keeps_rows:
+            kept = shared_rows(before.inputs[:2], step.strip.inputs[:2])
+        if before is not None and kept:
+            places = self.places.inputs
+            turn = (step.strip_number - 1) % len(places)
+            slide = Slide(
+                self._in_tile(step.strip, self._in_offset(step)),
+                self._in_tile(before, places[turn]),
+            )
+            layer = convolutions_of(self.layer)[0]
+            yield from ConvCommands(layer, head, self.operands).slide(slide)
+        else:
             channels = step.channels if problem.is_depthwise else (0, head.channels)
             shape = (head.channels, head.in_rows, head.in_columns)
             source = self._map(self.operands.inputs[0], shape)
             runs = source.box(channels, step.strip.inputs[:2], (0, head.in_columns))
             yield self._load(TileMemory.INPUT, self._in_offset(step), runs, Stream.IN)
+
+    def _in_tile(self, strip: Strip, offset: int) -> Held:
+        head = self.problem.head
+        columns = (0, head.in_columns)
+        return Held(Tile("INPUT", (0, head.channels), strip.inputs[:2], columns), offset)
+
+    def _loads(self, step: ChainStep) -> Iterator[Transfer]:
+        problem = self.problem
         if step.number == 0 or not self.tiles.weights_stay:
             yield from self._weights(step)
         if step.number == 0:

@@ -201,7 +201,7 @@ def _chain(
     fault = chain_fault(problem, plan, machine)
     if fault is not None:
         raise EmitError(f"layer {layer.name!r}: {fault}")
-    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels)
+    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     places = chain_places(tiles, plan.buffers, machine)
     assert places is not None  # there is no fault
     made = ChainCommands(layer, tiles, places, machine, operands)

@@ -64,7 +64,7 @@ def estimated_cycles(
     left_over = Moves()
     for step in steps:
         arrive, leave = moves(step.loads, machine), moves(step.stores, machine)
-        own = sum(_work_cycles(one, machine, element_bytes) for one in step.work)
+        own = sum(_work_cycles(one, machine, element_bytes) for one in (*step.loads, *step.work))
         inside = moves(step.work, machine)
         if buffers == 1:
             total += arrive.cycles + inside.cycles + own + leave.cycles

@@ -18,6 +18,7 @@ from math import prod
 from typing import Literal
 
 from tvm_npu.codegen.plan.faults import PlanFault
+from tvm_npu.codegen.plan.loops.axes import shared_rows
 from tvm_npu.codegen.plan.loops.plan import Range, in_extent
 from tvm_npu.codegen.plan.loops.room import aligned, part_bytes
 from tvm_npu.codegen.plan.problem import ConvProblem
@@ -53,13 +54,15 @@ class ChainProblem:
 class ChainPlan:
     """``tile_rows`` of the OFM in a strip, ``tile_channels`` of what the pointwise convolution
     reads in a round; with two ``buffers`` weights, IN and OUT tiles have two places that take
-    turns, those of which there is more than one."""
+    turns, those of which there is more than one. ``keeps_rows``: rows of the IFM that the strip
+    before has, too, move from its IN tile on chip."""
 
     tile_rows: int
     tile_channels: int
     buffers: Literal[1, 2]
     moved_bytes: int
     planner: str = ""
+    keeps_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class ChainTiles:
     problem: ChainProblem
     tile_rows: int
     tile_channels: int
+    keeps_rows: bool = False
 
     @cached_property
     def strips(self) -> tuple[Strip, ...]:
@@ -153,6 +157,9 @@ class ChainTiles:
         problem, size = self.problem, self.problem.element_bytes
         head, point = problem.head, problem.point
         rows = sum(strip.inputs[1] for strip in self.strips)
+        if self.keeps_rows:
+            pairs = zip(self.strips, self.strips[1:], strict=False)
+            rows -= sum(shared_rows(one.inputs[:2], other.inputs[:2]) for one, other in pairs)
         outputs = point.filters * point.rows * point.columns * size
         weights = sum(
             one.filters * (one.channels // one.groups) * prod(one.kernel) * size
@@ -219,6 +226,11 @@ def _in_a_row(sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
     return tuple(offsets), at
 
 
+def can_keep_rows(problem: ChainProblem, tile_channels: int) -> bool:
+    """IN tiles follow each other down the rows: none of other channels comes between."""
+    return not problem.is_depthwise or tile_channels == problem.point.channels
+
+
 def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) -> PlanFault | None:
     """The first fault of ``plan``. Strips cut all rows and rounds all channels, so that together
     they make everything once; what can be wrong is what a plan says and how much room it takes."""
@@ -229,7 +241,9 @@ def chain_fault(problem: ChainProblem, plan: ChainPlan, machine: TileMachine) ->
     ):
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= most:
             return PlanFault(name, size, f"an integer from 1 to {most}")
-    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels)
+    if plan.keeps_rows and not can_keep_rows(problem, plan.tile_channels):
+        return PlanFault("keeps_rows with IN tiles of a round's channels", True, False)
+    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     if chain_places(tiles, plan.buffers, machine) is None:
         return PlanFault("room for the chain's tiles", "none", f"that of machine {machine.name}")
     return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
 from tvm_npu.codegen.layers import conv_problem
@@ -28,6 +28,7 @@ from tvm_npu.codegen.tiles.plan.chain import (
     ChainPlan,
     ChainProblem,
     ChainTiles,
+    can_keep_rows,
     chain_places,
 )
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -64,7 +65,8 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
     best: tuple[tuple[float, float], ChainPlan] | None = None
     for tile_rows in _rows(problem, machine, goal):
         for tile_channels in _channels(problem, view):
-            tiles = ChainTiles(problem, tile_rows, tile_channels)
+            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
             moved = tiles.moved_bytes()
             for buffers in (1, 2):
                 if chain_places(tiles, buffers, machine) is None:
@@ -72,9 +74,8 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
                 time = _cycles(tiles, buffers, view)
                 value = (time, float(moved)) if goal == "cycles" else (float(moved), time)
                 if best is None or value < best[0]:
-                    plan = ChainPlan(tile_rows, tile_channels, 1, moved, planner)
-                    if buffers == 2:
-                        plan = ChainPlan(tile_rows, tile_channels, 2, moved, planner)
+                    places: Literal[1, 2] = 2 if buffers == 2 else 1
+                    plan = ChainPlan(tile_rows, tile_channels, places, moved, planner, keeps)
                     best = value, plan
     if best is not None:
         return best[1]
@@ -86,14 +87,15 @@ def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> Cha
 def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
     """Sizes of strips, largest first: the smallest for every number of strips; by bytes all that
     move least. What is moved depends on a round's channels only in so far as one round with all of
-    them keeps the weights."""
+    them keeps the weights, and rows of a depthwise head."""
     total = problem.point.rows
     if goal == "cycles":
         return sorted(tile_sizes(total), reverse=True)
     moved: dict[int, int] = {}
     for tile_rows in range(total, 0, -1):
         for tile_channels in (problem.point.channels, 1):
-            tiles = ChainTiles(problem, tile_rows, tile_channels)
+            keeps = can_keep_rows(problem, tile_channels)
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
             if chain_places(tiles, 1, machine) is not None:
                 moved[tile_rows] = tiles.moved_bytes()
                 break

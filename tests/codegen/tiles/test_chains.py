@@ -21,7 +21,13 @@ from tvm_npu.codegen.plan import planner
 from tvm_npu.codegen.program.format import Program
 from tvm_npu.codegen.reference import run_fixed
 from tvm_npu.codegen.tiles.plan import planning
-from tvm_npu.codegen.tiles.plan.chain import ChainPlan, ChainProblem, ChainTiles, chain_fault
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainPlan,
+    ChainProblem,
+    ChainTiles,
+    can_keep_rows,
+    chain_fault,
+)
 from tvm_npu.codegen.tiles.plan.chains import _members, chain_problem, plan_chain, possible_chains
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
@@ -122,9 +128,10 @@ def test_random_chains_under_random_plans(
     made, problem = joined(fixed, machine)
     rows, channels = problem.point.rows, problem.point.channels
     for _ in range(8):
+        tile_channels = data.draw(st.sampled_from((channels, data.draw(st.integers(1, channels)))))
         plan = ChainPlan(
-            data.draw(st.integers(1, rows)), data.draw(st.integers(1, channels)),
-            data.draw(st.sampled_from((1, 2))), 0,
+            data.draw(st.integers(1, rows)), tile_channels, data.draw(st.sampled_from((1, 2))), 0,
+            keeps_rows=can_keep_rows(problem, tile_channels) and data.draw(st.booleans()),
         )  # fmt: skip
         if chain_fault(problem, plan, machine) is None:
             break
@@ -138,7 +145,7 @@ def test_random_chains_under_random_plans(
     assert Program.from_bytes(program.to_bytes()).to_bytes() == program.to_bytes()
     statistics = run(fixed, program, seed).statistics
     assert statistics is not None
-    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels)
+    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
     assert statistics.moved_bytes == tiles.moved_bytes()
 
 
@@ -185,9 +192,10 @@ def test_no_chain_moves_less(machine: TileMachine, fixed: FixedGraph) -> None:
     """Of all strips, rounds and buffers."""
     _, problem = joined(fixed, machine)
     least = [
-        ChainTiles(problem, rows, channels).moved_bytes()
+        ChainTiles(problem, rows, channels, keeps_rows).moved_bytes()
         for rows in range(1, problem.point.rows + 1)
         for channels in range(1, problem.point.channels + 1)
+        for keeps_rows in {False, can_keep_rows(problem, channels)}
         if chain_fault(problem, ChainPlan(rows, channels, 1, 0), machine) is None
     ]
     found = plan_chain(problem, machine, "exact-traffic")
