@@ -18,9 +18,10 @@ from studies.mappers import peers, study
 from studies.mappers.layers import NETWORKS, Case, Layer, problem_of
 from studies.mappers.own import own
 from studies.mappers.peers import PEERS, left_out, python_of
-from studies.mappers.question import compulsory_bytes, question, read_answer
+from studies.mappers.question import Row, compulsory_bytes, question, read_answer
 from studies.mappers.runners import accelforge_runner, zigzag_runner
 from studies.mappers.study import STUDY
+from studies.mappers.tables import print_rows
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -75,6 +76,9 @@ def test_fused_blocks() -> None:
     for case in cases:
         found = own(case, machine(), "bytes")
         assert case.fused and found.dram_bytes == compulsory_bytes(case, machine())
+    out, row = io.StringIO(), Row("exact-traffic", "1", "bytes", "m", "b", True, 0.1, None, 9.0, 9)
+    print_rows(Console(file=out, width=120), [row])
+    assert "exact-traffic fused" in out.getvalue()
     expand, depthwise, project = cases[-2].layers
     assert (expand.rows, depthwise.rows, depthwise.groups) == (9, 7, 960)
     values = 160 * 81 + 160 * 49 + 2 * 160 * 960 + 9 * 960
