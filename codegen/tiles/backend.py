@@ -47,7 +47,7 @@ class TilesBackend(LoopBackend["TileMachine"]):
             {
                 ops.FixedConv, ops.FixedPool, ops.FixedPad, ops.FixedElementwise, ops.FixedMove,
                 ops.FixedReflectPad, ops.FixedTransposedConv, ops.FixedMaximum,
-                ops.FixedMaxFeatureMap, ops.FixedBroadcast, ops.FixedDifference,
+                ops.FixedMaxFeatureMap, ops.FixedBroadcast, ops.FixedDifference, ops.FixedBlock,
             }
         )  # fmt: skip
 
@@ -83,7 +83,7 @@ class TilesBackend(LoopBackend["TileMachine"]):
     ) -> FixedGraph:
         from tvm_npu.codegen.tiles.plan.planning import rewritten
 
-        return rewritten(fixed)
+        return rewritten(fixed, planner, machine)
 
     def predicted_cycles(
         self, layer: FixedLayer, problem: Any, plan: Any, machine: TileMachine

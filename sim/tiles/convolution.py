@@ -38,7 +38,7 @@ from tvm_npu.sim.tiles.operands import (
     window_in_bounds,
 )
 from tvm_npu.sim.tiles.state import SCRATCH_ELEMENTS, Costs, State
-from tvm_npu.sim.tiles.timing import book_conv
+from tvm_npu.sim.tiles.timing import book_conv, most_taps_at_once
 from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 SUB = 6
@@ -191,6 +191,9 @@ def tconv(s: State, m: Costs, row: int) -> int:
     if filters % groups:
         return trap(s, Code.BAD_REGISTER, filters, groups, groups, 0, Reg.OUT_CHANNELS)
     per_group, channels = filters // groups, r[Reg.IN_CHANNELS]
+    most_taps = most_taps_at_once(m.taps_at_once, m.over_channels, channels)
+    if not in_bounds(s, Reg.TAPS_AT_ONCE, Reg.TAPS_AT_ONCE, 0, most_taps):
+        return STOP
     all_channels = product(groups, channels)
     depth = volume(channels, r[Reg.KERNEL_ROWS], r[Reg.KERNEL_COLUMNS])
     keep = s.decoded[row, SUB] == Accumulate.KEEP

@@ -236,7 +236,7 @@ class DmaControl:
         )  # fmt: skip
         if self._timed:
             s.layer_busy[flight.layer, 1 + channel] += done - begin
-            s.layer_end[flight.layer] = max(s.layer_end[flight.layer], now)
+            s.layer_end[flight.layer] = max(s.layer_end[flight.layer], done)
 
     def _pass(self, cycles: float) -> float:
         """The time now, after ``cycles`` of the core's."""

@@ -56,7 +56,10 @@ at once.
   the contiguous parts outside of the chip (runs without a gap between them are one).
 - `tconv` on an array takes `setup_cycles` and, for each group, the product over filters, channels,
   rows, columns, kernel rows and kernel columns of the tile, those that are spread over PEs divided
-  by their number and rounded up.
+  by their number and rounded up. With TAPS_AT_ONCE, kernel rows x kernel columns are divided by it
+  and rounded up: so many taps are multiplied beside each other, each on PEs for all IN_CHANNELS of
+  a group. More taps than the array's `taps_at_once`, or than its PEs over channels have room for,
+  trap; one is always possible.
 - `tfinish`, `tpool`, `tvec` and `tfill` on an array take an operation a PE and cycle: as many as
   the result has elements, for `tpool` times the elements of the window.
 
@@ -102,10 +105,10 @@ without a name is an illegal instruction. Extents, kernels, strides, dilations a
 2^20, GROUPS divides OUT_CHANNELS, IN_ROWS, IN_COLUMNS and padding are 0 to 2^20; runs are 1 to 2^24
 bytes, counts of runs 1 to 2^20, strides between them not negative; SHIFT is -47 to 62, SHIFT_A and
 SHIFT_B are 0 to 47, LOW is at most HIGH, FILL an element; a pitch other than 0 covers a row, a
-channel or a filter. With a DMA controller also when bytes are touched that a program may be moving;
-at PROGRAM there is no template; there is no such channel; a channel or an event is used again
-before a wait for it; a program does not do what its `tgo` says; nobody sends the event that is
-waited for; or the program itself goes wrong.
+channel or a filter; TAPS_AT_ONCE is 0 or what the array can do. With a DMA controller also when
+bytes are touched that a program may be moving; at PROGRAM there is no template; there is no such
+channel; a channel or an event is used again before a wait for it; a program does not do what its
+`tgo` says; nobody sends the event that is waited for; or the program itself goes wrong.
 """
 
 

@@ -60,6 +60,7 @@ class TileRegister(Named):
     PROGRAM = 44, "tgo: bytes from the begin of CONSTANTS to the template of the DMA program"
     EXTENT_BYTES = 45, "tgo: bytes from the first to behind the last that it moves in the segment"
     MOVED_BYTES = 46, "tgo: bytes that it moves; they lie one after another on chip"
+    TAPS_AT_ONCE = 47, "tconv on an array: kernel taps at a time, on PEs of their own; 0: one"
 
 
 CONFIG_REGISTERS = 64

@@ -8,9 +8,16 @@ machines; which parts a machine has decides what it does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import (
@@ -78,13 +85,17 @@ TileMemories = Annotated[
 
 class PeArray(Part):
     """A two-dimensional array of PEs, a MAC each a cycle: ``width`` of them in a row, spread over
-    the loop ``column_mapping``, ``height`` rows, spread over ``row_mapping`` (e-PlaNNer, 6.1)."""
+    the loop ``column_mapping``, ``height`` rows, spread over ``row_mapping`` (e-PlaNNer, 6.1).
+    ``taps_at_once``: PEs over channels that a tile leaves idle can take other taps of the same
+    kernels, up to so many taps at a time; each PE then reads an input value of its own. The thesis
+    knows no such array (Equation 6.9)."""
 
     width: PES
     height: PES
     column_mapping: ArrayAxis
     row_mapping: ArrayAxis
     setup_cycles: Cycles
+    taps_at_once: PES = 1
 
     def pes_over(self, axis: ArrayAxis) -> int:
         """Over how many PEs a loop is spread."""
@@ -98,6 +109,23 @@ class PeArray(Part):
                 f"column_mapping = row_mapping = {self.row_mapping!r}; they take different loops"
             )
         return self
+
+    @model_validator(mode="after")
+    def _taps_beside_channels(self) -> PeArray:
+        most = self.pes_over("IC")
+        if self.taps_at_once > most:
+            raise ValueError(
+                f"taps_at_once = {self.taps_at_once}; at most {most}, as many PEs as the loop IC "
+                "is spread over"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_one_tap(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        values: dict[str, Any] = dump(self)
+        if values.get("taps_at_once") == 1:
+            del values["taps_at_once"]  # as files have it that are older than the key
+        return values
 
 
 class Core(Part):

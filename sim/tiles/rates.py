@@ -25,14 +25,21 @@ def transfer_cycles(
 
 def array_conv_cycles(
     setup: float, groups: int, filters: int, channels: int, rows: int, columns: int, taps: int,
-    over_channels: int, over_filters: int, over_rows: int, over_columns: int,
+    over_channels: int, over_filters: int, over_rows: int, over_columns: int, taps_at_once: int,
 ) -> float:  # fmt: skip
     """A convolution on an array: iterations of all loops, those spread over PEs divided by their
     number and rounded up (e-PlaNNer, Equation 6.9). ``filters`` and ``channels`` are those of one
-    group; ``taps`` are kernel rows x columns; ``over_*`` say over how many PEs a loop is spread."""
+    group; ``taps`` are kernel rows x columns; ``over_*`` say over how many PEs a loop is spread;
+    ``taps_at_once`` taps take PEs over channels beside each other."""
     iterations = -(-filters // over_filters) * -(-channels // over_channels)
     iterations *= -(-rows // over_rows) * -(-columns // over_columns)
-    return setup + groups * iterations * taps
+    return setup + groups * iterations * -(-taps // taps_at_once)
+
+
+def most_taps_at_once(taps_at_once: int, over_channels: int, channels: int) -> int:
+    """So many taps can a convolution of ``channels`` a group take at a time: each takes PEs for all
+    of them. ``taps_at_once`` is the machine's most."""
+    return max(1, min(taps_at_once, over_channels // channels))
 
 
 def core_operand_cycles(

@@ -21,7 +21,7 @@ READS: dict[str, tuple[TileRegister, ...]] = {
     "tstore": _TRANSFER,
     "tconv": (
         *_TILE, _R.W_OFFSET, *_RESULT, *_WINDOW, _R.DILATION_ROWS, _R.DILATION_COLUMNS, _R.GROUPS,
-        _R.OPERANDS,
+        _R.TAPS_AT_ONCE, _R.OPERANDS,
     ),
     "tfinish": (*_RESULT, _R.IN_OFFSET, _R.BIAS_OFFSET, *_REQUANTIZE, _R.OPERANDS),
     "tpool": (

@@ -140,6 +140,7 @@ class Costs(NamedTuple):
     over_filters: int
     over_rows: int
     over_columns: int
+    taps_at_once: int
     mover_setup: float
     mover_segment: float
     mover_rate: float
@@ -189,6 +190,7 @@ def make_costs(
         over_filters=array.pes_over("OC") if array else 1,
         over_rows=array.pes_over("OH") if array else 1,
         over_columns=array.pes_over("OW") if array else 1,
+        taps_at_once=array.taps_at_once if array else 1,
         mover_setup=mover.setup_cycles if mover else 0.0,
         mover_segment=mover.segment_cycles if mover else 0.0,
         mover_rate=mover.bytes_per_cycle if mover else 1.0,

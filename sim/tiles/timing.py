@@ -28,6 +28,7 @@ READS = 1
 contiguous_runs = device(rates.contiguous_runs)
 transfer_cycles = device(rates.transfer_cycles)
 array_conv_cycles = device(rates.array_conv_cycles)
+most_taps_at_once = device(rates.most_taps_at_once)
 array_element_cycles = device(rates.array_element_cycles)
 core_operand_cycles = device(rates.core_operand_cycles)
 
@@ -113,7 +114,7 @@ def book_conv(s: State, m: Costs, row: int) -> None:
     cycles = array_conv_cycles(
         m.setup, r[Reg.GROUPS], r[Reg.OUT_CHANNELS] // r[Reg.GROUPS], r[Reg.IN_CHANNELS],
         r[Reg.OUT_ROWS], r[Reg.OUT_COLUMNS], r[Reg.KERNEL_ROWS] * r[Reg.KERNEL_COLUMNS],
-        m.over_channels, m.over_filters, m.over_rows, m.over_columns,
+        m.over_channels, m.over_filters, m.over_rows, m.over_columns, max(1, r[Reg.TAPS_AT_ONCE]),
     )  # fmt: skip
     book(s, m, row, ENGINE, cycles)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from tvm_npu.codegen.plan.loops.plan import Loop, in_extent
+from tvm_npu.codegen.plan.loops.plan import Loop, LoopPlan, in_extent, trips
 from tvm_npu.codegen.plan.problem import ConvProblem
 
 
@@ -67,6 +67,9 @@ class KeptRows(NamedTuple):
     """Rows that come from outside."""
 
 
+NONE_KEPT = KeptRows(0, 0, 0, 0)
+
+
 def kept_rows(problem: ConvProblem, tile: int) -> KeptRows:
     """What tiles of ``tile`` OFM rows, one after another, leave to the next."""
     tiles = bringing = kept = brought = 0
@@ -83,6 +86,14 @@ def kept_rows(problem: ConvProblem, tile: int) -> KeptRows:
             bringing += count > both
         before = (first, count)
     return KeptRows(tiles, bringing, kept, brought)
+
+
+def can_keep_rows(problem: ConvProblem, plan: LoopPlan) -> bool:
+    """IN tiles follow each other down the rows, and some have rows of the one before."""
+    inside = plan.order[plan.order.index("R") :]
+    if any(trips(problem, plan, loop) > 1 for loop in inside if loop in "NC"):
+        return False
+    return kept_rows(problem, plan.tile_r).kept > 0
 
 
 def shared_rows(before: tuple[int, int], rows: tuple[int, int]) -> int:

@@ -2,9 +2,10 @@
 
 Traffic is exact (`traffic.tile_traffic`). A transfer takes C + s * p + n * t (double-buffer paper,
 Equation 1): start, segments, bytes. A step takes the array the product over the loops of
-ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9).
+ceil(tile / PEs on that loop) (e-PlaNNer, Equation 6.9), kernel taps divided by those at once.
 
-With one buffer nothing overlaps: the tile that comes overwrites the one in use. With two, the mover
+With one buffer nothing overlaps, as the tile that comes overwrites the one in use, but for residual
+tiles and biases, for which only the finish of a tile waits. With two, the mover
 brings the tiles of the next step and stores the results of the last while the engine works. Steps
 differ by the loop that moves on (`_Advance`): those inside of it begin anew, and only tiles that
 depend on one of them come and go. So the time is the sum over the four kinds of steps of
@@ -30,11 +31,12 @@ from tvm_npu.codegen.plan.loops.plan import (
     extent,
     group_runs,
     seen,
+    step_count,
     trips,
     visits,
 )
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
-from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, tile_traffic
+from tvm_npu.codegen.plan.loops.traffic import Moved, TileTraffic, in_arrivals, tile_traffic
 from tvm_npu.codegen.plan.problem import Bound, ConvProblem, Prediction
 
 
@@ -56,7 +58,7 @@ def engine_cycles(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) ->
     runs = group_runs(problem, plan)
     counts = {loop: trips(problem, plan, loop) for loop in LOOPS}
     steps = runs
-    passes = problem.groups * problem.kernel[0] * problem.kernel[1]
+    passes = problem.groups * -(-problem.kernel[0] * problem.kernel[1] // plan.taps_at_once)
     for loop in LOOPS:
         steps *= counts[loop]
         passes *= iterations(extent(problem, loop), plan.tile(loop), machine.pes_on(loop))
@@ -108,7 +110,8 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
     engine = engine_cycles(problem, plan, machine)
     loads, stores = transfer_cycles(cost, traffic.loads), transfer_cycles(cost, traffic.stores)
     if plan.buffers == 1:
-        cycles = loads + stores + engine
+        hidden = _beside_products(problem, plan, traffic, machine, engine)
+        cycles = loads + stores + engine - hidden
     else:
         cycles = _overlapped(problem, plan, traffic, cost, engine)
     bound: Bound = "mac" if engine >= loads + stores else "dma"
@@ -122,6 +125,21 @@ def predicted(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Pre
         out_bytes=traffic.stores.size_bytes + traffic.partial_loads.size_bytes,
         bound=bound,
     )
+
+
+def _beside_products(
+    problem: ConvProblem,
+    plan: LoopPlan,
+    traffic: TileTraffic,
+    machine: LoopMachine,
+    engine: float,
+) -> float:
+    """Of a plan with one buffer: cycles in which residual tiles and biases, which only the finish
+    of a tile waits for, come beside its products."""
+    outputs = problem.filters * problem.rows * problem.columns
+    products = (engine - machine.engine.output * outputs) / step_count(problem, plan)
+    late = transfer_cycles(machine.transfer, traffic.residual + traffic.biases)
+    return min(late, products * traffic.outputs.transfers)
 
 
 @dataclass(frozen=True)
@@ -151,9 +169,9 @@ def _overlapped(
 ) -> float:
     """With two buffers."""
 
-    def each(moved: Moved) -> float:
-        return transfer_cycles(cost, moved) / moved.transfers if moved.transfers else 0.0
-
+    come = in_arrivals(problem, plan)
+    each_in = transfer_cycles(cost, traffic.inputs) / come if come else 0.0
+    each_weights = transfer_cycles(cost, traffic.weights) / traffic.weights.transfers
     kinds = list(_advances(problem, plan))
     steps = sum(kind.steps for kind in kinds)
     out_tiles = traffic.outputs.transfers
@@ -165,12 +183,12 @@ def _overlapped(
     work = engine / steps
     total, first = 0.0, True
     for kind in kinds:
-        arrive = each(traffic.inputs) if kind.moved & IN_LOOPS else 0.0
-        arrive += each(traffic.weights) if kind.moved & WEIGHT_LOOPS else 0.0
+        arrive = each_in if kind.moved & IN_LOOPS else 0.0
+        arrive += each_weights if kind.moved & WEIGHT_LOOPS else 0.0
         both = arrive + (change if kind.moved & OUT_LOOPS else 0.0)
         count = kind.steps
         if first:  # nothing runs beside the first loads, nor beside the last store
-            total += transfer_cycles(cost, traffic.biases) + arrive + work + change
+            total += arrive + max(work, transfer_cycles(cost, traffic.biases)) + change
             count, first = count - 1, False
         total += count * max(both, work)
     return total

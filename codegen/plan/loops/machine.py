@@ -77,9 +77,19 @@ class LoopMachine:
     """A transfer can take single elements at equal distances (`LoopPlan.touched_only`)."""
     moves_rows: bool = False
     """Rows of an IN tile can move to the next one on chip (`LoopPlan.keeps_rows`)."""
+    taps_at_once: int = 1
+    """Most kernel taps that PEs over channels take beside each other (`LoopPlan.taps_at_once`)."""
 
     def pes_on(self, loop: Loop) -> int:
         return self.pes[LOOPS.index(loop)]
+
+    def most_taps(self, channels: int, taps: int) -> int:
+        """Of a kernel of ``taps``, those that can be multiplied at once."""
+        return most_taps(self.taps_at_once, self.pes_on("N"), channels, taps)
+
+    def best_taps(self, channels: int, taps: int) -> int:
+        """The fewest at once with which the kernel takes no more passes than with `most_taps`."""
+        return -(-taps // -(-taps // self.most_taps(channels, taps)))
 
     @property
     def tile_memory_bytes(self) -> int:
@@ -88,3 +98,9 @@ class LoopMachine:
         if isinstance(memories, SharedMemory):
             return memories.shared_bytes
         return memories.input_bytes + memories.weight_bytes + memories.output_bytes
+
+
+def most_taps(taps_at_once: int, pes: int, channels: int, taps: int) -> int:
+    """Taps of a kernel of ``taps`` that ``pes`` over channels take at once, for ``channels`` in a
+    tile, each tap on PEs for all of them; at most ``taps_at_once``."""
+    return max(1, min(taps_at_once, pes // channels, taps))

@@ -39,7 +39,8 @@ class LoopPlan:
     the rows that lie in the IN tile before, too, from there, and only the others come from outside
     (a line buffer); tiles then follow each other down the rows, no loop over channels or columns
     being inside. ``touched_only``: of the IFM under a 1x1 kernel with strides, tiles have only what
-    windows touch (`touched`)."""
+    windows touch (`touched`). ``taps_at_once``: so many kernel taps are multiplied beside each
+    other, each on PEs of its own over the channels of a tile."""
 
     tile_m: int
     tile_n: int
@@ -52,6 +53,7 @@ class LoopPlan:
     planner: str = ""
     keeps_rows: bool = False
     touched_only: bool = False
+    taps_at_once: int = 1
 
     def tile(self, loop: Loop) -> int:
         return {"M": self.tile_m, "N": self.tile_n, "R": self.tile_r, "C": self.tile_c}[loop]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from tvm_npu.codegen.plan.faults import PlanFault
 from tvm_npu.codegen.plan.loops.axes import in_axis, largest_inside
@@ -154,6 +155,9 @@ def _claims(problem: ConvProblem, plan: LoopPlan, machine: LoopMachine) -> Itera
         for name, size, most in sizes[:2]:
             yield size == most, f"{name} with tile_groups > 1", size, most
     yield plan.buffers in (1, 2), "buffers", plan.buffers, "1 or 2"
+    taps, most = plan.taps_at_once, machine.most_taps(plan.tile_n, prod(problem.kernel))
+    whole = isinstance(taps, int) and not isinstance(taps, bool)
+    yield whole and 1 <= taps <= most, "taps_at_once", taps, f"an integer from 1 to {most}"
     yield isinstance(plan.keeps_rows, bool), "keeps_rows", plan.keeps_rows, "True or False"
     if plan.keeps_rows:
         yield machine.moves_rows, f"rows that {machine.name} moves", "none", "some for keeps_rows"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from tvm_npu.codegen.plan.loops.axes import KeptRows, in_axis, kept_rows
+from tvm_npu.codegen.plan.loops.axes import NONE_KEPT, in_axis, kept_rows
 from tvm_npu.codegen.plan.loops.machine import LoopMachine
 from tvm_npu.codegen.plan.loops.plan import (
     IN_LOOPS,
@@ -100,7 +100,7 @@ def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
     if plan.touched_only:
         return _touched(problem, plan, size)
     rows = in_axis(problem, "R", plan.tile_r)
-    kept = kept_rows(problem, plan.tile_r) if plan.keeps_rows else KeptRows(0, 0, 0, 0)
+    kept = kept_rows(problem, plan.tile_r) if plan.keeps_rows else NONE_KEPT
     columns = in_axis(problem, "C", plan.tile_c)
     stacks = group_runs(problem, plan) * trips(problem, plan, "N")
     channels = problem.channels
@@ -112,6 +112,13 @@ def _in_tiles(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:
         columns.full * wide + (columns.filled - columns.full) * narrow,
         inside * columns.inside * channels * size,
     )
+
+
+def in_arrivals(problem: ConvProblem, plan: LoopPlan) -> int:
+    """How often an IN tile comes; one that comes row by row or channel by channel counts once."""
+    rows, columns = in_axis(problem, "R", plan.tile_r), in_axis(problem, "C", plan.tile_c)
+    tiles = group_runs(problem, plan) * trips(problem, plan, "N") * rows.filled * columns.filled
+    return tiles * visits(problem, plan, IN_LOOPS)
 
 
 def _touched(problem: ConvProblem, plan: LoopPlan, size: int) -> Moved:

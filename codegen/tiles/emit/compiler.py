@@ -11,16 +11,18 @@ import numpy as np
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
-from tvm_npu.codegen.ops import FixedConv
+from tvm_npu.codegen.ops import FixedBlock, FixedConv
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
 from tvm_npu.codegen.program.parts import CodeRange
+from tvm_npu.codegen.tiles.emit.chains import convolutions_of
 from tvm_npu.codegen.tiles.emit.commands import Command, listing
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands, layer_commands
+from tvm_npu.codegen.tiles.emit.seams import Seams
 from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -49,11 +51,11 @@ class TileRegion:
         constants = Constants()
         constants.data.extend(self.constants.data)
         emitter = emitter_for(self.machine, constants)
-        ranges = []
+        ranges, seams = [], Seams(self.machine)
         for index in range(len(self.layers)):
             emitter.code.layer = index
             begin = emitter.code.position
-            emitter.emit(self.commands(index))
+            emitter.emit(seams.watched(self.commands(index)))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
         constants.pad()
@@ -63,6 +65,7 @@ class TileRegion:
             constants=bytes(constants.data),
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),
+            start_cycles=seams.start_cycles(),
         )
 
 
@@ -94,10 +97,18 @@ def with_commands(
 def _operands(
     layer: FixedLayer, storage: Storage, constants: Constants, stored_bytes: int
 ) -> Operands:
-    weight = bias = 0
-    if isinstance(layer, FixedConv):
-        name = f"layer {layer.name!r}"
-        weight = constants.add(layer.weight, STORED_TYPE[stored_bytes], f"{name}, weights")
-        bias = constants.add(layer.bias, BIAS_TYPE, f"{name}, biases")
     inputs = tuple(storage.offsets[tensor] for tensor in layer.inputs)
-    return Operands(inputs, storage.offsets[layer.output], storage.size_bytes, weight, bias)
+    output, partial = storage.offsets[layer.output], storage.size_bytes
+    if isinstance(layer, FixedConv):
+        return Operands(inputs, output, partial, *_constants(layer, constants, stored_bytes))
+    if isinstance(layer, FixedBlock):
+        parts = tuple(_constants(one, constants, stored_bytes) for one in convolutions_of(layer))
+        return Operands(inputs, output, partial, parts=parts)
+    return Operands(inputs, output, partial)
+
+
+def _constants(layer: FixedConv, constants: Constants, stored_bytes: int) -> tuple[int, int]:
+    """Where weights and biases are put."""
+    name = f"layer {layer.name!r}"
+    weight = constants.add(layer.weight, STORED_TYPE[stored_bytes], f"{name}, weights")
+    return weight, constants.add(layer.bias, BIAS_TYPE, f"{name}, biases")

@@ -70,6 +70,11 @@ def plan_actions(problem: ConvProblem, plan: LoopPlan, machine: TileMachine) -> 
     return ordered(made, plan.buffers)
 
 
+def stated_taps(taps_at_once: int, machine: TileMachine) -> int | None:
+    """``taps_at_once`` where a program has to say it."""
+    return taps_at_once if loop_machine(machine).taps_at_once > 1 else None
+
+
 def partial_bytes(problem: ConvProblem, plan: LoopPlan) -> int:
     """The area that partial sums take outside of the chip: those of one group, since several
     groups come with all their channels."""
@@ -83,12 +88,14 @@ def partial_area_bytes(problem: ConvProblem) -> int:
 
 @dataclass(frozen=True)
 class ConvCommands:
-    """One layer's actions as commands; ``touched_only`` as in `LoopPlan`."""
+    """One layer's actions as commands; ``touched_only`` and ``taps_at_once`` as in `LoopPlan`, the
+    latter None on machines that take one tap at a time, whatever a program says."""
 
     layer: FixedConv
     problem: ConvProblem
     operands: Operands
     touched_only: bool = False
+    taps_at_once: int | None = None
 
     def commands(self, actions: Iterable[Action]) -> Iterator[Command]:
         for action in actions:
@@ -238,6 +245,8 @@ class ConvCommands:
             TileRegister.PAD_LEFT: action.padding[1],
             TileRegister.GROUPS: in_tile.first[1] // depth,
         }
+        if self.taps_at_once is not None:
+            registers[TileRegister.TAPS_AT_ONCE] = self.taps_at_once
         reads = (self._read(action.in_), self._read(action.weight, self._taps))
         sub = Accumulate.ZERO if action.starts else Accumulate.KEEP
         return Work("tconv", sub, registers, reads, self._sums(action.out))

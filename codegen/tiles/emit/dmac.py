@@ -32,7 +32,7 @@ TEMPLATE_ALIGNMENT = 4
 
 
 @dataclass(frozen=True)
-class _Flight:
+class Flight:
     """A transfer that nobody has waited for: bytes on chip and, from the first to the last,
     outside."""
 
@@ -53,7 +53,7 @@ class DmacEmitter:
         self._constants = constants
         self._limits = TransferLimits(machine.dmac.bus_bytes, machine.dmac.program_bytes)
         self._templates: dict[TransferTemplate, int] = {}
-        self._flights: dict[int, _Flight] = {}
+        self._flights: dict[int, Flight] = {}
 
     def emit(self, commands: Iterable[Command]) -> None:
         for command in commands:
@@ -80,18 +80,15 @@ class DmacEmitter:
     def _move(self, transfer: Transfer) -> None:
         channel = _channel(transfer)
         runs = transfer.runs
-        extent = _extent(runs)
-        mine = _Flight(
-            transfer.to_chip, transfer.on_chip, runs.segment, runs.address, runs.address + extent
-        )
+        mine = flight_of(transfer)
         for other, flight in sorted(self._flights.items()):
-            if other == channel or _conflict(mine, flight):
+            if other == channel or in_conflict(mine, flight):
                 self._wait(other)
         self.code.set(
             {
                 TileRegister.ADDRESS: runs.address,
                 TileRegister.CHIP_OFFSET: transfer.chip_offset,
-                TileRegister.EXTENT_BYTES: extent,
+                TileRegister.EXTENT_BYTES: mine.end - mine.begin,
                 TileRegister.MOVED_BYTES: runs.size_bytes,
                 TileRegister.PROGRAM: self._template(transfer, channel),
             }
@@ -146,6 +143,13 @@ def _channel(transfer: Transfer) -> int:
     return OUT_LOAD_CHANNEL if transfer.memory == TileMemory.OUTPUT else IN_CHANNEL
 
 
+def flight_of(transfer: Transfer) -> Flight:
+    """What ``transfer`` touches while it is under way."""
+    runs = transfer.runs
+    end = runs.address + _extent(runs)
+    return Flight(transfer.to_chip, transfer.on_chip, runs.segment, runs.address, end)
+
+
 def _extent(runs: Runs) -> int:
     return (
         (runs.outer - 1) * runs.stride_outer + (runs.inner - 1) * runs.stride_inner
@@ -158,7 +162,7 @@ def _meet(one: ChipRange, other: ChipRange) -> bool:
     return same and one.begin < other.end and other.begin < one.end
 
 
-def _conflict(mine: _Flight, other: _Flight) -> bool:
+def in_conflict(mine: Flight, other: Flight) -> bool:
     """Whether one of two transfers writes what the other moves."""
     if _meet(mine.on_chip, other.on_chip) and (mine.loads or other.loads):
         return True

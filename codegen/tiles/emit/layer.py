@@ -16,13 +16,15 @@ from tvm_npu.sim.tiles.machine import TileMachine
 @dataclass(frozen=True)
 class Operands:
     """Where a layer's tensors and constants lie: byte offsets in ACTIVATIONS (``inputs``,
-    ``output``, ``partial``: the area for partial sums) and in CONSTANTS (``weight``, ``bias``)."""
+    ``output``, ``partial``: the area for partial sums) and in CONSTANTS (``weight``, ``bias``;
+    ``parts``: both of each convolution of a chain)."""
 
     inputs: tuple[int, ...]
     output: int
     partial: int = 0
     weight: int = 0
     bias: int = 0
+    parts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,9 @@ class LayerSteps:
         yield from ordered(self.first, 1)
         yield from ordered(self.steps, self.buffers)
 
-    def estimated_cycles(self, machine: TileMachine) -> float:
-        first = estimated_cycles(self.first, 1, machine)
-        return first + estimated_cycles(self.steps, self.buffers, machine)
+    def estimated_cycles(self, machine: TileMachine, element_bytes: int) -> float:
+        first = estimated_cycles(self.first, 1, machine, element_bytes)
+        return first + estimated_cycles(self.steps, self.buffers, machine, element_bytes)
 
 
 def feature_map(address: int, shape: Shape, stored_bytes: int) -> Placed:

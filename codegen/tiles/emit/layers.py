@@ -10,6 +10,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import (
+    FixedBlock,
     FixedBroadcast,
     FixedConv,
     FixedDifference,
@@ -26,8 +27,14 @@ from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.emit.boxes import Placed
 from tvm_npu.codegen.tiles.emit.broadcast import broadcast_steps
+from tvm_npu.codegen.tiles.emit.chains import ChainCommands
 from tvm_npu.codegen.tiles.emit.commands import Command
-from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_bytes, plan_actions
+from tvm_npu.codegen.tiles.emit.convolution import (
+    ConvCommands,
+    partial_bytes,
+    plan_actions,
+    stated_taps,
+)
 from tvm_npu.codegen.tiles.emit.direct import direct_commands
 from tvm_npu.codegen.tiles.emit.flat import flat_steps
 from tvm_npu.codegen.tiles.emit.layer import LayerSteps, Operands
@@ -36,6 +43,13 @@ from tvm_npu.codegen.tiles.emit.moves import move_steps
 from tvm_npu.codegen.tiles.emit.pads import border_steps, copy_steps
 from tvm_npu.codegen.tiles.emit.pools import pool_steps
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, BroadcastTiles
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainPlan,
+    ChainProblem,
+    ChainTiles,
+    chain_fault,
+    chain_places,
+)
 from tvm_npu.codegen.tiles.plan.direct import DirectPlan
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, FlatTiles
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
@@ -46,6 +60,8 @@ from tvm_npu.sim.tiles.isa import TileMemory
 from tvm_npu.sim.tiles.machine import TileMachine
 
 _NOWHERE = 0
+_MOST_PARTS = 3
+"""Convolutions of a layer."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,8 @@ def _convolution(one: PlannedLayer, machine: TileMachine, planner: str) -> Layer
 
     def commands(operands: Operands) -> Iterable[Command]:
         actions = plan_actions(problem, plan, machine)
-        made = ConvCommands(layer, problem, operands, plan.touched_only)
+        taps = stated_taps(plan.taps_at_once, machine)
+        made = ConvCommands(layer, problem, operands, plan.touched_only, taps)
         return made.commands(actions)
 
     return LayerCommands(commands, partial_bytes(problem, plan))
@@ -112,9 +129,11 @@ def predicted_cycles(
     """Of any planned layer. Times do not hang on where operands lie, nor on their numbers."""
     if isinstance(problem, ConvProblem):
         return None if plan.prediction is None else float(plan.prediction.cycles)
-    nowhere = Operands((_NOWHERE,) * len(layer.inputs), _NOWHERE)
+    nowhere = Operands(
+        (_NOWHERE,) * len(layer.inputs), _NOWHERE, parts=((_NOWHERE, _NOWHERE),) * _MOST_PARTS
+    )
     steps = layer_steps(layer, problem, plan, machine, element_limits(2), nowhere)
-    return steps.estimated_cycles(machine)
+    return steps.estimated_cycles(machine, problem.element_bytes)
 
 
 def _placed(address: int, shape: tuple[int, int, int], size: int) -> Placed:
@@ -175,7 +194,22 @@ def _broadcast(
     return LayerSteps(made, tiles.buffers)
 
 
+def _chain(
+    layer: FixedBlock, problem: ChainProblem, plan: ChainPlan, machine: TileMachine,
+    numbers: tuple[int, int], operands: Operands,
+) -> LayerSteps:  # fmt: skip
+    fault = chain_fault(problem, plan, machine)
+    if fault is not None:
+        raise EmitError(f"layer {layer.name!r}: {fault}")
+    tiles = ChainTiles(problem, plan.tile_rows, plan.tile_channels, plan.keeps_rows)
+    places = chain_places(tiles, plan.buffers, machine)
+    assert places is not None  # there is no fault
+    made = ChainCommands(layer, tiles, places, machine, operands)
+    return LayerSteps(made.steps(), plan.buffers)
+
+
 _STEPS: Mapping[type[FixedLayer], Callable[..., LayerSteps]] = {
+    FixedBlock: _chain,
     FixedPool: _pool,
     FixedPad: _pad,
     FixedElementwise: _flat,

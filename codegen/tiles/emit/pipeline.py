@@ -7,13 +7,13 @@ before the work of this one: they go to the other places, so that the transfers 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from tvm_npu.codegen.plan.loops.cost import transfer_cycles
 from tvm_npu.codegen.plan.loops.traffic import Moved
 from tvm_npu.codegen.tiles.emit.commands import Command, Transfer, Work
-from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.loop_machine import store_cost, transfer_cost
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.isa import TileRegister
 from tvm_npu.sim.tiles.machine import PeArray, TileMachine
@@ -54,47 +54,77 @@ def ordered(steps: Iterable[TileStep[Item]], buffers: int) -> Iterator[Item]:
         yield from waiting.stores
 
 
-def estimated_cycles(steps: Iterable[StepCommands], buffers: int, machine: TileMachine) -> float:
+def estimated_cycles(
+    steps: Iterable[StepCommands], buffers: int, machine: TileMachine, element_bytes: int
+) -> float:
     """Time of steps without convolutions: with one buffer the sum of all, with two transfers run
-    beside the work of another step."""
-    total = work = left_over = 0.0
+    beside the work of another step. A mover brings tiles and takes others away in turn; the
+    channels of a DMA controller do both at once, as far as the memories allow."""
+    total = work = 0.0
+    left_over = Moves()
     for step in steps:
-        arrive, own, leave = (
-            sum(_cycles(command, machine) for command in part)
-            for part in (step.loads, step.work, step.stores)
-        )
+        arrive, leave = moves(step.loads, machine), moves(step.stores, machine)
+        own = sum(_work_cycles(one, machine, element_bytes) for one in (*step.loads, *step.work))
+        inside = moves(step.work, machine)
         if buffers == 1:
-            total += arrive + own + leave
+            total += arrive.cycles + inside.cycles + own + leave.cycles
             continue
-        total += max(arrive + left_over, work)
-        work, left_over = own, leave
-    return total + work + left_over
+        together = arrive.cycles + left_over.cycles
+        if machine.dmac is not None:
+            together = max(arrive.cycles, left_over.cycles, arrive.busy + left_over.busy)
+        total += max(together, work)
+        work, left_over = own + inside.cycles, leave
+    return total + work + left_over.cycles
 
 
-def _cycles(command: Command, machine: TileMachine) -> float:
-    if isinstance(command, Transfer):
+@dataclass(frozen=True)
+class Moves:
+    """Transfers of one kind, one after another, and how long they keep the memory outside busy."""
+
+    cycles: float = 0.0
+    busy: float = 0.0
+
+
+def moves(commands: Iterable[Command], machine: TileMachine) -> Moves:
+    """Those of ``commands`` that are transfers."""
+    cycles = busy = 0.0
+    for command in commands:
+        if not isinstance(command, Transfer):
+            continue
         runs = command.runs
         moved = Moved(1, runs.count, runs.size_bytes)
-        return transfer_cycles(loop_machine(machine).transfer, moved)
-    return _work_cycles(command, machine)
+        cost = transfer_cost(machine) if command.to_chip else store_cost(machine)
+        cycles += transfer_cycles(cost, moved)
+        busy += transfer_cycles(replace(store_cost(machine), start=0.0), moved)
+    return Moves(cycles, busy)
 
 
-def _work_cycles(work: Work, machine: TileMachine) -> float:
+def _work_cycles(work: Command, machine: TileMachine, element_bytes: int) -> float:
+    if isinstance(work, Transfer):
+        return 0.0
     if machine.array is not None:
         if work.mnemonic == "tconv":
             return _array_conv_cycles(work, machine.array)
-        return work.operations / (machine.array.width * machine.array.height)
+        pes = machine.array.width * machine.array.height
+        return rates.array_element_cycles(work.operations, pes)
     core = machine.core
     assert core is not None  # a machine has one of them
-    access = core.chip_access_cycles if core.cache_bytes == 0 else core.hit_cycles
-    return core.setup_cycles + work.operations * (core.operation_cycles + 2 * access)
+    accesses = rates.core_operand_cycles(
+        core.cache_bytes, core.line_bytes, core.hit_cycles, core.chip_miss_cycles,
+        core.chip_access_cycles, 2 * work.operations, work.operations * element_bytes, 1,
+    )  # fmt: skip
+    return core.setup_cycles + work.operations * core.operation_cycles + accesses
 
 
 def _array_conv_cycles(work: Work, array: PeArray) -> float:
     r = work.registers
     groups, taps = r[TileRegister.GROUPS], (TileRegister.KERNEL_ROWS, TileRegister.KERNEL_COLUMNS)
+    channels, filters, rows, columns = (
+        array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")
+    )
     return rates.array_conv_cycles(
         array.setup_cycles, groups, r[TileRegister.OUT_CHANNELS] // groups,
         r[TileRegister.IN_CHANNELS], r[TileRegister.OUT_ROWS], r[TileRegister.OUT_COLUMNS],
-        r[taps[0]] * r[taps[1]], *(array.pes_over(axis) for axis in ("IC", "OC", "OH", "OW")),
+        r[taps[0]] * r[taps[1]], channels, filters, rows, columns,
+        r.get(TileRegister.TAPS_AT_ONCE, 1),
     )  # fmt: skip

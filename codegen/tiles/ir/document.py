@@ -16,6 +16,7 @@ The arguments of CONV are the tiles, the stride, ``s`` or ``(rows,columns)``, an
   and the bytes of an element and of a partial sum; without them 1, (1,1) and (4,4).
 - ``TOUCHED(rows,columns)`` in ``[info]``: of INPUT only every such row and column is there for
   tiles, whose offsets and extents count these alone, and to which the CONVs' stride is 1.
+- ``TAPS(n)`` in ``[info]``: CONVs take n taps of their kernels at a time, on machines that can.
 - ``RESIDUAL_n`` and ``BIAS_n`` tiles with memories ``RS_MEM_n`` and ``BS_MEM_n``.
 - ``FINISH OUTPUT_n BIAS_m [RESIDUAL_k]``: sums become results. An OUTPUT tile that is stored
   before that leaves as partial sums, and ``LOAD OT_MEM_k OUTPUT_n`` brings these back.
@@ -86,13 +87,15 @@ class MemoryVariable:
 @dataclass(frozen=True)
 class Ir:
     """An execution plan. Tiles in ``actions`` are held at indices of ``memories``, not at byte
-    offsets; ``comment`` are lines in front of everything; ``touched_only`` as in `LoopPlan`."""
+    offsets; ``comment`` are lines in front of everything; ``touched_only`` and ``taps_at_once`` as
+    in `LoopPlan`."""
 
     problem: ConvProblem
     memories: tuple[MemoryVariable, ...]
     actions: tuple[Action, ...]
     comment: tuple[str, ...] = ()
     touched_only: bool = False
+    taps_at_once: int = 1
 
     @property
     def seen(self) -> ConvProblem:
@@ -185,6 +188,8 @@ def to_text(ir: Ir) -> str:
         lines.append(f"DILATION({problem.dilation[0]},{problem.dilation[1]})")
     if ir.touched_only:
         lines.append(f"TOUCHED({problem.stride[0]},{problem.stride[1]})")
+    if ir.taps_at_once > 1:
+        lines.append(f"TAPS({ir.taps_at_once})")
     if any(isinstance(action, Clear) for action in ir.actions):
         top, left, bottom, right = problem.padding
         lines += [

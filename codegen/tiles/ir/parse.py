@@ -22,7 +22,7 @@ LONGEST_LINE = 1000
 LARGEST = 1 << 40
 INFO = {
     "INPUT": 4, "WEIGHT": 4, "OUTPUT": 4, "GROUPS": 1, "DILATION": 2, "WORDS": 2, "STRIDE": 2,
-    "PADDING": 4, "TOUCHED": 2,
+    "PADDING": 4, "TOUCHED": 2, "TAPS": 1,
 }  # fmt: skip
 """Names in the first section and how many numbers they have."""
 REQUIRED = ("INPUT", "WEIGHT", "OUTPUT")

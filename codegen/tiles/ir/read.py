@@ -28,8 +28,18 @@ def read_ir(text: str) -> Ir:
     problem = _problem(parsed)
     source = problem if "TOUCHED" not in parsed.info else touched(problem)
     tiles = {name: _tile(source, one) for name, one in parsed.tiles.items()}
-    read = Walk(parsed, source, tiles).ir()
+    read = replace(Walk(parsed, source, tiles).ir(), taps_at_once=_taps(parsed, problem))
     return read if source is problem else _as_touched(parsed, read, problem)
+
+
+def _taps(parsed: Parsed, problem: ConvProblem) -> int:
+    """Raises IrError for more than the kernel has."""
+    (taps,) = parsed.info.get("TAPS", (1,))
+    if taps > prod(problem.kernel):
+        raise IrError(
+            f"TAPS({taps}): kernels have {prod(problem.kernel)} taps", parsed.info_lines["TAPS"]
+        )
+    return taps
 
 
 def _as_touched(parsed: Parsed, read: Ir, problem: ConvProblem) -> Ir:

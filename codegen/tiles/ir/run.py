@@ -19,13 +19,18 @@ from tvm_npu.codegen.passes.storage import plan_storage
 from tvm_npu.codegen.plan.layers import PlannedLayer, question_of
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.program.format import Program
-from tvm_npu.codegen.tiles.emit.actions import Store
+from tvm_npu.codegen.tiles.emit.actions import Multiply, Store
 from tvm_npu.codegen.tiles.emit.commands import Command
 from tvm_npu.codegen.tiles.emit.compiler import with_commands
-from tvm_npu.codegen.tiles.emit.convolution import ConvCommands, partial_area_bytes
+from tvm_npu.codegen.tiles.emit.convolution import (
+    ConvCommands,
+    partial_area_bytes,
+    stated_taps,
+)
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands
 from tvm_npu.codegen.tiles.ir.document import Ir
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
 MOST_ELEMENTS = 1 << 28
@@ -55,10 +60,12 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     assert isinstance(problem, ConvProblem)
     _require_same(ir.problem, problem, layer.name)
     actions = tuple(ir.placed(machine))
+    _require_taps(ir, machine)
+    taps = stated_taps(ir.taps_at_once, machine)
     partial = any(isinstance(action, Store) and action.partial for action in actions)
 
     def commands(operands: Operands) -> Iterable[Command]:
-        return ConvCommands(layer, problem, operands, ir.touched_only).commands(actions)
+        return ConvCommands(layer, problem, operands, ir.touched_only, taps).commands(actions)
 
     made = LayerCommands(commands, partial_area_bytes(problem) if partial else 0)
     storage = plan_storage(fixed, machine.stored_element_bytes)
@@ -67,6 +74,18 @@ def assemble_ir(ir: Ir, fixed: FixedGraph, machine: TileMachine) -> Program:
     )
     planned = PlannedGraph(fixed, machine, fixed.precision, storage, layers, PLANNER)
     return Generated(planned, with_commands(planned, machine, lambda _: made)).program()
+
+
+def _require_taps(ir: Ir, machine: TileMachine) -> None:
+    """The machine can take so many taps at once beside the channels of every CONV."""
+    depths = [action.weight.tile.rows[1] for action in ir.actions if isinstance(action, Multiply)]
+    deepest = max(depths, default=1)
+    most = loop_machine(machine).most_taps(deepest, math.prod(ir.problem.kernel))
+    if ir.taps_at_once > most:
+        raise EmitError(
+            f"TAPS({ir.taps_at_once}): machine {machine.name!r} takes at most {most} at a time "
+            f"beside {deepest} channels"
+        )
 
 
 def _require_same(text: ConvProblem, layer: ConvProblem, name: str) -> None:

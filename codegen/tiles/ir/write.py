@@ -49,7 +49,7 @@ def plan_ir(
         raise EmitError(f"plan for machine {machine.name!r}: {fault}")
     places = tile_places(problem, plan, view)
     ir = _ir(problem, plan_actions(problem, plan, machine), places, machine, comment)
-    return replace(ir, touched_only=plan.touched_only)
+    return replace(ir, touched_only=plan.touched_only, taps_at_once=plan.taps_at_once)
 
 
 def write_steps(

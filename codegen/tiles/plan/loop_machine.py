@@ -52,6 +52,7 @@ def loop_machine(machine: TileMachine) -> LoopMachine:
         outside_bytes_per_cycle=1 / transfer.byte,
         gathers=True,
         moves_rows=True,
+        taps_at_once=1 if array is None else array.taps_at_once,
     )
 
 
@@ -71,6 +72,17 @@ def transfer_cost(machine: TileMachine) -> TransferCost:
     start = dmac.start_cycles + 10 * dmac.instruction_cycles + 3 * dmac.line_cycles
     each = max(dram, chip, 3 * dmac.instruction_cycles, in_turn)
     return TransferCost(start, dmac.jump_cycles, each / burst)
+
+
+def store_cost(machine: TileMachine) -> TransferCost:
+    """`transfer_cost` of what leaves the chip: there is no latency of DDR to wait for."""
+    dmac = machine.dmac
+    if dmac is None:
+        return transfer_cost(machine)
+    burst = min(LARGEST_BURST_BEATS * dmac.bus_bytes, dmac.fifo_bytes)
+    slowest = min(dmac.ddr_bytes_per_cycle, dmac.on_chip_bytes_per_cycle)
+    each = max(dmac.burst_cycles + burst / slowest, 3 * dmac.instruction_cycles)
+    return replace(transfer_cost(machine), byte=each / burst)
 
 
 def engine_cost(machine: TileMachine) -> EngineCost:

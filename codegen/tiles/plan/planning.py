@@ -9,6 +9,7 @@ from typing import Any
 from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, chw
 from tvm_npu.codegen.ops import (
+    FixedBlock,
     FixedBroadcast,
     FixedElementwise,
     FixedMaxFeatureMap,
@@ -19,9 +20,12 @@ from tvm_npu.codegen.ops import (
 )
 from tvm_npu.codegen.passes.mirrors import with_moved_mirrors
 from tvm_npu.codegen.passes.phases import with_phases
+from tvm_npu.codegen.plan.layers import LayerPlanner
 from tvm_npu.codegen.plan.planner import Planner
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.plan.broadcast import BroadcastShape, broadcast_tiles
+from tvm_npu.codegen.tiles.plan.chain import ChainProblem
+from tvm_npu.codegen.tiles.plan.chains import chain_problem, plan_chain, with_chains
 from tvm_npu.codegen.tiles.plan.flat import FlatShape, flat_tiles
 from tvm_npu.codegen.tiles.plan.moves import MoveShape, move_shape, move_tiles
 from tvm_npu.codegen.tiles.plan.pads import PadShape, pad_shape, pad_tiles
@@ -29,13 +33,13 @@ from tvm_npu.codegen.tiles.plan.pools import WindowShape, window_tiles
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.tiles.machine import TileMachine
 
-Question = WindowShape | PadShape | MoveShape | BroadcastShape | FlatShape
+Question = WindowShape | PadShape | MoveShape | BroadcastShape | FlatShape | ChainProblem
 
 
-def rewritten(fixed: FixedGraph) -> FixedGraph:
+def rewritten(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
     """The graph in layers that tile machines have code for: transposed convolutions by their
-    phases, reflection paddings as moves."""
-    return with_moved_mirrors(with_phases(fixed))
+    phases, reflection paddings as moves; and with chains."""
+    return with_chains(with_moved_mirrors(with_phases(fixed)), planner, machine)
 
 
 def question(
@@ -43,6 +47,8 @@ def question(
 ) -> Question:
     """What is asked about a ``layer`` that is no convolution (`LoopBackend.conv_problem`); widths
     are those in the machine's memories."""
+    if isinstance(layer, FixedBlock):
+        return chain_problem(layer, shapes, precision, machine)
     size = machine.element_bytes(precision)
     in_shape, out_shape = shapes[layer.inputs[0]], shapes[layer.output]
     if isinstance(layer, FixedPool):
@@ -70,6 +76,8 @@ def answer(asked: ConvProblem | Question, machine: TileMachine, chosen: Planner)
     """A plan or Infeasible: of ``chosen`` for convolutions, else of the one that there is."""
     if isinstance(asked, ConvProblem):
         return chosen.plan(asked, machine)
+    if isinstance(asked, ChainProblem):
+        return plan_chain(asked, machine, chosen.name)
     if isinstance(asked, WindowShape):
         return window_tiles(asked, machine)
     if isinstance(asked, PadShape):

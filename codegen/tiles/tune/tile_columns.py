@@ -13,7 +13,8 @@ from tvm_npu.codegen.tune.space import Columns
 
 
 class _Choices(BaseModel):
-    """``order``: one letter a loop, from the outermost in, as ``MNRC``."""
+    """``order``: one letter a loop, from the outermost in, as ``MNRC``. What is left out is as in
+    logs that are older than the choice, and is left out where it says nothing."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -24,10 +25,17 @@ class _Choices(BaseModel):
     order: str
     tile_groups: int
     buffers: Literal[1, 2]
+    keeps_rows: bool = False
+    touched_only: bool = False
+    taps_at_once: int = 1
 
 
 def tile_plan_columns(plan: LoopPlan) -> Columns:
-    columns: Columns = {name: getattr(plan, name) for name in _Choices.model_fields}
+    columns: Columns = {
+        name: value
+        for name, field in _Choices.model_fields.items()
+        if (value := getattr(plan, name)) != field.default
+    }
     return {**columns, "order": "".join(plan.order)}
 
 

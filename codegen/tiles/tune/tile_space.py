@@ -11,12 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.plan.faults import PlanFault
-from tvm_npu.codegen.plan.loops.plan import LOOPS, Loop, LoopPlan, extent, trips
+from tvm_npu.codegen.plan.loops.axes import can_keep_rows
+from tvm_npu.codegen.plan.loops.plan import (
+    LOOPS,
+    Loop,
+    LoopPlan,
+    can_be_touched_only,
+    extent,
+    trips,
+)
 from tvm_npu.codegen.plan.loops.room import check_loop_plan
 from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
 from tvm_npu.codegen.tiles.tune.tile_columns import tile_plan_columns, tile_plan_of
@@ -72,8 +81,8 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
         return LoopPlan(m, n, r, c, order, groups, 2 if two else 1)
 
     def _changed(self, plan: LoopPlan, generator: np.random.Generator) -> LoopPlan:
-        """One tile extent anew half of the time, else two loops change places, or the buffers or
-        the number of groups in a step change."""
+        """One tile extent anew half of the time, else two loops change places, or the buffers, the
+        number of groups in a step or what IN tiles take change."""
         if generator.integers(2):
             loop = LOOPS[generator.integers(len(LOOPS))]
             moved = moved_extent(plan.tile(loop), self._top(loop), generator)
@@ -83,6 +92,10 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
         choices = ["order", "order", "buffers"]
         if self.layer.groups > 1:
             choices.append("groups")
+        if can_be_touched_only(self.layer):
+            choices.append("touched_only")
+        elif can_keep_rows(self.layer, plan):
+            choices.append("keeps_rows")
         choice = choices[generator.integers(len(choices))]
         if choice == "order":
             order: list[Loop] = list(plan.order)
@@ -91,6 +104,8 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
             return replace(plan, order=tuple(order))
         if choice == "buffers":
             return replace(plan, buffers=1 if plan.buffers == 2 else 2)
+        if choice in ("touched_only", "keeps_rows"):
+            return replace(plan, **{choice: not getattr(plan, choice)})  # type: ignore[arg-type]
         groups = moved_extent(plan.tile_groups, self.layer.groups, generator)
         return replace(plan, tile_groups=groups)
 
@@ -111,7 +126,10 @@ class TileSpace(DrawnSpace[TileMachine, LoopPlan]):
             plan = self._whole_groups(replace(plan, **{name: getattr(plan, name) // 2}))
         counts = {loop: trips(self.layer, plan, loop) for loop in LOOPS}
         still = tuple(loop for loop in LOOPS if counts[loop] == 1)
-        return replace(plan, order=(*still, *(x for x in plan.order if counts[x] > 1)))
+        taps = loop_machine(self.machine).best_taps(plan.tile_n, prod(self.layer.kernel))
+        order = (*still, *(x for x in plan.order if counts[x] > 1))
+        plan = replace(plan, order=order, taps_at_once=taps)
+        return replace(plan, keeps_rows=plan.keeps_rows and can_keep_rows(self.layer, plan))
 
     def _whole_groups(self, plan: LoopPlan) -> LoopPlan:
         """Several groups in a step take all their filters and channels."""

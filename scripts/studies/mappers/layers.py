@@ -65,10 +65,21 @@ class Layer:
 
 @dataclass(frozen=True)
 class Case:
-    """What is mapped at once: layers one after another, each by itself."""
+    """What is mapped at once: layers one after another, each by itself, or ``fused``: each reads
+    what the one before makes, and nobody else does."""
 
     name: str
     layers: tuple[Layer, ...]
+    fused: bool = False
+
+    @property
+    def elements(self) -> int:
+        """What has to cross the memory outside; of what lies between fused layers nothing."""
+        total = sum(layer.elements for layer in self.layers)
+        if self.fused:
+            pairs = zip(self.layers, self.layers[1:], strict=False)
+            total -= sum(one.outputs + other.inputs for one, other in pairs)
+        return total
 
 
 def resnet18() -> tuple[Case, ...]:
@@ -77,7 +88,28 @@ def resnet18() -> tuple[Case, ...]:
     return tuple(Case(name_of(layer), (replace(layer, name=name_of(layer)),)) for layer in found)
 
 
-NETWORKS = {"resnet18": resnet18}
+def mobilenet_v2() -> tuple[Case, ...]:
+    """MobileNetV2's distinct blocks: expansion, depthwise and projection, fused. Every layer makes
+    all that the one behind it reads, its padding included."""
+    layers, found = list(_layers("mobilenet_v2")), dict[tuple[Layer, ...], None]()
+    for at, layer in enumerate(layers):
+        if layer.groups > 1:
+            front = layers[at - 1]
+            made = replace(front, rows=layer.in_rows, columns=layer.in_columns)
+            expands = front.kernel == (1, 1)
+            found[(*((made,) if expands else ()), layer, layers[at + 1])] = None
+    return tuple(Case(_block_name(block), block, True) for block in found)
+
+
+def _block_name(block: tuple[Layer, ...]) -> str:
+    """Channels in, between and out, output, stride: ``24-144-32 28x28 s2``."""
+    first, depthwise, last = block[0], block[-2], block[-1]
+    ends = [first.channels, *([depthwise.filters] if len(block) > 2 else []), last.filters]
+    stride = "" if depthwise.stride == (1, 1) else f" s{depthwise.stride[0]}"
+    return f"{'-'.join(map(str, ends))} {last.rows}x{last.columns}{stride}"
+
+
+NETWORKS = {"resnet18": resnet18, "mobilenet_v2": mobilenet_v2}
 
 
 def name_of(layer: Layer) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from importlib import metadata
 
 from studies.harness.errors import StudyError
 from studies.mappers.layers import Case, Layer, problem_of
 from studies.mappers.question import Goal, Totals
 from tvm_npu.codegen.plan import planner
-from tvm_npu.codegen.plan.problem import ConvProblem, Prediction
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, Prediction
+from tvm_npu.codegen.tiles.plan.chain import ChainProblem
+from tvm_npu.codegen.tiles.plan.chains import plan_chain
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -22,6 +25,8 @@ def own(case: Case, machine: TileMachine, goal: Goal) -> Totals:
     """All layers of a case, one after another. Raises StudyError where one has no plan."""
     _predicted(problem_of(WARM_UP, machine), machine, goal)
     problems = [problem_of(layer, machine) for layer in case.layers]
+    if case.fused:
+        return _fused(case, problems, machine, goal)
     begin = time.process_time()
     found = [_predicted(problem, machine, goal) for problem in problems]
     used = time.process_time() - begin
@@ -29,6 +34,21 @@ def own(case: Case, machine: TileMachine, goal: Goal) -> Totals:
     moved -= BIAS_BYTES * sum(layer.filters for layer in case.layers)
     cycles = sum(one.cycles for one in found)
     return Totals(metadata.version("tvm-npu"), used, cycles, moved)
+
+
+def _fused(
+    case: Case, problems: Sequence[ConvProblem], machine: TileMachine, goal: Goal
+) -> Totals:
+    """The layers as one chain; its time is not said, that of a program is."""
+    head, *middle, point = problems
+    chain = ChainProblem(head, middle[0] if middle else None, point)
+    begin = time.process_time()
+    plan = plan_chain(chain, machine, PLANNERS[goal])
+    used = time.process_time() - begin
+    if isinstance(plan, Infeasible):
+        raise StudyError(f"planner {PLANNERS[goal]!r}, chain {case.name}: {plan}")
+    biases = BIAS_BYTES * sum(layer.filters for layer in case.layers)
+    return Totals(metadata.version("tvm-npu"), used, None, plan.moved_bytes - biases)
 
 
 def _predicted(problem: ConvProblem, machine: TileMachine, goal: Goal) -> Prediction:

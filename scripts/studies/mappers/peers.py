@@ -29,6 +29,8 @@ class Peer:
     python: tuple[int, int] | None
     units: Mapping[Goal, Mapping[str, tuple[str, float]]]
     notes: str
+    fuses: bool = False
+    """It maps layers behind each other at once."""
 
     def ask(self, python: Path, question: Mapping[str, Any], folder: Path) -> Totals:
         """Runs the runner on one thread in ``folder``. Raises StudyError when it fails."""
@@ -56,7 +58,9 @@ PEERS: dict[str, Peer] = {
         Peer(
             "accelforge", ("accelforge==1.0.467",), "accelforge", (3, 12),
             {"bytes": {"dram_bytes": ("Total energy", 8.0)}},
-            "halos kept, a tile for each tensor, tiles that divide; asked for traffic only",
+            "halos kept, a tile for each tensor, tiles that divide; asked for traffic only; fused "
+            "layers on one memory as large as all three",
+            fuses=True,
         ),
         Peer(
             "zigzag", ("zigzag-dse==3.9.1", "six"), "zigzag.api", None,

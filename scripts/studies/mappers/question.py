@@ -25,8 +25,8 @@ GOALS: tuple[Goal, ...] = ("bytes", "cycles")
 class Row:
     """One case under one mapper for one goal, as in the JSON file. ``cycles`` and ``dram_bytes``
     are the mapper's own count of the mapping that it found; None where it does not say. Biases are
-    no part of the bytes. ``compulsory_bytes``: every value that is touched, once. Nothing is
-    ``fused`` yet: each layer is mapped by itself."""
+    no part of the bytes. ``compulsory_bytes``: every value that is touched, once; of ``fused``
+    layers without what lies between them."""
 
     mapper: str
     version: str
@@ -98,4 +98,4 @@ def read_answer(text: str, peer: str, units: Mapping[str, tuple[str, float]]) ->
 
 
 def compulsory_bytes(case: Case, machine: TileMachine) -> int:
-    return sum(layer.elements for layer in case.layers) * machine.element_bytes(PRECISION)
+    return case.elements * machine.element_bytes(PRECISION)

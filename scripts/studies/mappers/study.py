@@ -30,7 +30,8 @@ mapper models:
               two places; halos of rows can stay for the least traffic, all tensors have the tiles
               of one loop nest
   accelforge  the memories, and no time: it is asked for the least traffic only; halos stay, each
-              tensor has its own tile, tiles divide their loops
+              tensor has its own tile, tiles divide their loops; fused layers on one memory as large
+              as all three, as with three nothing can stay on chip between layers
   zigzag      the same memories, array and wires, transfers that wait where no second tile fits;
               loops as at most six factors in any order
 Times are thus not of one machine model; bytes are. A peer's environment is made in the cache
@@ -117,7 +118,7 @@ def _case_parts(model: str, goal: Goal, case: Case, peers: Sequence[Peer]) -> li
         Part((model, goal, case.name, PLANNERS[goal]), kind, partial(_own, model, goal, case))
     ]
     for peer in peers:
-        if goal not in peer.units:
+        if goal not in peer.units or (case.fused and not peer.fuses):
             continue
         asked = partial(_asked, model, goal, case, peer)
         parts.append(Part((model, goal, case.name, peer.name), kind, asked))
@@ -146,7 +147,7 @@ def _asked(model: str, goal: Goal, case: Case, peer: Peer, bench: Bench) -> tupl
     python, _ = bench.found["environment", peer.name]
     if not python:
         return ()
-    apart = [Case(layer.name, (layer,)) for layer in case.layers]
+    apart = [case] if case.fused else [Case(layer.name, (layer,)) for layer in case.layers]
     answers = [
         peer.ask(Path(python), question(one, _machine(), goal), bench.scratch.resolve())
         for one in apart
@@ -169,6 +170,6 @@ def _sum(answers: Sequence[Totals]) -> Totals:
 
 def _row(mapper: str, notes: str, model: str, goal: Goal, case: Case, totals: Totals) -> Row:
     return Row(
-        mapper, totals.version, goal, model, case.name, False, totals.cpu_s, totals.cycles,
+        mapper, totals.version, goal, model, case.name, case.fused, totals.cpu_s, totals.cycles,
         totals.dram_bytes, compulsory_bytes(case, _machine()), notes,
     )  # fmt: skip

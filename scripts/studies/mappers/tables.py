@@ -21,7 +21,7 @@ def print_rows(console: Console, rows: Sequence[Row]) -> None:
         mappers = list(dict.fromkeys((row.mapper, row.fused) for row in own))
         layers = list(dict.fromkeys(row.layer for row in own))
         found = {(row.layer, row.mapper, row.fused): row for row in own}
-        compulsory = {row.layer: row.compulsory_bytes for row in own if not row.fused}
+        compulsory = {row.layer: row.compulsory_bytes for row in own}
         columns = [Column("layer", (*layers, "all"), name=True)]
         columns.append(Column("every tensor\nonce, bytes", _with_sum(list(compulsory.values()))))
         for mapper, fused in mappers:

@@ -38,6 +38,28 @@ class Row:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer of a `Row`: cycles of its machine from the end of the layer before to its own.
+    ``predicted_cycles`` None: nobody says."""
+
+    model: str
+    machine: str
+    planner: str
+    layer: str
+    macs: int
+    simulated_cycles: float
+    predicted_cycles: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A combination; no layers where it does not run."""
+
+    row: Row
+    layers: tuple[LayerRow, ...] = ()
+
+
 @lru_cache(maxsize=1)
 def _model(name: str) -> Any:
     return cases()[name].model()
@@ -49,12 +71,13 @@ def _network(model: str, machine: MachineDescription) -> Network:
     return prepare_model(model, _model(model), machine, machine.default_precision)
 
 
-def measure(model: str, machine: MachineDescription, name: str) -> Row:
+def measure(model: str, machine: MachineDescription, name: str) -> Outcome:
     """A combination that does not run has its error in its row."""
-    return _row(_network(model, machine), machine, name)
+    return _outcome(_network(model, machine), machine, name)
 
 
-def _row(network: Network, machine: MachineDescription, name: str) -> Row:
+def _outcome(network: Network, machine: MachineDescription, name: str) -> Outcome:
+    layers: list[LayerRow] = []
     cycles = predicted = 0.0
     wrong = moved = 0
     chosen, precision = planner(name), machine.default_precision
@@ -74,12 +97,21 @@ def _row(network: Network, machine: MachineDescription, name: str) -> Row:
             cycles += run.cycles
             predicted += sum(entry.predicted_cycles or 0.0 for entry in program.layers)
             moved += sum(layer.moved_bytes for layer in run.layers)
+            layers += [
+                LayerRow(
+                    network.model, machine.name, name, entry.name, found.macs, found.cycles,
+                    entry.predicted_cycles,
+                )
+                for entry, found in zip(program.layers, run.layers, strict=True)
+            ]  # fmt: skip
     except (CodegenError, SimError) as error:
         text = " ".join(str(error).split())
-        return Row(
+        row = Row(
             network.model, machine.name, name, precision, None, None, None, None,
             spent["compile"], spent["simulate"], f"{type(error).__name__}: {text}",
         )  # fmt: skip
+        return Outcome(row)
     mhz = machine.frequency_mhz
-    return Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
-               predicted / mhz, moved, spent["compile"], spent["simulate"])  # fmt: skip
+    row = Row(network.model, machine.name, name, precision, wrong, cycles / mhz,
+              predicted / mhz, moved, spent["compile"], spent["simulate"])  # fmt: skip
+    return Outcome(row, tuple(layers))

@@ -12,8 +12,8 @@ from rich.console import Console
 from studies.harness.errors import StudyError
 from studies.harness.options import add_several
 from studies.harness.study import Bench, Key, Part, Study, Texts
-from studies.planners.measuring import Row, measure
-from studies.planners.tables import print_rows
+from studies.planners.measuring import Outcome, measure
+from studies.planners.tables import print_errors, print_rows
 from studies.shared.bench_models import cases, chosen_names
 from tvm_npu.codegen.plan import planner_names
 from tvm_npu.sim.description import MachineDescription
@@ -24,13 +24,16 @@ QUICK_MODELS = ("digits_lenet", "light-squeezenet")
 QUICK_MACHINES = ("nmp-4x8", "setup-a")
 
 
-class PlannersStudy(Study[list[Row]]):
+class PlannersStudy(Study[list[Outcome]]):
     name = "bench_planners"
     texts = Texts(
         "Simulates networks under every planner on every machine, each at its default\n"
         "precision, and compares every output with the reference bit for bit.",
         "A combination that does not run, or has a bit off, makes the exit code 1.",
-        {"json": "write one object a combination"},
+        {
+            "json": "write one object a combination",
+            "layers": "write one object a layer, with predicted and simulated cycles",
+        },
     )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -48,32 +51,34 @@ class PlannersStudy(Study[list[Row]]):
         )  # fmt: skip
         parser.set_defaults(machines=None)
 
-    def parts(self, options: argparse.Namespace) -> list[Part[Row]]:
+    def parts(self, options: argparse.Namespace) -> list[Part[Outcome]]:
         wanted = QUICK_MODELS if options.quick else PREFERRED
         models = chosen_names(options.models) or [name for name in wanted if name in cases()]
         names = options.machines or (QUICK_MACHINES if options.quick else machine_names())
         machines = [load_machine(name) for name in names]
         return [
-            Part((model, machine.name, name), Row, partial(_measured, model, machine, name))
+            Part((model, machine.name, name), Outcome, partial(_measured, model, machine, name))
             for model in models
             for machine in machines
             for name in options.planners
             if name in planner_names(machine)
         ]
 
-    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[Row]:
+    def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> list[Outcome]:
         return list(found.values())
 
-    def rows(self, result: list[Row]) -> Mapping[str, Sequence[Any]]:
-        return {"json": result}
+    def rows(self, result: list[Outcome]) -> Mapping[str, Sequence[Any]]:
+        layers = [layer for one in result for layer in one.layers]
+        return {"json": [one.row for one in result], "layers": layers}
 
-    def show(self, console: Console, result: list[Row]) -> None:
-        print_rows(console, result)
+    def show(self, console: Console, result: list[Outcome]) -> None:
+        print_rows(console, [one.row for one in result])
+        print_errors(console, [layer for one in result for layer in one.layers])
 
-    def check(self, result: list[Row]) -> None:
+    def check(self, result: list[Outcome]) -> None:
         """Raises StudyError unless all ran to the bit."""
-        failed = sum(bool(row.error) for row in result)
-        off = sum(bool(row.bit_mismatches) for row in result)
+        failed = sum(bool(one.row.error) for one in result)
+        off = sum(bool(one.row.bit_mismatches) for one in result)
         if failed or off:
             raise StudyError(
                 f"{failed} of {len(result)} combinations did not run, {off} have bits off; the "
@@ -84,5 +89,5 @@ class PlannersStudy(Study[list[Row]]):
 STUDY = PlannersStudy()
 
 
-def _measured(model: str, machine: MachineDescription, name: str, bench: Bench) -> Row:
+def _measured(model: str, machine: MachineDescription, name: str, bench: Bench) -> Outcome:
     return measure(model, machine, name)

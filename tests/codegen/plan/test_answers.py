@@ -1,6 +1,7 @@
 """What every planner answers for some layers on machines of both kinds: predicted cycles, bytes
-moved and tiles, as recorded before planners met in the middle (`exact-traffic` on tight-shared: as
-recorded when its plans could keep rows)."""
+moved and tiles, as recorded before planners met in the middle; on tile machines, tiles and bytes of
+`exact` and `exact-traffic` as recorded when their plans could keep rows, and cycles when residual
+tiles and biases came beside products."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from studies.shared.dma_cost import sample_transfers
 from tests.codegen.tiles.tile_cases import CORE_MACHINES, Given
 from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape, q_point_scales
+from tvm_npu.codegen.ops import FixedElementwise, FixedMove, FixedPool
+from tvm_npu.codegen.ops.move import Axis, Piece
 from tvm_npu.codegen.parts.pl330 import Direction
 from tvm_npu.codegen.plan.loops.cost import engine_cycles, predicted
 from tvm_npu.codegen.plan.loops.plan import LoopPlan
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.tiles.ir.run import random_layer
-from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine, store_cost
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.statistics import RunStatistics
@@ -74,6 +78,43 @@ def test_predicted_cycles(name: str) -> None:
         assert engine_cycles(problem, plan, view) == pytest.approx(busy, rel=1e-9), plan
         errors.append(abs(predicted(problem, plan, view).cycles / found.cycles - 1))
     assert np.mean(errors) < 0.02 and max(errors) < 0.05
+
+
+@pytest.mark.parametrize("name", CORE_MACHINES)
+def test_layers_without_products(name: str) -> None:
+    """A pool; a shuffle of another input, which is loaded beside the pool's last store, and whose
+    tiles come and go at the same time; a copy of it."""
+    shapes: dict[str, Shape] = {"x": (16, 64, 64), "p": (16, 64, 64), "z": (24, 64, 64)}
+    shapes |= {"s": shapes["z"], "c": shapes["z"]}
+    axes = (Axis(12, 4096, 8192), Axis(2, 12 * 4096, 4096), Axis(4096, 1, 1))
+    bounds: dict[str, Any] = {"shift": 0, "low": -128, "high": 127}
+    layers: tuple[FixedLayer, ...] = (
+        FixedPool("pool", ("x",), ("p",), kind="max", kernel=(1, 1), **bounds),
+        FixedMove(
+            "shuffle", ("z",), ("s",), pieces=(Piece(axes),), kind="shuffle",
+            shapes=(shapes["z"], shapes["s"]),
+        ),
+        FixedElementwise("copy", ("s",), ("c",), op="copy", **bounds),
+    )  # fmt: skip
+    scales = q_point_scales(dict.fromkeys(shapes, 0))
+    fixed = FixedGraph(layers, shapes, ("x", "z"), ("p", "c"), scales, 1, "graph")
+    program = compile_fixed(fixed, core(name))
+    session = Session(program)
+    session.run_fixed([np.zeros((1, *one.shape), np.int8) for one in program.inputs])
+    assert session.statistics is not None
+    for said, found in zip(program.layers, session.statistics.layers, strict=True):
+        assert said.predicted_cycles == pytest.approx(found.cycles, rel=0.05), said.name
+
+
+def test_stores_have_a_cost_of_their_own() -> None:
+    machine = core("zynq-7020")
+    assert machine.dmac is not None
+    cost = store_cost(machine)
+    errors = [
+        (cost.start + one.jumps * cost.segment + one.elements * 4 * cost.byte) / one.cycles - 1
+        for one in sample_transfers(machine.dmac, 4, "store")
+    ]
+    assert np.mean(np.abs(errors)) < 0.03
 
 
 @pytest.mark.parametrize("name", CORE_MACHINES)

@@ -119,6 +119,22 @@ def test_rows_slide_from_tile_to_tile() -> None:
     assert read_ir(text) == plan_ir(PROBLEM, SLIDING, MACHINE)
 
 
+def test_taps_at_once() -> None:
+    machine = tile_machine((2048, 1024, 4096), (4, 4, 4, 8), array={"taps_at_once": 9})
+    plan = replace(PLAN, tile_n=2, taps_at_once=5)
+    text = write_ir(PROBLEM, plan, machine)
+    assert "TAPS(5)\n" in text
+    assert read_ir(text) == plan_ir(PROBLEM, plan, machine)
+    with pytest.raises(IrError, match=r"TAPS\(10\): kernels have 9 taps"):
+        read_ir(text.replace("TAPS(5)", "TAPS(10)"))
+    fixed = random_layer(PROBLEM, 1, seed=0)
+    assert assemble_ir(read_ir(text), fixed, machine).to_bytes()
+    for wrong, on, most in ((9, machine, 8), (5, MACHINE, 1)):
+        ir = read_ir(text.replace("TAPS(5)", f"TAPS({wrong})"))
+        with pytest.raises(EmitError, match=f"at most {most} at a time beside 2 channels"):
+            assemble_ir(ir, fixed, on)
+
+
 SLIDE = "SLIDE IN_MEM_0 INPUT_1 INPUT_0"
 OTHERS = "INPUT_1 is not the channels and columns of INPUT_0"
 

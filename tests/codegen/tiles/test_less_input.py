@@ -49,6 +49,26 @@ def test_touched_values_run_as_predicted(tile: tuple[int, int]) -> None:
     _check(wider, plan, replace(plan, touched_only=True))
 
 
+@pytest.mark.parametrize("groups", [1, 8])
+def test_taps_at_once_run_as_predicted(groups: int) -> None:
+    """Few channels in a tile: a first layer's, and a depthwise one's."""
+    problem = layer(24, 3 if groups == 1 else 8, 20, kernel=5, groups=groups)
+    machine = setup("a-taps")
+    one, several = (
+        planner("exact").plan(problem, where).prediction for where in (setup("a"), machine)
+    )
+    assert several.mac_cycles < one.mac_cycles / 3
+    plan = planner("exact").plan(problem, machine)
+    fixed = random_layer(problem, 1, seed=5)
+    tensors = random_tensors(fixed, 6)
+    session = Session(compile_fixed(fixed, machine, Given(plan)))
+    (found,) = session.run_fixed([tensors[name][None] for name in fixed.inputs])
+    expected = run_fixed(fixed, {name: value[None] for name, value in tensors.items()})
+    np.testing.assert_array_equal(found, expected["y"])
+    assert session.statistics is not None
+    assert session.statistics.busy_cycles("mac")[0] == pytest.approx(several.mac_cycles, rel=0.01)
+
+
 def _check(problem: ConvProblem, plain: LoopPlan, less: LoopPlan) -> None:
     machine = setup("a")
     said = predict_loops(problem, less, loop_machine(machine))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from hypothesis import strategies as st
@@ -67,7 +68,8 @@ def tile_machines(draw: st.DrawFn) -> TileMachine:
     bias_bytes = draw(st.sampled_from((64, 128, 4096)))
     if count == 1 and draw(st.booleans()):
         return core_machine(draw(st.sampled_from(CORE_MACHINES)), memories[0], words, bias_bytes)
-    return tile_machine(memories, words, bias_bytes)
+    array = draw(st.sampled_from(({}, {"array": {"taps_at_once": 9}})))
+    return tile_machine(memories, words, bias_bytes, **array)
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class AnyPlan:
                 plan = replace(plan, touched_only=True)
             elif draw.random() < 0.5 and can_keep_rows(problem, plan):
                 plan = replace(plan, keeps_rows=True)
+            most = loop_machine(machine).most_taps(plan.tile_n, prod(problem.kernel))
+            plan = replace(plan, taps_at_once=draw.randint(1, most))
             if check_loop_plan(problem, plan, loop_machine(machine)) is None:
                 return plan
             extents = [max(1, size * 9 // 10) for size in extents] if groups == 1 else extents

@@ -48,6 +48,9 @@ class Interpreter:
         self.sum_width = machine.accumulator_bytes(precision)
         self.has_core, self.has_mover = machine.core is not None, machine.mover is not None
         self.dmac = machine.dmac
+        array = machine.array
+        self.taps_at_once = 1 if array is None else array.taps_at_once
+        self.pes = 1 if array is None else array.pes_over("IC")
         self.top = (1 << (8 * numeric_bytes - 1)) - 1
         sizes = machine.memories
         if isinstance(sizes, SharedMemory):
@@ -286,6 +289,7 @@ class Interpreter:
         groups, channels, filters = r["GROUPS"], r["IN_CHANNELS"], r["OUT_CHANNELS"]
         if filters % groups:
             raise Fault("BAD_REGISTER")
+        self._between(0, max(1, min(self.taps_at_once, self.pes // channels)), "TAPS_AT_ONCE")
         kernel = r["KERNEL_ROWS"], r["KERNEL_COLUMNS"]
         x: list[int] = []
         w: list[int] = []

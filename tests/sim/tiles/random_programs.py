@@ -13,6 +13,8 @@ from tvm_npu.sim.tiles.machine import TileMachine
 
 CHIP_BYTES, BIAS_BYTES, SEGMENT_BYTES = 1024, 64, 4096
 MEMORIES = ("input", "weight", "output", "bias", "constants", "activations")
+_TAPS = (0, 1, 2, 1, 0, 1, 1, 3, 1)
+"""Drawn by no generator, so that programs are else the ones that they were."""
 _EDGES = (-1, 0, 1, 2, 5, 48, 1023, 1024, 1 << 20, (1 << 31) - 1, -(1 << 31))
 
 
@@ -24,7 +26,7 @@ def machines() -> tuple[TileMachine, ...]:
     narrow = {"int8_bytes": 1, "int16_bytes": 2, "int8_accumulator_bytes": 4,
               "int16_accumulator_bytes": 8}  # fmt: skip
     array = programs.machine(memories=split)
-    packed = programs.machine(memories=split, words=narrow)
+    packed = programs.machine(memories=split, words=narrow, array={"taps_at_once": 4})
     values = array.model_dump(exclude_none=True)
     del values["array"]
     core = load_machine("zynq-7020").model_dump(exclude_none=True)["core"]
@@ -111,6 +113,8 @@ class Writer:
         filters = groups * rng.randint(1, 3)
         found |= {"GROUPS": groups, "IN_CHANNELS": channels, "OUT_CHANNELS": filters}
         found |= {"DILATION_ROWS": rng.choice((1, 1, 2)), "DILATION_COLUMNS": rng.choice((1, 1, 2))}
+        if self.machine.array is not None:
+            self.lines.append(sets(TAPS_AT_ONCE=_TAPS[len(self.lines) % len(_TAPS)]))
         depth = channels * found["KERNEL_ROWS"] * found["KERNEL_COLUMNS"]
         pitch = rng.choice((0, 0, depth * self.width + 2 * self.width))
         out = filters * found["OUT_ROWS"] * found["OUT_COLUMNS"]

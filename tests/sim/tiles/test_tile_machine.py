@@ -28,6 +28,8 @@ TEXT = (resources.files("tvm_npu.sim") / "machines" / "setup-a.toml").read_text(
          "array.column_mapping: Input should be 'IC', 'OC', 'OH' or 'OW' (value: 'XX')"),
         ('column_mapping = "IC"', 'column_mapping = "OC"',
          "array: column_mapping = row_mapping = 'OC'; they take different loops"),
+        ("setup_cycles = 16", "setup_cycles = 16\ntaps_at_once = 17",
+         "array: taps_at_once = 17; at most 16, as many PEs as the loop IC is spread over"),
         ("int8_bytes = 4", "int8_bytes = 3",
          "words.int8_bytes: Input should be 1, 2 or 4 (value: 3)"),
         ('isa = "tiles"', 'isa = "tile"',

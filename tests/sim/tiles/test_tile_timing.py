@@ -24,9 +24,11 @@ from tests.sim.tiles.programs import (
 )
 from tvm_npu.sim.tiles import rates
 from tvm_npu.sim.tiles.machine import TileMachine
+from tvm_npu.sim.traps import Trap
 
 LOAD = 20 + 3  # set-up and one run; then 4 bytes a cycle
 OPERANDS = sets(OPERANDS=ON_CHIP)
+TAPS = machine(array={"taps_at_once": 4})
 CONV = sets(
     **WINDOW, IN_CHANNELS=5, IN_ROWS=3, IN_COLUMNS=3, OUT_CHANNELS=3, OUT_ROWS=2, OUT_COLUMNS=2
 )
@@ -64,6 +66,19 @@ def test_segments_are_contiguous_pieces(
     text += sets(STRIDE_OUTER=stride_outer) + "tload input, constants, in\n"
     assert cycles(text + "tend\n") == size(text) + 20 + 3 * runs + 2 * inner * outer
     assert rates.contiguous_runs(8, inner, stride_inner, outer, stride_outer) == runs
+
+
+def test_taps_at_once() -> None:
+    """2 channels on 4 PEs leave room for a second tap: 4 taps in two passes, 3 x 2 x 2 outputs on
+    2 PEs over filters. More than the room, or than the array's most, trap."""
+    text = load("input", 0, 72) + load("weight", 0, 96) + OPERANDS + CONV
+    text += sets(IN_CHANNELS=2, KERNEL_ROWS=2, KERNEL_COLUMNS=2)
+    one, two = (cycles(text + sets(TAPS_AT_ONCE=n) + "tconv zero\ntend\n", TAPS) for n in (1, 2))
+    assert one - two == 2 * 4 * 2
+    assert cycles(text + sets(TAPS_AT_ONCE=0) + "tconv zero\ntend\n", TAPS) == one
+    for machine_, number in ((TAPS, 3), (machine(), 2)):
+        with pytest.raises(Trap, match=f"TAPS_AT_ONCE is {number}; allowed here are 0 to"):
+            cycles(text + sets(TAPS_AT_ONCE=number) + "tconv zero\ntend\n", machine_)
 
 
 def test_a_convolution_waits_for_its_tiles() -> None:

@@ -85,6 +85,7 @@ def test_the_starting_points_are_good() -> None:
         (CONV + sets(GROUPS=3) + "tconv zero", "BAD_REGISTER", "GROUPS is 3; .* 1 to 2"),
         (CONV + sets(OUT_CHANNELS=3, GROUPS=2) + "tconv zero", "BAD_REGISTER", "OUT_CHANNELS is 3"),
         (CONV + sets(W_FILTER_BYTES=8) + "tconv zero", "BAD_REGISTER", "W_FILTER_BYTES is 8; .*16"),
+        (CONV + sets(TAPS_AT_ONCE=2) + "tconv zero", "BAD_REGISTER", "TAPS_AT_ONCE is 2; .*0 to 1"),
         (FINISH + sets(SHIFT=63) + "tfinish plain", "BAD_REGISTER", "SHIFT is 63; .* -47 to 62"),
         (FINISH + sets(SHIFT_A=48) + "tfinish plain", "BAD_REGISTER", "SHIFT_A is 48"),
         (FINISH + sets(LOW=8, HIGH=7) + "tfinish plain", "BAD_REGISTER", "LOW is 8; .* to 7"),

@@ -18,9 +18,10 @@ from studies.mappers import peers, study
 from studies.mappers.layers import NETWORKS, Case, Layer, problem_of
 from studies.mappers.own import own
 from studies.mappers.peers import PEERS, left_out, python_of
-from studies.mappers.question import compulsory_bytes, question, read_answer
+from studies.mappers.question import Row, compulsory_bytes, question, read_answer
 from studies.mappers.runners import accelforge_runner, zigzag_runner
 from studies.mappers.study import STUDY
+from studies.mappers.tables import print_rows
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.tiles.machine import TileMachine
 
@@ -31,6 +32,8 @@ RECORDED = {
     '{"energy": 9703326.25, "latency": 456117.0}}',
 }
 """What the runners answered about `LAST` on set-up A."""
+FUSED = 1346560
+"""Bytes that AccelForge's runner answered about MobileNetV2's block 160-960-160."""
 
 
 def machine() -> TileMachine:
@@ -62,6 +65,29 @@ def test_layers_are_those_of_the_networks() -> None:
     layers = [case.layers for case in NETWORKS["resnet18"]()]
     assert len(layers) == len(set(layers)) == 12
     assert layers[0][0].name == "64x3 112x112 k7 s2"
+
+
+def test_fused_blocks() -> None:
+    """Distinct ones, the first without expansion. Of all of them every value crosses once;
+    AccelForge found as much for the last but one, with its memories as one."""
+    cases = NETWORKS["mobilenet_v2"]()
+    assert [len(case.layers) for case in cases] == [2] + 3 * [3] + (len(cases) - 4) * [3]
+    assert [case.name for case in cases][1] == "16-96-24 56x56 s2"
+    for case in cases:
+        found = own(case, machine(), "bytes")
+        assert case.fused and found.dram_bytes == compulsory_bytes(case, machine())
+    out, row = io.StringIO(), Row("exact-traffic", "1", "bytes", "m", "b", True, 0.1, None, 9.0, 9)
+    print_rows(Console(file=out, width=120), [row])
+    assert "exact-traffic fused" in out.getvalue()
+    expand, depthwise, project = cases[-2].layers
+    assert (expand.rows, depthwise.rows, depthwise.groups) == (9, 7, 960)
+    values = 160 * 81 + 160 * 49 + 2 * 160 * 960 + 9 * 960
+    assert compulsory_bytes(cases[-2], machine()) == 4 * values == FUSED
+    spelled = accelforge_runner.einsum(vars(depthwise), 1, "T1", "T2")
+    data, weights, result = spelled["tensor_accesses"]
+    assert data["projection"] == {"HT1": "p1 + r1", "WT1": "q1 + s1", "CT1": "c1"}
+    assert list(weights["projection"].values()) == ["c1", "r1", "s1"]
+    assert result["projection"]["CT2"] == "c1"
 
 
 def test_our_question_has_the_input_that_peers_count() -> None:

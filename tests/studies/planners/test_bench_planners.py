@@ -12,9 +12,9 @@ from rich.console import Console
 from studies.harness.command import main
 from studies.harness.errors import StudyError
 from studies.planners import measuring
-from studies.planners.measuring import Row
+from studies.planners.measuring import LayerRow, Outcome, Row
 from studies.planners.study import STUDY
-from studies.planners.tables import print_rows
+from studies.planners.tables import print_errors, print_rows
 from tvm_npu.codegen.errors import PlanningError
 from tvm_npu.sim import making_code
 from tvm_npu.sim.machine_file import load_machine
@@ -33,10 +33,23 @@ def test_table_shows_times_bits_and_failures() -> None:
     assert "12.5" in text
 
 
+def test_errors_of_predictions_by_class() -> None:
+    """Of two small layers 10 and 20 %, of a large one 5 %; one has no prediction."""
+    out = io.StringIO()
+    layers = [
+        LayerRow("lenet", "setup-a", "exact", "a", 9, simulated, predicted)
+        for simulated, predicted in ((500.0, 550.0), (600.0, 480.0), (2e5, 2.1e5), (700.0, None))
+    ]
+    print_errors(Console(file=out, width=120), layers)
+    (row,) = (line for line in out.getvalue().splitlines() if "setup-a" in line)
+    assert row.split()[2:] == ["11.7", "(3)", "15.0", "(2)", "-", "-", "5.0", "(1)"]
+    print_errors(Console(file=out, width=120), layers[3:])
+
+
 def test_anything_wrong_is_an_error() -> None:
-    STUDY.check([GOOD])
+    STUDY.check([Outcome(GOOD)])
     with pytest.raises(StudyError, match="1 of 3 combinations did not run, 1 have bits off"):
-        STUDY.check([GOOD, OFF, FAILED])
+        STUDY.check([Outcome(row) for row in (GOOD, OFF, FAILED)])
 
 
 def test_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,9 +60,10 @@ def test_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.relay
 def test_planners_run_to_the_bit(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    options = ["--quick", "--models", "digits_lenet", "--json", str(file)]
+    layers = tmp_path / "layers.json"
+    options = ["--quick", "--models", "digits_lenet", "--json", str(file), "--layers", str(layers)]
     assert main(STUDY, [*options, "--planners", "tso", "exact", "eplanner", "naive"]) == 0
-    assert file.exists()
+    assert file.exists() and layers.exists()
 
 
 def test_machine_code_is_neither_compiling_nor_simulating(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,6 +82,6 @@ def test_machine_code_is_neither_compiling_nor_simulating(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         measuring, "_network", lambda *_: SimpleNamespace(model="m", regions=[region])
     )
-    row = measuring.measure("m", load_machine("setup-a"), "naive")
+    row = measuring.measure("m", load_machine("setup-a"), "naive").row
     assert (row.compile_s, row.simulate_s) == (2.0, 0.0)
     assert row.error == "PlanningError: too large"

@@ -2,8 +2,8 @@
 
 The time of a plan is `cost.predicted`, written out for arrays of numbers; what it says is held
 equal to that function by a test. A tiling is skipped when no order can beat the best plan so far:
-its least transfers (`least_moved`) and its engine time together (one buffer) or the longer of both
-(two) are a lower bound.
+its least transfers (`least_moved`, residual tiles) and its engine time, together (one buffer, but
+for residual tiles) or the longer of both (two), are a lower bound.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tvm_npu.sim.compiled.arithmetic import aligned, ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES
 
 M, N, R, C = range(4)
-SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED = range(7)
-"""Columns of a table of tile sizes (`planner.loop_table`)."""
+SIZE, TRIPS, PASSES, LARGEST, INSIDE, FULL, FILLED, AFRESH, BRINGING, KEPT = range(10)
+"""Columns of a table of tile sizes (`tables.loop_table`)."""
 
 
 class Layer(NamedTuple):
@@ -41,6 +41,8 @@ class Layer(NamedTuple):
     bias_room: int
     is_shared: int
     """All tiles together in ``input_room``."""
+    gathers: int
+    """IN tiles have only what windows touch, an element a segment, a channel a transfer."""
     start: float
     segment: float
     byte: float
@@ -95,6 +97,8 @@ def visits(order, trips, uses):
     return result
 
 
+OUT, KEEPING = 2, 7
+"""Of what `once` gives: OUT tiles, moves of rows on chip."""
 IN_USES = np.array([False, True, True, True])
 WEIGHT_USES = np.array([True, True, False, False])
 OUT_USES = np.array([True, False, True, True])
@@ -104,12 +108,16 @@ BIAS_USES = np.array([True, False, False, False])
 @device
 def once(layer, runs, m, n, r, c):
     """Cycles of all IN, W and OUT tiles, each moved once, and of OUT tiles at accumulator width:
-    (in, weights, out, sums), and their transfers."""
+    (in, weights, out, sums), how many tiles of each kind come or go, and what the engine takes to
+    move rows that IN tiles keep."""
     stacks = runs * n[TRIPS]
-    wide = r[FULL] * stacks + (r[FILLED] - r[FULL]) * layer.channels
+    wide = r[FULL] * stacks + (r[AFRESH] - r[FULL] + r[BRINGING]) * layer.channels
     narrow = r[INSIDE] * layer.channels
-    in_transfers = r[FILLED] * c[FILLED] * stacks
+    in_transfers = c[FILLED] * (r[AFRESH] * stacks + r[BRINGING] * layer.channels)
     in_segments = c[FULL] * wide + (c[FILLED] - c[FULL]) * narrow
+    if layer.gathers:
+        in_transfers = r[TRIPS] * c[TRIPS] * layer.channels
+        in_segments = layer.rows * layer.columns * layer.channels
     in_bytes = r[INSIDE] * c[INSIDE] * layer.channels * layer.element
     inputs = layer.start * in_transfers + layer.segment * in_segments + layer.byte * in_bytes
     w_tiles = runs * m[TRIPS] * n[TRIPS]
@@ -126,13 +134,16 @@ def once(layer, runs, m, n, r, c):
     moves = layer.start * out_tiles + layer.segment * out_segments
     elements = layer.filters * layer.rows * layer.columns * layer.byte
     out, sums = moves + elements * layer.element, moves + elements * layer.accumulator
-    return inputs, weights, out, sums, in_transfers, w_tiles, out_tiles
+    in_tiles = r[FILLED] * c[FILLED] * stacks
+    keeping = layer.finish * (r[FILLED] - r[AFRESH]) * c[FILLED]
+    keeping += (layer.output + 2 * layer.element * layer.touched) * r[KEPT] * c[INSIDE]
+    return inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping * layer.channels
 
 
 @device
 def engine(layer, runs, m, n, r, c):
     steps = runs * m[TRIPS] * n[TRIPS] * r[TRIPS] * c[TRIPS]
-    passes = layer.groups * layer.taps * m[PASSES] * n[PASSES] * r[PASSES] * c[PASSES]
+    passes = layer.groups * m[PASSES] * n[PASSES] * r[PASSES] * c[PASSES]
     outputs = layer.filters * layer.rows * layer.columns
     spread = r[TRIPS] * c[TRIPS]
     depth = layer.channels // layer.groups * layer.taps
@@ -157,17 +168,22 @@ def biases(layer, runs, order, trips):
 @device
 def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
     """`cost.predicted` of one plan; ``parts`` are those of `once`, ``work`` that of `engine`."""
-    inputs, weights, out, sums, in_transfers, w_tiles, out_tiles = parts
+    inputs, weights, out, sums, in_tiles, w_tiles, out_tiles, keeping = parts
     in_visits = visits(order, trips, IN_USES)
+    work += keeping * in_visits
     w_visits = visits(order, trips, WEIGHT_USES)
     out_visits = visits(order, trips, OUT_USES)
     bias = biases(layer, runs, order, trips)
     changing = out + 2 * (out_visits - 1) * sums + (out if layer.has_residual else 0.0)
-    if buffers == 1:
-        return inputs * in_visits + weights * w_visits + bias + changing + work
     steps = runs * trips[M] * trips[N] * trips[R] * trips[C]
+    if buffers == 1:
+        outputs = layer.filters * layer.rows * layer.columns
+        products = (work - layer.output * outputs) / steps
+        late = bias + (out if layer.has_residual else 0.0)
+        hidden = min(late, products * out_tiles)
+        return inputs * in_visits + weights * w_visits + bias + changing + work - hidden
     change = changing / (out_tiles * out_visits)
-    each_in = inputs / in_transfers if in_transfers else 0.0
+    each_in = inputs / in_tiles if in_tiles else 0.0
     each_weights = weights / w_tiles
     each = work / steps
     total, before, outer = 0.0, 0, runs
@@ -187,7 +203,7 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
         both = arrive + (change if changes else 0.0)
         count = outer - before
         if before == 0:
-            total += bias + arrive + each + change
+            total += arrive + max(each, bias) + change
             count -= 1
         total += count * max(both, each)
         before = outer
@@ -196,9 +212,10 @@ def cycles(layer, runs, m, n, r, c, trips, order, buffers, parts, work):
 
 @device
 def least_moved(layer, parts, trips):
-    """A lower bound on the cycles of all transfers over the orders of a tiling: by the innermost
-    loop of several trips, over which tiles stay that do not depend on it. IN then comes once for
-    every M, W for every R and C, and OUT leaves for every N, unless that loop is innermost."""
+    """A lower bound on the cycles of all transfers but those of residual tiles, over the orders of
+    a tiling: by the innermost loop of several trips, over which tiles stay that do not depend on
+    it. IN then comes once for every M, W for every R and C, and OUT leaves for every N, unless that
+    loop is innermost."""
     inputs, weights, out, sums = parts[0], parts[1], parts[2], parts[3]
     again = 2 * (trips[N] - 1) * sums
     spread = trips[R] * trips[C]
@@ -211,7 +228,7 @@ def least_moved(layer, parts, trips):
         least = min(least, inputs * trips[M] + weights + again)
     if least == np.inf:
         least = inputs + weights
-    return least + out + (out if layer.has_residual else 0.0)
+    return least + out
 
 
 @device
@@ -257,11 +274,13 @@ def search(layer, tables, lengths, group_sizes, orders, most_buffers, best, foun
                         runs = ceil_div(layer.groups, groups)
                         parts = once(layer, runs, m, n, r, c)
                         work = engine(layer, runs, m, n, r, c)
-                        moved = least_moved(layer, parts, trips)
-                        if max(moved, work) >= best:
+                        moved, least = least_moved(layer, parts, trips), work + parts[KEEPING]
+                        residual = parts[OUT] if layer.has_residual else 0.0
+                        if max(moved + residual, least) >= best:
                             continue
                         for buffers in range(1, most_buffers + 1):
-                            if buffers == 1 and moved + work >= best:
+                            # Residual tiles may come beside products.
+                            if buffers == 1 and moved + max(least, residual) >= best:
                                 continue
                             if buffers == 2 and not fits(layer, groups, m, n, r, c, 2):
                                 break

@@ -1,9 +1,11 @@
 """Asks AccelForge one question; runs in an environment of its own: `accelforge_runner.py QUESTION
 ANSWER`, both JSON files as `studies.mappers.question` says. Imports nothing of this project.
 
-The layer is an einsum over filters, channels, rows, columns and the kernel's taps. Each of the
-three memories on chip keeps the tensors of its kind. Energy is 1 for a bit of the outer memory and
-0 for all else: the least energy is the least traffic. There is no array and no time in this
+A layer is an einsum over filters, channels, rows, columns and the kernel's taps; a depthwise one
+has channels alone. Each of the three memories on chip keeps the tensors of its kind. Several layers
+are fused: each reads what the one before makes. They have one memory as large as the three, which
+keeps all, and what lies between them need not leave it. Energy is 1 for a bit of the outer memory
+and 0 for all else: the least energy is the least traffic. There is no array and no time in this
 machine: both would only widen the search for least traffic.
 """
 
@@ -24,23 +26,24 @@ WARM_UP = {
 
 def einsum(layer: dict[str, Any], at: int, data: str, result: str) -> dict[str, Any]:
     """One layer: reads ``data``, writes ``result``."""
-    channel = f"c{at}"
+    is_depthwise = layer["groups"] > 1
+    channel, filters = f"c{at}", f"c{at}" if is_depthwise else f"m{at}"
     taps = [f"r{at}", f"s{at}"]
     places = [
         f"{stride} * {out} + {tap}" if stride > 1 else f"{out} + {tap}"
         for stride, out, tap in zip(layer["stride"], (f"p{at}", f"q{at}"), taps, strict=True)
     ]
-    sizes = {f"m{at}": layer["filters"], f"p{at}": layer["rows"], f"q{at}": layer["columns"]}
+    sizes = {filters: layer["filters"], f"p{at}": layer["rows"], f"q{at}": layer["columns"]}
     sizes |= dict(zip(taps, layer["kernel"], strict=True))
     sizes[channel] = layer["channels"]
-    weights = [f"m{at}", channel, *taps]
+    weights = list(dict.fromkeys((filters, channel, *taps)))
     if layer["kernel"] == [1, 1]:
         # A tap that is always 0 would only widen the search.
         weights = [name for name in weights if name not in taps]
         sizes = {name: size for name, size in sizes.items() if name not in taps}
         places = [place.rpartition(" + ")[0] for place in places]
     inputs = {f"H{data}": places[0], f"W{data}": places[1], f"C{data}": channel}
-    outputs = {f"H{result}": f"p{at}", f"W{result}": f"q{at}", f"C{result}": f"m{at}"}
+    outputs = {f"H{result}": f"p{at}", f"W{result}": f"q{at}", f"C{result}": filters}
     return {
         "name": f"L{at}",
         "tensor_accesses": [
@@ -65,12 +68,16 @@ def memory(name: str, size: Any, energy: int, keep: dict[str, str]) -> Any:
     return Memory(name=name, size=size, leak_power=0, area=0, actions=actions, tensors=keep)
 
 
-def architecture(machine: dict[str, Any]) -> Any:
+def architecture(machine: dict[str, Any], fused: bool) -> Any:
     from accelforge.frontend.arch import Arch, Compute
 
-    nodes = [memory("Dram", "inf", 1, {"keep": "All"})]
-    for kind in ("input", "weight", "output"):
-        nodes.append(memory(kind.title(), machine[f"{kind}_bytes"] * BITS, 0, {"keep": kind}))
+    sizes = {kind: machine[f"{kind}_bytes"] * BITS for kind in ("input", "weight", "output")}
+    if fused:
+        nodes = [memory("Dram", "inf", 1, {"keep": "~Intermediates", "may_keep": "All"})]
+        nodes.append(memory("Chip", sum(sizes.values()), 0, {"keep": "All"}))
+    else:
+        nodes = [memory("Dram", "inf", 1, {"keep": "All"})]
+        nodes += [memory(kind.title(), size, 0, {"keep": kind}) for kind, size in sizes.items()]
     compute = [{"name": "compute", "energy": 0, "throughput": "inf"}]
     nodes.append(Compute(name="Mac", leak_power=0, area=0, actions=compute))
     return Arch(nodes=nodes)
@@ -84,7 +91,7 @@ def mapped(question: dict[str, Any], layers: list[dict[str, Any]]) -> Any:
 
     machine = question["machine"]
     spec = accelforge.Spec(
-        arch=architecture(machine),
+        arch=architecture(machine, len(layers) > 1),
         workload=Workload(**workload(layers, machine["element_bytes"] * BITS)),
     )
     spec.mapper.metrics = Metrics.ENERGY

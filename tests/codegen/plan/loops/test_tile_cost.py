@@ -86,13 +86,27 @@ def test_time_of_one_buffer_by_hand() -> None:
     plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
     machine = small()
     prediction = predict_loops(problem, plan, loop_machine(machine))
-    # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; biases 32 bytes.
-    transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + (10 + 2 + 8) + 2 * (10 + 2 + 64)
+    # IN comes once (512 bytes), two W tiles of 128 bytes, two results of 256; the biases beside the
+    # products, for which they do not wait.
+    transfers = (10 + 2 + 512 / 4) + 2 * (10 + 2 + 32) + 2 * (10 + 2 + 64)
     engine = 2 * (16 + 16 * 2) + 128 / 16
     assert prediction.cycles == pytest.approx(transfers + engine)
     assert prediction.in_bytes == 512
     assert prediction.weight_bytes == 256 + 32
     assert prediction.out_bytes == 512
+
+
+def test_residual_tiles_come_beside_products() -> None:
+    """A tile's 48 cycles of products hide the biases and 20 cycles of its residual tile's 76."""
+    problem = layer(8, 8, 4, kernel=1)
+    plan = LoopPlan(4, 8, 4, 4, ("M", "R", "C", "N"))
+    machine = loop_machine(small())
+    plain, added = (
+        predict_loops(replace(problem, has_residual=wanted), plan, machine).cycles
+        for wanted in (False, True)
+    )
+    residual, biases, products = 2 * (10 + 2 + 64), 10 + 2 + 8, 2 * (16 + 16 * 2)
+    assert added - plain == pytest.approx(residual - (products - biases))
 
 
 def test_two_buffers_overlap() -> None:
@@ -221,6 +235,22 @@ def test_kept_rows_by_hand() -> None:
     )
     moves, byte_cycles = 2 * 2 * 5, 2 * 4 * 0.5  # of both filters; an element is read and written
     assert kept_time - plain_time == pytest.approx(elements * (1 / 16 + byte_cycles) + 3 * moves)
+
+
+def test_taps_at_once_by_hand() -> None:
+    """3 channels on 4 PEs leave room for no second tap, 2 do: 9 taps in 5 passes, in each of two
+    tiles of channels; 4 outputs on 4 PEs over filters."""
+    machine = loop_machine(small(taps_at_once=3))
+    problem = layer(4, 4, 2)
+    plan = LoopPlan(4, 2, 2, 2, taps_at_once=2)
+    assert check_loop_plan(problem, plan, machine) is None
+    one, two = (
+        engine_cycles(problem, replace(plan, taps_at_once=taps), machine) for taps in (1, 2)
+    )
+    assert one - two == 2 * 4 * (9 - 5)
+    for tile, taps, most in ((3, 2, 1), (1, 4, 3), (2, 0, 2)):
+        fault = check_loop_plan(problem, replace(plan, tile_n=tile, taps_at_once=taps), machine)
+        assert f"taps_at_once is {taps}; it must be an integer from 1 to {most}" in str(fault)
 
 
 def test_biases_of_a_tile_must_fit() -> None:

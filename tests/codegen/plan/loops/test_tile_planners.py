@@ -101,8 +101,7 @@ def test_no_plan_beats_the_exact_ones(data: st.DataObject) -> None:
         other = data.draw(plans(problem))
         if check_loop_plan(problem, other, view) is None:
             prediction = predicted(problem, other, view)
-            if not (other.keeps_rows or other.touched_only):
-                assert prediction.cycles >= fastest.value * (1 - 1e-12)
+            assert prediction.cycles >= fastest.value * (1 - 1e-12)
             assert _bytes(prediction) >= _bytes(predicted(problem, least.plan, view))
 
 
@@ -111,22 +110,25 @@ def _bytes(prediction: object) -> int:
 
 
 @pytest.mark.parametrize(
-    "problem",
+    ("problem", "most_taps"),
     [
-        layer(5, 4, 4, kernel=3),
-        layer(3, 6, 5, kernel=2, stride=2, padding=0),
-        layer(4, 3, 4, has_residual=True),
-        layer(6, 6, 3, groups=3),
-        layer(9, 11, 1, kernel=1, is_dense=True),
-        layer(2, 2, 5, stride=2),  # least bytes with rows kept
+        (layer(5, 4, 4, kernel=3), 1),
+        (layer(3, 6, 5, kernel=2, stride=2, padding=0), 1),
+        (layer(4, 3, 4, has_residual=True), 1),
+        (layer(6, 6, 3, groups=3), 1),
+        (layer(9, 11, 1, kernel=1, is_dense=True), 1),
+        (layer(2, 2, 5, stride=2), 1),  # least bytes with rows kept
         # and with what windows touch alone
-        layer(5, 10, 2, kernel=1, stride=2, padding=0, columns=1, in_columns=1),
+        (layer(5, 10, 2, kernel=1, stride=2, padding=0, columns=1, in_columns=1), 1),
+        (layer(2, 2, 3, kernel=1, stride=4, padding=0), 1),  # and in least time
+        (layer(3, 2, 3), 4),
     ],
 )
-def test_exact_equals_brute_force(problem: ConvProblem) -> None:
-    """Over every size of every loop, every order, every number of groups and buffers; by bytes also
-    with rows kept, and with only what windows touch."""
-    machine = loop_machine(small(320, 192, 192))
+def test_exact_equals_brute_force(problem: ConvProblem, most_taps: int) -> None:
+    """Over every size of every loop, every order, every number of groups and buffers; also with
+    rows kept, with only what windows touch, and with several taps at once."""
+    machine = loop_machine(small(320, 192, 192, taps_at_once=most_taps))
+    best_taps = 1
     best_time, best_bytes = float("inf"), 1 << 60
     sizes = (range(1, extent(problem, loop) + 1) for loop in LOOPS)
     orders = list(permutations(LOOPS))
@@ -139,17 +141,20 @@ def test_exact_equals_brute_force(problem: ConvProblem) -> None:
                     for other in (
                         ordered, replace(ordered, keeps_rows=True),
                         replace(ordered, touched_only=True),
+                        *(replace(ordered, taps_at_once=at + 2) for at in range(most_taps - 1)),
                     ):  # fmt: skip
                         if check_loop_plan(problem, other, machine) is not None:
                             continue
                         found = predicted(problem, other, machine)
                         best_bytes = min(best_bytes, _bytes(found))
-                        if other is ordered:
-                            best_time = min(best_time, found.cycles)
+                        if found.cycles < best_time:
+                            best_time, best_taps = found.cycles, other.taps_at_once
     fastest, least = prove(problem, machine), prove(problem, machine, "bytes")
     assert isinstance(fastest, LoopProof)
     assert isinstance(least, LoopProof)
     assert fastest.value == pytest.approx(best_time, rel=1e-12)
+    assert predicted(problem, fastest.plan, machine).cycles == pytest.approx(best_time, rel=1e-12)
+    assert (best_taps > 1) == (most_taps > 1)
     assert _bytes(predicted(problem, least.plan, machine)) == best_bytes
 
 

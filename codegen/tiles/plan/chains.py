@@ -1,0 +1,227 @@
+"""Which chains there are in a graph, how each is planned, and which of them run.
+
+A chain's space is small: strips, rounds, buffers. By bytes, the plan is the best of all; time
+breaks ties. By time, it is the best of the smallest strips and rounds for every number of them,
+with transfers beside the work of other steps where there are two buffers. The graph takes a chain
+where it is better than its layers, each under its own best plan, by dynamic programming
+(`passes.joined`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+from typing import Any, Literal
+
+from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Shape
+from tvm_npu.codegen.layers import conv_problem
+from tvm_npu.codegen.ops import FixedBlock, FixedCascade, FixedConv
+from tvm_npu.codegen.passes.blocks import blocks_behind
+from tvm_npu.codegen.passes.cascades import candidates
+from tvm_npu.codegen.passes.joined import Joined, with_joined
+from tvm_npu.codegen.plan.layers import LayerPlanner
+from tvm_npu.codegen.plan.loops.cost import transfer_cycles
+from tvm_npu.codegen.plan.loops.machine import LoopMachine
+from tvm_npu.codegen.plan.loops.traffic import Moved
+from tvm_npu.codegen.plan.problem import ConvProblem, Infeasible, tile_sizes
+from tvm_npu.codegen.tiles.plan.chain import (
+    ChainPlan,
+    ChainProblem,
+    ChainTiles,
+    can_keep_rows,
+    chain_places,
+)
+from tvm_npu.codegen.tiles.plan.loop_machine import loop_machine
+from tvm_npu.sim.machine_parts import Precision
+from tvm_npu.sim.tiles.machine import SharedMemory, TileMachine
+
+GOALS = {"exact": "cycles", "exact-traffic": "bytes"}
+"""What planners that take chains ask of them."""
+
+
+def chain_problem(
+    layer: FixedBlock, shapes: Mapping[str, Shape], precision: Precision, machine: TileMachine
+) -> ChainProblem:
+    """What is asked about ``layer``; widths are those in the machine's memories."""
+    size, sums = machine.element_bytes(precision), machine.accumulator_bytes(precision)
+
+    def asked(one: FixedConv) -> ConvProblem:
+        found = conv_problem(one, shapes[one.inputs[0]], shapes[one.output], size)
+        values = {**found.__dict__, "accumulator_bytes": sums, "is_dense": False}
+        return ConvProblem(**values)
+
+    head = layer.head
+    first, window = (head.conv, head.window) if isinstance(head, FixedCascade) else (head, None)
+    assert window is None or isinstance(window, FixedConv)
+    adds_input = len(layer.point.inputs) > 1 and layer.point.inputs[1] == layer.inputs[0]
+    return ChainProblem(
+        asked(first), None if window is None else asked(window), asked(layer.point), adds_input
+    )
+
+
+def plan_chain(problem: ChainProblem, machine: TileMachine, planner: str) -> ChainPlan | Infeasible:
+    """The best plan by the planner's goal; of equals the one of fewest and largest tiles."""
+    view, goal = loop_machine(machine), GOALS.get(planner, "cycles")
+    best: tuple[tuple[float, float], ChainPlan] | None = None
+    for tile_rows in _rows(problem, machine, goal):
+        for tile_channels in _channels(problem, view):
+            keeps = goal == "bytes" and can_keep_rows(problem, tile_channels)
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
+            moved = tiles.moved_bytes()
+            for buffers in (1, 2):
+                if chain_places(tiles, buffers, machine) is None:
+                    break
+                time = _cycles(tiles, buffers, view)
+                value = (time, float(moved)) if goal == "cycles" else (float(moved), time)
+                if best is None or value < best[0]:
+                    places: Literal[1, 2] = 2 if buffers == 2 else 1
+                    plan = ChainPlan(tile_rows, tile_channels, places, moved, planner, keeps)
+                    best = value, plan
+    if best is not None:
+        return best[1]
+    return Infeasible(
+        "memories", 0, 0, "no strips and rounds of the chain fit", "run its layers one by one"
+    )
+
+
+def _rows(problem: ChainProblem, machine: TileMachine, goal: str) -> list[int]:
+    """Sizes of strips, largest first: the smallest for every number of strips; by bytes all that
+    move least. What is moved depends on a round's channels only in so far as one round with all of
+    them keeps the weights, and rows of a depthwise head."""
+    total = problem.point.rows
+    if goal == "cycles":
+        return sorted(tile_sizes(total), reverse=True)
+    moved: dict[int, int] = {}
+    for tile_rows in range(total, 0, -1):
+        for tile_channels in (problem.point.channels, 1):
+            keeps = can_keep_rows(problem, tile_channels)
+            tiles = ChainTiles(problem, tile_rows, tile_channels, keeps)
+            if chain_places(tiles, 1, machine) is not None:
+                moved[tile_rows] = tiles.moved_bytes()
+                break
+    least = min(moved.values(), default=0)
+    return [tile_rows for tile_rows, size in moved.items() if size == least]
+
+
+def _channels(problem: ChainProblem, view: LoopMachine) -> Iterator[int]:
+    """Sizes of rounds, largest first: the smallest for every number of rounds, and those that fill
+    the PEs of the loops that channels of a round lie on."""
+    total, pes = problem.point.channels, max(view.pes_on("M"), view.pes_on("N"))
+    sizes = set(tile_sizes(total))
+    sizes |= {min(total, -(-size // pes) * pes) for size in sizes}
+    yield from sorted(sizes, reverse=True)
+
+
+def _cycles(tiles: ChainTiles, buffers: int, view: LoopMachine) -> float:
+    """About what a plan takes: with one buffer everything after everything else, with two the
+    longer of transfers and work, and the first loads and the last store by themselves."""
+    problem, rounds, strips = tiles.problem, tiles.rounds, tiles.strips
+    work, cost = 0.0, view.engine
+    for strip in strips:
+        for channels in (rounds[0][1], rounds[-1][1]):
+            times = len(rounds) - 1 if channels == rounds[0][1] and len(rounds) > 1 else 1
+            rows = strip.middle[1]
+            for at, one in enumerate(problem.convolutions):
+                is_point = at == len(problem.convolutions) - 1
+                made = one.filters if is_point else channels
+                depth = channels if is_point else one.channels // one.groups
+                rows = strip.middle[1] if at == 0 and problem.middle else strip.rows[1]
+                work += times * _products(one, made, depth, rows, view)
+                if not is_point:
+                    work += times * cost.output * made * rows * one.columns
+            if len(rounds) == 1:
+                break
+    point = problem.point
+    work += cost.output * point.filters * point.rows * point.columns
+    steps = len(strips) * len(rounds)
+    loads = steps * len(problem.convolutions) if not tiles.weights_stay else 3
+    loads += len(strips) * (2 if tiles.loads_residual else 1) + 3
+    moved = transfer_cycles(view.transfer, Moved(loads + len(strips), loads, tiles.moved_bytes()))
+    if buffers == 1:
+        return work + moved
+    first = tiles.in_bytes + sum(tiles.weight_bytes)
+    edges = transfer_cycles(view.transfer, Moved(4, 4, first + tiles.out_bytes[-1] // len(strips)))
+    return max(work, moved) + edges
+
+
+def _products(
+    one: ConvProblem, filters: int, depth: int, rows: int, view: LoopMachine
+) -> float:
+    taps = prod(one.kernel)
+    passes = -(-taps // view.best_taps(depth, taps))
+    if one.groups > 1:
+        passes *= filters
+    else:
+        passes *= -(-filters // view.pes_on("M"))
+    passes *= -(-depth // view.pes_on("N"))
+    passes *= -(-rows // view.pes_on("R")) * -(-one.columns // view.pes_on("C"))
+    return view.engine.setup + view.engine.iteration * passes
+
+
+def possible_chains(fixed: FixedGraph, machine: TileMachine) -> list[FixedBlock]:
+    """Convolutions over all channels with a depthwise one behind them, those alone, and depthwise
+    ones, with a pointwise convolution behind; for arrays with memories of their own for inputs,
+    weights and outputs. Every row of the OFM sees some of the IFM."""
+    if machine.array is None or isinstance(machine.memories, SharedMemory):
+        return []
+    heads: list[FixedConv | FixedCascade] = [
+        layer
+        for layer in fixed.layers
+        if isinstance(layer, FixedConv)
+        and not layer.is_dense
+        and layer.groups in (1, len(layer.weight))
+        and layer.weight.shape[1] * layer.groups == fixed.shapes[layer.inputs[0]][0]
+        and (layer.groups == 1 or layer.weight.shape[1] == 1)
+    ]
+    heads += [one for one in candidates(fixed) if isinstance(one.window, FixedConv)]
+    return [one for one in blocks_behind(fixed, heads) if _sees_rows(one, fixed)]
+
+
+def _sees_rows(layer: FixedBlock, fixed: FixedGraph) -> bool:
+    """No window of the head lies in the padding altogether."""
+    head = layer.head.conv if isinstance(layer.head, FixedCascade) else layer.head
+    reach = [
+        (taps - 1) * apart + 1
+        for taps, apart in zip(head.weight.shape[2:], head.dilation, strict=True)
+    ]
+    out, inside = fixed.shapes[head.output], fixed.shapes[head.inputs[0]]
+    for axis in (0, 1):
+        front = head.padding[axis]
+        last = (out[1 + axis] - 1) * head.stride[axis] - front
+        if front >= reach[axis] or last >= inside[1 + axis]:
+            return False
+    return True
+
+
+def with_chains(fixed: FixedGraph, planner: LayerPlanner, machine: TileMachine) -> FixedGraph:
+    """The graph with the chains that are better than their layers, for planners that take any."""
+    goal = GOALS.get(planner.chosen.name)
+    if goal is None:
+        return fixed
+    found = [Joined(one, _members(one)) for one in possible_chains(fixed, machine)]
+    if not found:
+        return fixed
+
+    def cost(layer: FixedLayer) -> float:
+        precision = fixed.precision_of(layer)
+        if goal == "cycles":
+            return planner.cycles(layer, fixed.shapes, precision)
+        return _bytes(planner.answer(layer, fixed.shapes, precision)[1])
+
+    return with_joined(fixed, found, cost)
+
+
+def _bytes(answer: Any) -> float:
+    """That a plan moves; infinite where there is none."""
+    if isinstance(answer, ChainPlan):
+        return float(answer.moved_bytes)
+    said = getattr(answer, "prediction", None)
+    if said is None:
+        return float("inf")
+    return float(said.in_bytes + said.weight_bytes + said.out_bytes)
+
+
+def _members(layer: FixedBlock) -> tuple[str, ...]:
+    head = layer.head
+    inner = (head.conv.output, head.output) if isinstance(head, FixedCascade) else (head.output,)
+    return (*inner, layer.output)
