@@ -52,7 +52,10 @@ class Part:
 
     def bounds(self) -> Any:
         """Of each family a lower bound: `bounds.bound_families`."""
-        return bounds.bound_families(*self.numbers)
+        found = np.empty(len(self.spreads.families))
+        way = np.zeros(cost.PLACE_WIDTH), np.zeros(3)
+        bounds.bound_families(*self.numbers, *way, found)
+        return found
 
     def fastest(self, numbers: Any, least_times: Any, best: float) -> Found:
         """`search.best_first` in the families with these numbers and bounds."""
