@@ -72,6 +72,14 @@ class Task(NamedTuple):
     macs_per_cycle: int
 
 
+READ = (
+    "rows", "columns", "in_rows", "in_columns", "stride_rows", "stride_columns", "span_rows",
+    "span_columns", "padding_rows", "padding_columns", "linear_in", "linear_out", "element_bytes",
+    "burst_bytes",
+)  # fmt: skip
+"""What `axis_tables` reads of a task."""
+
+
 class Axis(NamedTuple):
     """Rows or columns. ``begin`` and ``region_begin`` are by spread and slice; ``longest`` part of
     the longest slice, ``classes``, ``whole`` (the region of all classes) and ``used`` (no slice is

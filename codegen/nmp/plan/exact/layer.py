@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
+from tvm_npu.codegen.plan.kept import kept_or_made
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -153,12 +155,20 @@ def _has_wide_tiles(problem: ConvProblem, plan: ConvPlan) -> bool:
 
 
 def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
+    """They hold for every machine with these cores and bursts."""
     wants_kinds = int(facts.ports > 1 and not task.grouped)
+    common = facts.tles, facts.tlts, facts.ring, task.burst_bytes
+
+    def found(fields: tuple[str, ...], spread: Any, make: Any, *more: int) -> Any:
+        read = tuple(getattr(task, name) for name in fields)
+        key = make, read, more, spread.tobytes()
+        return kept_or_made(common, key, partial(make, task, *more[:1], spread, *more[1:]))
+
     return (
-        axes.axis_tables(task, 1, spreads.rows, wants_kinds),
-        axes.axis_tables(task, 0, spreads.columns, wants_kinds),
-        tables.item_tables(task, spreads.items),
-        tables.channel_tables(task, spreads.channels),
+        found(axes.READ, spreads.rows, axes.axis_tables, 1, wants_kinds),
+        found(axes.READ, spreads.columns, axes.axis_tables, 0, wants_kinds),
+        found(tables.READ_BY_ITEMS, spreads.items, tables.item_tables),
+        found(tables.READ_BY_CHANNELS, spreads.channels, tables.channel_tables),
     )
 
 

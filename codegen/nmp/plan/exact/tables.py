@@ -30,6 +30,16 @@ PARTS, LOADS, LOADED, MERGED, DENSE = range(5)
 CHANNEL_WIDTH = 5
 
 
+READ_BY_ITEMS = (
+    "items", "item_filters", "channels", "rows", "columns", "in_rows", "in_columns", "kernel",
+    "element_bytes", "burst_bytes",
+)  # fmt: skip
+READ_BY_CHANNELS = (
+    "channels", "in_rows", "in_columns", "element_bytes", "burst_bytes", "macs_per_cycle"
+)  # fmt: skip
+"""Of a task."""
+
+
 class Items(NamedTuple):
     """``begin`` is by spread, kind of filter slice (0: full, 1: the last, if shorter) and position
     among the TLEs that share W; ``count`` and ``slices`` (so many are of the kind) by spread and
@@ -136,7 +146,7 @@ def item_tables(task: Any, spreads: Any) -> Items:
     number = len(spreads)
     run = parts_for(parts_for(task.items, spreads[:, 0]), spreads[:, 1])
     sharing = int(spreads[:, 2].max(initial=1))
-    rows = int((2 * spreads[:, 2] * (1 + run)).sum())
+    rows = int((_blocks(task.items, spreads) * (1 + run)).sum())
     table, lowest = np.zeros((rows, ITEM_WIDTH)), np.empty((rows, ITEM_WIDTH))
     made = Items(
         table, lowest, np.zeros((number, 2, sharing), np.int64), np.zeros((number, 2), np.int64),
@@ -146,6 +156,26 @@ def item_tables(task: Any, spreads: Any) -> Items:
     )  # fmt: skip
     _fill_items(task, spreads, made, np.zeros(2 * sharing, np.int64))
     return made
+
+
+def _blocks(items: int, spreads: Any) -> Any:
+    """Of each spread the blocks of its table: one for every kind of filter slice and position, or
+    for all positions where these are alike."""
+    size = parts_for(items, spreads[:, 0])
+    found = np.zeros(len(spreads), np.int64)
+    for here in (size, items % size):
+        alike = _are_alike(here % spreads[:, 1], spreads[:, 1], spreads[:, 2])
+        found += (here > 0) * np.where(alike, 1, spreads[:, 2])
+    return found
+
+
+def _are_alike(extra: Any, parts: Any, sharing: Any) -> Any:
+    """Whether all positions among ``sharing`` TLEs load as much: all shares of a tile are loaded by
+    as many of the ``extra`` longer filter parts, and of the others."""
+    return (extra % sharing == 0) & ((parts - extra) % sharing == 0)
+
+
+_positions_alike = device(_are_alike)
 
 
 @entry
@@ -175,7 +205,11 @@ def _fill_items(task, spreads, made, begins):
             bias[spread, kind, 1] = extra * ceil_div((base + 1) * bytes_each, task.burst_bytes)
             bias[spread, kind, 1] += (parts - extra) * ceil_div(base * bytes_each, task.burst_bytes)
             bias[spread, kind, 2] = here * bytes_each
+            is_alike = _positions_alike(extra, parts, sharing)
             for position in range(sharing):
+                if position and is_alike:
+                    begin[spread, kind, position] = begin[spread, kind, 0]
+                    continue
                 begin[spread, kind, position] = end
                 begins[known] = end
                 known += 1
@@ -199,7 +233,8 @@ def _fill_items(task, spreads, made, begins):
         for kind in range(2):
             if used[spread] and count[spread, kind]:
                 for position in range(spreads[spread, 2]):
-                    _lowest(lowest, begin[spread, kind, position], longest[spread])
+                    if position == 0 or begin[spread, kind, position] != begin[spread, kind, 0]:
+                        _lowest(lowest, begin[spread, kind, position], longest[spread])
 
 
 def channel_tables(task: Any, spreads: Any) -> Channels:
