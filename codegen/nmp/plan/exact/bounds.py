@@ -21,7 +21,6 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_LARGEST,
     P_TURNS,
     P_WINDOWS,
-    PLACE_WIDTH,
     WS,
     Spread,
     engine,

@@ -147,7 +147,7 @@ def item_tables(task: Any, spreads: Any) -> Items:
     run = parts_for(parts_for(task.items, spreads[:, 0]), spreads[:, 1])
     sharing = int(spreads[:, 2].max(initial=1))
     rows = int((_blocks(task.items, spreads) * (1 + run)).sum())
-    table, lowest = np.zeros((rows, ITEM_WIDTH)), np.empty((rows, ITEM_WIDTH))
+    table, lowest = np.zeros((2, rows, ITEM_WIDTH))
     made = Items(
         table, lowest, np.zeros((number, 2, sharing), np.int64), np.zeros((number, 2), np.int64),
         np.zeros((number, 2), np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64),
@@ -242,7 +242,7 @@ def channel_tables(task: Any, spreads: Any) -> Channels:
     number, most = len(spreads), int(spreads.max(initial=1))
     rows = int(spreads.sum()) * (task.channels + 1)
     made = Channels(
-        np.zeros((rows, CHANNEL_WIDTH)), np.empty((rows, CHANNEL_WIDTH)),
+        *np.zeros((2, rows, CHANNEL_WIDTH)),
         np.zeros((number, most), np.int64), np.zeros(number * task.channels, np.int64),
         np.zeros(number + 1, np.int64),
     )  # fmt: skip
