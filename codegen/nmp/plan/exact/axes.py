@@ -241,7 +241,7 @@ def axis_tables(task: Any, is_rows: int, spreads: Any, wants_kinds: int) -> Axis
     slices, parts = (int(spreads[:, index].max(initial=1)) for index in range(2))
     rows = int((spreads[:, 0] * (1 + part)).sum())
     regions = int((spreads[:, 0] * (2 * part + MOST_LEVELS)).sum())
-    turns = [int(parts_for(one, np.arange(1, one + 1)).sum()) for one in part.tolist()]
+    turns = [sum(parts_for(one, tile) for tile in range(1, one + 1)) for one in part.tolist()]
     kinds = int(spreads[:, 0] @ turns) * wants_kinds
     made = Axis(
         table=np.zeros((rows, AXIS_WIDTH)),

@@ -55,8 +55,8 @@ class Part:
     def bounds(self) -> Any:
         """Of each family a lower bound: `bounds.bound_families`."""
         found = np.empty(len(self.spreads.families))
-        way = np.zeros(cost.PLACE_WIDTH), np.zeros(3)
-        bounds.bound_families(*self.numbers, *way, found)
+        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(3), found)
+        bounds.bound_families(*asked)
         return found
 
     def fastest(self, numbers: Any, least_times: Any, best: float) -> Found:
