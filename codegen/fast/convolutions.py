@@ -115,14 +115,15 @@ def chain(
 ) -> list[Layer]:
     """A convolution with what `fast_float` runs behind it: a scale and shift, then a clip, where
     nobody else reads (or wants: ``kept``) what lies between."""
-    found = [first]
+    found: list[Layer] = [first]
     if not isinstance(first, Conv2d):
         return found
+    is_open = first.activation.is_identity
     for is_next in (_is_scale, _is_clip):
         last = found[-1]
         after = readers.get(last.output, ())
-        ends = last is first and not first.activation.is_identity
-        if ends or last.output in kept or len(after) != 1 or not is_next(after[0]):
+        is_seen = last.output in kept or len(after) != 1
+        if (last is first and not is_open) or is_seen or not is_next(after[0]):
             continue
         found += after
     return found

@@ -243,8 +243,8 @@ def channel_tables(task: Any, spreads: Any) -> Channels:
     rows = int(spreads.sum()) * (task.channels + 1)
     table, lowest = np.zeros((2, rows, CHANNEL_WIDTH))
     made = Channels(
-        table, lowest, np.zeros((number, most), np.int64), np.zeros(number * task.channels, np.int64),
-        np.zeros(number + 1, np.int64),
+        table, lowest, np.zeros((number, most), np.int64),
+        np.zeros(number * task.channels, np.int64), np.zeros(number + 1, np.int64),
     )  # fmt: skip
     _fill_channels(task, spreads, made)
     return made
