@@ -134,8 +134,9 @@ def _is_scale(layer: Layer) -> bool:
 
 
 def _is_clip(layer: Layer) -> bool:
-    is_copy = isinstance(layer, Elementwise) and layer.op == "copy"
-    return is_copy and isinstance(layer.activation, Clip)
+    if not isinstance(layer, Elementwise) or layer.op != "copy":
+        return False
+    return isinstance(layer.activation, Clip)
 
 
 def _fits(layer: Layer | FixedLayer, shapes: Mapping[str, Shape]) -> bool:
