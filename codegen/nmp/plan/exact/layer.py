@@ -18,6 +18,7 @@ import numpy as np
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
+from tvm_npu.codegen.nmp.plan.exact.scratch import new_scratch
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
@@ -66,7 +67,7 @@ class Part:
         is_class = (row_regions == 0) & (column_regions == 0)
         keys = np.column_stack((is_class, numbers, row_regions, column_regions))
         waiting = waiting_in_order(least_times, keys, _ROOM)
-        scratch = search.new_scratch(int((families[:, 4] * families[:, 5]).max(initial=1)))
+        scratch = new_scratch(int((families[:, 4] * families[:, 5]).max(initial=1)))
         chosen, counts = np.zeros(6, np.int64), np.zeros(3, np.int64)
         counts[search.CLASSES] = np.count_nonzero(is_class)
         bound = math.inf

@@ -114,7 +114,7 @@ def overlapped(
     w_position, bias_cycles, kinds, weights, place, tile,
 ):  # fmt: skip
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
-    which kinds of turns over rows and columns it has (`search.SPOT`); the last four are
+    which kinds of turns over rows and columns it has (`scratch.SPOT`); the last four are
     for numbers on the way."""
     size = task.element_bytes
     number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)

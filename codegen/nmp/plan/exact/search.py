@@ -18,7 +18,6 @@ than all transfers of a TLE, and no less than all its MACs and the ends of its t
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +40,6 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_LARGEST,
     P_TURNS,
     P_WINDOWS,
-    PLACE_WIDTH,
     channel_bursts,
     engine,
     fill_place,
@@ -50,12 +48,7 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     windows,
 )
 from tvm_npu.codegen.nmp.plan.exact.dram import least_dram, sum_places
-from tvm_npu.codegen.nmp.plan.exact.overlap import (
-    KIND_WIDTH,
-    MOST_KINDS,
-    TILE_WIDTH,
-    overlapped,
-)
+from tvm_npu.codegen.nmp.plan.exact.overlap import overlapped
 from tvm_npu.codegen.nmp.plan.exact.tables import CHANNEL_WIDTH, TURNS
 from tvm_npu.codegen.nmp.plan.exact.waiting import COLUMNS, ROWS, drop_first, push
 from tvm_npu.codegen.nmp.plan.exact.waiting import FAMILY as NUMBER
@@ -64,43 +57,11 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 entry = partial(compiled.entry, references=False)
-"""Nothing here allocates: whoever asks brings `new_scratch`."""
+"""Nothing here allocates: whoever asks brings a `scratch.Scratch`."""
 
 SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
 """What a search has chosen; tile_m counts items."""
 CLASSES, OPENED, EVALUATED = range(3)
-SPOT = 8
-"""Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
-
-
-class Scratch(NamedTuple):
-    """Arrays for numbers on the way: by spatial slice ``places``, ``spots`` and ``biases`` (also
-    by kind of filter slice: transfers, bursts, bytes); sums over these slices (`dram`) and
-    ``part``, a row of the table of channels; ``bias`` is of a region; the others are of one
-    tile."""
-
-    places: Any
-    spots: Any
-    biases: Any
-    all_places: Any
-    all_biases: Any
-    part: Any
-    kinds: Any
-    weights: Any
-    place: Any
-    tile: Any
-    bias: Any
-
-
-def new_scratch(spatial: int) -> Scratch:
-    """For at most ``spatial`` spatial slices."""
-    return Scratch(
-        np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
-        np.zeros((spatial, 2, 3)), np.zeros(PLACE_WIDTH), np.zeros((2, 3)),
-        np.zeros(CHANNEL_WIDTH), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
-        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
-        np.zeros(3),
-    )  # fmt: skip
 
 
 @device
