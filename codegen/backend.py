@@ -120,6 +120,11 @@ class Backend(Protocol[M, P]):
         whose results have another one than their operands."""
         return False
 
+    def common(self, machine: M) -> tuple[int, ...]:
+        """Of what planners keep (`plan.kept`): machines that have it in common answer the same. A
+        sweep evaluates these one after the other."""
+        return ()
+
     @property
     def layout(self) -> Layout:
         """How tensors lie in the memory outside of the chip."""

@@ -102,6 +102,11 @@ class NmpBackend(Backend["NmpMachine", "ConvPlan"]):
     def mixes_precisions(self) -> bool:
         return True
 
+    def common(self, machine: NmpMachine) -> tuple[int, ...]:
+        """The tables of `exact` read cores and bursts."""
+        cores = machine.cores
+        return cores.tles, cores.tlts_per_tle, machine.ring is not None, machine.dram.burst_bytes
+
     def least_needs(self, machine: NmpMachine, precision: Precision) -> LeastNeeds:
         from tvm_npu.codegen.nmp.plan.least import NmpNeeds
 

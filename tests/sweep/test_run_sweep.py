@@ -17,7 +17,10 @@ pytest.importorskip("tvm", reason="the relay extra is not installed")
 from tvm_npu import models
 from tvm_npu.cli import main
 from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
+from tvm_npu.sweep import run as sweep_run
+from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Processes, Shared
+from tvm_npu.sweep.evaluate import Outcome
 from tvm_npu.sweep.profiles import write_profiles
 from tvm_npu.sweep.spec import spec_from_dict
 
@@ -70,6 +73,25 @@ def test_rows_and_front(model: Path, store: Path) -> None:
     assert checked[0]["cycles"] > checked[1]["cycles"]
     assert result.sensitivity["cores.tles"][1] == pytest.approx(2.0)
     assert seen[0] == ("predicted", 2, 6) and seen[-1] == ("checked", 2, 2)
+
+
+def test_machines_that_have_work_in_common_come_one_after_the_other(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came: list[Design] = []
+
+    def seen(shared: Any, design: Design, *_: Any) -> list[Outcome]:
+        came.append(design)
+        return [Outcome(float(design.name.count("=2")), 1.0, 1, 1) for _ in shared]
+
+    keys = {"memories.ports": [1, 2], "dram.burst_bytes": [128, 64], "cores.tles": [2, 1]}
+    asked = spec(model, machine={"base": "nmp-4x8", "keys": keys}, fidelity=["predicted"])
+    monkeypatch.setattr(sweep_run, "evaluate_all", seen)
+    rows = run_sweep(asked, tmp_path, Threads()).rows
+    common = [(one.machine.cores.tles, one.machine.dram.burst_bytes) for one in came]  # type: ignore[union-attr, attr-defined]
+    assert len(common) == 8 and all(a == b for a, b in zip(common[::2], common[1::2], strict=True))
+    assert [row["keys"]["memories.ports"] for row in rows] == [1] * 4 + [2] * 4  # as asked
+    assert all(row["cycles"] == row["machine"].count("=2") for row in rows)
 
 
 def test_what_is_stored_is_not_computed_again_and_workers_change_nothing(

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.codegen.fast import FastFixed, FastFloat
 from tvm_npu.codegen.graph import FixedGraph, Graph
 from tvm_npu.codegen.passes.layer_errors import LayerErrors
 from tvm_npu.codegen.program.parts import as_batches
-from tvm_npu.codegen.reference import run_fixed, run_float, run_rounded
+from tvm_npu.codegen.reference import run_rounded
 from tvm_npu.errors import AccuracyError
 from tvm_npu.runtime.session import Session
 
@@ -21,11 +22,11 @@ STEP_TOLERANCE = 1.001
 
 class FloatRunner:
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+        self.graph, self._fast = graph, FastFloat(graph)
 
     def run(self, arrays: list[Any], /) -> Sequence[Any]:
         graph = self.graph
-        tensors = run_float(graph, _feed(arrays, graph.inputs, graph.shapes))
+        tensors = self._fast.run(_feed(arrays, graph.inputs, graph.shapes))
         return [tensors[name] for name in graph.outputs]
 
 
@@ -56,10 +57,11 @@ class RoundedRunner:
 
 
 class FixedRunner:
-    """By the reference; with ``errors`` layer by layer, with ``session`` also by the simulator."""
+    """By the compiled reference; with ``errors`` also layer by layer, with ``session`` also by the
+    simulator."""
 
     def __init__(self, symbol: str, fixed: FixedGraph) -> None:
-        self.symbol, self.fixed = symbol, fixed
+        self.symbol, self.fixed, self._fast = symbol, fixed, FastFixed(fixed)
         self.errors: LayerErrors | None = None
         self.session: Session | None = None
         self.made: dict[str, NDArray[np.float32]] = {}
@@ -72,7 +74,7 @@ class FixedRunner:
             name: fixed.scales[name].quantize(values, fixed.width_of(name))
             for name, values in feed.items()
         }
-        tensors = run_fixed(fixed, integers)
+        tensors = self._fast.run(integers)
         if self.errors is not None:
             self.errors.add(feed)
         if self.session is not None:

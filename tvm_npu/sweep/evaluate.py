@@ -17,6 +17,7 @@ from tvm_npu.codegen.fixed_point import quantize_tensor
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.ops.registry import layer_macs
 from tvm_npu.codegen.plan import planner
+from tvm_npu.codegen.plan.kept import Kept, keeping
 from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
 from tvm_npu.codegen.plan.problem import ConvProblem
 from tvm_npu.codegen.reference import run_fixed
@@ -33,6 +34,9 @@ from tvm_npu.sweep.models import SweptModel, SweptRegion
 from tvm_npu.sweep.spec import Fidelity
 
 KEPT_MODELS = 8
+KEPT_BYTES = 384 << 20
+"""Of tables, in a worker."""
+_KEPT = Kept(KEPT_BYTES)
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def evaluate_all(
     shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
 ) -> list[Outcome]:
     """Of each model, on one thread."""
-    with threadpool_limits(1):
+    with threadpool_limits(1), keeping(_KEPT):
         return [evaluate(model_from(one), design, fidelity, limits) for one in shared]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
@@ -165,6 +166,8 @@ class _Run:
                 tasks.append((shared, design, fidelity, self.limits))
             else:
                 known[index] = [one for one in found if one is not None]
+        together = sorted(range(len(missing)), key=lambda at: _common(designs[missing[at]]))
+        missing, tasks = [missing[at] for at in together], [tasks[at] for at in together]
         self.progress(fidelity, len(known), len(designs))
         batch: list[tuple[str, Outcome]] = []
         written = time.monotonic()
@@ -252,6 +255,13 @@ class _Run:
                 "keys": dict(design.changes),
                 "on_front": on_front,
             }
+
+
+def _common(design: Design) -> tuple[str, tuple[int, ...]]:
+    """Designs that are alike in this have work in common."""
+    machine = design.machine
+    assert machine is not None
+    return machine.isa, backend_of(machine).common(machine)
 
 
 def promoted(judged: Sequence[Judged], promote: float | str) -> list[Judged]:

@@ -10,12 +10,17 @@ region, slice by slice. `search` gets the arrays.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim import compiled
+from tvm_npu.sim.arithmetic import ceil_div as parts_for
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+
+device = partial(compiled.device, references=False)
+entry = partial(compiled.entry, references=False)
 
 # Columns of the tables of rows and of columns. A line is what of a tile is contiguous in DRAM: all
 # rows of a tile that is as wide as the map, else one row. Where maps are linear, wide tiles move
@@ -65,6 +70,14 @@ class Task(NamedTuple):
     dense: int
     burst_bytes: int
     macs_per_cycle: int
+
+
+READ = (
+    "rows", "columns", "in_rows", "in_columns", "stride_rows", "stride_columns", "span_rows",
+    "span_columns", "padding_rows", "padding_columns", "linear_in", "linear_out", "element_bytes",
+    "burst_bytes",
+)  # fmt: skip
+"""What `axis_tables` reads of a task."""
 
 
 class Axis(NamedTuple):
@@ -147,16 +160,16 @@ def _copy_row(source, target):
 
 
 @device
-def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen):
+def _add_turns(task, is_rows, first, count, parts, tile, row, kinds, seen, one):
     """All turns of ``parts`` parts of ``count`` positions from ``first`` on: their sum into a row
     of the table and, unless ``kinds`` is empty, their kinds; how many. ``seen`` is for the
-    extents of the parts of every kind, and those of one more."""
+    extents of the parts of every kind, and those of one more, ``one`` for a turn."""
     base, extra = count // parts, count % parts
     turns = ceil_div(base + (extra > 0), tile)
     found = 0
-    one = np.zeros(AXIS_WIDTH + 1)
     for turn in range(turns):
-        one[:] = 0
+        for column in range(AXIS_WIDTH + 1):
+            one[column] = 0
         at = first
         for part in range(parts):
             run = base + (part < extra)
@@ -221,35 +234,44 @@ def _add_regions(least, begin, classes, smallest, largest, halves):
     return end
 
 
-@entry
-def axis_tables(task, is_rows, spreads, wants_kinds):
+def axis_tables(task: Any, is_rows: int, spreads: Any, wants_kinds: int) -> Axis:
     """`Axis` of the rows or columns for all ``spreads`` (slices over TLEs, parts over TLTs)."""
+    total, number = task.rows if is_rows else task.columns, len(spreads)
+    part = parts_for(parts_for(total, spreads[:, 0]), spreads[:, 1])
+    slices, parts = (int(spreads[:, index].max(initial=1)) for index in range(2))
+    rows = int((spreads[:, 0] * (1 + part)).sum())
+    regions = int((spreads[:, 0] * (2 * part + MOST_LEVELS)).sum())
+    turns = [sum(parts_for(one, tile) for tile in range(1, one + 1)) for one in part.tolist()]
+    kinds = int(spreads[:, 0] @ turns) * wants_kinds
+    made = Axis(
+        table=np.zeros((rows, AXIS_WIDTH)),
+        begin=np.zeros((number, slices), np.int64),
+        longest=np.zeros(number, np.int64),
+        used=np.zeros(number, np.int64),
+        least=np.zeros((regions, AXIS_WIDTH)),
+        region_begin=np.zeros((number, slices), np.int64),
+        classes=np.zeros(number, np.int64),
+        whole=np.zeros(number, np.int64),
+        smallest=np.zeros(regions, np.int64),
+        largest=np.zeros(regions, np.int64),
+        halves=np.full((regions, 2), -1, np.int64),
+        kinds=np.zeros((kinds, AXIS_WIDTH + 1)),
+        kind_begin=np.zeros(rows, np.int64),
+        kind_count=np.zeros(rows, np.int64),
+    )
+    seen = np.zeros((total + 1, 2 * parts), np.int64)
+    _fill_axis(task, is_rows, spreads, made, seen, np.zeros(AXIS_WIDTH + 1))
+    return made
+
+
+@entry
+def _fill_axis(task, is_rows, spreads, made, seen, one):
+    """`axis_tables`; the last two are for numbers on the way."""
+    (
+        table, begin, longest, used, least, region_begin, classes, whole, smallest, largest, halves,
+        kinds, kind_begin, kind_count,
+    ) = made  # fmt: skip
     total = task.rows if is_rows else task.columns
-    most_slices, most_parts = 1, 1
-    table_rows, region_rows, kind_rows = 0, 0, 0
-    for spread in range(spreads.shape[0]):
-        most_slices = max(most_slices, spreads[spread, 0])
-        most_parts = max(most_parts, spreads[spread, 1])
-        part = ceil_div(ceil_div(total, spreads[spread, 0]), spreads[spread, 1])
-        table_rows += spreads[spread, 0] * (1 + part)
-        region_rows += spreads[spread, 0] * (2 * part + MOST_LEVELS)
-        for tile in range(1, part + 1):
-            kind_rows += spreads[spread, 0] * ceil_div(part, tile) * wants_kinds
-    table = np.zeros((table_rows, AXIS_WIDTH))
-    least = np.zeros((region_rows, AXIS_WIDTH))
-    kinds = np.zeros((kind_rows, AXIS_WIDTH + 1))
-    kind_begin = np.zeros(table_rows, np.int64)
-    kind_count = np.zeros(table_rows, np.int64)
-    seen = np.zeros((total + 1, 2 * most_parts), np.int64)
-    begin = np.zeros((spreads.shape[0], most_slices), np.int64)
-    region_begin = np.zeros((spreads.shape[0], most_slices), np.int64)
-    longest = np.zeros(spreads.shape[0], np.int64)
-    used = np.zeros(spreads.shape[0], np.int64)
-    classes = np.zeros(spreads.shape[0], np.int64)
-    whole = np.zeros(spreads.shape[0], np.int64)
-    smallest = np.zeros(region_rows, np.int64)
-    largest = np.zeros(region_rows, np.int64)
-    halves = np.full((region_rows, 2), -1, np.int64)
     end, kind_end = 0, 0
     for spread in range(spreads.shape[0]):
         slices, parts = spreads[spread, 0], spreads[spread, 1]
@@ -266,8 +288,9 @@ def axis_tables(task, is_rows, spreads, wants_kinds):
                 row = end + tile
                 kind_begin[row] = kind_end
                 kind_count[row] = _add_turns(
-                    task, is_rows, first, count, parts, tile, table[row], kinds[kind_end:], seen
-                )
+                    task, is_rows, first, count, parts, tile, table[row], kinds[kind_end:], seen,
+                    one,
+                )  # fmt: skip
                 kind_end += kind_count[row]
             end += longest[spread] + 1
     end = 0
@@ -288,7 +311,3 @@ def axis_tables(task, is_rows, spreads, wants_kinds):
             regions = _add_regions(least, end, number, smallest, largest, halves)
             whole[spread] = regions - 1
             end += regions
-    return Axis(
-        table, begin, longest, used, least, region_begin, classes, whole, smallest, largest,
-        halves, kinds, kind_begin, kind_count,
-    )  # fmt: skip

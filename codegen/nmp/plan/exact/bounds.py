@@ -9,6 +9,7 @@ other or, with two buffers, either of them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_LARGEST,
     P_TURNS,
     P_WINDOWS,
-    PLACE_WIDTH,
     WS,
     Spread,
     engine,
@@ -31,9 +31,12 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     tle_dma,
 )
 from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES
+
+device = partial(compiled.device, references=False)
+entry = partial(compiled.entry, references=False)
 
 SLACK = 1e-9
 """Relative allowance for rounding: sums in another order differ by far less."""
@@ -222,12 +225,14 @@ def least_of(
 
 
 @entry
-def bound_families(task, room, speeds, rows, columns, items, channels, families):
-    """A lower bound on everything of each family; infinite where nothing fits."""
-    bounds = np.full(families.shape[0], np.inf)
-    bias, place = np.zeros(3), np.zeros(PLACE_WIDTH)
+def bound_families(
+    task, room, speeds, rows, columns, items, channels, families, place, bias, bounds
+):
+    """A lower bound on everything of each family into ``bounds``; infinite where nothing fits.
+    ``place`` and ``bias`` are for numbers on the way."""
     for number in range(families.shape[0]):
         spread = spread_of(speeds, families[number])
+        bounds[number] = np.inf
         is_used = rows.used[spread.rows] and columns.used[spread.columns]
         if not (is_used and items.used[spread.items]):
             continue
@@ -238,4 +243,3 @@ def bound_families(task, room, speeds, rows, columns, items, channels, families)
             task, room, speeds, spread, rows, columns, items, channels, rows.whole[spread.rows],
             columns.whole[spread.columns], ws_m, place, bias,
         )  # fmt: skip
-    return bounds

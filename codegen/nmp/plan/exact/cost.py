@@ -7,6 +7,7 @@ time grows with each of them.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,8 +39,10 @@ from tvm_npu.codegen.nmp.plan.exact.tables import (
     W_FILTERS,
     W_LOADS,
 )
-from tvm_npu.sim.compiled import device
+from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+
+device = partial(compiled.device, references=False)
 
 WS, OS, KEEPS_IN = 0, 1, 2
 """Schedules; IS costs what OS does with all filters of a TLT in a tile."""

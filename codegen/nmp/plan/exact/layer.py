@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -17,9 +18,11 @@ import numpy as np
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan, Schedule, Split
 from tvm_npu.codegen.nmp.plan.cost import one_group, predict, step_cycles
 from tvm_npu.codegen.nmp.plan.exact import axes, bounds, cost, search, tables
+from tvm_npu.codegen.nmp.plan.exact.scratch import new_scratch
 from tvm_npu.codegen.nmp.plan.exact.space import Facts, Space, space
 from tvm_npu.codegen.nmp.plan.exact.waiting import waiting_in_order, with_room
 from tvm_npu.codegen.nmp.plan.traffic import FREE_RIVALS, is_flat_in, is_flat_out
+from tvm_npu.codegen.plan.kept import kept_or_made
 from tvm_npu.codegen.plan.limits import TileLimits
 from tvm_npu.codegen.plan.problem import ConvProblem, share, slice_of
 from tvm_npu.sim.nmp.machine import NmpMachine
@@ -52,7 +55,10 @@ class Part:
 
     def bounds(self) -> Any:
         """Of each family a lower bound: `bounds.bound_families`."""
-        return bounds.bound_families(*self.numbers)
+        found = np.empty(len(self.spreads.families))
+        asked = (*self.numbers, np.zeros(cost.PLACE_WIDTH), np.zeros(3), found)
+        bounds.bound_families(*asked)
+        return found
 
     def fastest(self, numbers: Any, least_times: Any, best: float) -> Found:
         """`search.best_first` in the families with these numbers and bounds."""
@@ -61,7 +67,7 @@ class Part:
         is_class = (row_regions == 0) & (column_regions == 0)
         keys = np.column_stack((is_class, numbers, row_regions, column_regions))
         waiting = waiting_in_order(least_times, keys, _ROOM)
-        scratch = search.new_scratch(int((families[:, 4] * families[:, 5]).max(initial=1)))
+        scratch = new_scratch(int((families[:, 4] * families[:, 5]).max(initial=1)))
         chosen, counts = np.zeros(6, np.int64), np.zeros(3, np.int64)
         counts[search.CLASSES] = np.count_nonzero(is_class)
         bound = math.inf
@@ -150,12 +156,20 @@ def _has_wide_tiles(problem: ConvProblem, plan: ConvPlan) -> bool:
 
 
 def _tables(task: axes.Task, spreads: Space, facts: Facts) -> tuple[Any, ...]:
+    """They hold for every machine with these cores and bursts."""
     wants_kinds = int(facts.ports > 1 and not task.grouped)
+    common = facts.tles, facts.tlts, facts.ring, task.burst_bytes
+
+    def found(fields: tuple[str, ...], spread: Any, make: Any, *more: int) -> Any:
+        read = tuple(getattr(task, name) for name in fields)
+        key = make, read, more, spread.tobytes()
+        return kept_or_made(common, key, partial(make, task, *more[:1], spread, *more[1:]))
+
     return (
-        axes.axis_tables(task, 1, spreads.rows, wants_kinds),
-        axes.axis_tables(task, 0, spreads.columns, wants_kinds),
-        tables.item_tables(task, spreads.items),
-        tables.channel_tables(task, spreads.channels),
+        found(axes.READ, spreads.rows, axes.axis_tables, 1, wants_kinds),
+        found(axes.READ, spreads.columns, axes.axis_tables, 0, wants_kinds),
+        found(tables.READ_BY_ITEMS, spreads.items, tables.item_tables),
+        found(tables.READ_BY_CHANNELS, spreads.channels, tables.channel_tables),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tvm_npu.codegen.nmp.plan.exact.axes import FIRST, STEPS
 from tvm_npu.codegen.nmp.plan.exact.cost import (
     KEEPS_IN,
@@ -21,8 +23,10 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     own_run,
     turn_weights,
 )
-from tvm_npu.sim.compiled import device
+from tvm_npu.sim import compiled
 from tvm_npu.sim.compiled.arithmetic import ceil_div
+
+device = partial(compiled.device, references=False)
 
 LOAD, LAST_LOAD, MAC, LAST_MAC, STORE = range(5)
 TILE_WIDTH = 5
@@ -116,7 +120,7 @@ def overlapped(
     w_position, bias_cycles, kinds, weights, place, tile,
 ):  # fmt: skip
     """Cycles of a TLE of ``items`` items, which takes part in ``turns`` over them. ``spot`` says
-    which kinds of turns over rows and columns it has (`search.SPOT`); the last four are
+    which kinds of turns over rows and columns it has (`scratch.SPOT`); the last four are
     for numbers on the way."""
     size, tlts = task.element_bytes, spread.spatial * spread.runs
     number_q = item_kinds(items, spread.runs, tile_m, turns, kinds)

@@ -18,7 +18,6 @@ than all transfers of a TLE, and no less than all its MACs and the ends of its t
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +40,6 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     P_LARGEST,
     P_TURNS,
     P_WINDOWS,
-    PLACE_WIDTH,
     channel_bursts,
     engine,
     fill_place,
@@ -49,13 +47,9 @@ from tvm_npu.codegen.nmp.plan.exact.cost import (
     tle_dma,
     windows,
 )
-from tvm_npu.codegen.nmp.plan.exact.overlap import (
-    KIND_WIDTH,
-    MOST_KINDS,
-    TILE_WIDTH,
-    overlapped,
-)
-from tvm_npu.codegen.nmp.plan.exact.tables import TURNS
+from tvm_npu.codegen.nmp.plan.exact.dram import least_dram, sum_places
+from tvm_npu.codegen.nmp.plan.exact.overlap import overlapped
+from tvm_npu.codegen.nmp.plan.exact.tables import CHANNEL_WIDTH, TURNS
 from tvm_npu.codegen.nmp.plan.exact.waiting import COLUMNS, ROWS, drop_first, push
 from tvm_npu.codegen.nmp.plan.exact.waiting import FAMILY as NUMBER
 from tvm_npu.sim import compiled
@@ -63,38 +57,11 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 
 device = partial(compiled.device, references=False)
 entry = partial(compiled.entry, references=False)
-"""Nothing here allocates: whoever asks brings `new_scratch`."""
+"""Nothing here allocates: whoever asks brings a `scratch.Scratch`."""
 
 SCHEDULE, TILE_M, TILE_N, TILE_R, TILE_C, FAMILY = range(6)
 """What a search has chosen; tile_m counts items."""
 CLASSES, OPENED, EVALUATED = range(3)
-SPOT = 8
-"""Of rows, then of columns: first kind of turns, kinds, own turns, turns taken part in."""
-
-
-class Scratch(NamedTuple):
-    """Arrays for numbers on the way: by spatial slice ``places``, ``spots`` and ``biases`` (also
-    by kind of filter slice: transfers, bursts, bytes); ``bias`` is of a region; the others are of
-    one tile."""
-
-    places: Any
-    spots: Any
-    biases: Any
-    kinds: Any
-    weights: Any
-    place: Any
-    tile: Any
-    bias: Any
-
-
-def new_scratch(spatial: int) -> Scratch:
-    """For at most ``spatial`` spatial slices."""
-    return Scratch(
-        np.zeros((spatial, PLACE_WIDTH)), np.zeros((spatial, SPOT), np.int64),
-        np.zeros((spatial, 2, 3)), np.zeros((MOST_KINDS, KIND_WIDTH), np.int64),
-        np.zeros((MOST_KINDS, 2)), np.zeros(PLACE_WIDTH), np.zeros(TILE_WIDTH),
-        np.zeros(3),
-    )  # fmt: skip
 
 
 @device
@@ -183,28 +150,14 @@ def _fill_tle(
 
 
 @device
-def _least_dram(
-    task, speeds, spread, scratch, item_rows, item_begins, item_counts, part_rows, part_begins,
-    tile_m, tile_n, best,
-):  # fmt: skip
-    """What the DRAM needs for all TLEs at least, of rows of tables or of least values; when that is
-    no less than ``best``, anything that is no less either."""
-    total = 0.0
-    for item_slice in range(spread.item_slices):
-        kind = int(item_slice == spread.item_slices - 1 and item_counts[1] > 0)
-        part = part_rows[part_begins[item_slice if spread.ring_in else 0] + tile_n]
-        for index in range(spread.row_slices * spread.column_slices):
-            position = index if spread.ring_weights else 0
-            item = item_rows[item_begins[kind, position] + tile_m]
-            place = scratch.places[index]
-            _, dram, _ = tle_dma(
-                task, speeds, spread, place, item, part, item_counts[kind],
-                scratch.biases[index, kind], item[TURNS], place[P_TURNS], -1.0,
-            )  # fmt: skip
-            total += dram * task.repeats * (1.0 - SLACK)
-            if total >= best:
-                return total
-    return total
+def _differ(spread, part_rows, part_begins, tile_n, other):
+    """Whether two tile_n have other rows, at any position of those that share IN."""
+    for position in range(spread.item_slices if spread.ring_in else 1):
+        begin = part_begins[position]
+        for column in range(CHANNEL_WIDTH):
+            if part_rows[begin + tile_n, column] != part_rows[begin + other, column]:
+                return True
+    return False
 
 
 @device
@@ -225,6 +178,7 @@ def _search_place(
         channels.kept_begin[spread.channels] : channels.kept_begin[spread.channels + 1]
     ]
     tries_all = spread.flow == OS or spread.buffers == 2
+    bounded_n, bound_n = 0, np.inf
     for index_n in range((most_n if tries_all else kept_n.size) - 1, -1, -1):
         tile_n = index_n + 1
         if spread.flow == KEEPS_IN or task.grouped:
@@ -234,17 +188,19 @@ def _search_place(
             if tile_n > most_n:
                 continue
         part = channels.table[part_begin + tile_n]
-        bound = least_time(
-            task, speeds, spread, place, items.lowest[item_begin + most_m],
-            channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
-        )  # fmt: skip
-        if bound < best and speeds.shared:
-            bound = _least_dram(
-                task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                channels.lowest, part_begins, most_m, tile_n, best,
+        if bounded_n == 0 or _differ(spread, channels.lowest, part_begins, tile_n, bounded_n):
+            bounded_n = tile_n
+            bound_n = least_time(
+                task, speeds, spread, place, items.lowest[item_begin + most_m],
+                channels.lowest[part_begin + tile_n], item_counts[0], longest, bias,
             )  # fmt: skip
-        if bound >= best:
-            least_bound = min(least_bound, bound)
+            if bound_n < best and speeds.shared:
+                bound_n = (1.0 - SLACK) * least_dram(
+                    task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
+                    channels.lowest, part_begins, most_m, tile_n,
+                )  # fmt: skip
+        if bound_n >= best:
+            least_bound = min(least_bound, bound_n)
             break
         top_m = most_items(task, room, spread, most_m, tile_n, longest, turns)
         bottom_m = 1 if spread.flow != OS else ws_m + 1
@@ -268,9 +224,9 @@ def _search_place(
                 item_counts[0], longest, bias,
             )  # fmt: skip
             if bound < best and speeds.shared:
-                bound = _least_dram(
+                bound = (1.0 - SLACK) * least_dram(
                     task, speeds, spread, scratch, items.lowest, item_begins, item_counts,
-                    channels.table, part_begins, tile_m, tile_n, best,
+                    channels.table, part_begins, tile_m, tile_n,
                 )  # fmt: skip
             if bound >= best:
                 least_bound = min(least_bound, bound)
@@ -338,6 +294,7 @@ def _open_class(
                     if bound >= best:
                         break
             if bound < best:
+                sum_places(scratch, spatial)
                 best, bound = _search_place(
                     task, room, speeds, spread, scratch, rows, columns, items, channels, critical,
                     ws_m, most_m, most_n, turns, family, tile_r, tile_c, best, chosen, counts,

@@ -8,13 +8,18 @@ Laid out as those of `axes`, and compiled for themselves like these.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tvm_npu.sim.compiled import device, entry
+from tvm_npu.sim import compiled
+from tvm_npu.sim.arithmetic import ceil_div as parts_for
 from tvm_npu.sim.compiled.arithmetic import ceil_div
 from tvm_npu.sim.machine_parts import BIAS_BYTES
+
+device = partial(compiled.device, references=False)
+entry = partial(compiled.entry, references=False)
 
 # Columns of the tables of items.
 TURNS, MOVES, W_LOADS, W_BURSTS, W_FILTERS, OUT_MERGED, IN_MERGED = range(7)
@@ -23,6 +28,16 @@ ITEM_WIDTH = 7
 # Columns of the tables of channels.
 PARTS, LOADS, LOADED, MERGED, DENSE = range(5)
 CHANNEL_WIDTH = 5
+
+
+READ_BY_ITEMS = (
+    "items", "item_filters", "channels", "rows", "columns", "in_rows", "in_columns", "kernel",
+    "element_bytes", "burst_bytes",
+)  # fmt: skip
+READ_BY_CHANNELS = (
+    "channels", "in_rows", "in_columns", "element_bytes", "burst_bytes", "macs_per_cycle"
+)  # fmt: skip
+"""Of a task."""
 
 
 class Items(NamedTuple):
@@ -126,26 +141,48 @@ def _undominated(table, begins, most, kept):
     return count
 
 
-@entry
-def item_tables(task, spreads):
+def item_tables(task: Any, spreads: Any) -> Items:
     """`Items` for all ``spreads`` (filter slices, TLT parts, TLEs that share W)."""
+    number = len(spreads)
+    run = parts_for(parts_for(task.items, spreads[:, 0]), spreads[:, 1])
+    sharing = int(spreads[:, 2].max(initial=1))
+    rows = int((_blocks(task.items, spreads) * (1 + run)).sum())
+    table, lowest = np.zeros((2, rows, ITEM_WIDTH))
+    made = Items(
+        table, lowest, np.zeros((number, 2, sharing), np.int64), np.zeros((number, 2), np.int64),
+        np.zeros((number, 2), np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64),
+        np.zeros((number, 2, 3)), np.zeros(int(run.sum()), np.int64),
+        np.zeros(number + 1, np.int64),
+    )  # fmt: skip
+    _fill_items(task, spreads, made, np.zeros(2 * sharing, np.int64))
+    return made
+
+
+def _blocks(items: int, spreads: Any) -> Any:
+    """Of each spread the blocks of its table: one for every kind of filter slice and position, or
+    for all positions where these are alike."""
+    size = parts_for(items, spreads[:, 0])
+    found = np.zeros(len(spreads), np.int64)
+    for here in (size, items % size):
+        alike = _are_alike(here % spreads[:, 1], spreads[:, 1], spreads[:, 2])
+        found += (here > 0) * np.where(alike, 1, spreads[:, 2])
+    return found
+
+
+def _are_alike(extra: Any, parts: Any, sharing: Any) -> Any:
+    """Whether all positions among ``sharing`` TLEs load as much: all shares of a tile are loaded by
+    as many of the ``extra`` longer filter parts, and of the others."""
+    return (extra % sharing == 0) & ((parts - extra) % sharing == 0)
+
+
+_positions_alike = device(_are_alike)
+
+
+@entry
+def _fill_items(task, spreads, made, begins):
+    """`item_tables`; ``begins`` are for numbers on the way."""
+    table, lowest, begin, count, slices, longest, used, bias, kept, kept_begin = made
     number = spreads.shape[0]
-    most_sharing = 1
-    table_rows, kept_rows = 0, 0
-    for spread in range(number):
-        run = ceil_div(ceil_div(task.items, spreads[spread, 0]), spreads[spread, 1])
-        most_sharing = max(most_sharing, spreads[spread, 2])
-        table_rows += 2 * spreads[spread, 2] * (1 + run)
-        kept_rows += run
-    table = np.zeros((table_rows, ITEM_WIDTH))
-    begin = np.zeros((number, 2, most_sharing), np.int64)
-    count = np.zeros((number, 2), np.int64)
-    slices = np.zeros((number, 2), np.int64)
-    longest = np.zeros(number, np.int64)
-    used = np.zeros(number, np.int64)
-    bias = np.zeros((number, 2, 3))
-    kept = np.zeros(kept_rows, np.int64)
-    kept_begin = np.zeros(number + 1, np.int64)
     end, kept_end = 0, 0
     for spread in range(number):
         kept_begin[spread] = kept_end
@@ -157,7 +194,6 @@ def item_tables(task, spreads):
         longest[spread] = ceil_div(size, parts)
         count[spread, 0], count[spread, 1] = size, task.items % size
         slices[spread, 0], slices[spread, 1] = task.items // size, count[spread, 1] > 0
-        begins = np.zeros(2 * sharing, np.int64)
         known = 0
         for kind in range(2):
             here = count[spread, kind]
@@ -169,7 +205,11 @@ def item_tables(task, spreads):
             bias[spread, kind, 1] = extra * ceil_div((base + 1) * bytes_each, task.burst_bytes)
             bias[spread, kind, 1] += (parts - extra) * ceil_div(base * bytes_each, task.burst_bytes)
             bias[spread, kind, 2] = here * bytes_each
+            is_alike = _positions_alike(extra, parts, sharing)
             for position in range(sharing):
+                if position and is_alike:
+                    begin[spread, kind, position] = begin[spread, kind, 0]
+                    continue
                 begin[spread, kind, position] = end
                 begins[known] = end
                 known += 1
@@ -186,27 +226,35 @@ def item_tables(task, spreads):
                 end += longest[spread] + 1
         kept_end += _undominated(table, begins[:known], longest[spread], kept[kept_end:])
     kept_begin[number] = kept_end
-    lowest = table.copy()
+    for row in range(end):
+        for column in range(ITEM_WIDTH):
+            lowest[row, column] = table[row, column]
     for spread in range(number):
         for kind in range(2):
             if used[spread] and count[spread, kind]:
                 for position in range(spreads[spread, 2]):
-                    _lowest(lowest, begin[spread, kind, position], longest[spread])
-    return Items(table, lowest, begin, count, slices, longest, used, bias, kept, kept_begin)
+                    if position == 0 or begin[spread, kind, position] != begin[spread, kind, 0]:
+                        _lowest(lowest, begin[spread, kind, position], longest[spread])
+
+
+def channel_tables(task: Any, spreads: Any) -> Channels:
+    """`Channels` for all ``spreads`` (TLEs that share IN)."""
+    number, most = len(spreads), int(spreads.max(initial=1))
+    rows = int(spreads.sum()) * (task.channels + 1)
+    table, lowest = np.zeros((2, rows, CHANNEL_WIDTH))
+    made = Channels(
+        table, lowest, np.zeros((number, most), np.int64),
+        np.zeros(number * task.channels, np.int64), np.zeros(number + 1, np.int64),
+    )  # fmt: skip
+    _fill_channels(task, spreads, made)
+    return made
 
 
 @entry
-def channel_tables(task, spreads):
-    """`Channels` for all ``spreads`` (TLEs that share IN)."""
-    number, most = spreads.shape[0], 1
-    table_rows = 0
-    for spread in range(number):
-        most = max(most, spreads[spread])
-        table_rows += spreads[spread] * (task.channels + 1)
-    table = np.zeros((table_rows, CHANNEL_WIDTH))
-    begin = np.zeros((number, most), np.int64)
-    kept = np.zeros(number * task.channels, np.int64)
-    kept_begin = np.zeros(number + 1, np.int64)
+def _fill_channels(task, spreads, made):
+    """`channel_tables`."""
+    table, lowest, begin, kept, kept_begin = made
+    number = spreads.shape[0]
     plane_bytes = task.in_rows * task.in_columns * task.element_bytes
     end, kept_end = 0, 0
     for spread in range(number):
@@ -231,8 +279,9 @@ def channel_tables(task, spreads):
         begins = begin[spread, : spreads[spread]]
         kept_end += _undominated(table, begins, task.channels, kept[kept_end:])
     kept_begin[number] = kept_end
-    lowest = table.copy()
+    for row in range(end):
+        for column in range(CHANNEL_WIDTH):
+            lowest[row, column] = table[row, column]
     for spread in range(number):
         for position in range(spreads[spread]):
             _lowest(lowest, begin[spread, position], task.channels)
-    return Channels(table, lowest, begin, kept, kept_begin)
