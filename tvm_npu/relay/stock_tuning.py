@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tvm import autotvm, relay
+from tvm import autotvm
 from tvm.autotvm.tuner import XGBTuner
+
+from tvm_npu.relay.stock import read_stock
 
 SMALLEST_RUN_MS = 50
 """How long a candidate is repeated for its time."""
@@ -19,7 +21,7 @@ def tune(
 ) -> None:
     """Measures schedules of an onnx.ModelProto's tasks until ``log`` has ``trials`` of them, as
     evenly over the tasks as can be, failed ones included. Raises whatever TVM raises."""
-    mod, params = relay.frontend.from_onnx(model, shape=dict(shapes))
+    mod, params = read_stock(model, shapes)
     tasks = autotvm.task.extract_from_program(mod["main"], target=target, params=params)
     done = _measured(log)
     options = autotvm.measure_option(
