@@ -97,6 +97,29 @@ def test_operators_become_layers_and_edges() -> None:
     assert page.count('class="box cpu"') == page.count('class="box away"') == 1
 
 
+def test_what_does_not_depend_on_the_input_is_left_out_of_the_graph() -> None:
+    """Exporters reshape biases and compute shapes with nodes of their own."""
+    lines = (
+        "Constant made= k", "Reshape k n = bias", "Conv x w = a", "Add a bias = b",
+        "Shape b = s", "Slice s k = part", "Reshape b part = c", "Softmax bias = soft",
+        "Cos c soft = d",
+    )  # fmt: skip
+    nodes = []
+    for line in lines:
+        kind, *read = line.split("=")[0].replace(" made", "").split()
+        nodes.append(onnx.helper.make_node(kind, read, line.split("= ")[1].split(), name=line))
+    body = onnx.helper.make_graph([], "body", [], [])
+    nodes.append(onnx.helper.make_node("If", ["k"], ["e"], name="if", then_branch=body))
+    stored = [onnx.helper.make_tensor(name, 1, [1], [0.0]) for name in "wn"]
+    graph = onnx.helper.make_graph(nodes, "g", [], [], stored)
+    rows = [replace(profiled("nmp").layers[0], source=(lines[2], lines[3]))]
+    found = graph_of_onnx(onnx.helper.make_model(graph), rows, [replace(REFUSED, source=lines[7])])
+    assert [" ".join(one.operators) for one in found.nodes] == [
+        "Conv Add", "Reshape", "Softmax", "Cos", "If",
+    ]  # fmt: skip
+    assert found.edges == ((0, 1), (1, 3), (2, 3))
+
+
 def test_nodes_of_one_name_have_layers_of_their_own() -> None:
     names = ("same", "same", "alone", "same", "cpu")
     nodes = [onnx.helper.make_node("Conv", ["x"], ["y"], name=name) for name in names]

@@ -209,7 +209,9 @@ def _total_lines(profile: Profile) -> list[str]:
     )
     lines += _memory_lines(profile)
     seconds = ", ".join(
-        f"{name.replace('_', ' ')} {spent:.2f} s" for name, spent in profile.host_seconds.items()
+        f"{name.replace('_', ' ')} {spent:.2f} s"
+        for name, spent in profile.host_seconds.items()
+        if name != "sqnr" or profile.output_sqnr_db is not None
     )
     lines.append(f"on this computer: {seconds}")
     return lines

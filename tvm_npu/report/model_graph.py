@@ -4,7 +4,7 @@ tensors go from one to another."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,7 +58,9 @@ def graph_of_onnx(
     model: Any, layers: Sequence[LayerRow], refusals: Sequence[Refusal]
 ) -> ModelGraph:
     """Of an onnx.ModelProto; ``refusals`` say what is on the CPU. Nodes that became part of a layer
-    are one node with it; constants are left out."""
+    are one node with it; constants, and what is computed from them or from extents alone, are left
+    out."""
+    fixed = {"", *(tensor.name for tensor in model.graph.initializer)}
     nodes: list[Node] = []
     number_of: dict[int, int] = {}  # layer -> node
     makers: dict[str, frozenset[int]] = {}
@@ -66,12 +68,11 @@ def graph_of_onnx(
     on_cpu = {one.source for one in refusals}
     operators = model.graph.node
     names = node_names(operators)
-    for operator, called, layer in zip(
-        operators, names, layers_of(operators, layers), strict=True
-    ):
+    for operator, called, layer in zip(operators, names, layers_of(operators, layers), strict=True):
         read: frozenset[int] = frozenset().union(*(makers.get(t, frozenset())
                                                    for t in operator.input))  # fmt: skip
-        if operator.op_type == "Constant":
+        if layer is None and called not in on_cpu and _is_fixed(operator, fixed):
+            fixed.update(operator.output)
             continue
         if layer is not None and layer in number_of:
             mine = number_of[layer]
@@ -86,3 +87,11 @@ def graph_of_onnx(
         edges.update(dict.fromkeys((one, mine) for one in sorted(read) if one != mine))
         makers.update(dict.fromkeys(operator.output, frozenset({mine})))
     return ModelGraph(tuple(nodes), tuple(edges))
+
+
+def _is_fixed(operator: Any, fixed: Container[str]) -> bool:
+    """Does an operator without work of its own give the same values in every run? Those whose
+    tensors are all ``fixed`` do, and those that only look at extents."""
+    if any(one.HasField("g") or one.graphs for one in operator.attribute):
+        return False  # its bodies read tensors that are not among its own
+    return operator.op_type in ("Shape", "Size") or all(name in fixed for name in operator.input)
