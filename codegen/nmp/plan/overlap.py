@@ -22,10 +22,10 @@ WS; IN where it is kept) adds to the L_1 of the first of them.
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
 of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.
 
-The layer begins with the L_1 of its first tile and ends with an S; nothing is stored under its first
-tile, under which the L_1 of the last one is loaded, and nothing is loaded under the last one. That S
-is the first tile's, so that every load and store counts once and the time is never less than all
-transfers or all MACs take.
+The layer begins with the L_1 of its first tile and ends with an S; nothing is stored under its
+first tile, under which the L_1 of the last one is loaded, and nothing is loaded under the last one.
+That S is the first tile's, so that every load and store counts once and the time is never less than
+all transfers or all MACs take.
 """
 
 from __future__ import annotations
