@@ -164,13 +164,13 @@ class _Use:
 def _use(leader: int) -> _Use:
     found = _Use()
     for process in _session(leader):
-        for path in Path("/proc", str(process), "task").glob("*/schedstat"):
-            try:
+        try:
+            for path in Path("/proc", str(process), "task").glob("*/schedstat"):
                 ran, waited, _ = map(int, path.read_text().split())
-            except OSError:  # it has just ended
-                continue
-            found.cpu_s += ran / 1e9
-            found.waited_s[path.parent.name] = waited / 1e9
+                found.cpu_s += ran / 1e9
+                found.waited_s[path.parent.name] = waited / 1e9
+        except OSError:  # the process, or a thread of it, has just ended
+            continue
     return found
 
 
