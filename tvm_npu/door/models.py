@@ -12,11 +12,12 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.find import door
 from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
 from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
-from tvm_npu.errors import PartitionError
+from tvm_npu.errors import NpuError, PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
 from tvm_npu.sim.making_code import Stopwatch
@@ -125,13 +126,19 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     Raises PartitionError for what TVM's frontend cannot read.
     """
     found = door()
+    mod, params = _read(found, model, dict(shapes))
+    return ImportedModel(found, mod, params, found.inputs(mod))
+
+
+def _read(
+    found: Door[Any], model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+) -> tuple[Module, Mapping[str, Any]]:
     try:
-        mod, params = found.read_onnx(model, dict(shapes))
-    except PartitionError:
+        return found.read_onnx(model, shapes)
+    except NpuError:
         raise
     except Exception as error:  # the frontend raises whatever its handlers run into
-        raise PartitionError(f"TVM cannot import the model: {_reason(error)}") from error
-    return ImportedModel(found, mod, params, found.inputs(mod))
+        raise PartitionError(f"TVM cannot import the model: {reason_of(error)}") from error
 
 
 def import_tflite(content: bytes) -> ImportedModel:
@@ -142,12 +149,6 @@ def import_tflite(content: bytes) -> ImportedModel:
     found = door()
     mod, params = found.read_tflite(content)
     return ImportedModel(found, mod, params, found.inputs(mod))
-
-
-def _reason(error: Exception) -> str:
-    """The one line of an error of TVM's that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no further word'}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def build_onnx(
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with phase("read"):
-        mod, params = found.read_onnx(model, given or None)
+        mod, params = _read(found, model, given or None)
         found.inputs(mod)
     del model
     watch = Stopwatch()
@@ -213,5 +214,5 @@ def build_stock(
     """The library that stock TVM makes of an onnx.ModelProto for a CPU, all optimisations on."""
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = found.read_onnx(model, given or None)
+    mod, params = _read(found, model, given or None)
     return found.build(mod, params, target, 3).library

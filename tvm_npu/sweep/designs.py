@@ -15,7 +15,7 @@ from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.formulas import evaluate
-from tvm_npu.sweep.spec import Range, Scalar, SweepError, SweepSpec
+from tvm_npu.sweep.spec import MOST_TRIED, Range, Scalar, SweepError, SweepSpec
 
 TRIES = 1000
 """At most so many draws for a design that constraints allow."""
@@ -77,6 +77,11 @@ class DesignSpace:
         """Every combination of keys that the constraints allow."""
         if self.base is None:
             return
+        if self.combinations > MOST_TRIED:
+            raise SweepError(
+                f"machine.keys: they have {self.combinations} combinations; {MOST_TRIED} are "
+                "possible in a grid: give fewer values, or the search method random or nsga2"
+            )
         for values in product(*self.axes.values()):
             changes = dict(zip(self.axes, values, strict=True))
             if self.allows(changes):
@@ -86,7 +91,7 @@ class DesignSpace:
         """``count`` different combinations of keys (fewer where there are not so many)."""
         draw = random.Random(seed)
         seen: set[tuple[Scalar, ...]] = set()
-        for _ in range(TRIES * count):
+        for _ in range(min(TRIES * count, MOST_TRIED)):
             if len(seen) == min(count, self.combinations):
                 return
             values = tuple(draw.choice(options) for options in self.axes.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from math import isfinite, log
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +22,11 @@ Objective = str
 MEASURED = ("cycles", "time_us", "dram_bytes")
 """Objectives that every outcome has; formulas add theirs."""
 MOST_VALUES = 100_000
+MOST_NAMES = 1000
+"""Of each list in a specification that is no list of values: models, files, constraints, formulas;
+so many expressions take a machine a tenth of a second."""
+MOST_TRIED = 10_000_000
+"""Combinations of keys that one sweep looks at."""
 Scalar = bool | int | float | str
 
 
@@ -87,9 +93,9 @@ class Machines(_Part):
     ``constraints`` (expressions over its keys) hold."""
 
     base: str | None = None
-    keys: dict[str, Values] = {}
-    constraints: list[str] = []
-    files: list[str] = []
+    keys: dict[str, Values] = Field(default={}, max_length=MOST_NAMES)
+    constraints: list[str] = Field(default=[], max_length=MOST_NAMES)
+    files: list[str] = Field(default=[], max_length=MOST_NAMES)
 
     @model_validator(mode="after")
     def _some(self) -> Machines:
@@ -105,10 +111,12 @@ class Search(_Part):
     (nsga2 in generations of ``population``)."""
 
     method: Literal["grid", "random", "nsga2"] = "grid"
-    designs: int = Field(default=256, ge=1)
-    population: int = Field(default=32, ge=4)
+    designs: int = Field(default=256, ge=1, le=MOST_TRIED)
+    population: int = Field(default=32, ge=4, le=MOST_TRIED)
     seed: int = Field(default=0, ge=0)
-    objectives: list[Objective] = Field(default=["cycles", "dram_bytes"], min_length=1)
+    objectives: list[Objective] = Field(
+        default=["cycles", "dram_bytes"], min_length=1, max_length=MOST_NAMES
+    )
     promote: float | Literal["front"] = "front"
     """Which designs go from one fidelity to the next: the front, or a share of all, the best of
     them by their rank."""
@@ -124,12 +132,12 @@ class SweepSpec(_Part):
     """``models`` are ONNX files or names of `tvm_npu.models`; ``fidelity`` are the steps that
     designs go through, each on what `Search.promote` leaves."""
 
-    models: list[str] = Field(min_length=1)
+    models: list[str] = Field(min_length=1, max_length=MOST_NAMES)
     machine: Machines
     planners: list[str] = Field(default=[DEFAULT_PLANNER], min_length=1)
     precisions: list[Precision] = []
     fidelity: list[Fidelity] = Field(default=["predicted"], min_length=1)
-    outcome: dict[str, Formula] = {}
+    outcome: dict[str, Formula] = Field(default={}, max_length=MOST_NAMES)
     search: Search = Search()
 
     @model_validator(mode="after")
@@ -146,9 +154,12 @@ class SweepSpec(_Part):
         for name in self.search.objectives:
             if name not in known:
                 raise ValueError(f"objective {name!r}: must be one of {', '.join(known)}")
-        twice = [name for name in self.models if self.models.count(name) > 1]
-        if twice:
-            raise ValueError(f"models: {twice[0]!r} is given twice")
+        for field, names in (
+            ("models", self.models), ("planners", self.planners), ("precisions", self.precisions)
+        ):  # fmt: skip
+            name, count = Counter(names).most_common(1)[0] if names else ("", 0)
+            if count > 1:
+                raise ValueError(f"{field}: {name!r} is given twice")
         return self
 
 

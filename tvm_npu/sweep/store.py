@@ -21,6 +21,8 @@ from tvm_npu.sweep.spec import Fidelity, SweepError
 
 FILE = "results.sqlite"
 _OUTCOME = TypeAdapter(Outcome)
+DAMAGED = (sqlite3.Error, UnicodeDecodeError)
+"""The second where SQLite's message quotes bytes of the file that are no text."""
 WAIT_S = 60.0
 """For another sweep that writes."""
 LARGEST = (1 << 63) - 1
@@ -69,7 +71,7 @@ class Store:
             self._connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             self._connection.commit()
             self._check_schema()
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             self._connection.close()
             raise self._damaged(error) from error
         except SweepError:
@@ -99,7 +101,7 @@ class Store:
                 cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
                 row = cursor.fetchone()
             found = None if row is None else _OUTCOME.validate_json(row[0])
-        except (sqlite3.Error, ValidationError) as error:
+        except (*DAMAGED, ValidationError) as error:
             raise self._damaged(error) from error
         for name, value in () if found is None else asdict(found).items():
             if isinstance(value, int | float) and not 0 <= value <= LARGEST:
@@ -112,7 +114,7 @@ class Store:
         try:
             with self._connection:
                 self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise SweepError(
                 f"cannot write to the store of sweeps {str(self.path)!r}: {error}; {len(rows)} "
                 "results are not kept: make room, or give another folder"
