@@ -17,7 +17,9 @@ from tvm_npu.door.dataflow import Constant, OpCall, Result, Value, flat
 from tvm_npu.door.partition import Partition, Region
 from tvm_npu.door.region import SOURCES
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.cpu_arithmetic import as_in_relay
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
+from tvm_npu.relax.rewriting import apart
 
 COMPILER = "npu"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
@@ -53,6 +55,7 @@ class _Main:
     def __init__(self, main: relax.Function, flow: RelaxDataflow, partition: Partition) -> None:
         self.main, self.flow = main, flow
         self.bindings: list[Any] = []
+        self.kept: dict[Any, Any] = {}  # what variables of calls on the CPU were bound to
         self.bound = set(main.params)
         pieces = {
             flow.bound[call].var for piece in partition.pieces
@@ -85,7 +88,13 @@ class _Main:
 
     def keep(self, call: OpCall) -> None:
         """A call that stays on the CPU."""
-        self._bind(self.flow.bound[call])
+        binding = self.flow.bound[call]
+        parts: list[Any] = []
+        whole = apart(as_in_relay(binding.value, self.kept), parts, {})
+        self.kept[binding.var] = binding.value
+        for one in parts:
+            self._bind(one)
+        self._bind(binding if whole is binding.value else relax.VarBinding(binding.var, whole))
 
     def call(self, function: Any, region: Region) -> None:
         """A call of a region's function."""
