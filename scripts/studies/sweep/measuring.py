@@ -22,7 +22,7 @@ from tvm_npu.sweep import SweepResult, SweepSpec, run_sweep
 from tvm_npu.sweep import run as sweep_run
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, engine
-from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity
 from tvm_npu.sweep.store import FILE
 
