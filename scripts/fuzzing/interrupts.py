@@ -73,7 +73,7 @@ def _json(folder: Path) -> list[str]:
 
 
 def _store(folder: Path) -> list[str]:
-    from tvm_npu.sweep.evaluate import Outcome
+    from tvm_npu.sweep.outcome import Outcome
 
     for path in folder.glob("*.sweep/*.sqlite"):
         with closing(sqlite3.connect(path)) as store:

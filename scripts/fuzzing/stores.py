@@ -46,7 +46,7 @@ _VALUES = (None, 5, 2.5, b"\xff\xfe", "", "{}", "[]", "null", "1", '{"cycles": 1
 @lru_cache(maxsize=1)
 def store_file() -> tuple[bytes, ...]:
     """A store with outcomes, and one without."""
-    from tvm_npu.sweep.evaluate import Outcome
+    from tvm_npu.sweep.outcome import Outcome
     from tvm_npu.sweep.store import FILE, Store
 
     outcomes = (

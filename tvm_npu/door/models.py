@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -14,12 +14,13 @@ from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
 from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.find import door
-from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
+from tvm_npu.door.offload import offload_regions, report_of
 from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
 from tvm_npu.errors import NpuError, PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
 
@@ -30,11 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionedModel:
-    """A model whose regions have ranges; ``report`` says what runs where."""
+    """A model whose regions have ranges; ``report`` says what runs where. ``machine`` is another
+    than the one that it was partitioned for."""
 
     door: Door[Any]
     mod: Module
     report: PartitionReport
+    machine: MachineDescription | None = None
+
+    def on(self, machine: MachineDescription) -> PartitionedModel:
+        """The same regions on another machine of the kind that the model was partitioned for."""
+        return replace(self, machine=machine)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -43,19 +50,20 @@ class PartitionedModel:
 
     def program(self, symbol: str) -> bytes:
         """One region compiled to a Program file; raises what `compile_graph` raises."""
-        return self.door.region(self.mod, symbol).program()
+        return self.region(symbol).program()
 
     def fixed_graph(self, symbol: str) -> FixedGraph:
         """The fixed-point graph of one region; raises what `program` raises."""
-        return self.door.region(self.mod, symbol).fixed_graph()
+        return self.region(symbol).fixed_graph()
 
     def region(self, symbol: str) -> MarkedRegion:
         """One region with its marks."""
-        return self.door.region(self.mod, symbol)
+        found = self.door.region(self.mod, symbol)
+        return found if self.machine is None else found.on(self.machine)
 
     def fixed_graphs(self) -> dict[str, FixedGraph]:
         """The fixed-point graphs of all regions by symbol."""
-        return fixed_graphs(self.door, self.mod)
+        return {symbol: self.fixed_graph(symbol) for symbol in self.symbols}
 
     def run_regions(self, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]) -> None:
         """Runs every region by its runner, once a sample; operators before it run on the CPU."""
@@ -82,11 +90,11 @@ class PartitionedModel:
         """How many layers of an int8 region compute in int16."""
         fixed = self.compared(symbol).fixed
         others = [one for one in fixed.layers if fixed.precision_of(one) != "int8"]
-        return len(others) if self.door.region(self.mod, symbol).options.int16_layers else 0
+        return len(others) if self.region(symbol).options.int16_layers else 0
 
     def compared(self, symbol: str) -> ComparedRegion:
         """One region, float and fixed."""
-        return self.door.region(self.mod, symbol).compared()
+        return self.region(symbol).compared()
 
 
 @dataclass(frozen=True)

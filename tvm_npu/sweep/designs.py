@@ -1,4 +1,4 @@
-"""Designs: machines with the planner and the precision that they are used with."""
+"""Designs: machines with the planner, precision and batch that they are used with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ TRIES = 1000
 @dataclass(frozen=True)
 class Design:
     """``changes`` are the keys that differ from the machine ``loaded_from`` a file or by its name,
-    by dotted name. A machine that its kind refuses is known by ``fault`` only."""
+    by dotted name. A machine that its kind refuses is known by ``fault`` only. ``batch`` frames are
+    given to it together."""
 
     name: str
     machine: MachineDescription | None
@@ -33,6 +34,20 @@ class Design:
     loaded_from: str
     changes: tuple[tuple[str, Scalar], ...] = ()
     fault: str | None = None
+    batch: int = 1
+
+    @property
+    def precision_used(self) -> Precision | None:
+        """The machine's own where none is chosen; None where there is no machine either."""
+        if self.precision is None and self.machine is not None:
+            return self.machine.default_precision
+        return self.precision
+
+    @property
+    def use(self) -> str:
+        """What the machine is used with, for people."""
+        parts = [self.planner, self.precision or "", f"batch {self.batch}" * (self.batch > 1)]
+        return " ".join(part for part in parts if part)
 
 
 class DesignSpace:
@@ -59,10 +74,10 @@ class DesignSpace:
         }
 
     @property
-    def uses(self) -> tuple[tuple[str, Precision | None], ...]:
-        """(planner, precision); no precision: the machine's own."""
+    def uses(self) -> tuple[tuple[str, Precision | None, int], ...]:
+        """(planner, precision, batch); no precision: the machine's own."""
         precisions: tuple[Precision | None, ...] = (*self.spec.precisions,) or (None,)
-        return tuple(product(self.spec.planners, precisions))
+        return tuple(product(self.spec.planners, precisions, self.spec.batches))
 
     @property
     def combinations(self) -> int:
@@ -70,8 +85,8 @@ class DesignSpace:
         return prod(len(values) for values in self.axes.values())
 
     def of_files(self) -> Iterator[Design]:
-        for (file, machine), (planner, precision) in product(self.files, self.uses):
-            yield Design(machine.name, machine, planner, precision, file)
+        for (file, machine), (planner, precision, batch) in product(self.files, self.uses):
+            yield Design(machine.name, machine, planner, precision, file, batch=batch)
 
     def grid(self) -> Iterator[Design]:
         """Every combination of keys that the constraints allow."""
@@ -109,7 +124,7 @@ class DesignSpace:
         )
 
     def design(
-        self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None
+        self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None, batch: int
     ) -> Design:
         """The base machine with ``changes``."""
         base = self.spec.machine.base
@@ -121,8 +136,8 @@ class DesignSpace:
         try:
             machine = machine_from_dict(values, name)
         except MachineError as error:
-            return Design(name, None, planner, precision, base, key, str(error))
-        return Design(name, machine, planner, precision, base, key)
+            return Design(name, None, planner, precision, base, key, str(error), batch)
+        return Design(name, machine, planner, precision, base, key, batch=batch)
 
     def _changed(self, changes: Mapping[str, Scalar]) -> dict[str, Any]:
         values = _copy(self._values)
