@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,3 +134,17 @@ def test_functions_registered_while_tvm_is_imported_are_listed(
     assert len(after) == len(set(after))
     assert asked == [1]
     assert registry._LIB is library
+
+
+def test_a_home_in_which_nothing_can_be_made(tmp_path: Path) -> None:
+    """TVM makes a folder there when it is imported."""
+    pytest.importorskip("tvm")
+    (tmp_path / "home").write_text("a file: no folder can be made in it")
+    program = (
+        "import os\n"
+        "from tvm_npu.runtime.lean_tvm import TEST_DATA, import_tvm\n"
+        "assert import_tvm().__version__ and TEST_DATA not in os.environ\n"
+    )
+    environment = {**os.environ, "HOME": str(tmp_path / "home")}
+    environment.pop("TEST_DATA_ROOT_PATH", None)
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)

@@ -268,3 +268,14 @@ def test_functions_of_whole_numbers(op: str) -> None:
     model = graph(nodes, {"k": np.ones((1, 3, 6, 8), np.int8)})
     with pytest.raises(PartitionError, match=r"cannot compute \w+ of a constant of int8; allowed"):
         from_onnx(model)
+
+
+@pytest.mark.parametrize("operator", ["divide", "floor_divide", "mod", "floor_mod"])
+@pytest.mark.parametrize("dividend", [var("x", (2, 3)), const(np.ones((2, 3)))])
+def test_integers_that_a_constant_zero_divides(operator: str, dividend: Any) -> None:
+    """Folding them, and running them, would end the process."""
+    whole = relay.cast(dividend, "int32")
+    quotient = getattr(relay, operator)(whole, relay.const(np.int32([1, 0, 2])))
+    said = rf"{operator} divides by a constant of int32 that is 0 at \[1\]"
+    with pytest.raises(PartitionError, match=said):
+        partition_for_npu(module(relay.cast(quotient, "float32")), target="npu/nmp-4x8")

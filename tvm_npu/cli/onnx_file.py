@@ -45,6 +45,7 @@ def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
     """The model in ``path`` (an onnx.ModelProto, with its external data); with a seed weights that
     it lacks are random. Raises CliError, and PartitionError for those that cannot be."""
     import onnx
+    from onnx.checker import ValidationError
 
     content = read_bytes(path, "model")
     try:
@@ -63,9 +64,11 @@ def read_onnx(path: Path, weights_seed: int | None = None) -> Any:
         model = with_random_weights(model, weights_seed, path.parent)
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
-    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+    except (OSError, ValueError, ArithmeticError, MemoryError, ValidationError) as error:
+        reason = str(error) or "one is said to be larger than this machine's memory"
         raise CliError(
-            f"cannot read the weights beside {str(path)!r}: {error} (--random-weights does without)"
+            f"cannot read the weights beside {str(path)!r}: {reason} "
+            "(--random-weights does without)"
         ) from error
     return model
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.door.divisors import check_divisors
 from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.weightless import without_weights
 from tvm_npu.door.window_attributes import check_windows
@@ -35,7 +36,7 @@ among theirs."""
 
 def read_model(model: Any) -> Any:
     """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
-    for windows and tensors that there are not."""
+    for windows and tensors that there are not, and integers that a constant 0 divides."""
     import onnx
 
     if isinstance(model, str | Path):
@@ -45,6 +46,7 @@ def read_model(model: Any) -> Any:
             raise PartitionError(f"cannot read ONNX model {str(model)!r}: {error}") from error
     check_windows(model)
     check_extents(model)
+    check_divisors(model)
     return model
 
 

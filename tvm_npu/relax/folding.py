@@ -10,11 +10,14 @@ from tvm import relax
 
 from tvm_npu.codegen.row_blocks import contiguous
 from tvm_npu.door.dequantized import dequantized
+from tvm_npu.door.divisors import check_divisor
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.operators import attribute_reader
 from tvm_npu.relax.rewriting import replaced
 
 Compute = Callable[[Any, list[Any]], Any]
+
+_DIVIDING = frozenset({"relax.divide", "relax.floor_divide", "relax.mod", "relax.floor_mod"})
 
 
 def _shape(call: Any) -> tuple[int, ...]:
@@ -56,6 +59,7 @@ COMPUTE: Mapping[str, Compute] = {
 def folded_for_rules(call: Any, definitions: Mapping[Any, Any]) -> Any:
     """As `folded`, but a matrix that is read the other way round by matrix products alone (what
     frontends make of Gemm) stays as the model holds it: a copy would be as large as all others."""
+    _check_division(call)
     if of.is_turned(call):
         return None
     weight = call.args[1] if of.op_name(call) == "relax.matmul" else None
@@ -67,6 +71,13 @@ def folded_for_rules(call: Any, definitions: Mapping[Any, Any]) -> Any:
     read = replaced(call, turned)
     made = folded(read, definitions) if isinstance(read, of.Call) else read
     return read if made is None and turned else made
+
+
+def _check_division(call: Any) -> None:
+    if of.op_name(call) in _DIVIDING and of.is_constant(call.args[1]):
+        name = of.source_of(call)
+        operator = of.op_name(call).removeprefix("relax.")
+        check_divisor(f"{operator} {name!r}" if name else operator, of.array_of(call.args[1]))
 
 
 def folded(call: Any, definitions: Mapping[Any, Any]) -> Any:

@@ -15,6 +15,7 @@ from tvm import relay
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.divisors import check_division
 from tvm_npu.relay.quantized import with_real_numbers
 from tvm_npu.relay.roundings import layouts_apart
 from tvm_npu.relay.spelling import plain_spelling
@@ -32,7 +33,8 @@ _CHANNELS_LAST = {
 def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModule:
     """A copy of ``mod`` with checked types, ready for the rules.
 
-    Raises PartitionError without a main function or for parameters that fit no variable.
+    Raises PartitionError without a main function, for parameters that fit no variable and for
+    integers that a constant 0 divides.
     """
     if "main" not in [var.name_hint for var in mod.get_global_vars()]:
         raise PartitionError("the module has no function 'main'")
@@ -55,6 +57,8 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
         mod = relay.transform.InferType()(mod)
         mod = relay.transform.ConvertLayout(_CHANNELS_LAST)(mod)
         mod = relay.transform.InferType()(mod)
+    for expr in of.post_order(mod["main"].body):
+        check_division(expr)
     if _contains(mod, _is_constant_call):
         mod = relay.transform.FoldConstant()(mod)
     if is_quantized:

@@ -17,6 +17,7 @@ from tvm import relay
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.divisors import check_division
 
 Array = NDArray[Any]
 PLAIN = (relay.Tuple, relay.TupleGetItem, relay.Constant, relay.Var)
@@ -111,6 +112,7 @@ class QuickFolder:
         call = node
         if not kept:
             call = relay.Call(node.op, children, node.attrs, node.type_args, node.span)
+        check_division(call)
         if not children or not all(map(_is_constant, children)):
             return call
         _check_numbers(call)
