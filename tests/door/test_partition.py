@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.door.flows import all_layers, call, const, conv, flow, of, randoms, split, x
+from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.nmp.backend import NmpBackend
 from tvm_npu.codegen.ops import FixedConv, FixedElementwise, FixedPool
 from tvm_npu.codegen.passes.fuse import fuse
@@ -17,6 +19,7 @@ from tvm_npu.codegen.reference import run_float
 from tvm_npu.door.backend import needed_layers
 from tvm_npu.door.calibrate import RegionRunner, region_ranges
 from tvm_npu.door.dataflow import Value
+from tvm_npu.door.graph_by_graph import GraphByGraph
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.errors import CalibrationError, ImportRegionError
@@ -139,6 +142,31 @@ def test_ranges_come_from_what_the_door_runs() -> None:
     assert min(one.low for name, one in ranges.items() if name != "in0") == 0.0
     with pytest.raises(CalibrationError, match="no samples; at least 1 is needed"):
         region_ranges({region.symbol: fuse(graph)}, lambda runners: None, None)
+
+
+def test_of_several_regions_one_graph_is_alive_at_a_time() -> None:
+    """Each is as large as its weights; ranges are those of graphs that all stay."""
+    marked = {
+        name: MarkedRegion(name, flow(of("relu", conv(x(*F), 4), to=F)), {}) for name in "ab"
+    }
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def make(region: MarkedRegion) -> Graph:
+        nonlocal most
+        graph = fuse(region.graph())
+        alive.append(weakref.ref(graph))
+        most = max(most, sum(one() is not None for one in alive))
+        return graph
+
+    def run(runners: Mapping[str, RegionRunner]) -> None:
+        for seed in (1, 2):
+            for name in "ab":
+                runners[name].run([randoms(seed, *F)])
+
+    ranges = region_ranges(GraphByGraph(marked, make), run, None)
+    assert most == 1 and len(alive) == 4
+    assert ranges == region_ranges({n: fuse(one.graph()) for n, one in marked.items()}, run, None)
 
 
 def test_what_is_no_region_is_named() -> None:

@@ -42,12 +42,16 @@ class Calibrated:
 
 
 class _Channels:
-    """Largest values of a region's channels, and its first inputs."""
+    """Largest values of the channels of a region of ``graphs``, and its first inputs."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, symbol: str, graphs: Mapping[str, Graph]) -> None:
+        self.symbol, self.graphs = symbol, graphs
         self.magnitudes: dict[str, Any] = {}
         self.inputs: list[dict[str, Any]] = []
+
+    @property
+    def graph(self) -> Graph:
+        return self.graphs[self.symbol]
 
     def run(self, arrays: list[Any], /) -> Sequence[Any]:
         graph = self.graph
@@ -66,7 +70,7 @@ class _Channels:
     def batch(self, count: int) -> dict[str, Any]:
         """The first samples together, by input name."""
         kept = self.inputs[:count]
-        return {name: np.concatenate([one[name] for one in kept]) for name in self.graph.inputs}
+        return {name: np.concatenate([one[name] for one in kept]) for name in kept[0]}
 
 
 @phase("calibrate")
@@ -81,12 +85,13 @@ def adjusted(
     ``options.quantization`` and ``options.max_loss`` ask for; ``run`` as of `region_ranges`. int16
     regions stay as they are. TargetError for a name among ``options.int16_layers`` that no layer
     has."""
-    _check_names(options.int16_layers, calibrated.values())
+    if options.int16_layers:
+        _check_names(options.int16_layers, calibrated.values())
     changes = options.quantization != "plain" or options.max_loss is not None
     if not changes or options.precision != "int8" or not graphs:
         layers = options.int16_layers
         return {symbol: Calibrated(found, int16_layers=layers) for symbol, found in ranges.items()}
-    channels = {symbol: _Channels(graph) for symbol, graph in calibrated.items()}
+    channels = {symbol: _Channels(symbol, calibrated) for symbol in calibrated}
     run(channels)
     return {
         symbol: _adjusted(graph, channels[symbol], ranges[symbol], options)

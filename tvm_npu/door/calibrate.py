@@ -54,42 +54,45 @@ class UnfitTensorError(QuantizationError):
 
 
 class _Observer:
-    """Ranges of one region, widened with every sample. ``names`` are what users know its inputs
-    by."""
+    """Ranges of one region of ``graphs``, widened with every sample. ``names`` are what users know
+    its inputs by, if not by those of the graph."""
 
     def __init__(
-        self, symbol: str, graph: Graph, percentile: float | None, names: Sequence[str]
-    ) -> None:
+        self, symbol: str, graphs: Mapping[str, Graph], percentile: float | None,
+        names: Sequence[str] | None,
+    ) -> None:  # fmt: skip
         self.symbol = symbol
-        self.graph = graph
-        self.names = dict(zip(graph.inputs, names, strict=True))
+        self.graphs = graphs
+        self.names = names
         self.percentile = percentile
         self.ranges: dict[str, TensorRange] = {}
 
     def run(self, arrays: list[Any]) -> list[Any]:
         """Outputs of the float graph for one sample of its inputs."""
-        feed = as_batches(arrays, self.graph.inputs, self.graph.shapes)
+        graph = self.graphs[self.symbol]
+        feed = as_batches(arrays, graph.inputs, graph.shapes)
         outputs: dict[str, Any] = {}
+        names = dict(zip(graph.inputs, self.names or graph.inputs, strict=True))
         for tensor, values in feed.items():
-            self._check(tensor, values)
+            self._check(tensor, values, names)
         with np.errstate(over="ignore", invalid="ignore"):
-            for tensor, values in stream_float(self.graph, feed, cut=True):
-                self._check(tensor, values)
+            for tensor, values in stream_float(graph, feed, cut=True):
+                self._check(tensor, values, names)
                 entry = observe(values, tensor, self.percentile)
                 known = self.ranges.get(tensor)
                 self.ranges[tensor] = entry if known is None else known.merge(entry)
-                if tensor in self.graph.outputs:
+                if tensor in graph.outputs:
                     outputs[tensor] = values
-        return [outputs[tensor] for tensor in self.graph.outputs]
+        return [outputs[tensor] for tensor in graph.outputs]
 
-    def _check(self, tensor: str, values: Any) -> None:
+    def _check(self, tensor: str, values: Any, names: Mapping[str, str]) -> None:
         if np.isfinite(values.min()) and np.isfinite(values.max()):
             return
         bad = values[~np.isfinite(values)]
         found = f"{bad.size} of {values.size} values are {bad.flat[0]}"
-        if tensor in self.names:
+        if tensor in names:
             raise QuantizationError(
-                f"{self.names[tensor]}, which region {self.symbol!r} reads: {found} in "
+                f"{names[tensor]}, which region {self.symbol!r} reads: {found} in "
                 "calibration; give samples for which the float model computes numbers"
             )
         message = f"tensor {tensor!r} of region {self.symbol!r}: {found}"
@@ -124,8 +127,7 @@ def region_ranges(
     """
     known = names or {}
     observers = {
-        symbol: _Observer(symbol, graph, percentile, known.get(symbol, graph.inputs))
-        for symbol, graph in graphs.items()
+        symbol: _Observer(symbol, graphs, percentile, known.get(symbol)) for symbol in graphs
     }
     run(observers)
     if any(not observer.ranges for observer in observers.values()):

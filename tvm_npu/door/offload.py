@@ -19,9 +19,10 @@ from tvm_npu.door.adjust import Calibrated, adjusted
 from tvm_npu.door.calibrate import UnfitTensorError, given_ranges, region_ranges
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.fitness import input_names, too_wide, unfit_calls
+from tvm_npu.door.graph_by_graph import GraphByGraph
 from tvm_npu.door.partition import Partition, partition
 from tvm_npu.door.protocol import Door, Module
-from tvm_npu.door.region import ADJUSTMENTS, OPTIONS, RANGES, REPORT
+from tvm_npu.door.region import ADJUSTMENTS, OPTIONS, RANGES, REPORT, MarkedRegion
 from tvm_npu.door.rules import Context
 from tvm_npu.errors import (
     NothingOffloadedWarning,
@@ -102,13 +103,12 @@ def _calibrated(
         if not split.regions:
             return split, result, {}
         known = len(kept_out)
-        graphs = {
-            region.symbol: door.region(result, region.symbol).graph() for region in split.regions
+        marked = {
+            region.symbol: door.region(result, region.symbol) for region in split.regions
         }
-        calibrated = {
-            symbol: calibrated_graph(graph, options.machine, options.precision)
-            for symbol, graph in graphs.items()
-        }
+        graphs = GraphByGraph(marked, MarkedRegion.graph)
+        make = partial(calibrated_graph, machine=options.machine, precision=options.precision)
+        calibrated = GraphByGraph(graphs, make)
         if not known:
             _tell_lost_scales(graphs.values(), options)
         given = given_ranges(calibrated)
