@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("tvm", reason="the relay extra is not installed")
 
@@ -14,7 +16,7 @@ from tests.runtime.networks import machine
 from tests.sweep.threads import Threads
 from tvm_npu import models
 from tvm_npu.sim.description import MachineDescription
-from tvm_npu.sweep import SweepSpec, run_sweep
+from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
 from tvm_npu.sweep.models import ModelSource
 from tvm_npu.sweep.preparations import PreparedModel, prepared
 from tvm_npu.sweep.spec import spec_from_dict
@@ -25,11 +27,11 @@ LEAST, ALL, MORE = 1 << 16, 1 << 20, 1 << 28
 """Bytes of DRAM: the largest layer takes 802,600."""
 
 
-def asked(values: list[int]) -> SweepSpec:
+def asked(values: list[int], model: str = "lenet") -> SweepSpec:
     """Of nmp-4x8 with so many bytes of DRAM."""
     keys = {"dram.capacity_bytes": values}
     return spec_from_dict({
-        "models": ["lenet"], "fidelity": ["predicted"], "precisions": ["int16"],
+        "models": [model], "fidelity": ["predicted"], "precisions": ["int16"],
         "machine": {"base": "nmp-4x8", "keys": keys}, "search": {"objectives": ["cycles"]},
     })  # fmt: skip
 
@@ -74,3 +76,18 @@ def test_random_machines_find_what_is_made_for_them(tmp_path: Path) -> None:
             kept[found.file] = found.file.read_bytes()
             assert found.file.name == made.file.name
     assert 1 < len(kept) < 5
+
+
+def test_machines_that_run_nothing(tmp_path: Path) -> None:
+    """The first one ends the sweep; others are rows."""
+    weight = numpy_helper.from_array(np.ones((300, 300), np.float32), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 300]) for name in "xy")
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"])], "wide", [x], [y], [weight]
+    )
+    path = tmp_path / "wide.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)]), path)
+    first, other = run_sweep(asked([ALL, LEAST], str(path)), tmp_path, Threads()).rows
+    assert first["fault"] is None and "room for: DRAM 90600" in other["fault"]
+    with pytest.raises(SweepError, match="no operator runs on 'nmp-4x8'"):
+        run_sweep(asked([LEAST, ALL], str(path)), tmp_path, Threads())
