@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("tvm", reason="the relay extra is not installed")
+
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from tests.runtime.networks import machine
 from tests.sweep.threads import Threads
