@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.runtime.networks import network
 from tvm_npu.cli import main
 from tvm_npu.codegen.backends import backend_names
+from tvm_npu.codegen.compile import CompileOptions, fixed_graph
+from tvm_npu.codegen.fast import kernels
+from tvm_npu.codegen.fast.graphs import FastFixed, FastFloat
+from tvm_npu.codegen.fixed_point import quantize_tensor
+from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.door import models
 from tvm_npu.sim import making_code
 from tvm_npu.sim.machine_file import load_machine
+from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.making_code import Stopwatch, machine_code_seconds
 from tvm_npu.warmup import warm_up
 
@@ -21,6 +30,38 @@ def test_what_is_warm_makes_no_code() -> None:
     before = machine_code_seconds()
     warm_up(machine, "naive")
     assert machine_code_seconds() == before
+
+
+@pytest.mark.parametrize("precision", ["int16", "int8"])
+def test_convolutions_of_accuracies_are_warm(
+    precision: Precision, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For images, sums and residuals of every type, also where filters have one channel."""
+    seen: set[tuple[str, ...]] = set()
+    for name in ("fixed_conv", "float_conv"):
+        compiled = getattr(kernels, name)
+
+        def counted(image: Any, *rest: Any, compiled: Any = compiled, name: str = name) -> None:
+            arrays = [one for one in (image, *rest) if type(one) is np.ndarray]
+            seen.add((name, *(one.dtype.name for one in arrays)))
+            compiled(image, *rest)
+
+        monkeypatch.setattr(kernels, name, counted)
+    warm_up(load_machine("nmp-4x8"), "naive", precision)
+    warm = set(seen)
+    assert {name for name, *_ in warm} == {"fixed_conv", "float_conv"}
+    graph, samples = network()
+    given = {"x": samples, "y": samples[::-1]}
+    options = CompileOptions(precision)
+    fixed = fixed_graph(graph, calibrate(graph, [given]), load_machine("nmp-4x8"), options)
+    FastFloat(graph).run(given)
+    FastFixed(fixed).run({
+        name: quantize_tensor(values, fixed.q_points[name], fixed.element_bytes)
+        for name, values in given.items()
+    })  # fmt: skip
+    assert seen == warm
+    sums = {found[2] for found in warm if found[0] == "fixed_conv"}
+    assert sums == ({"float64"} if precision == "int16" else {"float32", "float64"})
 
 
 def test_a_stopwatch_leaves_machine_code_out() -> None:

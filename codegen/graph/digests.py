@@ -12,12 +12,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from tvm_npu.codegen.graph.fixed import FixedGraph
+    from tvm_npu.codegen.graph.graph import Graph
 
 
-def graph_digest(fixed: FixedGraph) -> str:
+def graph_digest(graph: FixedGraph | tuple[Graph, ...]) -> str:
     """The same for graphs that are equal in everything, in whatever process they were made."""
     digest = hashlib.sha256()
-    _feed(digest, fixed)
+    _feed(digest, graph)
     return digest.hexdigest()
 
 

@@ -17,9 +17,9 @@ from tests.runtime.networks import network
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
-from tvm_npu.sweep import SweepError, models
+from tvm_npu.sweep import SweepError, preparations
 from tvm_npu.sweep.kept_models import _array, model_from_bytes, model_to_bytes
-from tvm_npu.sweep.models import SweptModel, SweptRegion
+from tvm_npu.sweep.models import ModelSource, SweptModel, SweptRegion
 from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.store import FILE, Store
 
@@ -78,11 +78,31 @@ def test_arrays_that_are_none(dtype: Any, shape: Any, data: Any, message: str) -
 def test_files_of_another_format_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "_prepare", lambda *_: kept())
-    source = models.ModelSource("m", b"", load_machine("nmp-4x8"), "int8")
-    new = models.prepared(source, tmp_path)
-    monkeypatch.setattr(models, "FORMAT", 1)
-    assert models.prepared(source, tmp_path) != new
+    monkeypatch.setattr(preparations, "prepare", lambda *_: kept())
+    source = ModelSource("m", b"", load_machine("nmp-4x8"), "int8")
+    new = preparations.prepared(source, tmp_path)
+    assert preparations.prepared(source, tmp_path).file == new.file
+    monkeypatch.setattr(preparations, "FORMAT", 1)
+    assert preparations.prepared(source, tmp_path).file != new.file
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "", "[]", '["d", [["__init__", [1], true]]]', '["d", [["biases", ["1"], true]]]',
+        '["d", [["biases", [1, 2, 3], true]]]', '["d", [["pool_input", [1], true]]]',
+    ],
+)  # fmt: skip
+def test_questions_that_are_none(
+    forged: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparations, "prepare", lambda *_: kept())
+    source = ModelSource("m", b"", load_machine("nmp-4x8"), "int8")
+    preparations.prepared(source, tmp_path)
+    (path,) = tmp_path.glob("*.asked")
+    path.write_text(forged)
+    with pytest.raises(SweepError, match="remove the folder's .asked files"):
+        preparations.prepared(source, tmp_path)
 
 
 class Call:

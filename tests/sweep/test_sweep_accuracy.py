@@ -14,6 +14,7 @@ from tests.sweep.threads import Threads
 from tvm_npu import accuracy, models
 from tvm_npu.accuracy import measuring
 from tvm_npu.accuracy.images import LabelledImages, Preparation
+from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.graph.digests import graph_digest
 from tvm_npu.codegen.shared_graphs import SharedGraphs
 from tvm_npu.models.data import load_digits, load_digits_lenet
@@ -61,6 +62,11 @@ def test_accuracy_is_that_of_the_command_and_measured_once_a_precision(
     folder: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[str] = []
+    digested: list[str] = []
+
+    def counted_digest(graph: FixedGraph) -> str:
+        digested.append(graph.precision)
+        return graph_digest(graph)
 
     def counted(model: Any, *arguments: Any, **options: Any) -> Any:
         measured.append(model.machine.name)
@@ -68,8 +74,10 @@ def test_accuracy_is_that_of_the_command_and_measured_once_a_precision(
 
     measure = measuring.measure
     monkeypatch.setattr(measuring, "measure", counted)
+    monkeypatch.setattr(accuracies, "graph_digest", counted_digest)
     result = run_sweep(spec(folder), store, Threads())
     assert len(measured) == 2 and len(result.rows) == 4
+    assert sorted(digested) == ["int16"] * 2 + ["int8"] * 2  # sought and measured, not a machine
     again = run_sweep(spec(folder), store, Threads())
     assert again.rows == result.rows and again.evaluated == 0 and len(measured) == 2
     monkeypatch.undo()

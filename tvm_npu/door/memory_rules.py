@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm_npu.codegen.least import Need
+from tvm_npu.codegen.least import Need, dram_need
 from tvm_npu.codegen.passes.averages import largest_part
 from tvm_npu.codegen.passes.dilation import live_taps
 from tvm_npu.door import geometry
@@ -20,10 +20,9 @@ def tensors_fit_memory(call: OpCall, context: Context) -> Violation | None:
     """Operands and result of one image lie in the machine's DRAM together."""
     data = sum(prod(shape[1:]) for shape in run_time_shapes(call))
     constants = sum(prod(arg.shape) for arg in call.operands if isinstance(arg, Constant))
-    needed = (data + constants) * context.least.stored_bytes
-    capacity = context.machine.dram.capacity_bytes
-    if needed > capacity:
-        return Violation(f"{needed} bytes", f"{capacity} bytes of DRAM")
+    need = dram_need(context.machine, context.precision, data + constants)
+    if not need.fits:
+        return Violation(f"{need.needed} bytes", f"{need.available} bytes of DRAM")
     return None
 
 

@@ -76,14 +76,14 @@ class Accuracies:
         from tvm_npu.accuracy.measuring import measure
 
         assert source.images is not None
-        if self._partitioned is None or self._partitioned[0] != source.digest:
+        if self._partitioned is None or self._partitioned[0] != source:
             self._partitioned = source.digest, *source.partitioned()
         _, imported, partitioned = self._partitioned
         model = partitioned.on(machine)
         if [graph_digest(model.fixed_graph(one)) for one in model.symbols] != digests:
             raise SweepError(
                 f"accuracy of model {source.name!r}: the store's model was prepared for another "
-                "machine; give another folder, or remove its .model files"
+                "machine; give another folder, or remove its .model and .asked files"
             )
         engine = self._engine if partitioned.door.modules_pickle else None
         found = measure(

@@ -1,8 +1,8 @@
 """Models ready for sweeps: the float meaning of their NPU regions, calibrated once, on random input
 or the first of their images.
 
-A model is partitioned for the sweep's first machine of a kind; other machines of the kind take the
-same regions, so that their figures can be compared, or say what they cannot run.
+All machines of a kind compute the same regions, so that their figures can be compared, or say why
+they cannot (`preparations`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from tvm_npu.calibration import Sample
+from tvm_npu.codegen.backends import backend_of
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
 from tvm_npu.errors import AccuracyError, CalibrationError
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
-from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep.images import ModelImages
-from tvm_npu.sweep.kept_models import FORMAT, model_to_bytes
 from tvm_npu.sweep.spec import SweepError
 
 if TYPE_CHECKING:
     from tvm_npu.door.models import ImportedModel, PartitionedModel
 
 Array = NDArray[Any]
+
+
+class NothingRunsError(SweepError):
+    """No operator of a model runs on a machine."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,16 @@ def onnx_model(name: str, content: bytes) -> Any:
         ) from error
 
 
+def machine_class(
+    machine: MachineDescription, precision: Precision
+) -> tuple[Hashable, ...]:
+    """Machines that differ in it share no prepared models: kind, precision, requantize step, and
+    the layers that it has code for."""
+    made = backend_of(machine).made(machine)
+    names = tuple(sorted(f"{one.__module__}.{one.__qualname__}" for one in made))
+    return machine.isa, precision, machine.requantization(precision), names
+
+
 @dataclass(frozen=True)
 class ModelSource:
     """What a SweptModel is made from; without ``images`` ranges come from random input."""
@@ -112,12 +125,13 @@ class ModelSource:
 
     @cached_property
     def digest(self) -> str:
-        """Of the model's bytes and of what partitioning and calibration depend on."""
+        """Of the model's bytes and of what partitioning and calibration depend on, but for what
+        they ask of the machine's memories (`preparations`)."""
         from tvm_npu.sweep.store import code_version
 
         machine, precision = self.machine, self.precision
         facts = (
-            code_version(), machine.isa, machine.requantization(precision), precision,
+            code_version(), *machine_class(machine, precision),
             None if self.images is None else self.images.digest,
         )  # fmt: skip
         return hashlib.sha256(repr(facts).encode() + self.content).hexdigest()
@@ -139,7 +153,7 @@ class ModelSource:
         report = partitioned.report
         if not partitioned.symbols:
             first = report.refusals[0] if report.refusals else "it has no operators"
-            raise SweepError(
+            raise NothingRunsError(
                 f"model {self.name!r}: no operator runs on {self.machine.name!r}: {first}"
             )
         return imported, partitioned
@@ -165,15 +179,8 @@ class ModelSource:
             raise SweepError(f"images of model {self.name!r}: there are none")
 
 
-def prepared(source: ModelSource, folder: Path) -> Path:
-    """The file in ``folder`` with the SweptModel; made unless it is there."""
-    path = folder / f"{source.digest}-{FORMAT}.model"
-    if not path.exists():
-        write_whole(path, model_to_bytes(_prepare(source)))
-    return path
-
-
-def _prepare(source: ModelSource) -> SweptModel:
+def prepare(source: ModelSource) -> SweptModel:
+    """Raises SweepError as `ModelSource.partitioned` does."""
     imported, partitioned = source.partitioned()
     marked = {symbol: partitioned.region(symbol) for symbol in partitioned.symbols}
     keepers = {symbol: _Keeper(region.graph()) for symbol, region in marked.items()}

@@ -25,8 +25,9 @@ from tvm_npu.sweep.front import sensitivities
 from tvm_npu.sweep.genetic import generations
 from tvm_npu.sweep.images import ModelImages
 from tvm_npu.sweep.judged import Judged, best_first, front, promoted
-from tvm_npu.sweep.models import ModelSource, model_bytes, prepared
+from tvm_npu.sweep.models import ModelSource, machine_class, model_bytes
 from tvm_npu.sweep.outcome import ACCURACY, RIGHT, Outcome, mean
+from tvm_npu.sweep.preparations import OtherRegionsError, PreparedModel, prepared
 from tvm_npu.sweep.spec import Fidelity, SweepError, SweepSpec
 from tvm_npu.sweep.store import Store, result_key
 
@@ -105,7 +106,8 @@ class _Run:
         self.contents = {name: model_bytes(name) for name in spec.models}
         self.images = {name: ModelImages(one) for name, one in spec.accuracy.items()}
         self.evaluated = 0
-        self._prepared: dict[Any, _Models] = {}
+        self._prepared: dict[Any, list[PreparedModel]] = {}
+        self._shared: dict[Path, Any] = {}
         self._accuracies = Accuracies(self.store, engine, self._measured, limits)
 
     def _measured(self, model: str, images: int) -> None:
@@ -164,7 +166,7 @@ class _Run:
 
     def _with_accuracy(self, design: Design, frames: Sequence[Outcome]) -> list[Outcome]:
         found = list(frames)
-        if design.machine is None:
+        if all(one.fault is not None for one in frames):
             return found
         models = self._models(design)
         for at, (source, file) in enumerate(zip(models.sources, models.files, strict=True)):
@@ -192,7 +194,12 @@ class _Run:
             if design.machine is None:
                 known[index] = [Outcome(fault=design.fault)] * len(self.contents)
                 continue
-            models = self._models(design)
+            try:
+                models = self._models(design)
+            except OtherRegionsError as error:
+                fault = f"{type(error).__name__}: {error}"
+                known[index] = [Outcome(fault=fault)] * len(self.contents)
+                continue
             keys[index] = [
                 result_key(file.stem, design, fidelity, self.limits) for file in models.files
             ]
@@ -227,18 +234,30 @@ class _Run:
         return [known[index] for index in range(len(designs))]
 
     def _models(self, design: Design) -> _Models:
-        """Prepared for the design's kind of machine, requantize step and precision."""
+        """Prepared for the design's machine and precision. Raises OtherRegionsError."""
+        models = [self._model(name, design) for name in self.contents]
+        files = [one.file for one in models if one.file is not None]
+        for file in files:
+            if file not in self._shared:
+                self._shared[file] = self.engine.share(file)
+        return _Models([one.source for one in models], files, [self._shared[one] for one in files])
+
+    def _model(self, name: str, design: Design) -> PreparedModel:
         machine, precision = design.machine, design.precision_used
         assert machine is not None and precision is not None
-        key = machine.isa, precision, machine.requantization(precision)
-        if key not in self._prepared:
-            sources = [
-                ModelSource(name, content, machine, precision, self.images.get(name))
-                for name, content in self.contents.items()
-            ]
-            files = [prepared(source, self.folder) for source in sources]
-            self._prepared[key] = _Models(sources, files, [self.engine.share(one) for one in files])
-        return self._prepared[key]
+        key = name, machine.isa, precision, machine.requantization(precision)
+        known = self._prepared.setdefault(key, [])
+        asks = machine_class(machine, precision)
+        for one in known:
+            if machine_class(one.source.machine, precision) == asks and one.serves(machine):
+                found = one
+                break
+        else:
+            content, images = self.contents[name], self.images.get(name)
+            found = prepared(ModelSource(name, content, machine, precision, images), self.folder)
+            known.append(found)
+        found.check_regions(machine, known[0])
+        return found
 
     def _judged(
         self, design: Design, fidelity: Fidelity, frames: Sequence[Outcome]
