@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.door.flows import call, x
 from tvm_npu.door.dataflow import Dataflow, Input, OpCall, Result, TensorType
 from tvm_npu.door.fallback import with_costs
 from tvm_npu.report.placement import FallbackCost, Refusal
@@ -49,6 +50,26 @@ def test_costs_of_a_chain(seed: int) -> None:
         behind = number + 1 < count and number + 1 not in outside
         assert cost.crossing_bytes == 4 * (before * size[number - 1] + behind * size[number])
         assert cost.more_regions == int(before and behind)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_reductions_cost_what_they_read(seed: int) -> None:
+    """By NumPy: how many numbers the windows of a pool, or the axes of a sum, hold in all."""
+    random = np.random.default_rng(seed)
+    shape = (1, *(int(n) for n in random.integers(5, 20, 3)))
+    numbers = np.empty(shape, np.float32)
+    axes = tuple(sorted(random.choice([1, 2, 3], int(random.integers(1, 4)), False).tolist()))
+    rows, columns = (int(n) for n in random.integers(1, 5, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(numbers, (rows, columns), (2, 3))
+    pooled = call("max_pool2d", x(*shape), to=windows.shape[:4], pool_size=[rows, columns])
+    for name, one, read in (
+        ("mean", call("mean", x(*shape), to=numbers.sum(axes).shape, axis=axes), numbers.size),
+        ("variance", call("variance", x(*shape), to=()), numbers.size),
+        ("max_pool2d", pooled, max(windows.size, numbers.size)),
+    ):
+        last = Result(one.types, call=one)
+        (found,) = with_costs(Dataflow(one.operands, (last,), False), [], {0: REFUSED})
+        assert found.cost == FallbackCost(read, read / 2_000, 0, 0), name
 
 
 def test_costs_in_words() -> None:

@@ -22,9 +22,10 @@ WIDTH_OF_TEXT = 120
 
 @dataclass(frozen=True)
 class FallbackCost:
-    """What an operator costs on the CPU: the ``elements`` of its result, microseconds by the rule
-    of `door.paying` (a core that does 2 operations a nanosecond), bytes of tensors that pass
-    between it and regions, and how many regions more there are because it lies between them."""
+    """What an operator costs on the CPU: the ``elements`` that it goes through (of its result; of a
+    reduction or pool, of its operand), microseconds by the rule of `door.paying` (a core that does
+    2 operations a nanosecond), bytes of tensors that pass between it and regions, and how many
+    regions more there are because it lies between them."""
 
     elements: int
     cpu_us: float
