@@ -78,7 +78,9 @@ def test_costs_in_words() -> None:
         "1,010 elements, about 2.3 us on the CPU; 4,000 bytes pass between CPU and NPU; "
         "2 more regions"
     )
-    one = Refusal("n", "nn.lrn", "Rule.", "a", "b", FallbackCost(5, 0.5, 0, 0), "docs/rules.md#x")
-    assert str(one).endswith(
-        "(found: a; allowed: b); it costs 5 elements, about 0.5 us on the CPU; see docs/rules.md#x"
+    cost = FallbackCost(5, 0.5, 0, 0)
+    one = Refusal("n", "nn.lrn", "Rule.", "a", "b", cost, "docs/rules.md#x", "buy one")
+    assert str(one) == (
+        "nn.lrn 'n' stays on the CPU, for it breaks the rule \"Rule.\" (found: a; allowed: b); it "
+        "costs 5 elements, about 0.5 us on the CPU; what helps: buy one; see docs/rules.md#x"
     )

@@ -127,14 +127,16 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     print_profile(profile, terminal.out, args.verbose)
     if args.json is not None:
         write_json(args.json, profile.to_dict())
+        terminal.wrote(args.json)
     if args.csv is not None:
         from tvm_npu.report.table import rows
 
         write_csv(args.csv, rows(profile))
+        terminal.wrote(args.csv)
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
     if args.html is not None or args.overlay:
-        _write_on_model(args, job, runs, profile)
+        _write_on_model(args, job, runs, profile, terminal)
     return 0
 
 
@@ -163,6 +165,7 @@ def _write_trace(
 
     trace = make_trace(runs, profile.report.refusals, args.trace_layers)
     write_bytes(args.trace, trace.content)
+    terminal.wrote(args.trace)
     if trace.coarse:
         layers = "1 layer" if len(trace.coarse) == 1 else f"{len(trace.coarse)} layers"
         terminal.note(
@@ -172,7 +175,11 @@ def _write_trace(
 
 
 def _write_on_model(
-    args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
+    args: argparse.Namespace,
+    job: ModelJob,
+    runs: list[RegionRun],
+    profile: Profile,
+    terminal: Terminal,
 ) -> None:
     """The page and the overlays, which show the model's own graph; that of TensorFlow Lite files
     is not read."""
@@ -190,6 +197,7 @@ def _write_on_model(
             graph = graph_of_onnx(model, profile.layers, profile.report.refusals)
         others = [read_profile(path) for path in args.compare]
         write_bytes(args.html, make_page(profile, runs, graph, sqnr_db, others).encode())
+        terminal.wrote(args.html)
     if args.overlay and model is not None:
         from tvm_npu.report.overlay import notes_by_node, overlay_bytes
 
@@ -197,6 +205,7 @@ def _write_on_model(
         notes = notes_by_node(model, profile, graphs, sqnr_db)
         for path in args.overlay:
             write_bytes(path, overlay_bytes(path, model, notes, args.overlay_value))
+            terminal.wrote(path)
 
 
 def _sqnr_by_layer(job: ModelJob) -> dict[tuple[str, str], tuple[float | None, float | None]]:

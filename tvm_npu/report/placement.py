@@ -53,8 +53,9 @@ class FallbackCost:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one operator stays on the CPU: the rule's text, what was found, what is allowed; what
-    that costs (None: not known), and where the operator's rules are written."""
+    """Why one operator stays on the CPU: the text of the rule that it breaks, what was found, what
+    is allowed; what that costs (None: not known), where the rule is written, and what helps
+    ("": nothing known)."""
 
     source: str
     operator: str
@@ -63,13 +64,15 @@ class Refusal:
     limit: str
     cost: FallbackCost | None = None
     page: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         costs = "" if self.cost is None else f"; it costs {self.cost}"
+        remedy = f"; what helps: {self.remedy}" if self.remedy else ""
         page = f"; see {self.page}" if self.page else ""
         return (
-            f"{self.operator} {self.source!r} stays on the CPU: {self.rule} "
-            f"(found: {self.value}; allowed: {self.limit}){costs}{page}"
+            f"{self.operator} {self.source!r} stays on the CPU, for it breaks the rule "
+            f"\"{self.rule}\" (found: {self.value}; allowed: {self.limit}){costs}{remedy}{page}"
         )
 
 
@@ -120,14 +123,15 @@ class PartitionReport(Tabular):
         """A row for each operator: where it runs, and the rule that keeps it off the NPU."""
         found: list[dict[str, Any]] = [
             {"operator": name, "source": source, "place": region.symbol, "rule": None,
-             "found": None, "allowed": None, "costs": None}
+             "found": None, "allowed": None, "costs": None, "helps": None}
             for region in self.regions
             for source, name in region.operators
         ]  # fmt: skip
         return found + [
             {"operator": one.operator, "source": one.source, "place": "CPU", "rule": one.rule,
              "found": one.value, "allowed": one.limit,
-             "costs": None if one.cost is None else str(one.cost)}
+             "costs": None if one.cost is None else str(one.cost),
+             "helps": one.remedy or None}
             for one in self.refusals
         ]  # fmt: skip
 
@@ -157,12 +161,15 @@ class PartitionReport(Tabular):
     def why_not_table(self) -> Table:
         """One row for each operator that stays on the CPU."""
         table = Table(title="why not on the NPU")
-        for heading in ("source", "operator", "rule", "found", "allowed", "costs"):
+        for heading in ("source", "operator", "broken rule", "found", "allowed", "costs"):
             table.add_column(heading, overflow="fold")
+        helps = any(one.remedy for one in self.refusals)
+        if helps:
+            table.add_column("what helps", overflow="fold")
         for one in self.refusals:
             costs = "" if one.cost is None else str(one.cost)
-            cells = one.source, one.operator, one.rule, one.value, one.limit, costs
-            table.add_row(*map(Text, cells))
+            cells = [one.source, one.operator, one.rule, one.value, one.limit, costs]
+            table.add_row(*map(Text, [*cells, one.remedy] if helps else cells))
         return table
 
     def __str__(self) -> str:

@@ -134,7 +134,7 @@ def grouped(report: PartitionReport) -> list[dict[str, Any]]:
         row = rows.setdefault(
             key,
             {"operator": one.operator, "rule": one.rule, "value": one.value, "limit": one.limit,
-             "sources": [], "cost": None},
+             "page": one.page, "remedy": one.remedy, "sources": [], "cost": None},
         )  # fmt: skip
         row["sources"].append(one.source)
         if one.cost is not None:
