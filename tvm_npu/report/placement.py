@@ -138,9 +138,10 @@ class PartitionReport(Tabular):
     def split_table(self) -> Table:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""
         table = Table(title=f"split for {self.machine}, {self.precision}, {self.planner}")
-        for heading in ("part", "operators", "inputs", "outputs"):
+        table.add_column("part", overflow="fold", no_wrap=True)  # others have blanks to wrap at
+        for heading in ("operators", "inputs", "outputs"):
             table.add_column(heading, overflow="fold")
-        table.add_column("MACs", justify="right")
+        table.add_column("MACs", justify="right", no_wrap=True)
         for region in self.regions:
             table.add_row(
                 Text(region.symbol),
