@@ -166,7 +166,10 @@ def test_runs_are_compared_by_layer(tmp_path: Path) -> None:
         assert times[layer["name"]][1] == layer["time_us"]
     assert dict(found["totals"])["cycles"] == [mine["totals"]["cycles"], other["totals"]["cycles"]]
     text = Visible(page_of("nmp", others=[read_profile(path)])).text["comparison"]
-    assert f"{other['totals']['time_us']:,.1f}" in text
+    assert f"{other['totals']['time_us']:,.1f}" in text and "several models" not in text
+    path.write_text(json.dumps({**other, "model": "deep/other<1.onnx"}))
+    text = Visible(page_of("nmp", others=[read_profile(path)])).text["comparison"]
+    assert "several models" in text and "other<1.onnx" in text and Path(mine["model"]).name in text
     path.write_text('{"schema": "tvm-npu accuracy 1"}')
     with pytest.raises(PageError, match="is no profile"):
         read_profile(path)
