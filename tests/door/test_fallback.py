@@ -78,6 +78,7 @@ def test_costs_in_words() -> None:
         "1,010 elements, about 2.3 us on the CPU; 4,000 bytes pass between CPU and NPU; "
         "2 more regions"
     )
+    assert str(FallbackCost(1, 123.4, 0, 0)) == "1 element, about 123 us on the CPU"
     cost = FallbackCost(5, 0.5, 0, 0)
     one = Refusal("n", "nn.lrn", "Rule.", "a", "b", cost, "docs/rules.md#x", "buy one")
     assert str(one) == (

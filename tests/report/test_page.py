@@ -97,6 +97,18 @@ def test_operators_become_layers_and_edges() -> None:
     assert page.count('class="box cpu"') == page.count('class="box away"') == 1
 
 
+def test_remedies_and_what_helps_a_layer_stand_on_the_page() -> None:
+    mine = profiled("nmp")
+    assert "what helps" not in Visible(make_page(mine, [])).text["placement"]
+    told = replace(REFUSED, remedy="a & b", page="docs/rules.md#softmax")
+    known = replace(mine, report=replace(mine.report, refusals=(told,)))
+    layer = ("region", mine.layers[0].name)
+    seen = Visible(make_page(known, [], sqnr_db={layer: (1.0, 2.0)}, advice={layer: "int<16"}))
+    assert "what helps" in seen.text["placement"] and "a & b" in seen.text["placement"]
+    assert "docs/rules.md#softmax" in seen.text["placement"]
+    assert "what would help" in seen.text["accuracy"] and "int<16" in seen.text["accuracy"]
+
+
 def test_what_does_not_depend_on_the_input_is_left_out_of_the_graph() -> None:
     """Exporters reshape biases and compute shapes with nodes of their own."""
     lines = (

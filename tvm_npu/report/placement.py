@@ -41,9 +41,9 @@ class FallbackCost:
         )
 
     def __str__(self) -> str:
-        text = f"{self.elements:,} elements, about {self.cpu_us:,.2g} us on the CPU"
-        if self.cpu_us >= 100:
-            text = f"{self.elements:,} elements, about {self.cpu_us:,.0f} us on the CPU"
+        time_us = f"{self.cpu_us:,.{'0f' if self.cpu_us >= 100 else '2g'}}"
+        noun = "element" if self.elements == 1 else "elements"
+        text = f"{self.elements:,} {noun}, about {time_us} us on the CPU"
         if self.crossing_bytes:
             text += f"; {self.crossing_bytes:,} bytes pass between CPU and NPU"
         if self.more_regions:
