@@ -30,15 +30,24 @@ class SharedGraphs:
     def fixed(self, machine: MachineDescription, precision: Precision) -> FixedGraph:
         """What `codegen.compile.fixed_graph` makes. It depends on the layers that the machine has
         code for, the parts that its memories cut pools into, and its requantize step."""
+        key, parted = self._parted(machine, precision)
+        options = CompileOptions(precision)
+        return _kept(self._fixed, key, lambda: quantized(parted, self._ranges, machine, options))
+
+    def key(self, machine: MachineDescription, precision: Precision) -> Hashable:
+        """Equal for machines that have the same graph."""
+        return self._parted(machine, precision)[0]
+
+    def _parted(
+        self, machine: MachineDescription, precision: Precision
+    ) -> tuple[Hashable, Graph]:
         made = backend_of(machine).made(machine)
         fused = _kept(self._fused, made, lambda: fuse(self._graph, made))
         parted = in_parts(fused, machine, precision)
         pools = tuple(
             (layer.name, layer.kernel) for layer in parted.layers if isinstance(layer, Pool)
         )
-        key = made, precision, machine.requantization(precision), pools
-        options = CompileOptions(precision)
-        return _kept(self._fixed, key, lambda: quantized(parted, self._ranges, machine, options))
+        return (made, precision, machine.requantization(precision), pools), parted
 
 
 def _kept(cache: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:

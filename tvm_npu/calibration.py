@@ -19,6 +19,8 @@ Sample = dict[str, Array]
 CalibrationData = "None | Array | Mapping[str, Array] | Iterable[Mapping[str, Array]] | str | Path"
 
 
+CALIBRATION_IMAGES = 16
+"""How many of a model's labelled images give ranges where no calibration data is given."""
 FEW_VALUES = 3
 """Distinct values of all of an input's calibration data; no image has so few."""
 

@@ -29,6 +29,10 @@ class CalibrationError(NpuError, ValueError):
     """Calibration data that does not fit the model's inputs."""
 
 
+class CpuCodeError(NpuError, RuntimeError):
+    """A part of a model that TVM cannot compile for the CPU."""
+
+
 class ImportRegionError(NpuError, ValueError):
     """A region function that is not what partitioning makes."""
 

@@ -163,6 +163,7 @@ def _watch(
     """Reads what a worker says until it ends or enough was done; the next case, -1: stop."""
     assert process.stdout is not None
     running: int | None = None
+    following = case
     begun = written = time.monotonic()
     while True:
         ready, _, _ = select.select([process.stdout], [], [], SILENCE_SECONDS)
@@ -171,7 +172,7 @@ def _watch(
             code = process.wait() if ready else "silence"
             if running is None:
                 row.bad += 1
-                row.faults.append(f"the worker ended with {code} before a case")
+                row.faults.append(f"the worker ended with {code} before case {following}")
                 return -1
             text = "hang" if code in (-SIGPROF, "silence") else f"crash, exit code {code}"
             row.count(f"bad {text}", 0.0, checked)
@@ -185,7 +186,7 @@ def _watch(
             row.count(found, said["cpu_s"], checked)
             if found.startswith("bad"):
                 _keep(target, row, int(said["end"]), found, checked, corpus)
-            running = None
+            running, following = None, int(said["end"]) + 1
             if time.monotonic() - written > WRITTEN_EVERY_S:
                 kept.write()
                 written = time.monotonic()

@@ -79,7 +79,7 @@ def ranges(data: bytes) -> None:
 
 def calibration(suffix: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
-        from tvm_npu.cli.calibration_files import CalibrationFiles
+        from tvm_npu.calibration_files import CalibrationFiles
 
         with _file(data, suffix) as path:
             for _ in CalibrationFiles((path,), INPUTS):
@@ -190,7 +190,7 @@ def _imported(data: bytes) -> Any:
 
 
 def labelled_npz(data: bytes) -> None:
-    from tvm_npu.cli.labelled_images import LabelledImages, Preparation
+    from tvm_npu.accuracy.images import LabelledImages, Preparation
 
     with _file(data, ".npz") as path:
         for _ in LabelledImages(path, INPUTS, Preparation()):
@@ -199,7 +199,7 @@ def labelled_npz(data: bytes) -> None:
 
 def labelled_csv(data: bytes) -> None:
     """The labels of three files in a folder."""
-    from tvm_npu.cli.labelled_images import LabelledImages, Preparation
+    from tvm_npu.accuracy.images import LabelledImages, Preparation
 
     with tempfile.TemporaryDirectory() as name, _file(data, ".csv") as path:
         for letter in "abc":
@@ -210,9 +210,7 @@ def labelled_csv(data: bytes) -> None:
 
 def sweep_store(data: bytes) -> None:
     """What a sweep does with a store: opens it, scores what it holds, adds to it."""
-    from tvm_npu.sweep.evaluate import Outcome
-    from tvm_npu.sweep.front import geometric_mean
-    from tvm_npu.sweep.spec import MEASURED
+    from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome, mean
     from tvm_npu.sweep.store import FILE, Store
 
     with tempfile.TemporaryDirectory() as name:
@@ -221,9 +219,9 @@ def sweep_store(data: bytes) -> None:
             for key in STORE_KEYS:
                 found = store.get(key)
                 if found is not None and found.fault is None:
-                    for objective in MEASURED:
-                        value = getattr(found, objective)
-                        geometric_mean([1.0 if value is None else float(value)])
+                    for objective in (*MEASURED, *ACCURACY):
+                        value = getattr(found.of_batch(3, 2), objective)
+                        mean(objective, [1.0 if value is None else float(value)])
             store.put([("f" * 64, Outcome(fault="none"))])
             store.get("f" * 64)
 

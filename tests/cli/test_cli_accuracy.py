@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("tvm.relay", exc_type=ImportError)
-from tvm_npu.cli.labelled_images import Arithmetic, read_labels  # noqa: E402
+from tvm_npu.accuracy.images import Arithmetic, read_labels  # noqa: E402
 from tvm_npu.door.find import door  # noqa: E402
 from tvm_npu.errors import AccuracyError  # noqa: E402
 from tvm_npu.models.data import load_digits  # noqa: E402

@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from tvm_npu.cli.interrupts import Interrupts
 
 SCRIPT = """
 import hashlib, sys, tempfile
@@ -70,3 +73,21 @@ def test_an_interrupt_ends_what_does_not_hear_it(work: str, tmp_path: Path) -> N
     assert (process.returncode, said) == (130, "tvm-npu machines: interrupted\n")
     assert list(tmp_path.iterdir()) == []
     assert time.monotonic() - sent < 10  # one second, where nothing else runs
+
+
+def test_an_interrupt_ends_the_process_where_tvm_would_lose_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What ctypes gives TVM then is any number: 0 makes it go on with a result that is none."""
+    tvm = pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
+    ended = []
+    monkeypatch.setattr(Interrupts, "_end", lambda self: ended.append(True))
+
+    def interrupt(*_: object) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            Interrupts(to_the_end=False)._interrupt(signal.SIGINT, sys._getframe())
+
+    interrupt()
+    assert not ended
+    tvm.runtime.convert(interrupt)()
+    assert bool(ended) == (find_spec("tvm.relay") is not None)

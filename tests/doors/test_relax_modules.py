@@ -20,7 +20,7 @@ from tvm import relax  # noqa: E402
 from tvm.script import ir as I  # noqa: E402
 from tvm.script import relax as R  # noqa: E402
 
-from tvm_npu.errors import CutError  # noqa: E402
+from tvm_npu.errors import CutError, NothingOffloadedWarning  # noqa: E402
 from tvm_npu.relax import explain, partition_for_npu, run_codegen  # noqa: E402
 from tvm_npu.relax import expressions as of  # noqa: E402
 from tvm_npu.relax.door import DOOR  # noqa: E402
@@ -113,3 +113,53 @@ def test_control_flow_and_open_shapes_cannot_be_cut() -> None:
         DOOR.cut(builder.get(), None, target="llvm", name="model")
     with pytest.raises(CutError, match="no function 'main'"):
         DOOR.cut(tvm.IRModule(), None, target="llvm", name="model")
+
+
+def test_turned_weights_stay_as_the_module_holds_them() -> None:
+    """The product's region reads the model's own memory; what the CPU reads is turned at once."""
+    random = np.random.default_rng(5)
+    weight = relax.const(random.standard_normal((4, 6)).astype(np.float32))
+    x = relax.Var("x", of.TensorType((1, 6), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        turned = builder.emit(relax.op.permute_dims(weight))
+        product = builder.emit(relax.op.matmul(x, turned))
+        wave = builder.emit(relax.op.sin(relax.op.reshape(x, (6, 1))))
+        builder.emit_func_output(of.Tuple([product, relax.op.add(wave, turned), turned]))
+    values = random.standard_normal((1, 6)).astype(np.float32)
+    mod = partition_for_npu(builder.get(), {}, calibration=[{"x": values}])
+    (symbol,) = DOOR.regions(mod)
+    (held,) = (one.array for one in DOOR.region(mod, symbol).flow.constants)
+    assert np.shares_memory(held, of.array_of(weight)) and held.shape == (6, 4)
+    names = [of.op_name(one.value) for one in of.bindings(mod["main"])]
+    assert "relax.permute_dims" not in names and "relax.sin" in names
+    machine = relax.VirtualMachine(tvm.compile(run_codegen(mod), target="llvm"), tvm.cpu())
+    got = [one.numpy() for one in machine["main"](tvm.runtime.tensor(values))]
+    matrix = of.array_of(weight).T
+    for one, want in zip(got, (values @ matrix, np.sin(values.T) + matrix, matrix), strict=True):
+        assert np.abs(one - want).max() < 0.001 * np.abs(want).max()
+
+
+def test_quotients_on_the_cpu_have_the_bits_of_relay() -> None:
+    """Relay multiplies by reciprocals: of counts, of constants, and by those of square roots."""
+    random = np.random.default_rng(8)
+    values = random.standard_normal((1, 3, 5, 7)).astype(np.float32)
+    x = relax.Var("x", of.TensorType(values.shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        wave = builder.emit(relax.op.sin(x))
+        mean = builder.emit(relax.op.mean(wave, [-1], keepdims=True))
+        share = builder.emit(relax.op.divide(wave, relax.const(np.float32(3))))
+        root = builder.emit(relax.op.sqrt(relax.op.abs(wave)))
+        builder.emit_func_output(of.Tuple([wave, mean, share, relax.op.divide(wave, root)]))
+    with pytest.warns(NothingOffloadedWarning):
+        mod = partition_for_npu(builder.get(), {}, calibration=[{"x": values}])
+    machine = relax.VirtualMachine(tvm.compile(mod, target="llvm"), tvm.cpu())
+    got = [one.numpy() for one in machine["main"](tvm.runtime.tensor(values))]
+    wave, one = got[0], np.float32(1)
+    total = np.zeros((1, 3, 5), np.float32)
+    for column in range(7):
+        total += wave[..., column]
+    wanted = [total[..., None] * (one / 7), wave * (one / 3), wave * (one / np.sqrt(abs(wave)))]
+    for found, want in zip(got[1:], wanted, strict=True):
+        assert np.array_equal(found, want)

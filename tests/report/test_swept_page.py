@@ -6,6 +6,7 @@ import html
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from tvm_npu.report.page.swept import Links, machine_text, make_sweep_page, swee
 from tvm_npu.sim.machine_file import load_machine  # noqa: E402
 from tvm_npu.sweep import SweepResult  # noqa: E402
 from tvm_npu.sweep.designs import DesignSpace  # noqa: E402
-from tvm_npu.sweep.evaluate import Outcome  # noqa: E402
-from tvm_npu.sweep.run import Judged, promoted  # noqa: E402
+from tvm_npu.sweep.judged import Judged, promoted  # noqa: E402
+from tvm_npu.sweep.outcome import Outcome  # noqa: E402
 from tvm_npu.sweep.spec import spec_from_dict  # noqa: E402
 
 EVIL = "</script><b>x"
@@ -42,7 +43,8 @@ def made_up(**changes: Any) -> SweepResult:
     space = DesignSpace(spec)
     designs = [*space.of_files(), *space.grid()]
     first = [judged(design, at) for at, design in enumerate(designs)]
-    last = [judged(one.design, designs.index(one.design), 1.25) for one in promoted(first, "front")]
+    front = promoted(first, spec.search.objectives, "front")
+    last = [judged(one.design, designs.index(one.design), 1.25) for one in front]
     rows = [
         {"fault": outcome.fault} for stage in (first, last) for one in stage
         for outcome in one.outcomes
@@ -192,3 +194,40 @@ def test_a_browser_shows_the_call_with_the_machine_s_file(tmp_path: Path) -> Non
     point = dom_of(path, "parallel").split('id="point"')[1]
     call = f"tvm_npu.profile(models.build('lenet'), \"{files[1]}\", planner=\"exact\")"
     assert call in html.unescape(point)
+
+
+EDGE = """<script>(function look() {
+  if (document.body.dataset.ready !== "yes") return setTimeout(look, 30);
+  const { x, y } = Page.figure("edge").data;
+  document.body.dataset.edge = JSON.stringify(x.map((one, at) => [one, y[at]]));
+})();</script></body>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
+def test_a_browser_joins_what_is_best_where_more_is_better(tmp_path: Path) -> None:
+    """The first fidelity's designs, whose scores are all different."""
+    search = {"objectives": ["cycles", "frames_per_s"], "require": ["macs > 0"]}
+    result = made_up(search=search, fidelity=["predicted"])
+    result = replace(result, stages=result.stages[:1])
+    path = tmp_path / "page.html"
+    page = make_sweep_page(result)
+    path.write_text(page.replace("</body>", EDGE))
+    found = re.search(r'data-edge="([^"]*)"', dom_of(path, "pareto"))
+    assert found is not None
+    best = sorted(one.scores for one in result.front_designs())
+    assert len(best) == 1 and best[0][0] == min(one.scores[0] for one in result.stages[0])
+    assert json.loads(html.unescape(found[1])) == [list(one) for one in best]
+    assert "More is better in frames_per_s, less in all else" in page
+    assert "each has what is required: macs &gt; 0" in page
+
+
+def test_batches_and_accuracies_stand_on_the_page() -> None:
+    images = {"lenet": {"images": "a.npz"}, EVIL: {"images": "b.npz"}}
+    result = made_up(planners=["naive"], batches=[1, 4], accuracy=images)
+    found = contents(make_sweep_page(result))
+    assert found["columns"][-4:] == ["top1", "top5", "agreement", "sqnr_db"]
+    (batch,) = (axis for axis in found["axes"] if axis["name"] == "batch")
+    assert (batch["kind"], batch["values"]) == ("use", [1, 4])
+    first, second = found["stages"][0][:2]
+    assert (first["use"], second["use"]) == ("naive", "naive batch 4")
+    assert len(first["rows"][0]) == len(found["columns"])

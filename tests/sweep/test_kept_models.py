@@ -18,9 +18,9 @@ from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.whole_files import write_whole
 from tvm_npu.sweep import SweepError, models
-from tvm_npu.sweep.evaluate import Outcome
 from tvm_npu.sweep.kept_models import _array, model_from_bytes, model_to_bytes
 from tvm_npu.sweep.models import SweptModel, SweptRegion
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.store import FILE, Store
 
 
@@ -79,10 +79,10 @@ def test_files_of_another_format_are_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models, "_prepare", lambda *_: kept())
-    machine = load_machine("nmp-4x8")
-    new = models.prepared("m", b"", machine, "int8", tmp_path)
+    source = models.ModelSource("m", b"", load_machine("nmp-4x8"), "int8")
+    new = models.prepared(source, tmp_path)
     monkeypatch.setattr(models, "FORMAT", 1)
-    assert models.prepared("m", b"", machine, "int8", tmp_path) != new
+    assert models.prepared(source, tmp_path) != new
 
 
 class Call:

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pytest
 
 pytest.importorskip("tvm", reason="the relay extra is not installed")
 
+from tests.sweep.threads import Threads
 from tvm_npu import models
 from tvm_npu.cli import main
+from tvm_npu.codegen.compile import compile_fixed
+from tvm_npu.codegen.fixed_point import ELEMENT_TYPE
+from tvm_npu.runtime.session import Session
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sweep import SweepError, SweepSpec, run_sweep
 from tvm_npu.sweep import run as sweep_run
 from tvm_npu.sweep.designs import Design
-from tvm_npu.sweep.engines import Processes, Shared
-from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.engines import Processes
+from tvm_npu.sweep.models import ModelSource
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.profiles import write_profiles
 from tvm_npu.sweep.spec import spec_from_dict
 
@@ -160,21 +166,6 @@ def test_profiles_of_the_front(
         assert (tmp_path / unquote(address)).read_text() == "a page"
 
 
-class Threads:
-    """One worker, a thread of this process."""
-
-    workers = 1
-
-    def share(self, file: Path) -> Shared:
-        return str(file)
-
-    def executor(self) -> Executor:
-        return ThreadPoolExecutor(1)
-
-    def stop(self) -> None:
-        pass
-
-
 def test_a_point_beyond_its_limits_is_a_row_and_stays_no_outcome_without(
     model: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,3 +249,96 @@ def test_command(
     assert main([*given, "--budget", "energy=1"]) == 1
     assert "no objective of the sweep; it has cycles, area" in capsys.readouterr().err
     assert main(["sweep", str(tmp_path / "none.toml")]) == 1
+
+
+def test_a_batch_takes_what_a_session_takes_for_it(model: Path, tmp_path: Path) -> None:
+    """On one device, and on two whose second has nothing to do in the last round."""
+    (tmp_path / "two.toml").write_text('extends = "snowflake-1cc"\nname = "two"\ndevices = 2\n')
+    machines = {"files": [str(tmp_path / "two.toml"), "setup-a"]}
+    result = run_sweep(
+        spec(model, machine=machines, fidelity=["predicted", "simulated"], batches=[5, 1],
+             planners=["naive"], outcome={"frames": {"formula": "batch", "source": "itself"}},
+             search={"objectives": ["frames_per_s", "time_us"], "promote": 1.0}),
+        tmp_path, Threads(),
+    )  # fmt: skip
+    assert result.evaluated == 4  # each frame once a fidelity
+    graphs = {}
+    for row in result.rows:
+        graphs[row["machine"], row["fidelity"], row["batch"]] = row
+    for file, devices in (("two", 2), ("setup-a", 1)):
+        for fidelity in ("predicted", "simulated"):
+            one, five = graphs[file, fidelity, 1], graphs[file, fidelity, 5]
+            assert five["frames"] == 5.0 and one["frames"] == 1.0
+            rounds = -(-5 // devices)
+            assert five["cycles"] == one["cycles"] * rounds
+            assert five["frames_per_s"] == pytest.approx(5e6 / five["time_us"])
+            assert (five["dram_bytes"], five["macs"]) == (5 * one["dram_bytes"], 5 * one["macs"])
+    designs = [one.design for one in result.stages[0] if one.design.batch == 5]
+    assert [one.use for one in designs] == ["naive batch 5"] * 2
+    for design in designs:
+        machine = design.machine
+        assert machine is not None
+        session = Session(program(model, machine))
+        number = ELEMENT_TYPE[session.program.inputs[0].element_bytes]
+        images = np.zeros((5, *session.program.inputs[0].shape), number)
+        session.run_fixed([images])
+        ran, row = session.statistics, graphs[design.name, "simulated", 5]
+        assert ran is not None and ran.cycles == pytest.approx(row["cycles"])
+        assert (ran.moved_bytes, ran.macs) == (row["dram_bytes"], row["macs"])
+        assert ran.time_us == pytest.approx(row["time_us"])
+    speeds = [row["frames_per_s"] for row in result.rows if row["fidelity"] == "simulated"]
+    assert max(row["frames_per_s"] for row in result.front()) == max(speeds) > min(speeds)
+
+
+def program(model: Path, machine: MachineDescription) -> bytes:
+    """Of the one region that a sweep makes."""
+    source = ModelSource("small", model.read_bytes(), machine, machine.default_precision)
+    partitioned = source.partitioned()[1]
+    (symbol,) = partitioned.symbols
+    return compile_fixed(partitioned.fixed_graph(symbol), machine, "naive").to_bytes()
+
+
+def test_the_command_shows_batches_and_takes_budgets_from_below(
+    model: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        f'models = ["{model}"]\nbatches = [1, 3]\n[machine]\nbase = "nmp-4x8"\n'
+        '[machine.keys]\n"cores.tles" = [1, 2]\n"memories.mb0_bytes" = [512]\n'
+        '[search]\nobjectives = ["frames_per_s"]\n'
+    )
+    given = ["sweep", str(file), "--store", str(store)]
+    assert main(given) == 0
+    front = capsys.readouterr().out.split("\n\n")[0]
+    assert "batch" in front
+    assert main([*given, "--budget", "frames_per_s=1"]) == 0
+    assert capsys.readouterr().out.split("\n\n")[0] == front
+    assert main([*given, "--budget", "frames_per_s=1e9"]) == 0
+    assert "No design has outcomes for all models within the budget" in capsys.readouterr().out
+
+
+def test_a_genetic_search_finds_designs_that_meet_what_is_required(
+    model: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which are the slowest: without the requirement none would be on the front."""
+    pytest.importorskip("optuna", reason="the sweep extra is not installed")
+
+    keys = {key: [1024, 2048, 4096, 8192] for key in (
+        "memories.mb0_bytes", "memories.mb1_bytes", "memories.mb2_bytes")}  # fmt: skip
+    keys |= {"cores.tles": [1, 2, 4, 8], "mac.setup_cycles": [1, 2, 3, 4]}
+
+    def made_up(shared: Any, design: Design, *_: Any) -> list[Outcome]:
+        cycles = 1.0 + sum(keys[key].index(value) for key, value in design.changes)
+        return [Outcome(cycles, cycles, 1, 1) for _ in shared]
+
+    monkeypatch.setattr(sweep_run, "evaluate_all", made_up)
+    searched = spec(
+        model, fidelity=["predicted"], machine={"base": "nmp-4x8", "keys": keys},
+        search={"method": "nsga2", "designs": 120, "population": 12, "seed": 3,
+                "objectives": ["cycles"], "require": ["cycles >= 12"]},
+    )  # fmt: skip
+    result = run_sweep(searched, store.parent / "made-up", Threads())
+    tried = [row["cycles"] for row in result.rows]
+    assert {row["cycles"] for row in result.front()} == {min(one for one in tried if one >= 12)}
+    early, late = (np.mean([one >= 12 for one in part]) for part in (tried[:24], tried[-24:]))
+    assert early < 0.2 < late

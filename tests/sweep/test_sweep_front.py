@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tvm_npu.sweep.front import geometric_mean, ranks, sensitivities
+from tvm_npu.sweep.front import costs, ranks, sensitivities
+from tvm_npu.sweep.outcome import mean
 
 
 def dominates(one: list[float], other: list[float]) -> bool:
@@ -43,6 +44,13 @@ def test_sensitivity_is_the_span_of_means() -> None:
     assert found["a"] == pytest.approx((2.0, 1.0)) and found["b"] == pytest.approx((1.0, 1.5))
 
 
-def test_geometric_mean() -> None:
-    assert geometric_mean([1.0, 4.0]) == pytest.approx(2.0)
-    assert geometric_mean([0.0, 4.0]) == 0.0
+def test_objectives_that_should_be_large_cost_where_they_are_small() -> None:
+    scores = np.array([[1.0, 0.9], [1.0, 0.8], [2.0, 0.95], [2.0, 0.9]])
+    assert ranks(costs(scores, ["cycles", "top1"])).tolist() == [0, 1, 0, 1]
+    assert ranks(costs(scores, ["cycles", "energy"])).tolist() == [1, 0, 3, 2]
+
+
+def test_means_over_models() -> None:
+    assert mean("cycles", [1.0, 4.0]) == pytest.approx(2.0)
+    assert mean("top1", [0.0, 4.0]) == 0.0
+    assert mean("sqnr_db", [-10.0, 30.0]) == pytest.approx(10.0)

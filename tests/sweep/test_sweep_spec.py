@@ -42,7 +42,17 @@ def test_ranges() -> None:
         (spec(outcome={"cycles": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
         (spec(color="red"), "color"),
         (spec(machine={"base": "setup-a", "keys": {"a": {"from": 1, "to": 2}}}), "step or factor"),
-        (spec(models=["lenet", "lenet"]), "twice"),
+        (spec(models=["lenet", "lenet"]), "models: 'lenet' is given twice"),
+        (spec(planners=["exact"] * 20_000), "planners: 'exact' is given twice"),
+        (spec(precisions=["int8"] * 20_000), "precisions: 'int8' is given twice"),
+        (spec(models=[f"m{n}" for n in range(30_000)]), "models: .*at most 1000 items"),
+        (spec(machine={"base": "nmp-4x8", "constraints": ["memories"] * 20_000}), "at most 1000"),
+        (spec(search={"designs": 1 << 62}), "less than or equal to 10000000"),
+        (spec(batches=[1, 2, 1]), "batches: 1 is given twice"),
+        (spec(batches=[0]), "batches.0: .*greater than or equal to 1"),
+        (spec(outcome={"top1": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
+        (spec(accuracy={"lenet": {"images": "i", "preset": "nobodys"}}), "must be one of imagenet"),
+        (spec(accuracy={"lenet": {"images": "i", "preset": "caffe", "bgr": True}}), "not with bgr"),
     ],
 )
 def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
@@ -50,11 +60,29 @@ def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
         spec_from_dict(values)
 
 
+def test_a_grid_without_end_is_refused() -> None:
+    keys = {key: {"from": 1, "to": 90_000, "step": 1} for key in ("cores.tles", "mac.lanes")}
+    space = DesignSpace(spec_from_dict(spec(machine={"base": "nmp-4x8", "keys": {
+        "cores.tles": keys["cores.tles"], "mac.setup_cycles": keys["mac.lanes"],
+    }})))  # fmt: skip
+    with pytest.raises(SweepError, match="8100000000 combinations; 10000000 are possible"):
+        next(space.grid())
+    assert len(list(space.random(1, 0))) == 1
+
+
 def test_files_lie_beside_the_specification(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('extends = "nmp-4x8"\nname = "mine"\n')
-    (tmp_path / "s.toml").write_text('models = ["lenet"]\n[machine]\nfiles = ["mine.toml"]\n')
+    (tmp_path / "mine.onnx").touch()
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "s.toml").write_text(
+        'models = ["mine.onnx"]\n[machine]\nfiles = ["mine.toml"]\n'
+        '[accuracy."mine.onnx"]\nimages = "photos"\nlabels = "/elsewhere.csv"\n'
+    )
     read = read_spec(tmp_path / "s.toml")
-    assert read.machine.files == [str(tmp_path / "mine.toml")] and read.models == ["lenet"]
+    (said,) = read.accuracy.items()
+    assert said[0] == read.models[0] == str(tmp_path / "mine.onnx")
+    assert (said[1].images, said[1].labels) == (str(tmp_path / "photos"), "/elsewhere.csv")
+    assert read.machine.files == [str(tmp_path / "mine.toml")]
     assert [design.name for design in DesignSpace(read).of_files()] == ["mine"]
     with pytest.raises(SweepError, match="cannot read sweep"):
         read_spec(tmp_path / "none.toml")

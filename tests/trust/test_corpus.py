@@ -6,13 +6,14 @@ import json
 import os
 import random
 import signal
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("tvm", reason="the readers of calibration files need the door")
 
-from fuzzing import command  # noqa: E402
+from fuzzing import command, stores  # noqa: E402
 from fuzzing.apart import outcome_apart  # noqa: E402
 from fuzzing.command import main, worker  # noqa: E402
 from fuzzing.json_trees import change_value  # noqa: E402
@@ -74,6 +75,22 @@ def test_a_case_is_made_shorter_where_others_hang_and_crash() -> None:
     assert outcome_apart(target, b"x" * 23, 0.2) == "bad hang"
     assert outcome_apart(target, b"..", 0.2) == f"bad crash, signal {int(signal.SIGABRT)}"
     assert outcome_apart(target, b"xx", 0.2) == "accepted"
+
+
+def test_making_a_store_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trigger that counts for ever ran when the next change put a row in: the worker was silent
+    before its case."""
+    endless = next(text for text in stores._MORE if "BEFORE INSERT" in text)
+
+    def change(rng: random.Random, connection: sqlite3.Connection) -> None:
+        connection.execute(endless)
+        connection.execute("INSERT INTO results VALUES ('a', 'b')")
+
+    monkeypatch.setattr(stores, "_change", change)
+    draws = random.Random(2)  # a change of tables, not of bytes
+    (data, _) = stores.store_file()
+    target = Target("own", lambda rng: b"", lambda seed: stores.changed_store(draws, data))
+    assert outcome_apart(target, b"", 2.0) == "accepted"
 
 
 @pytest.mark.parametrize("how", ["link", "open"])

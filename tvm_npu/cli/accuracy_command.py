@@ -39,8 +39,6 @@ examples:
       --quantization bias-corrected --json resnet20.json
   tvm-npu accuracy resnet50.onnx --images photos/ --labels labels.csv --preset imagenet --fit crop
 """
-CALIBRATION_IMAGES = 16
-"""How many of the images give ranges where no calibration data is given."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +62,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     if args.json is not None:
         check_writable(args.json)
     from tvm_npu.accuracy import LOW_SQNR_DB, check_can_be_sent, measure
+    from tvm_npu.calibration import CALIBRATION_IMAGES
 
     def first_images(inputs: Sequence[InputSpec]) -> Iterator[Sample]:
         return islice(images_of(args, inputs).samples(), CALIBRATION_IMAGES)

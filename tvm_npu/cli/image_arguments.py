@@ -11,8 +11,8 @@ from tvm_npu.cli.arguments import Names, non_negative
 from tvm_npu.cli.errors import UsageError
 
 if TYPE_CHECKING:
+    from tvm_npu.accuracy.images import LabelledImages, Preparation
     from tvm_npu.calibration import InputSpec, Sample
-    from tvm_npu.cli.labelled_images import LabelledImages, Preparation
 
 
 def add_image_arguments(
@@ -60,14 +60,14 @@ def add_preparation_arguments(parser: argparse.ArgumentParser) -> None:
 
 def images_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> LabelledImages:
     """What the options name, for a model with ``inputs``."""
-    from tvm_npu.cli.labelled_images import LabelledImages
+    from tvm_npu.accuracy.images import LabelledImages
 
     return LabelledImages(args.files, tuple(inputs), preparation_of(args), args.labels, args.layout)
 
 
 def preparation_of(args: argparse.Namespace) -> Preparation:
     """What `add_preparation_arguments` was given. Raises UsageError for a preset beside numbers."""
-    from tvm_npu.cli.labelled_images import PRESETS, Arithmetic, Preparation
+    from tvm_npu.accuracy.images import PRESETS, Arithmetic, Preparation
 
     if args.preset is None:
         scale = 1.0 if args.scale is None else args.scale
@@ -89,8 +89,8 @@ def prepares(args: argparse.Namespace) -> bool:
 
 def calibration_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> Iterable[Sample]:
     """The samples of ``--calibration``, prepared as the options say."""
-    from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
-    from tvm_npu.cli.labelled_images import PreparedSamples
+    from tvm_npu.accuracy.images import PreparedSamples
+    from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 
     files = calibration_files(args.calibration)
     if prepares(args):
@@ -99,6 +99,6 @@ def calibration_of(args: argparse.Namespace, inputs: Sequence[InputSpec]) -> Ite
 
 
 def _preset_names() -> tuple[str, ...]:
-    from tvm_npu.cli.labelled_images import PRESETS
+    from tvm_npu.accuracy.images import PRESETS
 
     return tuple(PRESETS)

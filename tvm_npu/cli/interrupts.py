@@ -4,6 +4,9 @@ Python hears a signal when it gets its turn. Passes of TVM and LLVM, and the com
 code, may keep it for minutes, and libraries may take an interrupt for an error of theirs. So a
 thread that the signal itself wakes gives the command `PATIENCE_S` to end. Then it removes what the
 process would remove at its end, such as temporary folders, and ends it.
+
+Where TVM's C++ has called Python through ctypes, an interrupt would be lost, and TVM would go on
+with a result that was never made, until it crashes. There the process is ended at once.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ INTERRUPTED = 130
 PATIENCE_S = 0.7
 CLEANING_S = 0.2
 """How long removing may take."""
+CALLED_FROM_TVM = ("cfun", "tvm", "_ffi", "_ctypes", "packed_func.py")
+"""The function that TVM 0.19 calls Python by, and its file. It hands on all but interrupts."""
 
 
 class Interrupts:
@@ -72,6 +77,8 @@ class Interrupts:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.seen = True
+        if _is_called_from_tvm(frame):
+            self._end()
         raise KeyboardInterrupt
 
     def _unraisable(self, problem: Any) -> None:
@@ -95,3 +102,11 @@ class Interrupts:
             os.write(2, b"\x1b[?25h")  # a progress bar hides the cursor
         atexit._run_exitfuncs()
         os._exit(INTERRUPTED)
+
+
+def _is_called_from_tvm(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if (frame.f_code.co_name, *frame.f_code.co_filename.split(os.sep)[-4:]) == CALLED_FROM_TVM:
+            return True
+        frame = frame.f_back
+    return False

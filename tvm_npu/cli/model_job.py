@@ -167,7 +167,7 @@ def load_and_partition(
             f"machine file {args.machine!r} has the name of the built-in machine {machine.name!r}, "
             "but differs from it"
         )
-    from tvm_npu.cli.calibration_files import IMAGES, calibration_files
+    from tvm_npu.calibration_files import IMAGES, calibration_files
 
     files = None if args.calibration is None else calibration_files(args.calibration)
     if prepares(args):

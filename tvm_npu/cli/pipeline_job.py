@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.calibration import Sample, synthetic
-from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.cli.errors import CliError, UsageError
 from tvm_npu.cli.files import check_writable, write_bytes, write_json
 from tvm_npu.cli.onnx_file import import_file, parse_shapes

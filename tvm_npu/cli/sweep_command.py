@@ -15,7 +15,7 @@ from tvm_npu.cli.terminal import Terminal
 if TYPE_CHECKING:
     from tvm_npu.cli.tables import Column
     from tvm_npu.sweep import SweepResult
-    from tvm_npu.sweep.run import Judged
+    from tvm_npu.sweep.judged import Judged
     from tvm_npu.sweep.spec import SweepSpec
 
 DESCRIPTION = """\
@@ -42,9 +42,15 @@ a specification:
   [outcome.macs_a_cycle]                    # what you know: area, energy; give its source
   formula = "cores.tles * cores.tlts_per_tle * mac.datapath_bits / 16"
   source = "the machine file"
+  [accuracy."mine.onnx"]                    # images of a model: as of 'tvm-npu accuracy'
+  images = "photos/"
+  labels = "labels.csv"
+  preset = "imagenet"
   [search]
   method = "grid"                           # grid, random, nsga2
-  objectives = ["cycles", "macs_a_cycle"]   # cycles, time_us, dram_bytes, and formulas
+  objectives = ["cycles", "macs_a_cycle"]   # cycles, time_us, dram_bytes, frames_per_s; top1, top5,
+                                            # agreement, sqnr_db of models with images; formulas
+  require = ["macs_a_cycle <= 256"]         # what designs of the front must have
 
 examples:
   tvm-npu sweep study.toml
@@ -64,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_arguments(parser)
     parser.add_argument(
         "--budget", action="append", default=[], metavar="NAME=MOST", type=_budget,
-        help="show the designs of the front that take at most so much of an objective",
+        help="show the designs of the front that take at most so much of an objective (of frames a "
+        "second and accuracies: have at least)",
     )  # fmt: skip
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write all points as CSV")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all points as JSON")
@@ -98,7 +105,7 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
         steps.begin("preparing models")
 
         def progress(fidelity: str, done: int, of: int) -> None:
-            steps.begin(f"{fidelity}: {done:,} of {of:,} designs")
+            steps.begin(f"{fidelity}: {done:,} of {of:,}")
             steps.reach(done, of)
 
         result = run_sweep(spec, store, engine_of(args, "sweeps"), progress, args.limits)
@@ -138,19 +145,21 @@ def _budget(text: str) -> tuple[str, float]:
 
 def _print(result: SweepResult, args: argparse.Namespace, terminal: Terminal) -> None:
     from tvm_npu.cli.tables import Column, print_tables
+    from tvm_npu.sweep.outcome import is_within
 
     objectives = result.spec.search.objectives
     best = [
         one
         for one in result.front_designs()
-        if all(one.score(objectives, name) <= most for name, most in args.budget)
+        if all(is_within(name, one.score(objectives, name), most) for name, most in args.budget)
     ]
     if best:
         terminal.out.print("The front: no design is better in all objectives.")
         print_tables(_front_columns(best, result.spec), terminal.out)
     else:
         terminal.out.print("No design has outcomes for all models" + (
-            " within the budget." if args.budget else "."))  # fmt: skip
+            " within the budget and the requirements."
+            if args.budget or result.spec.search.require else "."))  # fmt: skip
     if len(result.spec.models) > 1:
         terminal.out.print("Objectives are geometric means over the models.")
     if result.sensitivity:
@@ -181,6 +190,8 @@ def _front_columns(best: list[Judged], spec: SweepSpec) -> list[Column]:
     if len(spec.precisions) > 1:
         cells = tuple(one.design.precision or "" for one in best)
         columns.append(Column("precision", cells, key=True))
+    if len(spec.batches) > 1:
+        columns.append(Column("batch", tuple(str(one.design.batch) for one in best), key=True))
     for at, name in enumerate(spec.search.objectives):
         columns.append(Column(name, tuple(f"{one.scores[at]:,.6g}" for one in best)))
     return columns

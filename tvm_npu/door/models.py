@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -12,13 +12,15 @@ from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.codegen.graph import FixedGraph
 from tvm_npu.codegen.phases import phase
 from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.find import door
-from tvm_npu.door.offload import fixed_graphs, offload_regions, report_of
+from tvm_npu.door.offload import offload_regions, report_of
 from tvm_npu.door.protocol import Door, Executable, Module
 from tvm_npu.door.region import ComparedRegion, MarkedRegion
-from tvm_npu.errors import PartitionError
+from tvm_npu.errors import NpuError, PartitionError
 from tvm_npu.options import NpuOptions
 from tvm_npu.report import PartitionReport
+from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.making_code import Stopwatch
 from tvm_npu.targets import build_target, options_from_target
 
@@ -29,11 +31,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionedModel:
-    """A model whose regions have ranges; ``report`` says what runs where."""
+    """A model whose regions have ranges; ``report`` says what runs where. ``machine`` is another
+    than the one that it was partitioned for."""
 
     door: Door[Any]
     mod: Module
     report: PartitionReport
+    machine: MachineDescription | None = None
+
+    def on(self, machine: MachineDescription) -> PartitionedModel:
+        """The same regions on another machine of the kind that the model was partitioned for."""
+        return replace(self, machine=machine)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -42,19 +50,20 @@ class PartitionedModel:
 
     def program(self, symbol: str) -> bytes:
         """One region compiled to a Program file; raises what `compile_graph` raises."""
-        return self.door.region(self.mod, symbol).program()
+        return self.region(symbol).program()
 
     def fixed_graph(self, symbol: str) -> FixedGraph:
         """The fixed-point graph of one region; raises what `program` raises."""
-        return self.door.region(self.mod, symbol).fixed_graph()
+        return self.region(symbol).fixed_graph()
 
     def region(self, symbol: str) -> MarkedRegion:
         """One region with its marks."""
-        return self.door.region(self.mod, symbol)
+        found = self.door.region(self.mod, symbol)
+        return found if self.machine is None else found.on(self.machine)
 
     def fixed_graphs(self) -> dict[str, FixedGraph]:
         """The fixed-point graphs of all regions by symbol."""
-        return fixed_graphs(self.door, self.mod)
+        return {symbol: self.fixed_graph(symbol) for symbol in self.symbols}
 
     def run_regions(self, runners: Mapping[str, RegionRunner], samples: Iterable[Sample]) -> None:
         """Runs every region by its runner, once a sample; operators before it run on the CPU."""
@@ -81,11 +90,11 @@ class PartitionedModel:
         """How many layers of an int8 region compute in int16."""
         fixed = self.compared(symbol).fixed
         others = [one for one in fixed.layers if fixed.precision_of(one) != "int8"]
-        return len(others) if self.door.region(self.mod, symbol).options.int16_layers else 0
+        return len(others) if self.region(symbol).options.int16_layers else 0
 
     def compared(self, symbol: str) -> ComparedRegion:
         """One region, float and fixed."""
-        return self.door.region(self.mod, symbol).compared()
+        return self.region(symbol).compared()
 
 
 @dataclass(frozen=True)
@@ -125,13 +134,19 @@ def import_onnx(model: Any, shapes: Mapping[str, tuple[int, ...]]) -> ImportedMo
     Raises PartitionError for what TVM's frontend cannot read.
     """
     found = door()
+    mod, params = _read(found, model, dict(shapes))
+    return ImportedModel(found, mod, params, found.inputs(mod))
+
+
+def _read(
+    found: Door[Any], model: Any, shapes: Mapping[str, tuple[int, ...]] | None
+) -> tuple[Module, Mapping[str, Any]]:
     try:
-        mod, params = found.read_onnx(model, dict(shapes))
-    except PartitionError:
+        return found.read_onnx(model, shapes)
+    except NpuError:
         raise
     except Exception as error:  # the frontend raises whatever its handlers run into
-        raise PartitionError(f"TVM cannot import the model: {_reason(error)}") from error
-    return ImportedModel(found, mod, params, found.inputs(mod))
+        raise PartitionError(f"TVM cannot import the model: {reason_of(error)}") from error
 
 
 def import_tflite(content: bytes) -> ImportedModel:
@@ -142,12 +157,6 @@ def import_tflite(content: bytes) -> ImportedModel:
     found = door()
     mod, params = found.read_tflite(content)
     return ImportedModel(found, mod, params, found.inputs(mod))
-
-
-def _reason(error: Exception) -> str:
-    """The one line of an error of TVM's that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no further word'}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +199,7 @@ def build_onnx(
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
     with phase("read"):
-        mod, params = found.read_onnx(model, given or None)
+        mod, params = _read(found, model, given or None)
         found.inputs(mod)
     del model
     watch = Stopwatch()
@@ -213,5 +222,5 @@ def build_stock(
     """The library that stock TVM makes of an onnx.ModelProto for a CPU, all optimisations on."""
     found = door()
     given = {name: tuple(shape) for name, shape in (shapes or {}).items()}
-    mod, params = found.read_onnx(model, given or None)
+    mod, params = _read(found, model, given or None)
     return found.build(mod, params, target, 3).library

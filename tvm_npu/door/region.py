@@ -22,6 +22,7 @@ from tvm_npu.door.dataflow import Dataflow
 from tvm_npu.door.importer import import_dataflow
 from tvm_npu.errors import ImportRegionError
 from tvm_npu.options import NpuOptions
+from tvm_npu.sim.description import MachineDescription
 
 OPTIONS = "npu.options"
 RANGES = "npu.ranges"
@@ -64,6 +65,11 @@ class MarkedRegion:
     @property
     def ranges(self) -> Ranges:
         return Ranges.from_json(self._mark(RANGES))
+
+    def on(self, machine: MachineDescription) -> MarkedRegion:
+        """The same region for another machine of the same kind."""
+        options = replace(self.options, machine=machine)
+        return replace(self, marks={**self.marks, OPTIONS: options.to_json()})
 
     def program(self) -> bytes:
         """Its Program file; raises ImportRegionError, and what `compile_graph` raises."""

@@ -12,6 +12,7 @@ from tvm import relax
 
 from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.carried_errors import carried, own_errors
 from tvm_npu.relax.dataflow import relax_dataflow
 from tvm_npu.relax.embed import packed_caller
 from tvm_npu.relax.run_regions import is_region
@@ -26,6 +27,7 @@ def region_of(function: relax.Function, symbol: str | None = None) -> MarkedRegi
 
 
 @tvm.register_global_func("relax.ext.npu", override=True)
+@carried
 def compile_regions(
     functions: Sequence[relax.Function], options: Mapping[str, Any], constants: Mapping[Any, str]
 ) -> list[Any]:
@@ -40,7 +42,8 @@ def run_codegen(mod: tvm.IRModule) -> tvm.IRModule:
     prefixes = tuple(
         f"{of.name_of(var)}_npu_const_" for var, one in mod.functions_items() if is_region(one)
     )
-    mod = relax.transform.RunCodegen()(mod)
+    with own_errors():
+        mod = relax.transform.RunCodegen()(mod)
     constants = {} if mod.attrs is None else mod.attrs.get(CONSTANTS, {})
     kept = {str(name): data for name, data in constants.items()
             if not str(name).startswith(prefixes)}  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,17 +33,21 @@ from tvm_npu.relax.operators import attribute_reader, spelling_of, tensor_argume
 
 @dataclass(frozen=True, eq=False)
 class RelaxDataflow(Dataflow):
-    """Knows the binding of every call, and what every variable is worth."""
+    """Knows the binding of every call, and what every variable is worth. ``turned``: constants that
+    are read the other way round, as the function spells them."""
 
     bound: Mapping[OpCall, Any] = None  # type: ignore[assignment]
     values: Mapping[Any, Value | Values] = None  # type: ignore[assignment]
+    turned: Mapping[Any, Any] = None  # type: ignore[assignment]
 
 
 def relax_dataflow(function: relax.Function, sources: Sequence[str] | None = None) -> RelaxDataflow:
     """A function with types. ``sources`` name the operators in the user's model, one for each call
-    of an operator in the order of bindings; without them the spans of calls do."""
+    of an operator in the order of bindings, turned constants left out; without them the spans of
+    calls do."""
     values: dict[Any, Value | Values] = {}
     bound: dict[OpCall, Any] = {}
+    turned: dict[Any, Any] = {}
     names = None if sources is None else iter(sources)
     inputs = tuple(_input(var) for var in function.params)
     values.update(zip(function.params, inputs, strict=True))
@@ -50,6 +55,10 @@ def relax_dataflow(function: relax.Function, sources: Sequence[str] | None = Non
         value = binding.value
         if isinstance(binding, relax.VarBinding) and is_plain(value):
             values[binding.var] = worth(value, values)
+            continue
+        if isinstance(binding, relax.VarBinding) and of.is_turned(value):
+            turned[binding.var] = value
+            values[binding.var] = Constant(_types(value), load=partial(of.turned_array, value))
             continue
         is_call = bool(of.op_name(value)) and isinstance(binding, relax.VarBinding)
         source = next(names) if names is not None and is_call else of.source_of(value)
@@ -62,6 +71,7 @@ def relax_dataflow(function: relax.Function, sources: Sequence[str] | None = Non
         returns_tuple=not of.is_tensor(function.body.body),
         bound=bound,
         values=values,
+        turned=turned,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,12 @@ from tvm import relax
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.alone import suspects
 from tvm_npu.relax.codegen import region_of, run_codegen
 from tvm_npu.relax.dataflow import RelaxDataflow, relax_dataflow
 from tvm_npu.relax.extract import extract
@@ -120,8 +122,10 @@ class RelaxDoor:
         if params:
             mod = normalize(mod, params)
         with tvm.transform.PassContext(opt_level=opt_level):
-            mod = run_codegen(mod)
-            return MachineExecutable(tvm.compile(mod, target=tvm.target.Target(target)), names)
+            compiled = run_codegen(mod)
+            with cpu_code(partial(suspects, mod)):
+                library = tvm.compile(compiled, target=tvm.target.Target(target))
+        return MachineExecutable(library, names)
 
     def stock(
         self,

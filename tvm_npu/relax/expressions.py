@@ -56,6 +56,19 @@ def array_of(expr: Expr) -> Array:
     return values_of(expr.data if hasattr(expr, "data") else expr.value)
 
 
+def is_turned(expr: Expr) -> bool:
+    """Is it a constant matrix that is read the other way round?"""
+    if op_name(expr) != "relax.permute_dims" or not is_constant(expr.args[0]):
+        return False
+    axes = plain(expr.attrs.axes)
+    return len(extents(expr.args[0].ty)) == 2 and axes in (None, (1, 0))
+
+
+def turned_array(expr: Expr) -> Array:
+    """A view of its values."""
+    return array_of(expr.args[0]).T
+
+
 def is_tensor(expr: Expr) -> bool:
     return isinstance(expr.ty, TensorType)
 

@@ -12,11 +12,14 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_npu.codegen.row_blocks import contiguous
 from tvm_npu.door.dataflow import Constant, OpCall, Result, Value, flat
 from tvm_npu.door.partition import Partition, Region
 from tvm_npu.door.region import SOURCES
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.cpu_arithmetic import as_in_relay
 from tvm_npu.relax.dataflow import RelaxDataflow, is_plain
+from tvm_npu.relax.rewriting import apart
 
 COMPILER = "npu"
 """Function attribute: JSON list of source operator names, one for each call of the body."""
@@ -52,11 +55,13 @@ class _Main:
     def __init__(self, main: relax.Function, flow: RelaxDataflow, partition: Partition) -> None:
         self.main, self.flow = main, flow
         self.bindings: list[Any] = []
+        self.kept: dict[Any, Any] = {}  # what variables of calls on the CPU were bound to
         self.bound = set(main.params)
         pieces = {
             flow.bound[call].var for piece in partition.pieces
             for call in (piece.calls if isinstance(piece, Region) else (piece,))
         }  # fmt: skip
+        pieces.update(flow.turned)
         self.waiting = [one for one in of.bindings(main) if one.var not in pieces]
         """Other names of what there is, and what no output reads: it may say what an extent is
         called that others use. Each comes as soon as what it reads is bound."""
@@ -64,11 +69,32 @@ class _Main:
         for var, value in flow.values.items():
             if isinstance(value, Result):
                 self.variables.setdefault(value, []).append(var)
+        self._bind_turned(partition)
         self._bind_waiting()
+
+    def _bind_turned(self, partition: Partition) -> None:
+        """Matrices that something on the CPU reads the other way round, so that nothing has to turn
+        them when the model runs."""
+        calls = [piece for piece in partition.pieces if not isinstance(piece, Region)]
+        kept = [self.flow.bound[call] for call in calls] + self.waiting
+        read = {
+            var for expr in (*(one.value for one in kept), self.main.body.body)
+            for var in relax.analysis.free_vars(expr)
+        }  # fmt: skip
+        for var, turned in self.flow.turned.items():
+            if var in read:
+                weight = relax.const(contiguous(of.turned_array(turned)))
+                self._bind(relax.VarBinding(var, weight))
 
     def keep(self, call: OpCall) -> None:
         """A call that stays on the CPU."""
-        self._bind(self.flow.bound[call])
+        binding = self.flow.bound[call]
+        parts: list[Any] = []
+        whole = apart(as_in_relay(binding.value, self.kept), parts, {})
+        self.kept[binding.var] = binding.value
+        for one in parts:
+            self._bind(one)
+        self._bind(binding if whole is binding.value else relax.VarBinding(binding.var, whole))
 
     def call(self, function: Any, region: Region) -> None:
         """A call of a region's function."""
@@ -170,6 +196,8 @@ def _copied(flow: RelaxDataflow, call: OpCall, made: dict[Value, Expr]) -> Expr:
         if isinstance(expr, of.Tuple):
             return of.Tuple([argument(item) for item in expr.fields])
         if isinstance(expr, relax.Var):
+            if expr in flow.turned:
+                return flow.turned[expr]
             value = flow.values[expr]
             if isinstance(value, tuple):
                 return of.Tuple([_part(item, made) for item in flat(value)])

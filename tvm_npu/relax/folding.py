@@ -12,6 +12,7 @@ from tvm_npu.codegen.row_blocks import contiguous
 from tvm_npu.door.dequantized import dequantized
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.operators import attribute_reader
+from tvm_npu.relax.rewriting import replaced
 
 Compute = Callable[[Any, list[Any]], Any]
 
@@ -50,6 +51,22 @@ COMPUTE: Mapping[str, Compute] = {
     "relax.dequantize": _dequantized,
     "relax.sqrt": lambda call, values: np.sqrt(values[0]),
 }
+
+
+def folded_for_rules(call: Any, definitions: Mapping[Any, Any]) -> Any:
+    """As `folded`, but a matrix that is read the other way round by matrix products alone (what
+    frontends make of Gemm) stays as the model holds it: a copy would be as large as all others."""
+    if of.is_turned(call):
+        return None
+    weight = call.args[1] if of.op_name(call) == "relax.matmul" else None
+    turned = {
+        arg: relax.const(contiguous(of.turned_array(definitions[arg])))
+        for arg in relax.analysis.free_vars(call)
+        if of.is_turned(definitions.get(arg)) and not (weight is not None and arg.same_as(weight))
+    }
+    read = replaced(call, turned)
+    made = folded(read, definitions) if isinstance(read, of.Call) else read
+    return read if made is None and turned else made
 
 
 def folded(call: Any, definitions: Mapping[Any, Any]) -> Any:

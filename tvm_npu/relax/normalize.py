@@ -16,7 +16,7 @@ from tvm import relax
 
 from tvm_npu.errors import PartitionError
 from tvm_npu.relax import expressions as of
-from tvm_npu.relax.folding import folded
+from tvm_npu.relax.folding import folded_for_rules
 from tvm_npu.relax.quantized import is_quantized, rounded_numbers, without_integers
 from tvm_npu.relax.rewriting import Change, rewrite_calls
 from tvm_npu.relax.spelling import plain_spelling
@@ -30,7 +30,7 @@ def normalize(mod: tvm.IRModule, params: Mapping[str, Any] | None) -> tvm.IRModu
     if "main" not in [of.name_of(var) for var in mod.get_global_vars()]:
         raise PartitionError("the module has no function 'main'")
     known = _known(mod["main"], params or {})
-    mod = with_main(mod, folded, known)
+    mod = with_main(mod, folded_for_rules, known)
     if is_quantized(mod["main"]):
         for change in (rounded_numbers, without_integers):
             mod = with_main(mod, change)

@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax import transform
 
+from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.dataflow import OpCall, TensorType
 from tvm_npu.door.region import SOURCES
 from tvm_npu.door.work import call_work, total
@@ -58,8 +59,7 @@ def primitive_graph(
             fused = transform.FuseOps()(legal)
             optimised = transform.FuseTIR()(fused)
     except tvm.error.TVMError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise CutError(f"TVM cannot compile the model: {reason}") from error
+        raise CutError(f"TVM cannot compile the model: {reason_of(error)}") from error
     inside = FusedCalls(before["main"], legal).of_main(fused)
     return _Reader(optimised, regions).graph(inside)
 

@@ -32,7 +32,7 @@ def rewrite_calls(
         if isinstance(binding, relax.VarBinding) and isinstance(value, of.Call):
             new = change(value, definitions)
             if new is not None:
-                value = _apart(stamped(new, binding.value.span), bindings, definitions)
+                value = apart(stamped(new, binding.value.span), bindings, definitions)
             if isinstance(value, of.Tuple):
                 worth[binding.var] = value
                 continue
@@ -54,7 +54,7 @@ def rewrite_calls(
     )
 
 
-def _apart(expr: Expr, bindings: list[Any], definitions: dict[Any, Expr]) -> Expr:
+def apart(expr: Expr, bindings: list[Any], definitions: dict[Any, Expr]) -> Expr:
     """``expr`` whose inner calls have ``bindings`` of their own: where TVM makes those, calls
     around others lose their spans."""
     if not isinstance(expr, of.Call):
@@ -62,7 +62,7 @@ def _apart(expr: Expr, bindings: list[Any], definitions: dict[Any, Expr]) -> Exp
     args = []
     for arg in expr.args:
         if isinstance(arg, of.Call):
-            call = relax.BlockBuilder().normalize(_apart(arg, bindings, definitions))
+            call = relax.BlockBuilder().normalize(apart(arg, bindings, definitions))
             arg = relax.Var("part", call.ty)
             bindings.append(relax.VarBinding(arg, call))
             definitions[arg] = call

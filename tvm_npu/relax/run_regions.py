@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ from tvm import relax
 
 from tvm_npu.calibration import InputSpec, Sample, static_input
 from tvm_npu.door.calibrate import RegionRunner, call_back
+from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.relax import expressions as of
+from tvm_npu.relax.alone import suspects
+from tvm_npu.relax.carried_errors import carried, own_errors
 from tvm_npu.relax.rewriting import rewrite_calls
 
 _numbers = itertools.count()
@@ -78,10 +82,13 @@ def _run_model(
     """Runs what the regions need of main, with the regions as call-backs."""
     with _callbacks(runners) as names:
         needed = _with_callbacks(mod, calls, names)
-        machine = relax.VirtualMachine(tvm.compile(needed, target="llvm"), tvm.cpu())
+        with cpu_code(partial(suspects, mod)):
+            machine = relax.VirtualMachine(tvm.compile(needed, target="llvm"), tvm.cpu())
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
-            machine["main"](*(tvm.runtime.tensor(np.asarray(sample[name])) for name in order))
+            arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
+            with own_errors():
+                machine["main"](*arguments)
 
 
 class _Switch:
@@ -102,7 +109,8 @@ def run_model(
     switches = {symbol: _Switch() for symbol in calls}
     with _callbacks(switches) as names:
         whole = _with_callbacks(mod, calls, names, cut=False)
-        machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
+        with cpu_code(partial(suspects, mod)):
+            machine = relax.VirtualMachine(tvm.compile(whole, target="llvm"), tvm.cpu())
         order = [of.name_of(var) for var in mod["main"].params]
         for sample in samples:
             arguments = [tvm.runtime.tensor(np.asarray(sample[name])) for name in order]
@@ -110,7 +118,8 @@ def run_model(
             for one in runners:
                 for symbol, switch in switches.items():
                     switch.runner = one[symbol]
-                found = machine["main"](*arguments)
+                with own_errors():
+                    found = machine["main"](*arguments)
                 outputs = [found] if hasattr(found, "numpy") else list(found)
                 results.append([output.numpy() for output in outputs])
             yield results
@@ -131,6 +140,7 @@ def _callbacks(runners: Mapping[str, RegionRunner]) -> Iterator[dict[str, str]]:
 
 
 def _callback(runner: RegionRunner) -> Any:
+    @carried
     def call(count: int, *tensors: Any) -> None:
         call_back(runner, int(count), tensors)
 

@@ -154,7 +154,9 @@ def _flat_rows(call: Any, definitions: Definitions) -> Any:
     """
     data, weight = call.args
     shape, result = of.static_shape(data.ty), of.static_shape(call.ty)
-    if shape is None or result is None or len(shape) < 3 or not of.is_constant(weight):
+    if shape is None or result is None or len(shape) < 3:
+        return None
+    if not of.is_constant(weight) and not of.is_turned(definitions.get(weight)):
         return None
     if len(of.extents(weight.ty)) != 2:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,10 @@ from tvm.contrib import graph_executor
 
 from tvm_npu.calibration import InputSpec, Sample
 from tvm_npu.door.calibrate import RegionRunner
+from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.door.partition import Partition
 from tvm_npu.door.region import MarkedRegion
+from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import region_of
 from tvm_npu.relay.dataflow import RelayDataflow, relay_dataflow
@@ -122,7 +124,8 @@ class RelayDoor:
         self, mod: tvm.IRModule, params: Mapping[str, Any], target: Any, opt_level: int
     ) -> GraphExecutable:
         regions = {symbol: self.region(mod, symbol) for symbol in self.regions(mod)}
-        with prepared(mod, regions) as light, build_context(opt_level):
+        alone = partial(suspects, mod, params)
+        with cpu_code(alone), prepared(mod, regions) as light, build_context(opt_level):
             return GraphExecutable(relay.build(light, target=target, params=dict(params)))
 
     def stock(

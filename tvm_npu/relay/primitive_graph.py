@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import tvm
 from tvm import relay
 
+from tvm_npu.door.cpu_code import reason_of
 from tvm_npu.door.dataflow import TensorType
 from tvm_npu.door.region import SOURCES
 from tvm_npu.door.work import call_work, total
@@ -54,8 +55,7 @@ def primitive_graph(
         with build_context(3):
             optimised, _ = relay.optimize(mod, target=target, params=dict(params or {}))
     except tvm.error.TVMError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        raise CutError(f"TVM cannot compile the model: {reason}") from error
+        raise CutError(f"TVM cannot compile the model: {reason_of(error)}") from error
     main = optimised["main"]
     nodes = [expr for expr in of.post_order(main.body) if isinstance(expr, relay.Call)]
     if not nodes:

@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import tvm
@@ -20,7 +21,9 @@ from tvm.contrib import graph_executor
 
 from tvm_npu.calibration import InputSpec, Sample, static_input
 from tvm_npu.door.calibrate import RegionRunner, call_back
+from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.alone import suspects
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import CALIBRATE, CALIBRATION_ATTR
 
@@ -130,7 +133,7 @@ def _calling(
     functions[mod.get_global_var("main")] = main
     needed = relay.transform.InferType()(tvm.IRModule(functions, mod.type_definitions))
     try:
-        with build_context(2):
+        with cpu_code(partial(suspects, needed)), build_context(2):
             library = relay.build(needed, target="llvm")
         yield run, graph_executor.GraphModule(library["default"](tvm.cpu()))
     finally:

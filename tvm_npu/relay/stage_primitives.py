@@ -8,13 +8,16 @@ that moves from one stage to another, or stands in a hundred configurations, is 
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relay
 
+from tvm_npu.door.cpu_code import cpu_code
 from tvm_npu.relay import operands as of
+from tvm_npu.relay.alone import suspects_of
 from tvm_npu.relay.build_context import build_context
 from tvm_npu.relay.codegen import compile_region
 from tvm_npu.relay.run_regions import is_region
@@ -83,7 +86,7 @@ def _primitive(
     """Stock TVM's code for one fused function, and its symbol."""
     inputs = [relay.Var(f"p{n}", var.checked_type) for n, var in enumerate(function.params)]
     main = relay.Function(inputs, relay.Call(function, inputs))
-    with lowering_only():
+    with cpu_code(partial(suspects_of, function)), lowering_only():
         library = relay.build(tvm.IRModule.from_expr(main), target=target, mod_name=name)
     nodes = json.loads(library.get_graph_json())["nodes"]
     symbols = [node["attrs"]["func_name"] for node in nodes if node["op"] == "tvm_op"]

@@ -1,4 +1,4 @@
-"""Designs: machines with the planner and the precision that they are used with."""
+"""Designs: machines with the planner, precision and batch that they are used with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tvm_npu.sim.errors import MachineError
 from tvm_npu.sim.machine_file import load_machine, machine_from_dict
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sweep.formulas import evaluate
-from tvm_npu.sweep.spec import Range, Scalar, SweepError, SweepSpec
+from tvm_npu.sweep.spec import MOST_TRIED, Range, Scalar, SweepError, SweepSpec
 
 TRIES = 1000
 """At most so many draws for a design that constraints allow."""
@@ -24,7 +24,8 @@ TRIES = 1000
 @dataclass(frozen=True)
 class Design:
     """``changes`` are the keys that differ from the machine ``loaded_from`` a file or by its name,
-    by dotted name. A machine that its kind refuses is known by ``fault`` only."""
+    by dotted name. A machine that its kind refuses is known by ``fault`` only. ``batch`` frames are
+    given to it together."""
 
     name: str
     machine: MachineDescription | None
@@ -33,6 +34,20 @@ class Design:
     loaded_from: str
     changes: tuple[tuple[str, Scalar], ...] = ()
     fault: str | None = None
+    batch: int = 1
+
+    @property
+    def precision_used(self) -> Precision | None:
+        """The machine's own where none is chosen; None where there is no machine either."""
+        if self.precision is None and self.machine is not None:
+            return self.machine.default_precision
+        return self.precision
+
+    @property
+    def use(self) -> str:
+        """What the machine is used with, for people."""
+        parts = [self.planner, self.precision or "", f"batch {self.batch}" * (self.batch > 1)]
+        return " ".join(part for part in parts if part)
 
 
 class DesignSpace:
@@ -59,10 +74,10 @@ class DesignSpace:
         }
 
     @property
-    def uses(self) -> tuple[tuple[str, Precision | None], ...]:
-        """(planner, precision); no precision: the machine's own."""
+    def uses(self) -> tuple[tuple[str, Precision | None, int], ...]:
+        """(planner, precision, batch); no precision: the machine's own."""
         precisions: tuple[Precision | None, ...] = (*self.spec.precisions,) or (None,)
-        return tuple(product(self.spec.planners, precisions))
+        return tuple(product(self.spec.planners, precisions, self.spec.batches))
 
     @property
     def combinations(self) -> int:
@@ -70,13 +85,18 @@ class DesignSpace:
         return prod(len(values) for values in self.axes.values())
 
     def of_files(self) -> Iterator[Design]:
-        for (file, machine), (planner, precision) in product(self.files, self.uses):
-            yield Design(machine.name, machine, planner, precision, file)
+        for (file, machine), (planner, precision, batch) in product(self.files, self.uses):
+            yield Design(machine.name, machine, planner, precision, file, batch=batch)
 
     def grid(self) -> Iterator[Design]:
         """Every combination of keys that the constraints allow."""
         if self.base is None:
             return
+        if self.combinations > MOST_TRIED:
+            raise SweepError(
+                f"machine.keys: they have {self.combinations} combinations; {MOST_TRIED} are "
+                "possible in a grid: give fewer values, or the search method random or nsga2"
+            )
         for values in product(*self.axes.values()):
             changes = dict(zip(self.axes, values, strict=True))
             if self.allows(changes):
@@ -86,7 +106,7 @@ class DesignSpace:
         """``count`` different combinations of keys (fewer where there are not so many)."""
         draw = random.Random(seed)
         seen: set[tuple[Scalar, ...]] = set()
-        for _ in range(TRIES * count):
+        for _ in range(min(TRIES * count, MOST_TRIED)):
             if len(seen) == min(count, self.combinations):
                 return
             values = tuple(draw.choice(options) for options in self.axes.values())
@@ -104,7 +124,7 @@ class DesignSpace:
         )
 
     def design(
-        self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None
+        self, changes: Mapping[str, Scalar], planner: str, precision: Precision | None, batch: int
     ) -> Design:
         """The base machine with ``changes``."""
         base = self.spec.machine.base
@@ -116,8 +136,8 @@ class DesignSpace:
         try:
             machine = machine_from_dict(values, name)
         except MachineError as error:
-            return Design(name, None, planner, precision, base, key, str(error))
-        return Design(name, machine, planner, precision, base, key)
+            return Design(name, None, planner, precision, base, key, str(error), batch)
+        return Design(name, machine, planner, precision, base, key, batch=batch)
 
     def _changed(self, changes: Mapping[str, Scalar]) -> dict[str, Any]:
         values = _copy(self._values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -31,28 +31,13 @@ from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, content_of
 from tvm_npu.sweep.kept_models import model_from_bytes
 from tvm_npu.sweep.models import SweptModel, SweptRegion
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity
 
 KEPT_MODELS = 8
 KEPT_BYTES = 384 << 20
 """Of tables, in a worker."""
 _KEPT = Kept(KEPT_BYTES)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """``fault``: why there is none. ``wrong_elements`` are those that differ from the reference
-    (None: nobody looked)."""
-
-    cycles: float | None = None
-    time_us: float | None = None
-    dram_bytes: int | None = None
-    macs: int | None = None
-    wrong_elements: int | None = None
-    fault: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -83,7 +68,7 @@ def layer_planner(design: Design) -> LayerPlanner:
 def evaluate_all(
     shared: Sequence[Shared], design: Design, fidelity: Fidelity, limits: Limits
 ) -> list[Outcome]:
-    """Of each model, on one thread."""
+    """Of one frame of each model, on one thread."""
     with threadpool_limits(1), keeping(_KEPT):
         return [evaluate(model_from(one), design, fidelity, limits) for one in shared]
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.sweep.outcome import MAXIMIZED
+
 Scores = NDArray[np.float64]
-"""[designs, objectives], each to be small; NaN: the design has no outcome."""
+"""[designs, objectives]; NaN: the design has no outcome."""
 
 
 def ranks(scores: Scores) -> NDArray[np.int64]:
     """Of each design the number of the front that it is on (Deb et al., NSGA-II, 2002): 0 for those
-    that no other is better than; -1 without an outcome."""
+    that no other is better than; -1 without an outcome. Scores are to be small."""
     found = np.full(len(scores), -1, np.int64)
     left = np.flatnonzero(np.isfinite(scores).all(axis=1))
     rank = 0
@@ -43,11 +44,10 @@ def _dominated(scores: Scores) -> NDArray[np.bool_]:
     return result
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Zero where a value is."""
-    if any(value <= 0 for value in values):
-        return 0.0
-    return math.exp(sum(math.log(value) for value in values) / len(values))
+def costs(scores: Scores, objectives: Sequence[str]) -> Scores:
+    """The same, each to be small."""
+    signs = [-1.0 if name in MAXIMIZED else 1.0 for name in objectives]
+    return scores * np.array(signs)
 
 
 def sensitivities(

@@ -1,4 +1,5 @@
-"""Models ready for sweeps: the float meaning of their NPU regions, calibrated once.
+"""Models ready for sweeps: the float meaning of their NPU regions, calibrated once, on random input
+or the first of their images.
 
 A model is partitioned for the sweep's first machine of a kind; other machines of the kind take the
 same regions, so that their figures can be compared, or say what they cannot run.
@@ -9,19 +10,27 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from tvm_npu.calibration import Sample
 from tvm_npu.codegen.graph import Graph
 from tvm_npu.codegen.passes.calibrate import Ranges
+from tvm_npu.errors import AccuracyError, CalibrationError
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.whole_files import write_whole
+from tvm_npu.sweep.images import ModelImages
 from tvm_npu.sweep.kept_models import FORMAT, model_to_bytes
 from tvm_npu.sweep.spec import SweepError
+
+if TYPE_CHECKING:
+    from tvm_npu.door.models import ImportedModel, PartitionedModel
 
 Array = NDArray[Any]
 
@@ -91,43 +100,88 @@ def onnx_model(name: str, content: bytes) -> Any:
         ) from error
 
 
-def prepared(
-    name: str, content: bytes, machine: MachineDescription, precision: Precision, folder: Path
-) -> Path:
-    """The file in ``folder`` with the SweptModel; made unless it is there."""
-    from tvm_npu.sweep.store import code_version
+@dataclass(frozen=True)
+class ModelSource:
+    """What a SweptModel is made from; without ``images`` ranges come from random input."""
 
-    facts = (code_version(), machine.isa, machine.requantization(precision), precision)
-    digest = hashlib.sha256(repr(facts).encode() + content).hexdigest()
-    path = folder / f"{digest}-{FORMAT}.model"
+    name: str
+    content: bytes
+    machine: MachineDescription
+    precision: Precision
+    images: ModelImages | None = None
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the model's bytes and of what partitioning and calibration depend on."""
+        from tvm_npu.sweep.store import code_version
+
+        machine, precision = self.machine, self.precision
+        facts = (
+            code_version(), machine.isa, machine.requantization(precision), precision,
+            None if self.images is None else self.images.digest,
+        )  # fmt: skip
+        return hashlib.sha256(repr(facts).encode() + self.content).hexdigest()
+
+    def partitioned(self) -> tuple[ImportedModel, PartitionedModel]:
+        """Raises SweepError where no operator runs on the machine, and for images that do not fit
+        the model."""
+        from tvm_npu.door.models import import_onnx
+        from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
+        from tvm_npu.options import make_options
+
+        imported = import_onnx(onnx_model(self.name, self.content), {})
+        samples = None if self.images is None else list(self._calibration(imported))
+        with warnings.catch_warnings():
+            for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
+                warnings.simplefilter("ignore", said_here)
+            options = make_options(self.machine, precision=self.precision)
+            partitioned = imported.partition(options, samples)
+        report = partitioned.report
+        if not partitioned.symbols:
+            first = report.refusals[0] if report.refusals else "it has no operators"
+            raise SweepError(
+                f"model {self.name!r}: no operator runs on {self.machine.name!r}: {first}"
+            )
+        return imported, partitioned
+
+    def sample(self, imported: ImportedModel) -> Sample:
+        """What designs are simulated on: the first image, or random input."""
+        from tvm_npu.calibration import synthetic
+
+        if self.images is None:
+            return next(iter(synthetic(imported.inputs, seed=1, count=1)))
+        return next(self._calibration(imported))
+
+    def _calibration(self, imported: ImportedModel) -> Iterator[Sample]:
+        assert self.images is not None
+        found = False
+        try:
+            for sample in self.images.calibration(imported.inputs):
+                found = True
+                yield sample
+        except (AccuracyError, CalibrationError) as error:
+            raise SweepError(f"images of model {self.name!r}: {error}") from error
+        if not found:
+            raise SweepError(f"images of model {self.name!r}: there are none")
+
+
+def prepared(source: ModelSource, folder: Path) -> Path:
+    """The file in ``folder`` with the SweptModel; made unless it is there."""
+    path = folder / f"{source.digest}-{FORMAT}.model"
     if not path.exists():
-        made = _prepare(name, content, digest, machine, precision)
-        write_whole(path, model_to_bytes(made))
+        write_whole(path, model_to_bytes(_prepare(source)))
     return path
 
 
-def _prepare(
-    name: str, content: bytes, digest: str, machine: MachineDescription, precision: Precision
-) -> SweptModel:
-    from tvm_npu.calibration import synthetic
-    from tvm_npu.door.models import import_onnx
-    from tvm_npu.errors import NothingOffloadedWarning, SyntheticCalibrationWarning
-    from tvm_npu.options import make_options
-
-    imported = import_onnx(onnx_model(name, content), {})
-    with warnings.catch_warnings():
-        for said_here in (SyntheticCalibrationWarning, NothingOffloadedWarning):
-            warnings.simplefilter("ignore", said_here)
-        partitioned = imported.partition(make_options(machine, precision=precision), None)
-    report = partitioned.report
-    if not partitioned.symbols:
-        first = report.refusals[0] if report.refusals else "it has no operators"
-        raise SweepError(f"model {name!r}: no operator runs on {machine.name!r}: {first}")
+def _prepare(source: ModelSource) -> SweptModel:
+    imported, partitioned = source.partitioned()
     marked = {symbol: partitioned.region(symbol) for symbol in partitioned.symbols}
     keepers = {symbol: _Keeper(region.graph()) for symbol, region in marked.items()}
-    partitioned.run_regions(keepers, synthetic(imported.inputs, seed=1, count=1))
+    partitioned.run_regions(keepers, [source.sample(imported)])
     regions = tuple(
         SweptRegion(keepers[symbol].graph, region.ranges, keepers[symbol].inputs or ())
         for symbol, region in marked.items()
     )
-    return SweptModel(Path(name).stem, digest, regions, report.total_macs, report.mac_share)
+    report = partitioned.report
+    stem = Path(source.name).stem
+    return SweptModel(stem, source.digest, regions, report.total_macs, report.mac_share)

@@ -6,25 +6,28 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.backends import backend_of
-from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
-from tvm_npu.sim.machine_parts import ELEMENT_BYTES, Precision
+from tvm_npu.sim.machine_parts import ELEMENT_BYTES
+from tvm_npu.sweep.accuracies import Accuracies
 from tvm_npu.sweep.designs import Design, DesignSpace
 from tvm_npu.sweep.engines import Engine, Processes, run_tasks
-from tvm_npu.sweep.evaluate import Outcome, evaluate_all
-from tvm_npu.sweep.formulas import number
-from tvm_npu.sweep.front import Scores, geometric_mean, ranks, sensitivities
+from tvm_npu.sweep.evaluate import evaluate_all
+from tvm_npu.sweep.formulas import evaluate, number
+from tvm_npu.sweep.front import sensitivities
 from tvm_npu.sweep.genetic import generations
-from tvm_npu.sweep.models import model_bytes, prepared
-from tvm_npu.sweep.spec import Fidelity, SweepSpec
+from tvm_npu.sweep.images import ModelImages
+from tvm_npu.sweep.judged import Judged, best_first, front, promoted
+from tvm_npu.sweep.models import ModelSource, model_bytes, prepared
+from tvm_npu.sweep.outcome import ACCURACY, RIGHT, Outcome, mean
+from tvm_npu.sweep.spec import Fidelity, SweepError, SweepSpec
 from tvm_npu.sweep.store import Store, result_key
 
 Row = dict[str, Any]
@@ -32,20 +35,6 @@ Progress = Callable[[str, int, int], None]
 """Called with the fidelity, designs done, and designs in all as far as known."""
 WRITE_S = 0.5
 """Between two writes to the store."""
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A design at one fidelity: an outcome a model, and its scores by objective (NaN: none)."""
-
-    design: Design
-    fidelity: Fidelity
-    outcomes: tuple[Outcome, ...]
-    extras: tuple[dict[str, float | None], ...]
-    scores: tuple[float, ...]
-
-    def score(self, objectives: Sequence[str], name: str) -> float:
-        return self.scores[objectives.index(name)]
 
 
 @dataclass(frozen=True)
@@ -64,7 +53,8 @@ class SweepResult(Tabular):
 
     def front_designs(self) -> tuple[Judged, ...]:
         """Those of the last fidelity that no other is better than, by their first objective."""
-        return tuple(sorted(_front(self.stages[-1]), key=lambda one: one.scores))
+        objectives = self.spec.search.objectives
+        return tuple(best_first(front(self.stages[-1], objectives), objectives))
 
     def front(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row["on_front"])
@@ -95,6 +85,16 @@ def run_sweep(
         run.close()
 
 
+@dataclass(frozen=True)
+class _Models:
+    """All models of a sweep, the files where they are prepared, and what workers read those
+    from."""
+
+    sources: list[ModelSource]
+    files: list[Path]
+    shared: list[Any]
+
+
 class _Run:
     def __init__(
         self, spec: SweepSpec, folder: Path, engine: Engine, progress: Progress, limits: Limits
@@ -103,22 +103,27 @@ class _Run:
         self.space = DesignSpace(spec)
         self.store, self.folder = Store(folder), folder
         self.contents = {name: model_bytes(name) for name in spec.models}
+        self.images = {name: ModelImages(one) for name, one in spec.accuracy.items()}
         self.evaluated = 0
-        self._shared: dict[Any, tuple[list[str], list[Any]]] = {}
+        self._prepared: dict[Any, _Models] = {}
+        self._accuracies = Accuracies(self.store, engine, self._measured, limits)
+
+    def _measured(self, model: str, images: int) -> None:
+        self.progress(f"accuracy of {Path(model).stem}, images", images, images)
 
     def close(self) -> None:
         self.engine.stop()
         self.store.close()
 
     def result(self) -> SweepResult:
-        first, *more = self.spec.fidelity
+        (first, *more), search = self.spec.fidelity, self.spec.search
         judged = self._first(first)
         stages = [judged]
         for fidelity in more:
-            kept = [one.design for one in promoted(judged, self.spec.search.promote)]
-            judged = self._judge(kept, fidelity)
+            kept = promoted(judged, search.objectives, search.promote)
+            judged = self._judge([one.design for one in kept], fidelity)
             stages.append(judged)
-        best = {one.design for one in _front(judged)}
+        best = {one.design for one in front(judged, search.objectives)}
         rows = [
             row
             for stage in stages
@@ -146,7 +151,39 @@ class _Run:
         )
 
     def _judge(self, designs: Sequence[Design], fidelity: Fidelity) -> list[Judged]:
-        """Outcomes of designs, those of the store first."""
+        """Designs with their outcomes, each model and each frame evaluated once."""
+        single = [replace(one, batch=1) if one.batch > 1 else one for one in designs]
+        each = list(dict.fromkeys(single))
+        found = dict(zip(each, self._frames(each, fidelity), strict=True))
+        if self.spec.accuracy:
+            found = {one: self._with_accuracy(one, outcomes) for one, outcomes in found.items()}
+        return [
+            self._judged(design, fidelity, found[one])
+            for design, one in zip(designs, single, strict=True)
+        ]
+
+    def _with_accuracy(self, design: Design, frames: Sequence[Outcome]) -> list[Outcome]:
+        found = list(frames)
+        if design.machine is None:
+            return found
+        models = self._models(design)
+        for at, (source, file) in enumerate(zip(models.sources, models.files, strict=True)):
+            if source.images is not None and found[at].fault is None:
+                right = self._accuracies.of(source, file, design)
+                self._check_labels(source.name, right)
+                found[at] = found[at].with_accuracy(right)
+        return found
+
+    def _check_labels(self, model: str, found: Outcome) -> None:
+        asked = [name for name in self.spec.search.objectives if name in RIGHT]
+        if asked and found.fault is None and found.top1 is None:
+            raise SweepError(
+                f"objective {asked[0]!r}: the images of model {model!r} have no labels; give them, "
+                "or take agreement (with float) or sqnr_db"
+            )
+
+    def _frames(self, designs: Sequence[Design], fidelity: Fidelity) -> list[list[Outcome]]:
+        """Outcomes of one frame of each model on designs, those of the store first."""
         known: dict[int, list[Outcome]] = {}
         missing: list[int] = []
         keys: dict[int, list[str]] = {}
@@ -155,15 +192,14 @@ class _Run:
             if design.machine is None:
                 known[index] = [Outcome(fault=design.fault)] * len(self.contents)
                 continue
-            precision = design.precision or design.machine.default_precision
-            digests, shared = self._models(design.machine, precision)
+            models = self._models(design)
             keys[index] = [
-                result_key(digest, design, fidelity, self.limits) for digest in digests
+                result_key(file.stem, design, fidelity, self.limits) for file in models.files
             ]
             found = [self.store.get(key) for key in keys[index]]
             if None in found:
                 missing.append(index)
-                tasks.append((shared, design, fidelity, self.limits))
+                tasks.append((models.shared, design, fidelity, self.limits))
             else:
                 known[index] = [one for one in found if one is not None]
         together = sorted(range(len(missing)), key=lambda at: _common(designs[missing[at]]))
@@ -188,28 +224,27 @@ class _Run:
                     self.progress(fidelity, len(known), len(designs))
         finally:
             self.store.put(batch)
-        return [
-            self._judged(design, fidelity, known[index]) for index, design in enumerate(designs)
-        ]
+        return [known[index] for index in range(len(designs))]
 
-    def _models(
-        self, machine: MachineDescription, precision: Precision
-    ) -> tuple[list[str], list[Any]]:
-        """(digests of the models' bytes and preparation, what a worker reads them from)."""
+    def _models(self, design: Design) -> _Models:
+        """Prepared for the design's kind of machine, requantize step and precision."""
+        machine, precision = design.machine, design.precision_used
+        assert machine is not None and precision is not None
         key = machine.isa, precision, machine.requantization(precision)
-        if key not in self._shared:
-            files = [
-                prepared(name, content, machine, precision, self.folder)
+        if key not in self._prepared:
+            sources = [
+                ModelSource(name, content, machine, precision, self.images.get(name))
                 for name, content in self.contents.items()
             ]
-            self._shared[key] = [file.stem for file in files], [
-                self.engine.share(file) for file in files
-            ]
-        return self._shared[key]
+            files = [prepared(source, self.folder) for source in sources]
+            self._prepared[key] = _Models(sources, files, [self.engine.share(one) for one in files])
+        return self._prepared[key]
 
     def _judged(
-        self, design: Design, fidelity: Fidelity, outcomes: Sequence[Outcome]
+        self, design: Design, fidelity: Fidelity, frames: Sequence[Outcome]
     ) -> Judged:
+        devices = 1 if design.machine is None else design.machine.device_count
+        outcomes = tuple(one.of_batch(design.batch, devices) for one in frames)
         extras = tuple(self._extras(design, outcome) for outcome in outcomes)
         values = []
         for name in self.spec.search.objectives:
@@ -218,41 +253,53 @@ class _Run:
                 for outcome, extra in zip(outcomes, extras, strict=True)
             ]
             whole = [float(value) for value in each if value is not None]
-            values.append(geometric_mean(whole) if len(whole) == len(each) else math.nan)
-        return Judged(design, fidelity, tuple(outcomes), extras, tuple(values))
+            values.append(mean(name, whole) if len(whole) == len(each) else math.nan)
+        meets = all(
+            outcome.fault is None
+            and bool(evaluate(text, {**self._names(design, outcome), **extra}, "search.require"))
+            for text in self.spec.search.require
+            for outcome, extra in zip(outcomes, extras, strict=True)
+        )
+        return Judged(design, fidelity, outcomes, extras, tuple(values), meets)
+
+    def _names(self, design: Design, outcome: Outcome) -> dict[str, Any]:
+        """What formulas and requirements can name."""
+        assert design.machine is not None and design.precision_used is not None
+        return {
+            **design.machine.model_dump(), **outcome.to_dict(), "batch": design.batch,
+            "element_bytes": ELEMENT_BYTES[design.precision_used],
+        }  # fmt: skip
 
     def _extras(self, design: Design, outcome: Outcome) -> dict[str, float | None]:
         """What the specification's formulas make of an outcome."""
         formulas = self.spec.outcome
         if outcome.fault is not None or design.machine is None:
             return dict.fromkeys(formulas)
-        precision = design.precision or design.machine.default_precision
-        names = {
-            **design.machine.model_dump(), **outcome.to_dict(),
-            "element_bytes": ELEMENT_BYTES[precision],
-        }  # fmt: skip
+        names = self._names(design, outcome)
         return {
             name: number(one.formula, names, f"outcome {name!r}")
             for name, one in formulas.items()
         }
 
     def _rows(self, judged: Judged, on_front: bool) -> Iterable[Row]:
-        design = judged.design
-        precision = design.precision
-        if precision is None and design.machine is not None:
-            precision = design.machine.default_precision
+        design, spec = judged.design, self.spec
+        left_out = () if spec.accuracy else ACCURACY
+        meets = {"meets": judged.meets} if spec.search.require else {}
         for name, outcome, extra in zip(
-            self.spec.models, judged.outcomes, judged.extras, strict=True
+            spec.models, judged.outcomes, judged.extras, strict=True
         ):
+            values = outcome.to_dict().items()
             yield {
                 "fidelity": judged.fidelity,
                 "machine": design.name,
                 "model": Path(name).stem if Path(name).suffix == ".onnx" else name,
                 "planner": design.planner,
-                "precision": precision,
-                **outcome.to_dict(),
+                "precision": design.precision_used,
+                "batch": design.batch,
+                **{key: value for key, value in values if key not in left_out},
                 **extra,
                 "keys": dict(design.changes),
+                **meets,
                 "on_front": on_front,
             }
 
@@ -262,24 +309,3 @@ def _common(design: Design) -> tuple[str, tuple[int, ...]]:
     machine = design.machine
     assert machine is not None
     return machine.isa, backend_of(machine).common(machine)
-
-
-def promoted(judged: Sequence[Judged], promote: float | str) -> list[Judged]:
-    """The front, or the best share of those that have outcomes, by rank and then by order."""
-    if not isinstance(promote, float):
-        return _front(judged)
-    usable = sorted((rank, at) for at, rank in enumerate(_ranks(judged)) if rank >= 0)
-    count = math.ceil(promote * len(usable))
-    return [judged[at] for at in sorted(at for _, at in usable[:count])]
-
-
-def _front(judged: Sequence[Judged]) -> list[Judged]:
-    return [one for one, rank in zip(judged, _ranks(judged), strict=True) if rank == 0]
-
-
-def _ranks(judged: Sequence[Judged]) -> list[int]:
-    if not judged:
-        return []
-    scores: Scores = np.array([one.scores for one in judged], np.float64)
-    result: list[int] = ranks(scores).tolist()
-    return result

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from math import isfinite, log
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tvm_npu.calibration import CALIBRATION_IMAGES
 from tvm_npu.codegen.plan import DEFAULT_PLANNER, planner_names
 from tvm_npu.errors import NpuError
 from tvm_npu.sim.machine_parts import Precision
 from tvm_npu.sim.texts import TextError, parse_toml
+from tvm_npu.sweep.outcome import ACCURACY, MEASURED, Outcome
 
 Fidelity = Literal["predicted", "simulated", "checked"]
 FIDELITIES: tuple[Fidelity, ...] = ("predicted", "simulated", "checked")
 """Each includes what the ones before find out."""
 Objective = str
-MEASURED = ("cycles", "time_us", "dram_bytes")
-"""Objectives that every outcome has; formulas add theirs."""
 MOST_VALUES = 100_000
+MOST_NAMES = 1000
+"""Of each list in a specification that is no list of values: models, files, constraints, formulas;
+so many expressions take a machine a tenth of a second."""
+MOST_TRIED = 10_000_000
+"""Combinations of keys that one sweep looks at."""
+MOST_BATCH = 1_000_000
 Scalar = bool | int | float | str
 
 
@@ -75,8 +82,8 @@ Values = Annotated[list[Scalar], Field(min_length=1)] | Range
 
 class Formula(_Part):
     """An expression over keys of the machine (``cores.tles``), the outcome (``cycles``,
-    ``time_us``, ``dram_bytes``, ``macs``) and the precision's ``element_bytes``; ``source`` says
-    where its numbers come from."""
+    ``time_us``, ``dram_bytes``, ``macs``, ``frames_per_s``, ``top1``, ...), the ``batch`` and the
+    precision's ``element_bytes``; ``source`` says where its numbers come from."""
 
     formula: str
     source: str
@@ -87,9 +94,9 @@ class Machines(_Part):
     ``constraints`` (expressions over its keys) hold."""
 
     base: str | None = None
-    keys: dict[str, Values] = {}
-    constraints: list[str] = []
-    files: list[str] = []
+    keys: dict[str, Values] = Field(default={}, max_length=MOST_NAMES)
+    constraints: list[str] = Field(default=[], max_length=MOST_NAMES)
+    files: list[str] = Field(default=[], max_length=MOST_NAMES)
 
     @model_validator(mode="after")
     def _some(self) -> Machines:
@@ -100,15 +107,52 @@ class Machines(_Part):
         return self
 
 
+class Images(_Part):
+    """What says how right a model is: a folder of ``images`` or a file with them, prepared as
+    ``tvm-npu accuracy`` does by the options of these names, at most ``limit`` of them. The first
+    ``calibration`` of them give ranges; the simulator runs the first ``simulated`` ones, too, and
+    must agree."""
+
+    images: str
+    labels: str | None = None
+    layout: Literal["NCHW", "NHWC"] | None = None
+    preset: str | None = None
+    scale: float | None = Field(default=None, allow_inf_nan=False)
+    mean: list[float] | None = Field(default=None, min_length=1)
+    std: list[float] | None = Field(default=None, min_length=1)
+    bgr: bool | None = None
+    fit: Literal["exact", "crop", "stretch"] = "exact"
+    limit: int | None = Field(default=None, ge=1)
+    calibration: int = Field(default=CALIBRATION_IMAGES, ge=1)
+    simulated: int = Field(default=0, ge=0)
+
+    @model_validator(mode="after")
+    def _preset(self) -> Images:
+        from tvm_npu.accuracy.images import PRESETS
+
+        if self.preset is None:
+            return self
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset {self.preset!r}: must be one of {', '.join(PRESETS)}")
+        said = [one for one in ("scale", "mean", "std", "bgr") if getattr(self, one) is not None]
+        if said:
+            raise ValueError(f"preset: not with {', '.join(said)}, which it stands for")
+        return self
+
+
 class Search(_Part):
     """``grid`` takes every combination of keys, ``random`` and ``nsga2`` take ``designs`` of them
-    (nsga2 in generations of ``population``)."""
+    (nsga2 in generations of ``population``). Designs that break one of ``require``, expressions as
+    formulas are and over their values, too, are on no front."""
 
     method: Literal["grid", "random", "nsga2"] = "grid"
-    designs: int = Field(default=256, ge=1)
-    population: int = Field(default=32, ge=4)
+    designs: int = Field(default=256, ge=1, le=MOST_TRIED)
+    population: int = Field(default=32, ge=4, le=MOST_TRIED)
     seed: int = Field(default=0, ge=0)
-    objectives: list[Objective] = Field(default=["cycles", "dram_bytes"], min_length=1)
+    objectives: list[Objective] = Field(
+        default=["cycles", "dram_bytes"], min_length=1, max_length=MOST_NAMES
+    )
+    require: list[str] = Field(default=[], max_length=MOST_NAMES)
     promote: float | Literal["front"] = "front"
     """Which designs go from one fidelity to the next: the front, or a share of all, the best of
     them by their rank."""
@@ -122,14 +166,19 @@ class Search(_Part):
 
 class SweepSpec(_Part):
     """``models`` are ONNX files or names of `tvm_npu.models`; ``fidelity`` are the steps that
-    designs go through, each on what `Search.promote` leaves."""
+    designs go through, each on what `Search.promote` leaves. ``batches`` are numbers of frames that
+    are given together. ``accuracy`` is by model."""
 
-    models: list[str] = Field(min_length=1)
+    models: list[str] = Field(min_length=1, max_length=MOST_NAMES)
     machine: Machines
     planners: list[str] = Field(default=[DEFAULT_PLANNER], min_length=1)
     precisions: list[Precision] = []
+    batches: list[Annotated[int, Field(ge=1, le=MOST_BATCH)]] = Field(
+        default=[1], min_length=1, max_length=MOST_NAMES
+    )
+    accuracy: dict[str, Images] = {}
     fidelity: list[Fidelity] = Field(default=["predicted"], min_length=1)
-    outcome: dict[str, Formula] = {}
+    outcome: dict[str, Formula] = Field(default={}, max_length=MOST_NAMES)
     search: Search = Search()
 
     @model_validator(mode="after")
@@ -139,17 +188,36 @@ class SweepSpec(_Part):
                 raise ValueError(f"planner {name!r}: must be one of {', '.join(planner_names())}")
         if sorted(self.fidelity, key=FIDELITIES.index) != self.fidelity:
             raise ValueError(f"fidelity: must be in the order {', '.join(FIDELITIES)}")
-        taken = set(self.outcome) & {*MEASURED, "macs", "element_bytes"}
+        taken = set(self.outcome) & {*Outcome().to_dict(), "batch", "element_bytes"}
         if taken:
             raise ValueError(f"outcome {min(taken)!r}: the name is that of a measured outcome")
-        known = (*MEASURED, *self.outcome)
+        known = (*MEASURED, *ACCURACY, *self.outcome)
         for name in self.search.objectives:
             if name not in known:
                 raise ValueError(f"objective {name!r}: must be one of {', '.join(known)}")
-        twice = [name for name in self.models if self.models.count(name) > 1]
-        if twice:
-            raise ValueError(f"models: {twice[0]!r} is given twice")
+        listed: dict[str, list[Any]] = {
+            "models": self.models, "planners": self.planners, "precisions": self.precisions,
+            "batches": self.batches,
+        }  # fmt: skip
+        for field, given in listed.items():
+            value, count = Counter(given).most_common(1)[0] if given else ("", 0)
+            if count > 1:
+                raise ValueError(f"{field}: {value!r} is given twice")
+        self._check_accuracy()
         return self
+
+    def _check_accuracy(self) -> None:
+        for name in self.accuracy:
+            if name not in self.models:
+                known = ", ".join(self.models)
+                raise ValueError(f"accuracy {name!r}: no model of the sweep; it has {known}")
+        asked = [name for name in self.search.objectives if name in ACCURACY]
+        without = [name for name in self.models if name not in self.accuracy]
+        if asked and without:
+            raise ValueError(
+                f"objective {asked[0]!r}: model {without[0]!r} has no images; give "
+                f'[accuracy."{without[0]}"] with images'
+            )
 
 
 def read_spec(path: str | Path) -> SweepSpec:
@@ -167,7 +235,14 @@ def read_spec(path: str | Path) -> SweepSpec:
                 "base": spec.machine.base and _beside(spec.machine.base, beside)}
     )  # fmt: skip
     models = [_beside(name, beside) for name in spec.models]
-    return spec.model_copy(update={"models": models, "machine": machine})
+    accuracy = {
+        _beside(name, beside): one.model_copy(
+            update={"images": _beside(one.images, beside),
+                    "labels": one.labels and _beside(one.labels, beside)}
+        )
+        for name, one in spec.accuracy.items()
+    }  # fmt: skip
+    return spec.model_copy(update={"models": models, "machine": machine, "accuracy": accuracy})
 
 
 def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
@@ -185,4 +260,4 @@ def spec_from_dict(values: dict[str, Any], origin: str = "sweep") -> SweepSpec:
 
 def _beside(name: str, folder: Path) -> str:
     found = str(folder / name)
-    return found if os.path.isfile(found) else name  # pathlib raises for names that are too long
+    return found if os.path.exists(found) else name  # pathlib raises for names that are too long

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import lru_cache
@@ -16,11 +16,13 @@ from pydantic import TypeAdapter, ValidationError
 from tvm_npu import codegen, door, sim
 from tvm_npu.sim.limits import Limits
 from tvm_npu.sweep.designs import Design
-from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity, SweepError
 
 FILE = "results.sqlite"
 _OUTCOME = TypeAdapter(Outcome)
+DAMAGED = (sqlite3.Error, UnicodeDecodeError)
+"""The second where SQLite's message quotes bytes of the file that are no text."""
 WAIT_S = 60.0
 """For another sweep that writes."""
 LARGEST = (1 << 63) - 1
@@ -32,8 +34,8 @@ _TABLE = "CREATE TABLE results (key TEXT PRIMARY KEY, outcome TEXT) WITHOUT ROWI
 def code_version() -> str:
     """A digest of all code and machine files that results depend on: other code, other results."""
     digest = hashlib.sha256()
-    packages = (codegen, sim, door)
-    for folder in (Path(str(package.__file__)).parent for package in packages):
+    folders = [Path(str(package.__file__)).parent for package in (codegen, sim, door)]
+    for folder in (*folders, folders[-1].parent / "accuracy"):
         for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.toml"))):
             digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -49,6 +51,15 @@ def result_key(model_digest: str, design: Design, fidelity: Fidelity, limits: Li
         None if fidelity == "predicted" else asdict(limits),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def accuracy_key(
+    model_digest: str, graphs: Sequence[str], images: int | None, simulated: int
+) -> str:
+    """Of one model whose regions have the integer ``graphs``, by their digests, over its first
+    ``images``."""
+    facts = [code_version(), model_digest, "accuracy", graphs, images, simulated]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 class Store:
@@ -69,7 +80,7 @@ class Store:
             self._connection.execute(_TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             self._connection.commit()
             self._check_schema()
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             self._connection.close()
             raise self._damaged(error) from error
         except SweepError:
@@ -99,20 +110,23 @@ class Store:
                 cursor.execute("SELECT outcome FROM results WHERE key = ?", (key,))
                 row = cursor.fetchone()
             found = None if row is None else _OUTCOME.validate_json(row[0])
-        except (sqlite3.Error, ValidationError) as error:
+        except (*DAMAGED, ValidationError) as error:
             raise self._damaged(error) from error
         for name, value in () if found is None else asdict(found).items():
-            if isinstance(value, int | float) and not 0 <= value <= LARGEST:
-                raise self._damaged(f"{name} is {str(value)[:30]}; it must be from 0 to {LARGEST}")
+            least = -LARGEST if name == "sqnr_db" else 0
+            if isinstance(value, int | float) and not least <= value <= LARGEST:
+                raise self._damaged(
+                    f"{name} is {str(value)[:30]}; it must be from {least} to {LARGEST}"
+                )
         return found
 
     def put(self, results: Iterable[tuple[str, Outcome]]) -> None:
         """Raises SweepError for a file that cannot be written."""
-        rows = [(key, json.dumps(outcome.to_dict())) for key, outcome in results]
+        rows = [(key, _text(outcome)) for key, outcome in results]
         try:
             with self._connection:
                 self._connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", rows)
-        except sqlite3.Error as error:
+        except DAMAGED as error:
             raise SweepError(
                 f"cannot write to the store of sweeps {str(self.path)!r}: {error}; {len(rows)} "
                 "results are not kept: make room, or give another folder"
@@ -120,3 +134,8 @@ class Store:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _text(outcome: Outcome) -> str:
+    values = outcome.to_dict().items()
+    return json.dumps({name: value for name, value in values if value is not None})

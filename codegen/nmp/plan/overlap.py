@@ -22,9 +22,10 @@ WS; IN where it is kept) adds to the L_1 of the first of them.
 What goes on behind a tile's products over a ring (to a window or to a crew) queues behind the L_1
 of the next tile: nothing hides that part of the end of a tile, which comes on top of the last max.
 
-The layer begins with an L_1 and ends with an S; nothing is stored under its first tile, nothing is
-loaded under the last one. That L_1 is the last tile's and that S the first tile's, so that every
-load and store counts once and the time is never less than all transfers or all MACs take.
+The layer begins with the L_1 of its first tile and ends with an S; nothing is stored under its
+first tile, under which the L_1 of the last one is loaded, and nothing is loaded under the last one.
+That S is the first tile's, so that every load and store counts once and the time is never less than
+all transfers or all MACs take.
 """
 
 from __future__ import annotations
@@ -51,16 +52,18 @@ class TileTimes:
     store: float
     behind: float = 0.0
 
-    def cycles(self, once: float = 0.0, is_first: bool = False, is_last: bool = False) -> float:
-        """Time of the tile, from the start of its first MAC to that of the next tile's;
-        ``once`` is loaded for the next tile on top."""
+    def cycles(
+        self, once: float = 0.0, is_first: bool = False, next_load: float | None = None
+    ) -> float:
+        """Time of the tile, from the start of its first MAC to that of the next tile's, for which
+        ``next_load`` is loaded (its own, where it is None), and ``once`` on top."""
         store = 0.0 if is_first else self.store
-        next_load = 0.0 if is_last else self.loads[0] + once
+        if next_load is None:
+            next_load = self.first_load
+        next_load += once
         last_load, last_mac = self.loads[-1], self.macs[-1] + self.finish
         count = sum(self.steps)
         if count == 1:
-            if not is_last:
-                next_load += self.residual
             return max(last_mac, next_load + store) + self.behind
         load, mac = self.loads[0], self.macs[0]
         total = max(last_mac, next_load) + self.behind
@@ -95,11 +98,11 @@ def overlapped_cycles(
         count += number
     first, last = tiles[0][0], tiles[-1][0]
     if count == 1:
-        total = first.cycles(is_first=True, is_last=True)
+        total = first.cycles(is_first=True, next_load=0.0)
     else:
-        total += first.cycles(is_first=True) - first.cycles()
-        total += last.cycles(is_last=True) - last.cycles()
-    total += last.first_load + first.store
+        total += first.cycles(is_first=True, next_load=last.first_load) - first.cycles()
+        total += last.cycles(next_load=0.0) - last.cycles()
+    total += first.first_load + first.store
     for index, (before, cycles, number) in enumerate(once):
         if index == 0:
             total += cycles

@@ -22,7 +22,7 @@ from tvm_npu.sweep import SweepResult, SweepSpec, run_sweep
 from tvm_npu.sweep import run as sweep_run
 from tvm_npu.sweep.designs import Design
 from tvm_npu.sweep.engines import Shared, engine
-from tvm_npu.sweep.evaluate import Outcome
+from tvm_npu.sweep.outcome import Outcome
 from tvm_npu.sweep.spec import Fidelity
 from tvm_npu.sweep.store import FILE
 
@@ -31,7 +31,8 @@ POLL_S = 0.2
 
 @dataclass(frozen=True)
 class RunRow:
-    """``points`` are rows; ``killed`` says how often the process was killed (SIGKILL) and the sweep
+    """``points`` are rows; ``predicted_seconds`` are those until all designs were predicted (None:
+    not measured); ``killed`` says how often the process was killed (SIGKILL) and the sweep
     begun again on its store; ``store_bytes`` is what the store holds afterwards. Where
     ``is_empty``, nobody evaluates the points: what is left is what a sweep itself takes."""
 
@@ -43,6 +44,7 @@ class RunRow:
     killed: int
     store_bytes: int
     is_empty: bool = False
+    predicted_seconds: float | None = None
 
 
 def rows_digest(rows: Any) -> str:
@@ -68,9 +70,16 @@ def with_models(store: Path, models: Path) -> Path:
 def run(spec: SweepSpec, store: Path, name: str, workers: int) -> tuple[RunRow, SweepResult]:
     """A whole sweep in this process."""
     begin = time.perf_counter()
-    result = run_sweep(spec, store, engine(name, workers))
+    predicted: list[float] = []
+
+    def progress(what: str, done: int, of: int) -> None:
+        if what == "predicted" and done == of:
+            predicted.append(time.perf_counter() - begin)
+
+    result = run_sweep(spec, store, engine(name, workers), progress)
     seconds = time.perf_counter() - begin
-    return _row(result, name, workers, seconds, 0, store), result
+    row = _row(result, name, workers, seconds, 0, store)
+    return replace(row, predicted_seconds=predicted[0]), result
 
 
 def run_empty(spec: SweepSpec, store: Path, name: str, workers: int) -> RunRow:

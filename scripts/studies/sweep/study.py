@@ -106,14 +106,19 @@ class SweepStudy(Study[list[Found]]):
         print_sheets(console, [Sheet("Runs", columns)])
         front = {row["machine"] for one in result for row in one.rows if row["on_front"]}
         wrong = sum(row["wrong_elements"] or 0 for one in result for row in one.rows)
-        last = runs[-1]
+        last, rows = runs[-1], result[-1].rows
+        predicted = sum(row["fidelity"] == "predicted" for row in rows)
+        seconds = last.predicted_seconds or 0.0
         whole = {(run.engine, run.workers): run.seconds for run in compared_runs(result)[::-1]}
         for name in dict.fromkeys(name for name, _ in ENGINES):
             console.print(f"two workers of {name}: {whole[name, 1] / whole[name, 2]:.2f} times one")
         console.print(f"{len(front)} machines on the front, checked; elements off: {wrong}")
+        console.print(f"{predicted:,} points predicted in {seconds:.1f} s")
+        hours, megabytes = (each * 1e5 for each in (
+            seconds / predicted / 3600, last.store_bytes / last.points / 1e6))  # fmt: skip
         console.print(
-            f"100,000 points: {last.seconds / last.points * 1e5 / 3600:.1f} h with {last.workers} "
-            f"workers, {last.store_bytes / last.points * 1e5 / 1e6:.0f} MB of results"
+            f"100,000 points predicted: {hours:.1f} h with {last.workers} workers, "
+            f"{megabytes:.0f} MB of results"
         )
 
     def check(self, result: list[Found]) -> None:

@@ -25,8 +25,8 @@ from tvm_npu.codegen.nmp.plan.block import BlockPlan, BlockProblem
 from tvm_npu.codegen.nmp.plan.block_search import plan_block
 from tvm_npu.codegen.nmp.plan.conv_plan import ConvPlan
 from tvm_npu.codegen.nmp.plan.cost import predict
-from tvm_npu.codegen.nmp.plan.exact.overlap import _cycles
-from tvm_npu.codegen.nmp.plan.overlap import TileTimes
+from tvm_npu.codegen.nmp.plan.exact.overlap import _cycles, _first_load
+from tvm_npu.codegen.nmp.plan.overlap import TileTimes, overlapped_cycles
 from tvm_npu.codegen.nmp.plan.spread import own_step, spreads, steps_with_some
 from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan.limits import TileLimits
@@ -124,18 +124,27 @@ def test_a_residual_of_a_block_arrives_while_channels_are_passed_on() -> None:
 
 @given(
     st.lists(st.floats(1.0, 1e4), min_size=7, max_size=7), st.integers(1, 12), st.integers(1, 9),
-    st.booleans(), st.booleans(),
+    st.booleans(),
 )  # fmt: skip
 def test_the_search_counts_tiles_as_the_cost_model(
-    times: list[float], count: int, tlts: int, is_first: bool, is_last: bool
+    times: list[float], count: int, tlts: int, is_first: bool
 ) -> None:
-    load, last_load, mac, last_mac, store, residual, once = times
+    load, last_load, mac, last_mac, store, residual, following = times
     ragged = TileTimes(
         tlts, (count - 1, 1) if count > 1 else (1,), (load, last_load) if count > 1 else (load,),
         (mac, last_mac) if count > 1 else (last_mac,), residual, 0.0, store,
     )  # fmt: skip
-    found = _cycles.py_func(
-        np.array([load, last_load, mac, last_mac, store]), tlts, count, once, is_first, is_last,
-        residual,
-    )  # fmt: skip
-    assert found == pytest.approx(ragged.cycles(once, is_first, is_last), rel=1e-12)
+    tile = np.array([load, last_load, mac, last_mac, store])
+    own = _first_load.py_func(tile, count, residual)
+    for given_load, next_load in ((following, following), (own, None)):
+        found = _cycles.py_func(tile, tlts, count, given_load, is_first, residual)
+        right = ragged.cycles(is_first=is_first, next_load=next_load)
+        assert found == pytest.approx(right, rel=1e-12)
+
+
+def test_a_layer_of_few_tiles_begins_with_the_loads_of_the_first() -> None:
+    large = TileTimes(8, (1,), (100.0,), (80.0,), 0.0, 0.0, 5.0)
+    small = TileTimes(8, (1,), (10.0,), (20.0,), 0.0, 0.0, 5.0)
+    # The large tile's load; its MACs, under them the small one's load; the small one's MACs, under
+    # them the large one's store; its own.
+    assert overlapped_cycles([(large, 1), (small, 1)], ()) == 100.0 + 80.0 + 20.0 + 5.0

@@ -330,7 +330,7 @@ MAY_NAME_OPERATORS = {
     "codegen/passes/scales.py": "copies where two scales meet",
     "codegen/passes/weighed.py": "averages as depthwise convolutions",
     "codegen/passes/mirrors.py": "reflection padding as what moves elements",
-    "codegen/fast/convolutions.py": "convolutions that compiled loops compute, all else as the reference",
+    "codegen/fast/convolutions.py": "compiled loops of convolutions, all else as the reference",
     "codegen/shared_graphs.py": "pools that memories cut into parts",
     "codegen/passes/softmax_steps.py": "softmax as layers that machines have",
     "codegen/passes/row_major.py": "weights that doors hand over transposed",

@@ -39,8 +39,10 @@ def test_rows(
     assert empty[0]["rows_sha256"] != whole[0]["rows_sha256"]
     assert all(run["points"] == len(predicted) for run in empty)
     assert runs[-1]["points"] == len(points)
+    assert 0 < runs[-1]["predicted_seconds"] < runs[-1]["seconds"]
     assert {(run["engine"], run["workers"]) for run in runs} == {
         ("joblib", 2), ("dask", 1), ("dask", 2)
     }  # fmt: skip
     said = capsys.readouterr().out
-    assert "100,000 points" in said and "two workers of dask: " in said
+    assert "100,000 points" in said and f"{len(predicted)} points predicted in " in said
+    assert "two workers of dask: " in said

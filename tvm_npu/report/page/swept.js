@@ -16,7 +16,8 @@
   const fits = (design) => limits.every(({ from, to }, k) => design.at[k] === null
     ? Number(from.value) === 0 && Number(to.value) === Number(to.max)
     : design.at[k] >= Number(from.value) && design.at[k] <= Number(to.value));
-  const use = (design) => [design.planner, design.precision].filter(Boolean).join(" ");
+  const isLarge = (name) => sweep.large.includes(name);
+  const use = (design) => design.use;
   const text = (design) => use(design) + "; " + sweep.objectives
     .map((name) => `${name} ${number(valueOf(design, objective(name)))}`).join(", ");
   const isChosen = (design) => chosen && design.name === chosen.name && use(design) === use(chosen);
@@ -34,10 +35,12 @@
     figure("marks").selected.indices = [];
     figure("marks").data = marks;
     const edge = { x: [], y: [] };
-    const ordered = placed.map(([design]) => [valueOf(design, x), valueOf(design, y)]).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    for (const [left, low] of ordered) {
-      if (edge.y.length && low >= edge.y[edge.y.length - 1]) continue;
-      edge.x.push(left); edge.y.push(low);
+    const [alongX, alongY] = [isLarge(across.value) ? -1 : 1, isLarge(up.value) ? -1 : 1];
+    const ordered = placed.map(([design]) => [valueOf(design, x), valueOf(design, y)])
+      .sort((a, b) => alongX * (a[0] - b[0]) || alongY * (a[1] - b[1]));
+    for (const [ours, other] of ordered) {
+      if (edge.y.length && alongY * (other - edge.y[edge.y.length - 1]) >= 0) continue;
+      edge.x.push(ours); edge.y.push(other);
     }
     figure("edge").data = edge;
     const plot = figure("front");

@@ -13,19 +13,22 @@ from tvm_npu.report.page import MISSING, PageError, as_script_data, page_templat
 from tvm_npu.report.page.numbers import figure
 from tvm_npu.sim.machine_file import machine_names, machine_toml
 from tvm_npu.sweep.designs import Design
-from tvm_npu.sweep.run import Judged, SweepResult
+from tvm_npu.sweep.judged import Judged
+from tvm_npu.sweep.outcome import ACCURACY, MAXIMIZED, MEASURED
+from tvm_npu.sweep.run import SweepResult
 
 MOST_DESIGNS = 4000
 """On a page: a browser moves so many lines at once. Those of the front are always among them."""
-MEASURED = ("cycles", "time_us", "dram_bytes", "macs", "wrong_elements")
+SHOWN = (*MEASURED, "macs", "wrong_elements")
+"""Of an outcome, in this order; accuracies stand behind them where models have images."""
 Links = Mapping[tuple[Design, str], str]
 """Address of the profile of a design and a model."""
 
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """A key, a use (planner or precision) or an objective; ``values`` are all that occur, in order,
-    and ``at`` their places from 0 to 1."""
+    """A key, a use (planner, precision or batch) or an objective; ``values`` are all that occur, in
+    order, and ``at`` their places from 0 to 1."""
 
     name: str
     kind: Literal["key", "use", "objective"]
@@ -60,10 +63,12 @@ def make_sweep_page(result: SweepResult, profiles: Links | None = None) -> str:
     axes = sweep_axes(result)
     scores = [score for stage in stages for one in stage for score in one.scores]
     in_decades = all(score > 0 for score in scores if not math.isnan(score))
-    columns = [*MEASURED, *result.spec.outcome]
+    fields = _fields(result)
+    columns = [*fields, *result.spec.outcome]
     contents = {
         "axes": [asdict(axis) for axis in axes],
         "objectives": result.spec.search.objectives,
+        "large": sorted(MAXIMIZED),
         "models": result.spec.models,
         "sources": [_source(name) for name in result.spec.models],
         "columns": columns,
@@ -74,6 +79,8 @@ def make_sweep_page(result: SweepResult, profiles: Links | None = None) -> str:
         axes=axes,
         objectives=result.spec.search.objectives,
         columns=columns,
+        large=[name for name in result.spec.search.objectives if name in MAXIMIZED],
+        required=result.spec.search.require,
         best=result.front_designs(),
         designs=[len(stage) for stage in result.stages],
         shown=len(stages[0]),
@@ -85,13 +92,17 @@ def make_sweep_page(result: SweepResult, profiles: Links | None = None) -> str:
     )
 
 
+def _fields(result: SweepResult) -> tuple[str, ...]:
+    return (*SHOWN, *ACCURACY) if result.spec.accuracy else SHOWN
+
+
 def sweep_axes(result: SweepResult) -> list[SweepAxis]:
-    """Keys, planners and precisions that differ, then objectives."""
+    """Keys, planners, precisions and batches that differ, then objectives."""
     stage, objectives = result.stages[0], result.spec.search.objectives
     found: list[SweepAxis] = []
     for name in dict.fromkeys(key for one in stage for key, _ in one.design.changes):
         found.append(_choices(name, "key", {dict(one.design.changes).get(name) for one in stage}))
-    for name in ("planner", "precision"):
+    for name in ("planner", "precision", "batch"):
         uses = {getattr(one.design, name) for one in stage}
         if len(uses) > 1:
             found.append(_choices(name, "use", uses))
@@ -133,6 +144,7 @@ def _points(
     """Designs at one fidelity: ``at`` is the number of its value on each axis, ``rows`` has the
     outcome of each model in the page's columns."""
     objectives, models = result.spec.search.objectives, result.spec.models
+    fields = _fields(result)
     best = {one.design for one in result.front_designs()}
     numbers = [{value: at for at, value in enumerate(axis.values)} for axis in axes]
     return [
@@ -140,13 +152,14 @@ def _points(
             "name": one.design.name,
             "planner": one.design.planner,
             "precision": one.design.precision,
+            "use": one.design.use,
             "at": [
                 places.get(axis.of(one, objectives))
                 for axis, places in zip(axes, numbers, strict=True)
             ],
             "front": one.design in best,
             "rows": [
-                [*(getattr(outcome, name) for name in MEASURED), *extra.values()]
+                [*(getattr(outcome, name) for name in fields), *extra.values()]
                 for outcome, extra in zip(one.outcomes, one.extras, strict=True)
             ],
             "faults": [outcome.fault for outcome in one.outcomes],

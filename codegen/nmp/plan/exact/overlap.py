@@ -29,19 +29,24 @@ from tvm_npu.sim.compiled.arithmetic import ceil_div
 device = partial(compiled.device, references=False)
 
 LOAD, LAST_LOAD, MAC, LAST_MAC, STORE = range(5)
-TILE_WIDTH = 5
+FIRST_TILE = 5
+"""Behind a tile's times lie those of the first tile of all."""
+TILE_WIDTH = 2 * FIRST_TILE
 MOST_KINDS, KIND_WIDTH = 3, 5
 
 
 @device
-def _cycles(tile, tlts, count, once, is_first, is_last, residual):
+def _first_load(tile, count, residual):
+    """`overlap.TileTimes.first_load`."""
+    return tile[LOAD] + (residual if count == 1 else 0.0)
+
+
+@device
+def _cycles(tile, tlts, count, next_load, is_first, residual):
     """`overlap.TileTimes.cycles` of a tile of ``count`` channel steps; its LAST_MAC has the end of
     the tile in it."""
     store = 0.0 if is_first else tile[STORE]
-    next_load = 0.0 if is_last else tile[LOAD] + once
     if count == 1:
-        if not is_last:
-            next_load += residual
         return max(tile[LAST_MAC], next_load + store)
     total = max(tile[LAST_MAC], next_load)
     if count == 2:
@@ -147,7 +152,7 @@ def overlapped(
                 )
     step = speeds.mac_ahead_ws if spread.flow == WS else speeds.mac_ahead
     out_bytes = task.rows * task.columns * size
-    first_store = 0.0
+    first_load, first_store, first_residual = 0.0, 0.0, 0.0
     total = 0.0
 
     last_q, last_u, last_v = number_q - 1, all_u - 1, all_v - 1
@@ -200,19 +205,21 @@ def overlapped(
                 number = int(kinds[q, 4]) * times_u * times_v
                 is_first = q == 0 and u == 0 and v == 0
                 is_last = q == last_q and u == last_u and v == last_v
-                plain = _cycles(tile, tlts, count, 0.0, False, False, residual)
+                own_load = _first_load(tile, count, residual)
+                plain = _cycles(tile, tlts, count, own_load, False, residual)
                 total += number * plain
-                if all_tiles == 1:
-                    total = _cycles(tile, tlts, count, 0.0, True, True, residual)
-                else:
-                    if is_first:
-                        total += _cycles(tile, tlts, count, 0.0, True, False, residual) - plain
-                    if is_last:
-                        total += _cycles(tile, tlts, count, 0.0, False, True, residual) - plain
                 if is_first:
-                    first_store = tile[STORE]
+                    first_load, first_store, first_residual = own_load, tile[STORE], residual
+                    for column in range(FIRST_TILE):
+                        tile[FIRST_TILE + column] = tile[column]
+                    total -= plain
                 if is_last:
-                    total += tile[LOAD] + (residual if count == 1 else 0.0)
+                    begin, last_load = tile[FIRST_TILE:], 0.0
+                    if all_tiles > 1:
+                        total += _cycles(tile, tlts, count, 0.0, False, residual) - plain
+                        last_load = own_load
+                    total += first_load
+                    total += _cycles(begin, tlts, count, last_load, True, first_residual)
                 once, loads = 0.0, 0
                 if spread.flow == WS and u == last_u and v == last_v:
                     once, loads = weights[q, 0], int(kinds[q, 4])
@@ -224,6 +231,6 @@ def overlapped(
                     if is_opening:
                         total += once
                         loads -= 1
-                    first = _cycles(tile, tlts, count, once, False, False, residual)
+                    first = _cycles(tile, tlts, count, own_load + once, False, residual)
                     total += loads * (first - plain)
     return total + first_store + bias_cycles

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tvm_npu.calibration import InputSpec
-from tvm_npu.cli.calibration_files import CalibrationFiles, calibration_files
+from tvm_npu.calibration_files import CalibrationFiles, calibration_files
 from tvm_npu.errors import CalibrationError
 
 GREY = (InputSpec("x", (1, 1, 4, 5), "float32"),)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tvm_npu.accuracy.images import LabelledImages, Preparation, read_labels
 from tvm_npu.calibration import InputSpec
-from tvm_npu.cli.labelled_images import LabelledImages, Preparation, read_labels
 from tvm_npu.errors import AccuracyError
 
 INPUT = (InputSpec("x", (2, 1, 4, 5), "float32"),)

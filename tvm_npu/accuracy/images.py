@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.accuracy import Labelled
+from tvm_npu.accuracy.results import Labelled
 from tvm_npu.array_files import DAMAGE, array_names, read_arrays, reason
 from tvm_npu.calibration import InputSpec, Sample
-from tvm_npu.cli.calibration_files import CalibrationFiles, Fit, calibration_files
+from tvm_npu.calibration_files import CalibrationFiles, Fit, calibration_files
 from tvm_npu.errors import AccuracyError
 
 Layout = Literal["NCHW", "NHWC"]

@@ -1,0 +1,81 @@
+"""What comes out of a model on a design, and which way is better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+MEASURED = ("cycles", "time_us", "dram_bytes", "frames_per_s")
+"""Objectives that every outcome has; formulas add theirs."""
+RIGHT = ("top1", "top5")
+"""Shares of images, of models whose images have labels."""
+ACCURACY = (*RIGHT, "agreement", "sqnr_db")
+"""Objectives of models that have images: shares of images, and a ratio."""
+MAXIMIZED = frozenset({"frames_per_s", *ACCURACY})
+"""Objectives that should be large; all others should be small."""
+LARGEST_SQNR_DB = 300.0
+"""Stands where nothing differs from float."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``fault``: why there is none. ``wrong_elements`` are those that differ from the reference
+    (None: nobody looked). Fields of `ACCURACY` are None for a model without images."""
+
+    cycles: float | None = None
+    time_us: float | None = None
+    dram_bytes: int | None = None
+    macs: int | None = None
+    wrong_elements: int | None = None
+    fault: str | None = None
+    frames_per_s: float | None = None
+    top1: float | None = None
+    top5: float | None = None
+    agreement: float | None = None
+    sqnr_db: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def of_batch(self, batch: int, devices: int) -> Outcome:
+        """Of ``batch`` frames that are given together, where self is that of one: ``devices`` of
+        them run beside each other, the rest behind them (`runtime.session.Session`)."""
+        if self.cycles is None or self.time_us is None:
+            return self
+        rounds = math.ceil(batch / devices)
+        return replace(
+            self,
+            cycles=self.cycles * rounds,
+            time_us=self.time_us * rounds,
+            dram_bytes=None if self.dram_bytes is None else self.dram_bytes * batch,
+            macs=None if self.macs is None else self.macs * batch,
+            # equal for batches that keep all devices at work, to the last bit
+            frames_per_s=batch / rounds * (1e6 / self.time_us) if self.time_us else None,
+        )
+
+    def with_accuracy(self, found: Outcome) -> Outcome:
+        """self with how right ``found`` says the model is, or with its fault."""
+        if self.fault is not None:
+            return self
+        if found.fault is not None:
+            return Outcome(fault=found.fault)
+        return replace(self, **{name: getattr(found, name) for name in ACCURACY})
+
+
+def mean(objective: str, values: Sequence[float]) -> float:
+    """Of an objective over models: of ratios in dB the mean, of all else the geometric mean (0
+    where a value is)."""
+    if len(values) == 1:
+        return values[0]
+    if objective == "sqnr_db":
+        return sum(values) / len(values)
+    if any(value <= 0 for value in values):
+        return 0.0
+    return math.exp(sum(math.log(value) for value in values) / len(values))
+
+
+def is_within(objective: str, value: float, limit: float) -> bool:
+    """Whether a value is at most ``limit``, or at least so much of what should be large."""
+    return value >= limit if objective in MAXIMIZED else value <= limit
