@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ class LayerError:
     and output), ``accumulated_db`` that of the whole fixed-point graph up to here; inf where none
     differs. ``low`` and ``high`` are the output's range in float, ``step`` the real value of one
     integer; ``clipped_share`` counts values beyond the integers' range. ``advice`` says what would
-    help, if anything.
+    help, if anything. ``rms`` is the root mean square of the output in float.
     """
 
     layer: str
@@ -46,6 +46,12 @@ class LayerError:
     clipped_share: float
     shifted_share: float
     advice: str
+    rms: float = 0.0
+
+    @property
+    def is_below_one_step(self) -> bool:
+        """Is there less signal than integers can tell from nothing?"""
+        return 0.0 < self.rms < self.step
 
 
 @dataclass
@@ -120,11 +126,13 @@ class LayerErrors:
         own, accumulated = ratio_db(sums.signal, sums.own), ratio_db(sums.signal, sums.accumulated)
         clipped = sums.clipped / sums.count
         shifted = min(sums.shifted / sums.accumulated, 1.0) if sums.accumulated else 0.0
-        return LayerError(
+        found = LayerError(
             layer.name, kind_of(layer), tensor, layer.source, own, accumulated, sums.low,
-            sums.high, float(self.fixed.scales[tensor].steps[0]), clipped, shifted,
-            _advice(own, accumulated, clipped, shifted, tensor in self.said),
+            sums.high, float(self.fixed.scales[tensor].steps[0]), clipped, shifted, "",
+            math.sqrt(sums.signal / sums.count),
         )  # fmt: skip
+        is_int16 = self.fixed.width_of(tensor) == 2
+        return replace(found, advice=_advice(found, tensor in self.said, is_int16))
 
 
 def ratio_db(signal: float, noise: float) -> float:
@@ -134,18 +142,22 @@ def ratio_db(signal: float, noise: float) -> float:
     return 10.0 * math.log10(signal / noise) if signal > 0.0 else -math.inf
 
 
-def _advice(
-    own: float, accumulated: float, clipped: float, shifted: float, is_said: bool
-) -> str:
-    if is_said and (clipped > CLIPPED_SHARE or own < COARSE_DB):
+def _advice(found: LayerError, is_said: bool, is_int16: bool) -> str:
+    if is_said and (found.clipped_share > CLIPPED_SHARE or found.own_db < COARSE_DB):
         return "the scale is the model's own: quantize the model anew, on more samples"
-    if clipped > CLIPPED_SHARE:
+    if found.clipped_share > CLIPPED_SHARE:
         return "values leave the range: calibrate on more samples, or with a higher percentile"
-    if min(own, accumulated) >= COARSE_DB:
+    if min(found.own_db, found.accumulated_db) >= COARSE_DB:
         return ""
-    if shifted > SHIFTED_SHARE and not is_said:
+    if found.is_below_one_step:
+        return (
+            f"its own numbers are too coarse: the values (root mean square {found.rms:.2g}) are "
+            f"below one step ({found.step:.2g}); {'' if is_int16 else 'int16, or '}samples with "
+            "larger values"
+        )
+    if found.shifted_share > SHIFTED_SHARE and not is_said:
         return "means are shifted: quantization bias-corrected"
-    if own < COARSE_DB:
+    if found.own_db < COARSE_DB:
         return "its own numbers are too coarse: quantization equalised, or int16"
     return "the error comes from layers before"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,3 +128,6 @@ def test_profile_notes_a_low_sqnr(  # type: ignore[no-untyped-def]
     arguments = ("--calibration", tmp_path / "x.npz", "--precision", "int8")
     code, _, err = run("profile", model, *arguments)
     assert code == 0 and "is below 15 dB" in err
+    told = r"the values of \S+ \(root mean square (\S+)\) are below one step .* \((\S+)\), so"
+    (figures,) = re.findall(told, err)
+    assert 0 < float(figures[0]) < float(figures[1])

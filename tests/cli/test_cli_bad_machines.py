@@ -89,7 +89,7 @@ class TestWithTvm:
             assert code == 1
             assert f"no operator of {str(model)!r} runs on the NPU" in last_line(err)
             text = " ".join((out + err).split())
-            for part in (rule, found, f"Allowed: {allowed}"):
+            for part in (rule, found, f"found: {found}; allowed: {allowed}"):
                 assert part in text, part
 
     @pytest.mark.parametrize("command", ["profile", "compile"])

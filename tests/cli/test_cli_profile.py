@@ -56,6 +56,14 @@ def test_figures_are_those_of_the_simulator(run, tmp_path, lenet, digits_npz, le
     assert found["calibration"] == str(digits_npz)
 
 
+def test_the_time_of_the_sqnr_is_told_where_there_is_one(run, tmp_path, lenet, digits_npz):
+    out, _, _ = profiled(run, tmp_path, lenet, "--no-timing")
+    assert " simulate " in out and "sqnr" not in out.lower()
+    out, _, found = profiled(run, tmp_path, lenet, "--no-timing", "--calibration", digits_npz)
+    assert f", sqnr {found['host_seconds']['sqnr']:.2f} s, " in out
+    assert found["host_seconds"]["sqnr"] > 0
+
+
 def test_table_and_json_say_the_same(run, tmp_path, lenet, digits_npz):
     out, _, found = profiled(run, tmp_path, lenet, "--calibration", digits_npz)
     for layer in found["layers"]:
@@ -191,10 +199,26 @@ def test_what_binds_is_said_in_every_form(run, tmp_path, lenet) -> None:
     assert f"{1e6 / totals['time_us']:,.1f} frames a second" in out
     bound, cycles = totals["bound_cycles"], totals["cycles"]
     assert totals["macs"] / 192 <= bound < cycles
-    gap = f"gap {100 * (cycles / bound - 1):.1f} %"
-    assert f"{bound:,.0f} cycles, however layers are joined; {gap}" in out
+    assert f"{bound:,.0f} cycles, however layers are joined; this one takes " in out
+    ratio = float(re.search(r"this one takes ([\d.]+) times that\n", out)[1])
+    assert ratio == pytest.approx(cycles / bound, abs=0.05)
+    assert "what bound, roof and the other figures are: docs/report.md" in out
     assert f"DRAM: {totals['dram_peak_bytes']:,} bytes" in out and totals["energy_uj"] is None
     assert f"mb1 {totals['peak_bytes']['mb1']:,} of 8,192" in out and " uJ " not in out
+
+
+def test_files_are_said_to_be_there(run, tmp_path, make_onnx: Callable[..., Path]) -> None:
+    files = [tmp_path / f"out.{ending}" for ending in ("csv", "trace", "html", "onnx", "json")]
+    named = zip(("--csv", "--trace", "--html", "--overlay", "--overlay"), files, strict=True)
+    _, err, _ = profiled(
+        run, tmp_path, make_onnx(["Conv"]), *[one for both in named for one in both]
+    )
+    for path in (*files, tmp_path / "profile.json"):
+        (said,) = re.findall(rf"^wrote {re.escape(str(path))} \((.*) (bytes|KB|MB)\)$", err, re.M)
+        size = float(said[0]) * 1024 ** ["bytes", "KB", "MB"].index(said[1])
+        assert size == pytest.approx(path.stat().st_size, rel=0.06), path
+    _, err, _ = profiled(run, tmp_path, make_onnx(["Conv"]))
+    assert err.count("wrote ") == 1
 
 
 def test_a_trace_of_some_layers(run, tmp_path, lenet) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from tests.door.flows import call, const, conv, flow, of, randoms, split, x
 from tvm_npu.door.dataflow import Dataflow, Input, OpCall, TensorType, Value, constant
+from tvm_npu.door.document import rules_document
 from tvm_npu.door.layers import HANDLERS, MAKES
 from tvm_npu.door.operators import ATTRIBUTES
-from tvm_npu.door.rule_table import LAYOUT_ONLY, RULES, WEIGHTED, rule_table
+from tvm_npu.door.rule_table import ANCHORS, LAYOUT_ONLY, RULES, WEIGHTED, remedies, rule_table
 
 F = (1, 4, 8, 8)
 WEIGHT = (4, 4, 3, 3)
@@ -24,7 +25,9 @@ def spoiled() -> np.ndarray:  # type: ignore[type-arg]
 
 
 CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
-    "unknown": (lambda: of("cos", x(*F), to=F), "instructions for", "my.cos", "the table"),
+    "unknown": (
+        lambda: of("cos", x(*F), to=F), "instructions for", "my.cos", "those listed in docs/rules",
+    ),
     "open": (
         lambda: of("relu", x("n", 4, 8, 8), to=("n", 4, 8, 8)),
         "static shape", "Tensor[(n, 4, 8, 8), float32]", "no unknown",
@@ -167,7 +170,7 @@ CASES: dict[str, tuple[Callable[[], Value], str, str, str]] = {
     ),
     "function": (
         lambda: OpCall("", (x(*F),), (TensorType(F),)).result(),
-        "instructions for", "a function", "the table",
+        "instructions for", "a function", "those listed in docs/rules.md",
     ),
 }  # fmt: skip
 
@@ -179,6 +182,18 @@ def test_refusal(case: str) -> None:
     assert found.regions == ()
     (refusal,) = found.refusals
     assert rule in refusal.rule and value in refusal.value and limit in refusal.limit, refusal
+    page, _, anchor = refusal.page.partition("#")
+    (place,) = [line for line in rules_document().splitlines() if f'<a id="{anchor}">' in line]
+    assert page == "docs/rules.md" and (anchor == "unknown-operator" or refusal.rule in place)
+
+
+def test_every_remedy_is_of_a_rule_that_says_it() -> None:
+    known = {rule for _, texts in rule_table() for rule in texts} | ANCHORS.keys()
+    assert remedies().keys() <= known
+    (refusal,) = split(of("relu", x(*F), to=F)).refusals
+    assert refusal.remedy == remedies().get(refusal.rule, "")
+    (refusal,) = split(conv(x(1, 4, 80, 80), 4, 65)).refusals
+    assert "own.toml" in refusal.remedy == remedies()[refusal.rule]
 
 
 LACKING = {

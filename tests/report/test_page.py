@@ -97,6 +97,18 @@ def test_operators_become_layers_and_edges() -> None:
     assert page.count('class="box cpu"') == page.count('class="box away"') == 1
 
 
+def test_remedies_and_what_helps_a_layer_stand_on_the_page() -> None:
+    mine = profiled("nmp")
+    assert "what helps" not in Visible(make_page(mine, [])).text["placement"]
+    told = replace(REFUSED, remedy="a & b", page="docs/rules.md#softmax")
+    known = replace(mine, report=replace(mine.report, refusals=(told,)))
+    layer = ("region", mine.layers[0].name)
+    seen = Visible(make_page(known, [], sqnr_db={layer: (1.0, 2.0)}, advice={layer: "int<16"}))
+    assert "what helps" in seen.text["placement"] and "a & b" in seen.text["placement"]
+    assert "docs/rules.md#softmax" in seen.text["placement"]
+    assert "what would help" in seen.text["accuracy"] and "int<16" in seen.text["accuracy"]
+
+
 def test_what_does_not_depend_on_the_input_is_left_out_of_the_graph() -> None:
     """Exporters reshape biases and compute shapes with nodes of their own."""
     lines = (
@@ -166,7 +178,10 @@ def test_runs_are_compared_by_layer(tmp_path: Path) -> None:
         assert times[layer["name"]][1] == layer["time_us"]
     assert dict(found["totals"])["cycles"] == [mine["totals"]["cycles"], other["totals"]["cycles"]]
     text = Visible(page_of("nmp", others=[read_profile(path)])).text["comparison"]
-    assert f"{other['totals']['time_us']:,.1f}" in text
+    assert f"{other['totals']['time_us']:,.1f}" in text and "several models" not in text
+    path.write_text(json.dumps({**other, "model": "deep/other<1.onnx"}))
+    text = Visible(page_of("nmp", others=[read_profile(path)])).text["comparison"]
+    assert "several models" in text and "other<1.onnx" in text and Path(mine["model"]).name in text
     path.write_text('{"schema": "tvm-npu accuracy 1"}')
     with pytest.raises(PageError, match="is no profile"):
         read_profile(path)

@@ -27,6 +27,7 @@ from tvm_npu.cli.terminal import Steps, Terminal, after
 from tvm_npu.sim.making_code import Stopwatch
 
 if TYPE_CHECKING:
+    from tvm_npu.accuracy import Accuracy
     from tvm_npu.calibration import Sample
     from tvm_npu.report.profile import Profile
     from tvm_npu.report.runs import RegionRun
@@ -127,14 +128,16 @@ def run(args: argparse.Namespace, terminal: Terminal) -> int:
     print_profile(profile, terminal.out, args.verbose)
     if args.json is not None:
         write_json(args.json, profile.to_dict())
+        terminal.wrote(args.json)
     if args.csv is not None:
         from tvm_npu.report.table import rows
 
         write_csv(args.csv, rows(profile))
+        terminal.wrote(args.csv)
     if args.trace is not None:
         _write_trace(args, runs, profile, terminal)
     if args.html is not None or args.overlay:
-        _write_on_model(args, job, runs, profile)
+        _write_on_model(args, job, runs, profile, terminal)
     return 0
 
 
@@ -163,6 +166,7 @@ def _write_trace(
 
     trace = make_trace(runs, profile.report.refusals, args.trace_layers)
     write_bytes(args.trace, trace.content)
+    terminal.wrote(args.trace)
     if trace.coarse:
         layers = "1 layer" if len(trace.coarse) == 1 else f"{len(trace.coarse)} layers"
         terminal.note(
@@ -172,14 +176,18 @@ def _write_trace(
 
 
 def _write_on_model(
-    args: argparse.Namespace, job: ModelJob, runs: list[RegionRun], profile: Profile
+    args: argparse.Namespace,
+    job: ModelJob,
+    runs: list[RegionRun],
+    profile: Profile,
+    terminal: Terminal,
 ) -> None:
     """The page and the overlays, which show the model's own graph; that of TensorFlow Lite files
     is not read."""
     model = None
     if not is_tflite(job.path):
         model = read_onnx(job.path, args.seed if args.random_weights else None)
-    sqnr_db = _sqnr_by_layer(job)
+    sqnr_db, advice = _noise_by_layer(job)
     if args.html is not None:
         from tvm_npu.report.model_graph import graph_of_onnx
         from tvm_npu.report.page import make_page
@@ -189,7 +197,9 @@ def _write_on_model(
         if model is not None:
             graph = graph_of_onnx(model, profile.layers, profile.report.refusals)
         others = [read_profile(path) for path in args.compare]
-        write_bytes(args.html, make_page(profile, runs, graph, sqnr_db, others).encode())
+        page = make_page(profile, runs, graph, sqnr_db, others, advice)
+        write_bytes(args.html, page.encode())
+        terminal.wrote(args.html)
     if args.overlay and model is not None:
         from tvm_npu.report.overlay import notes_by_node, overlay_bytes
 
@@ -197,22 +207,22 @@ def _write_on_model(
         notes = notes_by_node(model, profile, graphs, sqnr_db)
         for path in args.overlay:
             write_bytes(path, overlay_bytes(path, model, notes, args.overlay_value))
+            terminal.wrote(path)
 
 
-def _sqnr_by_layer(job: ModelJob) -> dict[tuple[str, str], tuple[float | None, float | None]]:
-    """(own, accumulated) in dB by region and layer, None where nothing differs; empty without
-    calibration data."""
+def _noise_by_layer(
+    job: ModelJob,
+) -> tuple[dict[tuple[str, str], tuple[float | None, float | None]], dict[tuple[str, str], str]]:
+    """(own, accumulated) in dB by region and layer, None where nothing differs, and what would
+    help; empty without calibration data."""
     if job.calibration is None:
-        return {}
-    from tvm_npu.accuracy import Labelled, measure
-
-    samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
-    found = measure(job.partitioned, samples, layer_samples=SQNR_SAMPLES, simulated=0)
-    return {
-        (region["region"], layer["layer"]): (layer["own_db"], layer["accumulated_db"])
-        for region in found.to_dict()["regions"]
-        for layer in region["layers"]
+        return {}, {}
+    rows = _accuracy(job, SQNR_SAMPLES).flat_rows()
+    sqnr_db = {
+        (row["region"], row["layer"]): (row["own_db"], row["accumulated_db"]) for row in rows
     }
+    advice = {(row["region"], row["layer"]): row["advice"] for row in rows if row["advice"]}
+    return sqnr_db, advice
 
 
 def _profiled(
@@ -255,22 +265,38 @@ def _profiled(
 
 
 SQNR_SAMPLES = 4
+WHOM_TO_BLAME = "'tvm-npu accuracy' shows the layer to blame"
 
 
 def _output_sqnr_db(job: ModelJob, terminal: Terminal) -> float | None:
     """Over the first calibration samples; a note where it is low. None without such data."""
     if job.calibration is None:
         return None
-    from tvm_npu.accuracy import LOW_SQNR_DB, Labelled, measure
+    from tvm_npu.accuracy import LOW_SQNR_DB
 
-    samples = (Labelled(sample) for sample in islice(job.calibration, SQNR_SAMPLES))
-    found = measure(job.partitioned, samples, layer_samples=0, simulated=0).sqnr_db
+    found = _accuracy(job, 0).sqnr_db
     if found < LOW_SQNR_DB:
+        small = [
+            f"the values of {one.layer} (root mean square {one.rms:.2g}) are below one step of "
+            f"its numbers ({one.step:.2g}), so that little is left of them; other samples may "
+            "have larger ones"
+            for region in _accuracy(job, SQNR_SAMPLES).regions
+            for one in region.layers
+            if one.is_below_one_step
+        ]
         terminal.note(
             f"output SQNR {found:.1f} dB is below {LOW_SQNR_DB:.0f} dB: answers have little to do "
-            "with those of float; 'tvm-npu accuracy' shows the layer to blame"
+            f"with those of float; {'; '.join([*small[:1], WHOM_TO_BLAME])}"
         )
     return found if math.isfinite(found) else None
+
+
+def _accuracy(job: ModelJob, layer_samples: int) -> Accuracy:
+    """On the first calibration samples, of which there must be some."""
+    from tvm_npu.accuracy import Labelled, measure
+
+    samples = (Labelled(sample) for sample in islice(job.calibration or (), SQNR_SAMPLES))
+    return measure(job.partitioned, samples, layer_samples=layer_samples, simulated=0)
 
 
 def _samples(job: ModelJob) -> Iterator[Sample]:

@@ -19,6 +19,7 @@ from tvm_npu.report.profile import LayerRow, Profile
 from tvm_npu.sim.units import LOADED, STORED
 
 UNKNOWN = "-"
+EXPLAINED_IN = "docs/report.md"
 LISTED_NAMES = 8
 """Operators that one line names; JSON has all."""
 READABLE_NAME = 20
@@ -214,6 +215,8 @@ def _total_lines(profile: Profile) -> list[str]:
         if name != "sqnr" or profile.output_sqnr_db is not None
     )
     lines.append(f"on this computer: {seconds}")
+    if profile.timing:
+        lines.append(f"what bound, roof and the other figures are: {EXPLAINED_IN}")
     return lines
 
 
@@ -224,7 +227,7 @@ def _binding_lines(profile: Profile) -> list[str]:
     if totals.bound_cycles and totals.cycles:
         lines.append(
             f"bound: no plan takes less than {whole(totals.bound_cycles)} cycles, however layers "
-            f"are joined; gap {percent(totals.cycles / totals.bound_cycles - 1)}"
+            f"are joined; this one takes {times(totals.cycles / totals.bound_cycles)} that"
         )
     if totals.energy_uj is not None:
         lines.append(f"{totals.energy_uj:,.1f} uJ an inference by the machine file's [energy]")
@@ -269,23 +272,25 @@ def _print_split(profile: Profile, console: Console) -> None:
 
 
 def print_refusals(refusals: Sequence[Refusal], console: Console) -> None:
-    """Prints why operators stay on the CPU, grouped by rule, operator and what was found, and what
-    each group costs there."""
-    rules: dict[tuple[str, str], dict[tuple[str, str], list[Refusal]]] = {}
+    """Prints why operators stay on the CPU, grouped by rule, operator and what was found, what each
+    group costs there, and what helps."""
+    rules: dict[str, dict[tuple[str, str, str], list[Refusal]]] = {}
     for item in refusals:
-        found = rules.setdefault((item.rule, item.limit), {})
-        found.setdefault((item.operator, item.value), []).append(item)
+        found = rules.setdefault(item.rule, {})
+        found.setdefault((item.operator, item.value, item.limit), []).append(item)
     console.print("why not on the NPU:")
-    for (rule, limit), operators in rules.items():
-        _print_indented(f"{rule} Allowed: {limit}.", 2, console)
-        for (operator, value), group in operators.items():
-            found_text = "" if value == operator else f" ({value})"
+    for rule, operators in rules.items():
+        _print_indented(f"broken rule: {rule}", 2, console)
+        for (operator, value, limit), group in operators.items():
             sources = [one.source or UNKNOWN for one in group]
-            _print_indented(f"{operator}{found_text}: {_some(sources)}", 4, console)
+            _print_indented(f"{operator}: {_some(sources)}", 4, console)
+            _print_indented(f"found: {value}; allowed: {limit}; see {group[0].page}", 6, console)
             costs = [one.cost for one in group if one.cost is not None]
             if costs:
-                total = reduce(add, costs)
-                _print_indented(f"costs: {total}; see {group[0].page}", 6, console)
+                _print_indented(f"costs: {reduce(add, costs)}", 6, console)
+        remedies = dict.fromkeys(one.remedy for group in operators.values() for one in group)
+        for remedy in filter(None, remedies):
+            _print_indented(f"what helps: {remedy}", 4, console)
 
 
 def _print_indented(text: str, indent: int, console: Console) -> None:
@@ -314,6 +319,10 @@ def whole(number: float | None) -> str:
 
 def microseconds(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.1f}"
+
+
+def times(ratio: float) -> str:
+    return f"{ratio:,.{1 if ratio >= 10 else 2}f} times"
 
 
 def percent(share: float | None) -> str:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tvm_npu.cli.shown import one_line, shown
@@ -36,6 +37,12 @@ class Terminal:
 
     def note(self, text: str) -> None:
         self.err.print(f"note: {one_line(text)}", soft_wrap=True)
+
+    def wrote(self, path: Path) -> None:
+        """Says which file there is now, and its size."""
+        from tvm_npu.report.page.numbers import data
+
+        self.err.print(f"wrote {one_line(str(path))} ({data(path.stat().st_size)})", soft_wrap=True)
 
     @contextmanager
     def steps(self, total: int | None = None) -> Iterator[Steps]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from tvm_npu.door.paying import (
@@ -13,17 +14,13 @@ from tvm_npu.door.paying import (
     SOFTMAX_ROWS,
 )
 from tvm_npu.door.rule_table import (
+    ANCHORS,
     CANCELS,
-    CONTROL_FLOW,
-    DOES_NOT_PAY,
-    MACHINE_LACKS,
-    NOTHING_TO_COMPUTE,
-    ONLY_A_PART,
-    SOFTMAX_IS_ROUNDED,
-    SOFTMAX_STEPS,
-    STEPS_ARE_NO_BATCH,
+    EVERY_OPERATOR,
+    RULES,
     TOO_WIDE,
-    TUPLE_IS_PICKED,
+    UNKNOWN_OPERATOR,
+    remedies,
     rule_table,
 )
 
@@ -33,6 +30,7 @@ _INTRODUCTION = """\
 Made by `python -m tvm_npu.door.document` from the docstrings of `tvm_npu/door/rules.py` and the
 `*_rules.py` beside it; they are also what a user reads when a rule refuses an operator.
 
+<a id="unknown-operator"></a>
 An operator that is listed here and keeps its rules runs on an NPU that has instructions for its
 layer; everything else stays on the CPU, and `explain(mod)` says for each which rule kept it there,
 what was found and what is allowed. Operators have neutral names here; Relay's `nn.conv2d`, for
@@ -59,6 +57,7 @@ for each element, {each} (or those of the CPU, where fewer than {rows} rows are 
 `offload="all"` (`--offload all`, `-offload=all` in tvmc, an option of `tvm_npu.target`) takes every
 region that the rules allow, and does not look at digits either.
 """
+_REMEDIES = "What helps against some broken rules, as reports say it:\n"
 _ELSEWHERE = "What the neighbours of an operator decide, and the machine:\n"
 
 
@@ -66,23 +65,43 @@ def rules_document() -> str:
     """Markdown: one row an operator."""
     lines = ["| operator | rules |", "| --- | --- |"]
     for operator, rules in rule_table():
-        shown = operator
-        if operator != "every operator":
-            shown = f'<a id="{operator}"></a>`{operator}`'
-        lines.append(f"| {shown} | {'<br>'.join(rules).replace('|', chr(92) + '|')} |")
+        shown = f"{_anchor(operator)}`{operator}`"
+        if operator not in RULES:
+            shown = f"{_anchor(EVERY_OPERATOR)}{operator}"
+        lines.append(f"| {shown} | {'<br>'.join(map(_in_cell, rules))} |")
     return _INTRODUCTION + "\n".join([*lines, "", _RECURRENT, _ELSEWHERE, *_elsewhere()]) + "\n"
 
 
 def _elsewhere() -> list[str]:
-    texts = (
-        CONTROL_FLOW, TUPLE_IS_PICKED, NOTHING_TO_COMPUTE, DOES_NOT_PAY, SOFTMAX_STEPS,
-        SOFTMAX_IS_ROUNDED, MACHINE_LACKS, STEPS_ARE_NO_BATCH, ONLY_A_PART,
+    of_values = (TOO_WIDE, CANCELS)
+    texts = [text for text in ANCHORS if text not in (*of_values, UNKNOWN_OPERATOR)]
+    paying = _PAYING.format(
+        entry=ENTRY_OPERATIONS, border=BORDER_OPERATIONS, softmax=SOFTMAX_OPERATIONS,
+        each=PASS_OPERATIONS, rows=SOFTMAX_ROWS,
     )  # fmt: skip
-    lines = [f"- {text}" for text in texts]
-    return [*lines, "", f"{_CALIBRATION}\n", *(f"- {text}" for text in (TOO_WIDE, CANCELS))] + [
-        "", _PAYING.format(entry=ENTRY_OPERATIONS, border=BORDER_OPERATIONS,
-            softmax=SOFTMAX_OPERATIONS, each=PASS_OPERATIONS, rows=SOFTMAX_ROWS).rstrip()
+    by_remedy: dict[str, list[str]] = {}
+    for rule, remedy in remedies().items():
+        by_remedy.setdefault(remedy, []).append(rule)
+    return [
+        *_listed(texts), "", f"{_CALIBRATION}\n", *_listed(of_values), "", paying, _REMEDIES,
+        "| what helps | broken rules |", "| --- | --- |",
+        *(
+            f"| {_in_cell(remedy)} | {'<br>'.join(map(_in_cell, texts))} |"
+            for remedy, texts in by_remedy.items()
+        ),
     ]  # fmt: skip
+
+
+def _listed(texts: Iterable[str]) -> list[str]:
+    return [f"- {_anchor(ANCHORS[text])}{text}" for text in texts]
+
+
+def _anchor(name: str) -> str:
+    return f'<a id="{name}"></a>'
+
+
+def _in_cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 
 from tvm_npu.door.dataflow import Dataflow, OpCall, Result, TensorType
-from tvm_npu.door.paying import OPERATIONS_PER_US, saved_operations
+from tvm_npu.door.paying import OPERATIONS_PER_US, saved_operations, worked_elements
 from tvm_npu.door.work import call_work
 from tvm_npu.report.placement import FallbackCost, Refusal
 
@@ -47,7 +47,7 @@ def _cost(call: OpCall, tensors: Mapping[Result, set[int]]) -> FallbackCost:
     operations = max(saved_operations((call,)), 2 * call_work(call).macs)
     regions = set().union(*tensors.values())
     return FallbackCost(
-        elements=sum(prod(type_.static_shape or (0,)) for type_ in call.types[:1]),
+        elements=worked_elements(call),
         cpu_us=operations / OPERATIONS_PER_US,
         crossing_bytes=sum(_bytes(type_) for value in tensors for type_ in value.types),
         more_regions=max(0, len(regions) - 1),

@@ -134,7 +134,7 @@ def _worthless(
     """The rule against a whole region, and what was found; None for one that is worth it."""
     calls = tuple(flow.calls[number] for number in group)
     if all(call.name in LAYOUT_ONLY for call in calls):
-        found = f"a region of {len(group)} layout or activation operators"
+        found = f"a region of {len(group)} layout or activation operator{'s' * (len(group) > 1)}"
         return NOTHING_TO_COMPUTE, Violation(found, "at least one that computes")
     if context.offload == "all" or any(map(works_with_weights, calls)):
         return None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tvm_npu.door.dataflow import Constant, OpCall, Result, Value
+from tvm_npu.door.dataflow import Constant, OpCall, Result, TensorType, Value
 from tvm_npu.door.geometry import softmax_count
+from tvm_npu.door.operators import ATTRIBUTES
+from tvm_npu.door.work import REDUCTIONS as SUMS_AND_EXTREMES
 
 ENTRY_OPERATIONS = 10_000
 """A call of the NPU: registers, doorbell, interrupt; about 5 us of a core with 2 operations a
@@ -22,7 +24,11 @@ BORDER_OPERATIONS = 4
 OPERATIONS = {"softmax": 24} | dict.fromkeys(
     ("sigmoid", "tanh", "exp", "erf", "log", "sqrt", "rsqrt", "gelu", "silu", "swish"), 16
 )
-"""For each element of the result; every other call takes 1."""
+"""For each element that a call works on; every other call takes 1."""
+REDUCTIONS = SUMS_AND_EXTREMES | {
+    "prod", "variance", "std", "all", "any", "argmax", "argmin", "logsumexp", "median", "topk"
+}  # fmt: skip
+"""Of many elements they make few; so do pools."""
 
 
 SOFTMAX_OPERATIONS = 10_000
@@ -42,13 +48,25 @@ def works_with_weights(call: OpCall) -> bool:
     return any(word in call.name for word in weighted)
 
 
+def worked_elements(call: OpCall) -> int:
+    """Elements that the CPU goes through for ``call``: those of its (first) result; of a reduction
+    or pool those that it reads, each as often as windows contain it. 0 for unknown extents."""
+    made = sum(map(_elements, call.types[:1]))
+    if not call.operands or not (call.name in REDUCTIONS or "pool" in call.name):
+        return made
+    if made and "pool_size" in ATTRIBUTES.get(call.name, {}):
+        made *= prod(call.attributes["pool_size"])
+    return max(made, _elements(call.operands[0].types[0]))
+
+
+def _elements(type_: TensorType) -> int:
+    shape = type_.static_shape
+    return 0 if shape is None else prod(shape)
+
+
 def saved_operations(calls: tuple[OpCall, ...]) -> int:
     """What the CPU would do for ``calls``."""
-    return sum(
-        OPERATIONS.get(call.name, 1) * prod(type_.static_shape or ())
-        for call in calls
-        for type_ in call.types[:1]
-    )
+    return sum(OPERATIONS.get(call.name, 1) * worked_elements(call) for call in calls)
 
 
 def softmax_operations(call: OpCall) -> int:
@@ -68,5 +86,6 @@ def border_operations(inputs: tuple[Value, ...], outputs: tuple[Result, ...]) ->
 
 
 __all__ = [
-    "border_operations", "saved_operations", "softmax_operations", "works_with_weights",
+    "border_operations", "saved_operations", "softmax_operations", "worked_elements",
+    "works_with_weights",
 ]  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from tvm_npu.door import arithmetic_rules, memory_rules, moving_rules, rules, window_rules
 from tvm_npu.door.dataflow import OpCall
 from tvm_npu.door.layers import FUNCTIONS
@@ -149,7 +151,7 @@ LAYOUT_ONLY = frozenset(
 )
 """Operators that are worth nothing on the NPU alone: they only ride along in a region."""
 
-UNKNOWN_OPERATOR = "The operator is one that the NPU has instructions for."
+UNKNOWN_OPERATOR = "The operator is one of those that an NPU may have instructions for."
 NOTHING_TO_COMPUTE = "A region computes something: a convolution, a pooling, a sum or a product."
 DOES_NOT_PAY = "A region without weights and windows saves the CPU more than calling it costs."
 SOFTMAX_IS_ROUNDED = (
@@ -169,13 +171,58 @@ ONLY_A_PART = (
 STEPS_ARE_NO_BATCH = "Only a recurrent layer takes a sequence of another, its steps first."
 TUPLE_IS_PICKED = "The result of an operator with several results is taken apart at once."
 
+EVERY_OPERATOR = "every-operator"
+ANCHORS: dict[str, str] = {
+    UNKNOWN_OPERATOR: "unknown-operator",
+    CONTROL_FLOW: "control-flow",
+    TUPLE_IS_PICKED: "several-results",
+    NOTHING_TO_COMPUTE: "nothing-to-compute",
+    DOES_NOT_PAY: "does-not-pay",
+    SOFTMAX_STEPS: "softmax-steps",
+    SOFTMAX_IS_ROUNDED: "rounded-softmax",
+    MACHINE_LACKS: "machine-lacks",
+    STEPS_ARE_NO_BATCH: "steps",
+    ONLY_A_PART: "only-a-part",
+    TOO_WIDE: "too-wide",
+    CANCELS: "cancels",
+}
+"""Where `PAGE` has the rules that go with no single operator."""
+
+_LARGER_MEMORY = (
+    "a machine with more memory: 'tvm-npu machines NAME > own.toml', change it, --machine own.toml"
+)
+_ALL = "--offload all (offload='all' in Python) takes it all the same"
+REMEDIES: dict[Rule | str, str] = {
+    rules.static_shapes: "--shape NAME=1,3,224,224 (shape= in Python) gives an input its extents",
+    rules.float32_tensors: "export the model in float32; only numbers that are computed with count",
+    rules.finite_constants: "export the weights anew; NaN spoils the answer on the CPU, too",
+    rules.data_is_variable: "fold constants when the model is exported",
+    rules.constant_weights: "if it is a weight, make it an initializer, not an input of the model",
+    window_rules.nchw_layout: "export the model with channels first",
+    window_rules.global_output: "a pool with a window of a fixed size",
+    DOES_NOT_PAY: _ALL,
+    SOFTMAX_STEPS: _ALL,
+    CANCELS: f"{_ALL}, with fewer digits",
+    MACHINE_LACKS: "another --machine may have them ('tvm-npu machines' lists all)",
+    **dict.fromkeys(
+        (
+            memory_rules.tensors_fit_memory, memory_rules.conv_tile_fits,
+            memory_rules.conv_weights_fit, memory_rules.biases_fit,
+            memory_rules.dense_input_fits, memory_rules.padded_pixel_fits,
+            memory_rules.pool_tile_fits, memory_rules.softmax_row_fits,
+        ),
+        _LARGER_MEMORY,
+    ),
+}  # fmt: skip
+"""What a user can do about a broken rule, where there is something."""
+
 
 def check(call: OpCall, context: Context) -> Refusal | None:
     """The first rule that ``call`` breaks, as a refusal; None when the NPU takes it."""
     if not call.is_call:
         return refusal(call, CONTROL_FLOW, Violation(call.spelling, "operator calls"))
     if call.name not in RULES:
-        found = Violation(call.spelling or "a function", "the table")
+        found = Violation(call.spelling or "a function", f"those listed in {PAGE}")
         return refusal(call, UNKNOWN_OPERATOR, found)
     for rule in _rules_of(call.name):
         violation = rule(call, context)
@@ -196,8 +243,24 @@ def check_types(call: OpCall, context: Context) -> Refusal | None:
 def refusal(call: OpCall, rule: str, violation: Violation) -> Refusal:
     """What a user reads of a broken rule."""
     name = call.spelling or "call"
-    page = f"{PAGE}#{call.name}" if call.name in RULES else PAGE
-    return Refusal(call.source, name, rule, violation.value, violation.limit, page=page)
+    remedy = remedies().get(rule, "")
+    page = f"{PAGE}#{_anchor(call.name, rule)}"
+    return Refusal(
+        call.source, name, rule, violation.value, violation.limit, page=page, remedy=remedy
+    )
+
+
+def _anchor(operator: str, rule: str) -> str:
+    if rule in ANCHORS:
+        return ANCHORS[rule]
+    common = any(_text(one) == rule for one in (*TYPES, *SHAPES))
+    return EVERY_OPERATOR if common or operator not in RULES else operator
+
+
+@cache
+def remedies() -> dict[str, str]:
+    """By the rule's text."""
+    return {one if isinstance(one, str) else _text(one): what for one, what in REMEDIES.items()}
 
 
 def rule_table() -> tuple[tuple[str, tuple[str, ...]], ...]:

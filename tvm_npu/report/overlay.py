@@ -48,7 +48,10 @@ def notes_by_node(
     not known. ``graphs`` are the regions' fixed-point graphs, which say Q-points; ``sqnr_db`` has
     (own, accumulated) signal to noise by region and layer. The figures of a layer that several
     nodes became stand at the first of them, so that sums over nodes are those of the profile."""
-    why_cpu = {one.source: f"{one.rule} (found: {one.value})" for one in profile.report.refusals}
+    why_cpu = {
+        one.source: f"broken rule: {one.rule} (found: {one.value}; allowed: {one.limit})"
+        for one in profile.report.refusals
+    }
     q_points = dict(_q_points(graphs))
     found: list[Notes] = []
     seen: set[tuple[str, str]] = set()

@@ -22,9 +22,10 @@ WIDTH_OF_TEXT = 120
 
 @dataclass(frozen=True)
 class FallbackCost:
-    """What an operator costs on the CPU: the ``elements`` of its result, microseconds by the rule
-    of `door.paying` (a core that does 2 operations a nanosecond), bytes of tensors that pass
-    between it and regions, and how many regions more there are because it lies between them."""
+    """What an operator costs on the CPU: the ``elements`` that it goes through (of its result; of a
+    reduction or pool, of its operand), microseconds by the rule of `door.paying` (a core that does
+    2 operations a nanosecond), bytes of tensors that pass between it and regions, and how many
+    regions more there are because it lies between them."""
 
     elements: int
     cpu_us: float
@@ -40,9 +41,9 @@ class FallbackCost:
         )
 
     def __str__(self) -> str:
-        text = f"{self.elements:,} elements, about {self.cpu_us:,.2g} us on the CPU"
-        if self.cpu_us >= 100:
-            text = f"{self.elements:,} elements, about {self.cpu_us:,.0f} us on the CPU"
+        time_us = f"{self.cpu_us:,.{'0f' if self.cpu_us >= 100 else '2g'}}"
+        noun = "element" if self.elements == 1 else "elements"
+        text = f"{self.elements:,} {noun}, about {time_us} us on the CPU"
         if self.crossing_bytes:
             text += f"; {self.crossing_bytes:,} bytes pass between CPU and NPU"
         if self.more_regions:
@@ -52,8 +53,9 @@ class FallbackCost:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why one operator stays on the CPU: the rule's text, what was found, what is allowed; what
-    that costs (None: not known), and where the operator's rules are written."""
+    """Why one operator stays on the CPU: the text of the rule that it breaks, what was found, what
+    is allowed; what that costs (None: not known), where the rule is written, and what helps
+    ("": nothing known)."""
 
     source: str
     operator: str
@@ -62,13 +64,15 @@ class Refusal:
     limit: str
     cost: FallbackCost | None = None
     page: str = ""
+    remedy: str = ""
 
     def __str__(self) -> str:
         costs = "" if self.cost is None else f"; it costs {self.cost}"
+        remedy = f"; what helps: {self.remedy}" if self.remedy else ""
         page = f"; see {self.page}" if self.page else ""
         return (
-            f"{self.operator} {self.source!r} stays on the CPU: {self.rule} "
-            f"(found: {self.value}; allowed: {self.limit}){costs}{page}"
+            f"{self.operator} {self.source!r} stays on the CPU, for it breaks the rule "
+            f"\"{self.rule}\" (found: {self.value}; allowed: {self.limit}){costs}{remedy}{page}"
         )
 
 
@@ -119,23 +123,25 @@ class PartitionReport(Tabular):
         """A row for each operator: where it runs, and the rule that keeps it off the NPU."""
         found: list[dict[str, Any]] = [
             {"operator": name, "source": source, "place": region.symbol, "rule": None,
-             "found": None, "allowed": None, "costs": None}
+             "found": None, "allowed": None, "costs": None, "helps": None}
             for region in self.regions
             for source, name in region.operators
         ]  # fmt: skip
         return found + [
             {"operator": one.operator, "source": one.source, "place": "CPU", "rule": one.rule,
              "found": one.value, "allowed": one.limit,
-             "costs": None if one.cost is None else str(one.cost)}
+             "costs": None if one.cost is None else str(one.cost),
+             "helps": one.remedy or None}
             for one in self.refusals
         ]  # fmt: skip
 
     def split_table(self) -> Table:
         """Regions and the CPU: operators, tensors, multiply-accumulates."""
         table = Table(title=f"split for {self.machine}, {self.precision}, {self.planner}")
-        for heading in ("part", "operators", "inputs", "outputs"):
+        table.add_column("part", overflow="fold", no_wrap=True)  # others have blanks to wrap at
+        for heading in ("operators", "inputs", "outputs"):
             table.add_column(heading, overflow="fold")
-        table.add_column("MACs", justify="right")
+        table.add_column("MACs", justify="right", no_wrap=True)
         for region in self.regions:
             table.add_row(
                 Text(region.symbol),
@@ -156,12 +162,15 @@ class PartitionReport(Tabular):
     def why_not_table(self) -> Table:
         """One row for each operator that stays on the CPU."""
         table = Table(title="why not on the NPU")
-        for heading in ("source", "operator", "rule", "found", "allowed", "costs"):
+        for heading in ("source", "operator", "broken rule", "found", "allowed", "costs"):
             table.add_column(heading, overflow="fold")
+        helps = any(one.remedy for one in self.refusals)
+        if helps:
+            table.add_column("what helps", overflow="fold")
         for one in self.refusals:
             costs = "" if one.cost is None else str(one.cost)
-            cells = one.source, one.operator, one.rule, one.value, one.limit, costs
-            table.add_row(*map(Text, cells))
+            cells = [one.source, one.operator, one.rule, one.value, one.limit, costs]
+            table.add_row(*map(Text, [*cells, one.remedy] if helps else cells))
         return table
 
     def __str__(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from tvm_npu.codegen.passes.calibrate import Ranges, calibrate
 from tvm_npu.codegen.passes.layer_errors import layer_errors
 from tvm_npu.codegen.passes.quantize import quantize
 from tvm_npu.codegen.passes.sqnr import layer_sqnr
+from tvm_npu.codegen.reference import run_float
 
 BIAS = np.zeros(4, np.float32)
 
@@ -43,6 +46,26 @@ def test_the_layer_with_the_wide_range_is_to_blame() -> None:
     together = {entry.layer: entry.sqnr_db for entry in layer_sqnr(graph, fixed, [sample, sample])}
     for name, entry in found.items():
         assert entry.accumulated_db == pytest.approx(together[name])
+
+
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.1])
+def test_values_below_one_step_are_told(share: float) -> None:
+    """Of an output whose root mean square is a share of its step."""
+    graph, sample = network()
+    ranges = calibrate(graph, [sample])
+    bounds = {t: (ranges[t].low, ranges[t].high) for t in ranges}
+    rms = float(np.sqrt(np.square(run_float(graph, sample)["d"], dtype=np.float64).mean()))
+    step = 2.0 ** round(np.log2(rms / 0.7))
+    factor = np.float32(share * step / rms)
+    last = replace(graph.layers[-1], weight=graph.layers[-1].weight * factor)
+    small = replace(graph, layers=(*graph.layers[:-1], last))
+    wide = Ranges.from_bounds({**bounds, "d": (-100 * step, 100 * step)})
+    entry = next(
+        e for e in layer_errors(small, quantize(small, wide, "int8"), [sample]) if e.layer == "d"
+    )
+    assert entry.step == step and entry.rms == pytest.approx(share * step, rel=1e-5)
+    assert entry.is_below_one_step == (share < 1)
+    assert ("below one step" in entry.advice) == (share < 1)
 
 
 def test_clipped_values_are_counted() -> None:

@@ -33,10 +33,11 @@ def make_page(
     graph: ModelGraph | None = None,
     sqnr_db: Mapping[tuple[str, str], tuple[float | None, float | None]] | None = None,
     others: Sequence[Mapping[str, Any]] = (),
+    advice: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
     """The page of ``profile``; ``runs`` are what it was made of. ``sqnr_db`` has for layers (own,
-    accumulated) signal to noise. ``others`` are profiles to compare with, as `Profile.to_dict`
-    gives them. Raises PageError."""
+    accumulated) signal to noise, ``advice`` what would help. ``others`` are profiles to compare
+    with, as `Profile.to_dict` gives them. Raises PageError."""
     template = page_template("page.html.jinja")
     try:
         from tvm_npu.report.page.figures import figures
@@ -56,6 +57,7 @@ def make_page(
         refusals=grouped(profile.report),
         graph=None if graph is None else draw(graph, profile, sqnr_db or {}),
         sqnr_db=sqnr_db or {},
+        advice=advice or {},
         comparison=comparison(profile.to_dict(), others),
         timelines=as_script_data(drawn),
         shares=page_source("shares.js"),
@@ -134,7 +136,7 @@ def grouped(report: PartitionReport) -> list[dict[str, Any]]:
         row = rows.setdefault(
             key,
             {"operator": one.operator, "rule": one.rule, "value": one.value, "limit": one.limit,
-             "sources": [], "cost": None},
+             "page": one.page, "remedy": one.remedy, "sources": [], "cost": None},
         )  # fmt: skip
         row["sources"].append(one.source)
         if one.cost is not None:

@@ -36,17 +36,18 @@ def read_profile(path: Path) -> dict[str, Any]:
 def comparison(
     mine: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """``runs`` (titles), ``totals`` and ``layers`` as rows of (name, a value a run); layers are
-    matched by name, those of one name in their order, and None where a run has none of it. None
-    when there is nothing to compare."""
+    """``runs`` (titles), ``models`` (their files' names, none if all are of one), ``totals`` and
+    ``layers`` as rows of (name, a value a run); layers are matched by name, those of one name in
+    their order, and None where a run has none of it. None when there is nothing to compare."""
     if not others:
         return None
     runs = [mine, *others]
     times = [_times(run["layers"]) for run in runs]
     layers = dict.fromkeys(key for found in times for key in found)
+    models = [Path(run["model"]).name for run in runs]
     return {
         "runs": [f"{run['machine']}, {run['precision']}, {run['planner']}" for run in runs],
-        "models": [run["model"] for run in runs],
+        "models": models if len(set(models)) > 1 else [],
         "totals": [(name, [run["totals"].get(key) for run in runs]) for name, key in TOTALS],
         "layers": [(key[0], [found.get(key) for found in times]) for key in layers],
     }

@@ -75,6 +75,7 @@ def _times(profile: Profile) -> Any:
                             ("no unit works", "@waits{0,0.0}")])
     )  # fmt: skip
     names_on_axis(plot, [row.name for row in profile.layers])
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
     legend(plot)
     return plot
 
@@ -193,6 +194,7 @@ def _dram(profile: Profile) -> Any:
     plot = blank("dram", x_axis_label="us", y_axis_label="bytes of activations in use")
     plot.quad(left="left", right="right", bottom=0, top="bytes", source=source,
               fill_color=COLOURS["mac"], fill_alpha=0.25, line_color=COLOURS["mac"])  # fmt: skip
+    plot.xaxis.formatter = NumeralTickFormatter(format="0,0[.]00")
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     plot.add_tools(HoverTool(tooltips=[("layer", "@name"), ("in use", "@bytes{0,0} bytes"),
                                        ("from", "@left{0,0.0} us"),
