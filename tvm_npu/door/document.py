@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,10 +87,15 @@ def _elsewhere() -> list[str]:
         *_listed(texts), "", f"{_CALIBRATION}\n", *_listed(of_values), "", paying, _REMEDIES,
         "| what helps | broken rules |", "| --- | --- |",
         *(
-            f"| {_in_cell(remedy)} | {'<br>'.join(map(_in_cell, texts))} |"
+            f"| {_as_code(_in_cell(remedy))} | {'<br>'.join(map(_in_cell, texts))} |"
             for remedy, texts in by_remedy.items()
         ),
     ]  # fmt: skip
+
+
+def _as_code(remedy: str) -> str:
+    """Commands and options in quotes as code, as pages have them."""
+    return re.sub(r"'((?:tvm-npu |--)[^']+)'", r"`\1`", remedy)
 
 
 def _listed(texts: Iterable[str]) -> list[str]:

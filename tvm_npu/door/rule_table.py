@@ -189,11 +189,12 @@ ANCHORS: dict[str, str] = {
 """Where `PAGE` has the rules that go with no single operator."""
 
 _LARGER_MEMORY = (
-    "a machine with more memory: 'tvm-npu machines NAME > own.toml', change it, --machine own.toml"
+    "a machine with more memory: 'tvm-npu machines NAME > own.toml', change it, "
+    "'--machine own.toml'"
 )
-_ALL = "--offload all (offload='all' in Python) takes it all the same"
+_ALL = "'--offload all' (offload='all' in Python) takes it all the same"
 REMEDIES: dict[Rule | str, str] = {
-    rules.static_shapes: "--shape NAME=1,3,224,224 (shape= in Python) gives an input its extents",
+    rules.static_shapes: "'--shape NAME=1,3,224,224' (shape= in Python) gives an input its extents",
     rules.float32_tensors: "export the model in float32; only numbers that are computed with count",
     rules.finite_constants: "export the weights anew; NaN spoils the answer on the CPU, too",
     rules.data_is_variable: "fold constants when the model is exported",
@@ -203,7 +204,7 @@ REMEDIES: dict[Rule | str, str] = {
     DOES_NOT_PAY: _ALL,
     SOFTMAX_STEPS: _ALL,
     CANCELS: f"{_ALL}, with fewer digits",
-    MACHINE_LACKS: "another --machine may have them ('tvm-npu machines' lists all)",
+    MACHINE_LACKS: "another machine may have them ('tvm-npu machines' lists all)",
     **dict.fromkeys(
         (
             memory_rules.tensors_fit_memory, memory_rules.conv_tile_fits,
