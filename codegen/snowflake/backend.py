@@ -143,8 +143,8 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def in_sequence(
         self, layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
     ) -> tuple[PlannedLayer, ...]:
-        """Maxima run beside convolutions, unless these were planned alone. The first layer waits for
-        its kernels; those of others come in the layer before."""
+        """Maxima run beside convolutions, unless these were planned alone. The first layer waits
+        for its kernels; those of others come in the layer before."""
         from dataclasses import replace
 
         from tvm_npu.codegen.plan.problem import ConvProblem

@@ -20,6 +20,7 @@ from studies.shared.simulation import check_values
 from tvm_npu.codegen.compile import compile_fixed
 from tvm_npu.codegen.errors import CodegenError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer
+from tvm_npu.codegen.ops import FixedConv
 from tvm_npu.codegen.plan import planner
 from tvm_npu.runtime.session import Session
 from tvm_npu.sim.description import MachineDescription
@@ -99,7 +100,7 @@ def compulsory_elements(fixed: FixedGraph, layers: tuple[Work, ...]) -> int:
     """Values that cross the border of the chip however the layers of a region are joined."""
     needs = {layer.name: layer.input_bytes // fixed.element_bytes for layer in layers}
     outputs = sum(prod(fixed.shapes[tensor]) for tensor in set(fixed.outputs))
-    weights = sum(layer.weight.size for layer in fixed.layers if hasattr(layer, "weight"))
+    weights = sum(layer.weight.size for layer in fixed.layers if isinstance(layer, FixedConv))
     inputs = sum(_read(tensor, fixed, needs) for tensor in fixed.inputs)
     return inputs + weights + outputs
 

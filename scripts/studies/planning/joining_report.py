@@ -26,7 +26,7 @@ def pairs_of(rows: Sequence[JoinedRow]) -> list[Pair]:
     """Rows of `JOINED` and `APART` of each network and machine, in order."""
     found = {(row.model, row.machine, row.planner): row for row in rows}
     places = dict.fromkeys((row.model, row.machine) for row in rows)
-    return [(found[*place, JOINED], found[*place, APART]) for place in places]
+    return [(found[(*place, JOINED)], found[(*place, APART)]) for place in places]
 
 
 def joined_table(pairs: Sequence[Pair]) -> Sheet:
