@@ -1,9 +1,10 @@
 """What plans over the graph gain: `exact` beside `exact-layers`, on machines of every kind.
 
-The bound is neutral: the multiply-accumulates of the layers as the model has them at the machine's
-peak rate, or the compulsory traffic of every region (the inputs that its layers look at, weights,
-outputs; each once, at the width that the machine stores) at the rate of its memory, whichever takes
-longer. No fusion saves any of it. Efficiencies, bursts, set-up and biases are left out.
+The bound is neutral: the multiply-accumulates that touch no padding at the machine's peak rate, or
+the compulsory traffic of every region (the inputs that its layers look at, weights, outputs; each
+once, at the width that the machine stores) at the rate of its memory, whichever takes longer.
+Efficiencies, bursts, set-up and biases are left out. No fusion saves any of it where windows pass
+over none of a convolution's results.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from math import prod
 
 from studies.harness.errors import StudyError
 from studies.planning.bounds import Work, works
+from studies.shared.counting import useful_macs
 from studies.shared.networks import Network, Region, prepare
 from studies.shared.simulation import check_values
 from tvm_npu.codegen.compile import compile_fixed
@@ -92,7 +94,7 @@ def _bound(region: Region, machine: MachineDescription) -> tuple[int, float | No
     if rate is None:
         return compulsory, None
     peak = machine.macs_per_cycle(fixed.element_bytes) * machine.core_count
-    macs = sum(layer.macs for layer in layers)
+    macs = sum(useful_macs(layer, fixed.shapes) for layer in fixed.layers)
     return compulsory, max(macs / peak, compulsory / rate)
 
 
