@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
 
-EXACT = ("exact", "exact-dma", "exact-layers", "exact-traffic")
+LAYERS_ALONE = "exact-layers"
+"""The planner whose layers run one by one: none becomes one with another, none beside another."""
+EXACT = ("exact", "exact-dma", LAYERS_ALONE, "exact-traffic")
 
 
 def _greedy(name: str, limits: TileLimits) -> Planner:
@@ -111,8 +113,10 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
         from tvm_npu.codegen.snowflake.plan.reshapes import with_joined_reshapes
         from tvm_npu.codegen.snowflake.plan.side_by_side import with_pixels_side_by_side
 
-        made = with_maxima(with_padded_maps(with_joined_reshapes(fixed)), planner, machine)
-        made = with_pixels_side_by_side(made, planner, machine)
+        made = with_padded_maps(with_joined_reshapes(fixed))
+        if planner.chosen.name == LAYERS_ALONE:
+            return with_pixels_side_by_side(made, planner, machine)
+        made = with_pixels_side_by_side(with_maxima(made, planner, machine), planner, machine)
         return with_neighbours(with_maxima_apart(made), planner, machine)
 
     def check(
@@ -139,15 +143,15 @@ class SnowflakeBackend(Backend["SnowflakeMachine", "SnowflakePlan"]):
     def in_sequence(
         self, layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
     ) -> tuple[PlannedLayer, ...]:
-        """Maxima run beside convolutions. The first layer waits for its kernels; those of others
-        come in the layer before."""
+        """Maxima run beside convolutions, unless these were planned alone. The first layer waits
+        for its kernels; those of others come in the layer before."""
         from dataclasses import replace
 
         from tvm_npu.codegen.plan.problem import ConvProblem
         from tvm_npu.codegen.snowflake.plan.beside import beside
         from tvm_npu.codegen.snowflake.plan.divide import first_cycles
 
-        layers = beside(layers, machine)
+        layers = beside(layers, machine, alone=LAYERS_ALONE)
         if not layers or not isinstance(layers[0].problem, ConvProblem):
             return layers
         first = layers[0]

@@ -13,6 +13,7 @@ from tvm_npu.codegen.graph import FixedGraph, FixedLayer
 from tvm_npu.codegen.ops import FixedConv, FixedPool
 from tvm_npu.codegen.plan.layers import LayerPlanner, PlannedLayer
 from tvm_npu.codegen.snowflake.plan.pools import PoolTiles
+from tvm_npu.codegen.snowflake.plan.tiling import SnowflakePlan
 from tvm_npu.codegen.snowflake.plan.together import room_beside, together
 from tvm_npu.sim.snowflake.machine import SnowflakeMachine
 
@@ -26,12 +27,15 @@ def runs_beside(plan: Any) -> bool:
 
 
 def beside(
-    layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine
+    layers: tuple[PlannedLayer, ...], machine: SnowflakeMachine, alone: str
 ) -> tuple[PlannedLayer, ...]:
     """``layers`` with maxima that run beside the convolution before, where both together are
-    expected to take less time."""
+    expected to take less time; not beside those of the planner called ``alone``."""
     found = list(layers)
     for at in range(1, len(layers)):
+        plan = found[at - 1].plan
+        if isinstance(plan, SnowflakePlan) and plan.planner == alone:
+            continue
         found[at - 1 : at + 1] = together(found[at - 1], found[at], machine)
     return tuple(found)
 

@@ -134,8 +134,8 @@ def _best_of(
 
 @dataclass(frozen=True)
 class ExactPlanner:
-    """Proven least predicted time (`exact`; `exact-dma` and `exact-layers` are the same: there are
-    no rings and no cascades), or bytes (`exact-traffic`)."""
+    """Proven least predicted time (`exact`; `exact-dma` is the same, as there are no rings, and
+    `exact-layers` for one layer), or bytes (`exact-traffic`)."""
 
     name: str = "exact"
     limits: TileLimits = NO_LIMITS

@@ -100,11 +100,12 @@ def _tiles(
     single: SnowflakePlan | None = None
     for filters in _filters(shape, start, machine, together(mode, machine)):
         plan = replace(start, tile_m=min(filters, most_m))
-        tiles = [replace(plan, tile_r=rows) for rows in even_sizes(shape.rows.out)]
-        tiles += [replace(plan, tile_r=1, tile_c=wide) for wide in even_sizes(shape.columns.out)]
-        for one in tiles:
-            if one.tile_r > most_r or one.tile_c > most_c:
+        tiles = [(rows, most_c) for rows in even_sizes(shape.rows.out)]
+        tiles += [(1, wide) for wide in even_sizes(shape.columns.out)]
+        for rows, wide in tiles:
+            if rows > most_r or wide > most_c:
                 continue
+            one = replace(plan, tile_r=rows, tile_c=wide)
             found = geometry(shape, one, machine)
             if found.doubles:
                 return one
@@ -120,14 +121,15 @@ def _filters(
     fewer."""
     most = -(-shape.filters // together)
     half = machine.wbuf_words // 2
-    groups = [
+    fitting = (
         count
         for count in range(most, 0, -1)
         if geometry(shape, replace(plan, tile_m=min(shape.filters, count * together)), machine)
         .kernels_words <= half
-    ] or [1]  # fmt: skip
+    )  # fmt: skip
+    largest = next(fitting, 1)
     tried = set()
-    for count in [groups[0], *[-(-groups[0] // part) for part in (2, 4, 8)], 1]:
+    for count in [largest, *[-(-largest // part) for part in (2, 4, 8)], 1]:
         even = -(-most // -(-most // count))
         filters = min(shape.filters, even * together)
         if filters not in tried:

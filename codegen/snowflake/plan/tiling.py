@@ -330,7 +330,8 @@ def geometry(
     """For all rows and filters, or some."""
     rows = (0, shape.rows.out) if rows_of is None else rows_of
     filters = (0, shape.filters) if filters_of is None else filters_of
-    plan = replace(plan, tile_r=min(plan.tile_r, rows[1]), tile_m=min(plan.tile_m, filters[1]))
+    if plan.tile_r > rows[1] or plan.tile_m > filters[1]:
+        plan = replace(plan, tile_r=min(plan.tile_r, rows[1]), tile_m=min(plan.tile_m, filters[1]))
     return Geometry(
         shape, plan, machine.clusters.cus, machine.mbuf_words, machine.wbuf_words, rows, filters
     )

@@ -78,7 +78,11 @@ class Axis:
     def held(self, begin: int, count: int) -> tuple[int, int]:
         """(place of the first, how many) of the `pieces` of a tile of these results: places follow
         each other."""
-        pieces = self.pieces(begin, count, self.tap_step(count))
+        step = self.tap_step(count)
+        if step == self.dilation:
+            first, size = self.inputs(begin, count)
+            return first - self.first(begin), size
+        pieces = self.pieces(begin, count, step)
         return (pieces[0].at if pieces else 0), sum(piece.count for piece in pieces)
 
     @property

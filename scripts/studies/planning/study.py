@@ -10,13 +10,17 @@ from typing import Any
 from rich.console import Console
 
 from studies.harness.options import (
+    Distinct,
     add_machines,
     add_models,
     add_planners,
     check_distinct_names,
     known,
+    machine_of,
 )
 from studies.harness.study import Bench, Key, Part, Study, Texts
+from studies.planning.joining import APART, JOINED, JoinedRow, joined_row
+from studies.planning.joining_report import print_joined
 from studies.planning.measuring import (
     Case,
     Measured,
@@ -40,13 +44,17 @@ from studies.planning.scaling_report import plot_scaling, print_scaling
 from studies.planning.tables import print_measured
 from studies.shared.titles import TITLES
 from tvm_npu.cli.errors import CliError
+from tvm_npu.sim.description import MachineDescription
+from tvm_npu.sim.machine_file import load_machine
 from tvm_npu.sim.nmp.machine import NmpMachine, load_nmp_machine
 
 MACHINES = ("nmp-4x8", "nmp-4x8-dual")
 SCALED = "mobilenet_v2"
 PLANNERS = ("tso", "tso-noburst", "exact-dma", "exact")
 NETWORK, PLANNING = "network, brute force", "planning"
-Result = Measured | list[ScalingRow]
+JOINED_MACHINES = ("snowflake-1cc", "setup-a", "setup-b", "setup-c", "setup-d")
+Joined = tuple[JoinedRow, ...]
+Result = Measured | list[ScalingRow] | Joined
 
 
 class PlanningStudy(Study[Result]):
@@ -72,8 +80,16 @@ class PlanningStudy(Study[Result]):
             "of its width, and how planning time grows with the number of distinct layers of all "
             "--models",
         )  # fmt: skip
+        parser.add_argument(
+            "--joined", nargs="*", type=machine_of(load_machine), action=Distinct,
+            metavar="NAME|FILE",
+            help=f"instead: what plans over the graph gain: the planners {JOINED} and {APART} on "
+            f"these machines, of any kind (default: {' '.join(JOINED_MACHINES)})",
+        )  # fmt: skip
 
     def parts(self, options: argparse.Namespace) -> list[Part[Any]]:
+        if options.joined is not None:
+            return _joined_parts(options)
         check_distinct_names(options.machines)
         if options.scaling is not None:
             if options.layers is not None:
@@ -92,6 +108,8 @@ class PlanningStudy(Study[Result]):
         return parts
 
     def collect(self, options: argparse.Namespace, found: Mapping[Key, Any]) -> Result:
+        if options.joined is not None:
+            return tuple(found.values())
         if options.scaling is not None:
             return [
                 row
@@ -114,11 +132,14 @@ class PlanningStudy(Study[Result]):
     def draw(self, result: Result, file_format: str) -> bytes:
         if isinstance(result, Measured):
             return plot(result, file_format)
+        assert isinstance(result, list), "options that draw nothing are refused"
         return plot_scaling(result, file_format)
 
     def show(self, console: Console, result: Result) -> None:
         if isinstance(result, Measured):
             print_measured(console, result)
+        elif isinstance(result, tuple):
+            print_joined(console, result)
         else:
             print_scaling(console, result)
 
@@ -133,6 +154,25 @@ def _case(model: str, machine: NmpMachine, bench: Bench) -> Case:
 def _run(model: str, machine: NmpMachine, name: str, bench: Bench) -> Planned:
     case: Case = bench.found[model, machine.name, NETWORK]
     return plan_and_run(prepare_case(model, machine), name, case.brute_force)
+
+
+def _joined_parts(options: argparse.Namespace) -> list[Part[Any]]:
+    """Both planners for every network and machine."""
+    for name in ("scaling", "layers", "plot"):
+        if getattr(options, name) is not None:
+            raise CliError(f"--{name} is not for --joined, which has a table and rows alone")
+    machines = options.joined or [load_machine(name) for name in JOINED_MACHINES]
+    check_distinct_names(machines)
+    return [
+        Part((model, machine.name, name), JoinedRow, partial(_joined, model, machine, name))
+        for model in options.models
+        for machine in machines
+        for name in (JOINED, APART)
+    ]
+
+
+def _joined(model: str, machine: MachineDescription, name: str, bench: Bench) -> JoinedRow:
+    return joined_row(model, machine, name)
 
 
 def _scaling_parts(options: argparse.Namespace) -> list[Part[Any]]:

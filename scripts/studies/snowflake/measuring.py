@@ -8,8 +8,8 @@ from itertools import accumulate
 
 import numpy as np
 
+from studies.shared.counting import layers_in, least_bytes, useful_macs
 from studies.shared.networks import Region
-from studies.snowflake.counting import layers_in, least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
 from tvm_npu.codegen.backend import PlannedGraph
 from tvm_npu.codegen.compile import Generated, plan_graph

@@ -104,6 +104,29 @@ def test_convolutions_leave_maxima_room(monkeypatch: pytest.MonkeyPatch) -> None
     assert found.statistics.cycles < 0.97 * outcome(fixed, on).statistics.cycles
 
 
+def test_exact_layers_runs_nothing_beside_or_behind() -> None:
+    """`exact` runs a maximum beside a convolution, and one behind it in the same layer."""
+    on, both, pooled = machine("snowflake-1cc"), branches(np.random.default_rng(3), 24), even_pool()
+    joined = {name: generate(both, on, name).planned.layers for name in ("exact", "exact-layers")}
+    assert any(runs_beside(one.plan) for one in joined["exact"])
+    assert not any(runs_beside(one.plan) for one in joined["exact-layers"])
+    one, two = (generate(pooled, on, name).planned.layers for name in ("exact", "exact-layers"))
+    assert [len(one), len(two)] == [1, 2]
+    for fixed in (both, pooled):
+        found = outcome(fixed, on, planner="exact-layers")
+        assert (found.wrong, found.hazards) == (0, ())
+
+
+def even_pool() -> FixedGraph:
+    """A convolution and maxima of 2x2 windows that do not overlap."""
+    rng = np.random.default_rng(7)
+    pool = ops.FixedPool(
+        "pool", ("c",), ("y",), "max", (2, 2), (2, 2), shift=0, low=-30000, high=31000
+    )
+    layers = (conv(rng, "conv", "x", "c", 32, 16, 3), pool)
+    return graph(layers, {"x": (16, 24, 24), "c": (32, 24, 24), "y": (32, 12, 12)}, "y")
+
+
 def stem(
     rng: np.random.Generator, some_filters: Sequence[int] = (32, 64, 160, 192)
 ) -> FixedGraph:

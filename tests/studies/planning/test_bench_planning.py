@@ -203,3 +203,36 @@ def test_unknown_plot_format(run: Run, tmp_path: Path) -> None:
     code, _, err = run("--plot", tmp_path / "plans.doc")
     assert code == 1
     assert "its suffix must be one of .png, .svg, .pdf" in err
+
+
+@pytest.mark.relay
+def test_plans_over_the_graph_on_other_kinds(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("tvm", reason="the relay extra is not installed")
+    path = tmp_path / "rows.json"
+    code, out, err = run(
+        "--joined", "snowflake-1cc", "setup-a", "zynq-7020-uncached", "--models", "lenet",
+        "--json", path,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    rows = json.loads(path.read_text())
+    assert [row["planner"] for row in rows] == ["exact", "exact-layers"] * 3
+    weights = 20 * 25 + 50 * 20 * 25 + 500 * 800 + 10 * 500
+    for row in rows:
+        stored_bytes = 2 if row["machine"] == "snowflake-1cc" else 4
+        assert row["compulsory_bytes"] == (28 * 28 + weights + 10) * stored_bytes
+        assert row["dram_bytes"] > row["compulsory_bytes"]
+        assert row["predicted_us"] == pytest.approx(row["simulated_us"], rel=0.4)
+        assert row["bound_us"] is None or row["bound_us"] < row["simulated_us"]
+    joined, apart = rows[:2]
+    assert joined["layers"] < apart["layers"] and joined["dram_bytes"] < apart["dram_bytes"]
+    assert "setup-a: exact is" in out and "snowflake-1cc: exact is" in out
+
+
+@pytest.mark.parametrize("option", [("--scaling",), ("--layers", "x.json"), ("--plot", "x.png")])
+def test_what_joined_has_not(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("--joined", *option)
+    assert (code, out) == (1, "")
+    assert f"{option[0]} is not for --joined" in err

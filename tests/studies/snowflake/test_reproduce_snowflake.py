@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from studies.harness.command import main
+from studies.shared.counting import least_bytes, useful_macs
 from studies.snowflake import work
-from studies.snowflake.counting import least_bytes, useful_macs
 from studies.snowflake.idle import Idle, idle_by_layer
 from studies.snowflake.losses import excess_of, losses_of
 from studies.snowflake.measuring import LayerCost, Measured, Missing
