@@ -12,7 +12,7 @@ from tvm_npu.codegen.graph import Graph
 
 Source = TypeVar("Source")
 
-KEPT_BYTES = 1 << 25
+KEPT_BYTES = 1 << 23
 """Weights of the graphs that stay: calibration reads every graph once a sample, and making them
 anew takes longer than small regions compute."""
 
