@@ -17,6 +17,10 @@ class MissingOnnxError(NpuError, ModuleNotFoundError):
     """The package onnx, which builders of models need, is not installed."""
 
 
+class MissingTorchError(NpuError, ModuleNotFoundError):
+    """The package torch, which models of torch.export are made with, is not installed."""
+
+
 class TargetError(NpuError, ValueError):
     """A target, machine or option that does not exist or contradicts itself."""
 

@@ -144,28 +144,36 @@ def test_ranges_come_from_what_the_door_runs() -> None:
         region_ranges({region.symbol: fuse(graph)}, lambda runners: None, None)
 
 
-def test_of_several_regions_one_graph_is_alive_at_a_time() -> None:
+WEIGHTS_BYTES = 4 * (4 * 4 * 3 * 3 + 4)
+"""Of a region of `test_of_several_regions_small_graphs_stay`, its bias included."""
+
+
+@pytest.mark.parametrize(
+    ("kept_bytes", "most", "made"),
+    [(0, 1, 6), (WEIGHTS_BYTES - 1, 1, 6), (WEIGHTS_BYTES, 2, 5), (3 * WEIGHTS_BYTES, 3, 3)],
+)
+def test_of_several_regions_small_graphs_stay(kept_bytes: int, most: int, made: int) -> None:
     """Each is as large as its weights; ranges are those of graphs that all stay."""
     marked = {
-        name: MarkedRegion(name, flow(of("relu", conv(x(*F), 4), to=F)), {}) for name in "ab"
+        name: MarkedRegion(name, flow(of("relu", conv(x(*F), 4), to=F)), {}) for name in "abc"
     }
     alive: list[weakref.ref[Any]] = []
-    most = 0
+    found = 0
 
     def make(region: MarkedRegion) -> Graph:
-        nonlocal most
+        nonlocal found
         graph = fuse(region.graph())
         alive.append(weakref.ref(graph))
-        most = max(most, sum(one() is not None for one in alive))
+        found = max(found, sum(one() is not None for one in alive))
         return graph
 
     def run(runners: Mapping[str, RegionRunner]) -> None:
         for seed in (1, 2):
-            for name in "ab":
+            for name in "abc":
                 runners[name].run([randoms(seed, *F)])
 
-    ranges = region_ranges(GraphByGraph(marked, make), run, None)
-    assert most == 1 and len(alive) == 4
+    ranges = region_ranges(GraphByGraph(marked, make, kept_bytes), run, None)
+    assert (found, len(alive)) == (most, made)
     assert ranges == region_ranges({n: fuse(one.graph()) for n, one in marked.items()}, run, None)
 
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
+from tvm_npu.door.find import door_name  # noqa: E402
 from tvm_npu.door.models import import_onnx  # noqa: E402
 from tvm_npu.door.onnx_model import read_model  # noqa: E402
 from tvm_npu.errors import PartitionError  # noqa: E402
@@ -91,3 +92,21 @@ def test_divisors_in_a_file_of_their_own(tmp_path: Path) -> None:
     read_model(onnx.load(path, load_external_data=False))
     with pytest.raises(PartitionError, match=re.escape(SAID.format("int32") + " at [1, 1]")):
         read_model(path)
+
+
+def test_quotients_of_large_constants_are_exact() -> None:
+    """Floats hold integers up to 2^53; TVM rounds towards 0."""
+    if door_name() != "relax":
+        pytest.skip("TVM folds constants itself")
+    from tvm import relax
+
+    from tvm_npu.relax.expressions import array_of
+    from tvm_npu.relax.folding import folded
+
+    left = np.int64([2**62 + 1, -(2**62) - 1, -7, 7, -7, 2**63 - 1])
+    right = np.int64([1, 1, 2, -2, -2, -1])
+    quotients = [int(a) // int(b) if (a < 0) == (b < 0) else -(abs(int(a)) // abs(int(b)))
+                 for a, b in zip(left, right, strict=True)]  # fmt: skip
+    operands = [relax.const(value, "int64") for value in (left, right)]
+    call = relax.BlockBuilder().normalize(relax.op.divide(*operands))
+    assert array_of(folded(call, {})).tolist() == quotients

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tvm_npu.door.find import door
-from tvm_npu.errors import ComparisonError, DoorError
+from tvm_npu.errors import ComparisonError, DoorError, MissingTorchError, PartitionError
 
 pytest.importorskip("tvm", reason="neither the relay nor the relax extra is installed")
 
@@ -38,6 +38,21 @@ def test_older_releases_are_refused_with_the_reason(
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     with pytest.raises(DoorError, match=f"not {version}.*{reason}.*pip install"):
         prepare()
+
+
+def test_without_torch_its_models_are_refused_with_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if door().name != "relax":
+        pytest.skip("the installed TVM reads no models of torch.export")
+    from tvm_npu.relax import frontend
+
+    monkeypatch.setattr(frontend, "find_spec", lambda name: None)
+    with pytest.raises(MissingTorchError, match=r"needs torch.*pip install '\.\[torch\]'"):
+        frontend.from_exported_program(object())
+    monkeypatch.setattr(frontend, "find_spec", lambda name: object())
+    with pytest.raises(PartitionError, match="got a list; expected a torch.export.Ex"):
+        frontend.from_exported_program([])
 
 
 def test_the_migration_page_runs() -> None:

@@ -6,12 +6,12 @@ folds constants or when the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tvm_npu.door.onnx_nodes import called, nodes_and_tensors
 from tvm_npu.errors import PartitionError
 
 _DIVIDING = frozenset({"Div", "Mod"})
@@ -32,31 +32,10 @@ def check_divisor(operator: str, values: NDArray[Any]) -> None:
 def check_divisors(model: Any) -> None:
     """`check_divisor` for all nodes of an ONNX model, in subgraphs and functions too, whose divisor
     is a weight or a Constant."""
-    for node, constants in _nodes_and_constants(model):
+    for node, constants in nodes_and_tensors(model, lambda tensor: tensor):
         tensor = constants.get(node.input[1]) if len(node.input) == 2 else None
         if node.op_type in _DIVIDING and tensor is not None:
-            check_divisor(f"{node.op_type} {node.name or node.output[0]!r}", _array(tensor))
-
-
-def _nodes_and_constants(model: Any) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    """All nodes, each with the constant tensors that it sees."""
-    open_graphs: list[tuple[Any, Mapping[str, Any]]] = [(model.graph, {})]
-    open_graphs += [(function, {}) for function in model.functions]
-    while open_graphs:
-        graph, outer = open_graphs.pop()
-        own = {tensor.name: tensor for tensor in getattr(graph, "initializer", ())}
-        for node in graph.node:
-            if node.op_type == "Constant" and node.output:
-                for item in node.attribute:
-                    if item.name == "value":
-                        own[node.output[0]] = item.t
-        seen = {**outer, **own} if own else outer
-        for node in graph.node:
-            yield node, seen
-            for item in node.attribute:
-                if item.HasField("g"):
-                    open_graphs.append((item.g, seen))
-                open_graphs += [(inner, seen) for inner in item.graphs]
+            check_divisor(called(node), _array(tensor))
 
 
 def _array(tensor: Any) -> NDArray[Any]:

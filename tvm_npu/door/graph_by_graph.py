@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from tvm_npu.codegen.graph import Graph
 
 Source = TypeVar("Source")
 
+KEPT_BYTES = 1 << 23
+"""Weights of the graphs that stay: calibration reads every graph once a sample, and making them
+anew takes longer than small regions compute."""
+
 
 class GraphByGraph(Mapping[str, Graph], Generic[Source]):
-    """What ``make`` makes of ``sources``, by the same symbols, whenever it is read. Only the last
-    is kept: each has weights of its own, and together they are as large as the model."""
+    """What ``make`` makes of ``sources``, by the same symbols, whenever it is read. The first ones
+    whose weights are together no more than ``kept_bytes`` are kept, and of the others the last:
+    each has weights of its own, and together they are as large as the model."""
 
-    def __init__(self, sources: Mapping[str, Source], make: Callable[[Source], Graph]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], make: Callable[[Source], Graph],
+        kept_bytes: int = KEPT_BYTES,
+    ) -> None:  # fmt: skip
         self._sources, self._make = sources, make
+        self._room = kept_bytes
+        self._kept: dict[str, Graph] = {}
         self._last: tuple[str, Graph] | None = None
 
     def __getitem__(self, symbol: str) -> Graph:
+        if symbol in self._kept:
+            return self._kept[symbol]
         if self._last is None or self._last[0] != symbol:
             self._last = None  # its weights go before others come
-            self._last = symbol, self._make(self._sources[symbol])
+            graph = self._make(self._sources[symbol])
+            size = _bytes_of(graph.layers)
+            if size <= self._room:
+                self._room -= size
+                self._kept[symbol] = graph
+                return graph
+            self._last = symbol, graph
         return self._last[1]
 
     def __iter__(self) -> Iterator[str]:
@@ -29,3 +50,16 @@ class GraphByGraph(Mapping[str, Graph], Generic[Source]):
 
     def __len__(self) -> int:
         return len(self._sources)
+
+
+def _bytes_of(value: Any) -> int:
+    """Of all arrays in a layer."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, Mapping):
+        return sum(map(_bytes_of, value.values()))
+    if isinstance(value, tuple | list):
+        return sum(map(_bytes_of, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return sum(_bytes_of(getattr(value, one.name)) for one in fields(value))
+    return 0

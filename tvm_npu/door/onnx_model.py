@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_npu.door.constant_sizes import check_constants
 from tvm_npu.door.divisors import check_divisors
 from tvm_npu.door.onnx_shapes import check_extents, inferred, known_shapes
 from tvm_npu.door.weightless import without_weights
@@ -36,7 +37,8 @@ among theirs."""
 
 def read_model(model: Any) -> Any:
     """A model, or that of a path. Raises PartitionError for a file that is not an ONNX model, and
-    for windows and tensors that there are not, and integers that a constant 0 divides."""
+    for windows and tensors that there are not, integers that a constant 0 divides, and constants
+    that would be computed larger than memory."""
     import onnx
 
     if isinstance(model, str | Path):
@@ -47,6 +49,7 @@ def read_model(model: Any) -> Any:
     check_windows(model)
     check_extents(model)
     check_divisors(model)
+    check_constants(model)
     return model
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tvm_npu.door.window_attributes import nodes_of
+from tvm_npu.door.onnx_nodes import nodes_of
 from tvm_npu.errors import PartitionError
 
 LARGEST_EXTENT = (1 << 31) - 1
@@ -46,8 +46,9 @@ def known_shapes(graph: Any) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def inferred(model: Any) -> Any:
-    """A copy of a checked model whose graph has the shapes that ONNX infers."""
+def inferred(model: Any, values: bool = False) -> Any:
+    """A copy of a checked model whose graph has the shapes that ONNX infers; with ``values`` also
+    those that the model computes from other shapes."""
     import onnx
 
     ranks: dict[str, int] = {}
@@ -58,7 +59,7 @@ def inferred(model: Any) -> Any:
             node.domain = _UNKNOWN
         for part in (plain, *plain.functions) if left else ():
             part.opset_import.add(domain=_UNKNOWN, version=1)
-        shaped = onnx.shape_inference.infer_shapes(plain)
+        shaped = onnx.shape_inference.infer_shapes(plain, data_prop=values)
         known = len(ranks)
         ranks |= {name: len(shape) for name, shape in known_shapes(shaped.graph).items()}
         if not left or len(ranks) == known:

@@ -6,9 +6,10 @@ ONNX's own inference of shapes divides by strides, and its checker looks at no v
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from tvm_npu.door.onnx_nodes import called, nodes_and_tensors
 from tvm_npu.errors import PartitionError
 
 MOST = 1 << 20
@@ -38,30 +39,9 @@ _LARGEST_GROUP = (1 << 31) - 1
 def check_windows(model: Any) -> None:
     """PartitionError for a node, in subgraphs and functions too, with a window that there is not:
     it names the node, the attribute, its value and the limit."""
-    for node, weights in _nodes_and_weights(model):
+    for node, weights in nodes_and_tensors(model, lambda tensor: tuple(tensor.dims)):
         if node.op_type in _WINDOWED:
             _check(node, weights)
-
-
-def nodes_of(model: Any) -> Iterator[Any]:
-    """All nodes, in subgraphs and functions too."""
-    return (node for node, _ in _nodes_and_weights(model))
-
-
-def _nodes_and_weights(model: Any) -> Iterator[tuple[Any, Mapping[str, tuple[int, ...]]]]:
-    """All nodes, each with the shapes of the weights that it sees."""
-    open_graphs: list[tuple[Any, Mapping[str, tuple[int, ...]]]] = [(model.graph, {})]
-    open_graphs += [(function, {}) for function in model.functions]
-    while open_graphs:
-        graph, outer = open_graphs.pop()
-        own = {tensor.name: tuple(tensor.dims) for tensor in getattr(graph, "initializer", ())}
-        seen = {**outer, **own} if own else outer
-        for node in graph.node:
-            yield node, seen
-            for item in node.attribute:
-                if item.HasField("g"):
-                    open_graphs.append((item.g, seen))
-                open_graphs += [(inner, seen) for inner in item.graphs]
 
 
 def _check(node: Any, weights: Mapping[str, tuple[int, ...]]) -> None:
@@ -98,7 +78,7 @@ def _check(node: Any, weights: Mapping[str, tuple[int, ...]]) -> None:
     if len(set(axes.values())) > 1:
         found = ", ".join(f"{name} {count}" for name, count in axes.items())
         raise PartitionError(
-            f"{_called(node)}: its attributes are of windows with different numbers of axes "
+            f"{called(node)}: its attributes are of windows with different numbers of axes "
             f"({found}); all must have as many"
         )
 
@@ -113,9 +93,4 @@ def _check_range(
 
 
 def _wrong(node: Any, name: str, value: Any, limit: str) -> PartitionError:
-    return PartitionError(f"{_called(node)}: {name} is {value}; allowed: {limit}")
-
-
-def _called(node: Any) -> str:
-    name = node.name or (node.output[0] if node.output else "")
-    return f"{node.op_type} {name!r}"
+    return PartitionError(f"{called(node)}: {name} is {value}; allowed: {limit}")

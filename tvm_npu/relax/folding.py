@@ -37,6 +37,15 @@ def _dequantized(call: Any, values: list[Any]) -> Any:
     return dequantized(integers, steps, zeros, int(call.attrs.axis))
 
 
+def _quotient(call: Any, values: list[Any]) -> Any:
+    """Of integers the exact one, rounded towards 0 as TVM's code does."""
+    left, right = values
+    if left.dtype.kind not in "iu":
+        return left / right
+    remainder = np.fmod(left, right)  # as large as the divisor at most, its sign the dividend's
+    return (left - remainder) // right
+
+
 COMPUTE: Mapping[str, Compute] = {
     "relax.reshape": lambda call, values: values[0].reshape(_shape(call)),
     "relax.expand_dims": lambda call, values: values[0].reshape(_shape(call)),
@@ -49,7 +58,7 @@ COMPUTE: Mapping[str, Compute] = {
     "relax.add": lambda call, values: values[0] + values[1],
     "relax.subtract": lambda call, values: values[0] - values[1],
     "relax.multiply": lambda call, values: values[0] * values[1],
-    "relax.divide": lambda call, values: values[0] / values[1],
+    "relax.divide": _quotient,
     "relax.negative": lambda call, values: -values[0],
     "relax.dequantize": _dequantized,
     "relax.sqrt": lambda call, values: np.sqrt(values[0]),

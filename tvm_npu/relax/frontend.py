@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import tvm
@@ -17,7 +18,7 @@ from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
 from tvm_npu.door.onnx_model import read_model, with_explicit_padding
 from tvm_npu.door.onnx_names import named
-from tvm_npu.errors import PartitionError
+from tvm_npu.errors import MissingTorchError, PartitionError
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.rewriting import stamped, with_arguments
 
@@ -64,8 +65,19 @@ def from_exported_program(program: Any) -> tvm.IRModule:
     operators are called after the modules that they stand in (``layer1.0.conv1.convolution_3``);
     weights are constants, and a single output is no tuple.
 
-    Raises what torch's decompositions and TVM's frontend raise for operators that they do not know.
+    Raises MissingTorchError without torch, PartitionError for something else than such a program,
+    and what torch's decompositions and TVM's frontend raise for operators that they do not know.
     """
+    if find_spec("torch") is None:
+        raise MissingTorchError(
+            "from_exported_program needs torch, which is not installed: in the checkout, "
+            "pip install '.[torch]' (a CPU build of torch is enough)"
+        )
+    if not callable(getattr(program, "run_decompositions", None)):
+        raise PartitionError(
+            f"from_exported_program got a {type(program).__name__}; expected a torch.export."
+            "ExportedProgram, which torch.export.export(model, (example_input,)) makes"
+        )
     from tvm_npu.relax.torch_export import read_program
 
     return read_program(program)

@@ -16,6 +16,7 @@ from tvm_npu.relay.onnx_gelu import with_tanh_gelu_written_out
 from tvm_npu.relay.onnx_zero_points import with_zero_points
 from tvm_npu.relay.opset import check_opset, check_understood, opset_of
 from tvm_npu.relay.quick_reading import quick_reading
+from tvm_npu.relay.weights_apart import Weights, handed_over, with_weights_apart
 
 
 def from_onnx(
@@ -30,14 +31,21 @@ def from_onnx(
     Raises PartitionError for a file that is not an ONNX model and for operator sets and operators
     that TVM 0.19 would misread.
     """
-    model = read_model(model)
-    with named(model), quick_reading():
+    with quick_reading():
+        light, weights = _light(read_model(model), shape)
+        with handed_over(weights):
+            return relay.frontend.from_onnx(light, shape=shape, **options)
+
+
+def _light(model: Any, shape: dict[str, tuple[int, ...]] | None) -> tuple[Any, Weights]:
+    """The model as TVM 0.19 reads it well, and its large weights."""
+    with named(model):
         model = with_tanh_gelu_written_out(model)
         check_opset(model)
         check_understood(model)
         model = with_bounds_apart(model, opset_of(model))
         model = with_zero_points(with_folded_views(with_explicit_padding(model, shape)))
-        return relay.frontend.from_onnx(model, shape=shape, **options)
+        return with_weights_apart(model)
 
 
 TFLITE_MARK = b"TFL3"
