@@ -175,6 +175,21 @@ def test_the_largest_numbers_end_a_range() -> None:
     assert Range.model_validate(values).values() == (1e308, 1.7e308)
 
 
+@pytest.mark.parametrize(
+    ("values", "count", "last"),
+    [
+        ({"from": -4, "to": -1, "step": 1}, 4, -1),
+        ({"from": 1e12, "to": 1e12, "step": 1e-6}, 1, 10**12),  # rounding is no part of the range
+        ({"from": 1e15, "to": 1e15 + 1, "step": 0.01}, 9, 10**15 + 1),  # as float64 tells apart
+        ({"from": 1, "to": 1, "factor": 1 + 1e-12}, 1, 1),
+        ({"from": 0, "to": 0, "step": 1e-300}, 1, 0),
+    ],
+)
+def test_a_range_ends_at_its_end(values: dict[str, float], count: int, last: float) -> None:
+    found = Range.model_validate(values).values()
+    assert (len(found), found[-1]) == (count, last)
+
+
 @pytest.mark.parametrize("name", ["m" * 5000, "m" * 5000 + ".toml", "a\0b", "a\0b.toml"])
 def test_names_that_no_file_can_have(name: str, tmp_path: Path) -> None:
     with pytest.raises(SweepError, match="machine"):
