@@ -53,6 +53,7 @@ def test_ranges() -> None:
         (spec(outcome={"top1": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
         (spec(accuracy={"lenet": {"images": "i", "preset": "nobodys"}}), "must be one of imagenet"),
         (spec(accuracy={"lenet": {"images": "i", "preset": "caffe", "bgr": True}}), "not with bgr"),
+        ({"models": ["m"], "machine": {"files": ["f"], "keys": {"a": [1]}}}, "give base"),
     ],
 )
 def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
@@ -163,6 +164,8 @@ def test_a_machine_that_its_kind_refuses_is_a_design_with_a_fault() -> None:
         ({"from": float("nan"), "to": 4, "step": 1}, "finite"),
         ({"from": 1, "to": 2, "factor": 1 + 1e-12}, "more than 100000 values"),
         ({"from": 1, "to": 1e9, "step": 1e-9}, "more than 100000 values"),
+        ({"from": 0, "to": 4, "factor": 2}, "from must be above 0"),
+        ({"from": 4, "to": 1, "step": 1}, "lies below from"),
     ],
 )
 def test_ranges_without_an_end(values: dict[str, float], said: str) -> None:
