@@ -68,12 +68,14 @@ class RegionRun:
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None
+        outputs: list[Any] | None = None
         try:
             outputs = self.session.run(list(arrays), events=log)
         except EventsError as error:
             text = f"region {self.symbol}: {error}; its report has no timelines"
             warnings.warn(text, ManyEventsWarning, stacklevel=2)
             self._records, log = False, None
+        if outputs is None:  # the error holds the table no more
             outputs = self.session.run(list(arrays))
         if log is not None and log.runs:
             self.events = log.runs[0]
