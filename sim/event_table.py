@@ -20,8 +20,8 @@ from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.events import EventColumn
 
 FIRST_CAPACITY = 1 << 12
-MOST_EVENTS = 1 << 21
-"""Of a run, about: a table of some 600 MB. Whole networks have some hundred thousand."""
+MOST_EVENTS = 1 << 20
+"""Of a run, about: a table of some 300 MB. Whole networks have some hundred thousand."""
 
 
 class EventsError(SimError):
