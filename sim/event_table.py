@@ -16,9 +16,25 @@ from numpy.typing import NDArray
 
 from tvm_npu.sim.compiled import device
 from tvm_npu.sim.compiled.arrays import copy_into
+from tvm_npu.sim.errors import SimError
 from tvm_npu.sim.events import EventColumn
 
 FIRST_CAPACITY = 1 << 12
+MOST_EVENTS = 1 << 20
+"""Of a run, about: a table of some 300 MB. Whole networks have some hundred thousand."""
+
+
+class EventsError(SimError):
+    """A run of more events than are kept."""
+
+
+def check_events(count: int) -> None:
+    """EventsError where a run has ``count`` events or more."""
+    if count >= MOST_EVENTS:
+        raise EventsError(
+            f"the run has {count:,} events or more; at most {MOST_EVENTS:,} are recorded: run it "
+            "without recording, or on a machine with larger memories, whose tiles are fewer"
+        )
 
 
 def event_room(columns: int) -> dict[str, NDArray[Any]]:
@@ -32,12 +48,14 @@ def event_room(columns: int) -> dict[str, NDArray[Any]]:
 def grown_events(
     events: NDArray[np.int64], times: NDArray[np.float64], more: int
 ) -> dict[str, NDArray[Any]]:
-    """The state's fields for a table of twice the size and room for ``more`` events."""
-    wider = len(events) + more
-    return {
-        "events": np.concatenate([events, np.zeros((wider, events.shape[1]), np.int64)]),
-        "event_times": np.concatenate([times, np.zeros((wider, 2))]),
-    }
+    """The state's fields for a table of twice the size and room for ``more`` events. Raises
+    EventsError."""
+    check_events(len(events))
+    count = 2 * len(events) + more
+    # Memory that nothing was written to costs nothing.
+    wider, later = np.zeros((count, events.shape[1]), np.int64), np.zeros((count, 2))
+    wider[: len(events)], later[: len(times)] = events, times
+    return {"events": wider, "event_times": later}
 
 
 @device

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from tvm_npu.sim.compiled.arrays import copy_into
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.nmp.columns import FORWARDED, LOADED, QUEUE_FULL, RING, STORED, Descriptor
 from tvm_npu.sim.nmp.content import note_content
 from tvm_npu.sim.nmp.decorators import device
@@ -207,6 +208,7 @@ def deliver(s: State, m: Costs, d: Array, now: float) -> None:
                 source = core
                 fetch(s, m, d, core)
             else:
+                s.work[DONE] += size  # the first receiver's was counted when the transfer issued
                 repeat(s, d, source, core)
     if d[D_SEM] == 0:
         return

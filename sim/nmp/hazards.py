@@ -10,6 +10,7 @@ same bytes at the same time trap, too.
 
 from __future__ import annotations
 
+from tvm_npu.sim.compiled.slices import DONE
 from tvm_npu.sim.nmp.columns import Descriptor
 from tvm_npu.sim.nmp.core import trap
 from tvm_npu.sim.nmp.decorators import device
@@ -53,6 +54,7 @@ def queue_clashes(
 ) -> bool:
     """Whether a transfer in the queue of ``tle`` uses bytes begin..end of the core's memory; then
     it traps at the core's instruction."""
+    s.work[DONE] += s.queue_count[tle]
     for k in range(s.queue_count[tle]):
         d = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
         found = False
@@ -131,6 +133,7 @@ def transfers_race(s: State, m: Costs, d: Array) -> bool:
     for tle in range(m.tles):
         if tle == own:
             continue
+        s.work[DONE] += s.queue_count[tle]
         for k in range(s.queue_count[tle]):
             other = s.queue[tle, (s.queue_head[tle] + k) % m.queue_depth]
             if other[MEMORY] != d[MEMORY] or other[LOCAL] >= d[LOCAL] + d[SPAN]:

@@ -206,7 +206,9 @@ MOST_HAZARDS = 64
 """Hazards that a run records; further ones are counted."""
 
 LOG = 1 << 12
-"""Transfers of a cluster between two barriers that the log holds at first; it grows."""
+"""Loads or stores of a cluster between two barriers that the log holds at first; it grows."""
+MOST_LOG = 1 << 19
+"""That it ever holds: a program with more of them traps. Whole networks have some thousands."""
 
 EVENT_ROOM = 32
 """Events that one instruction or one step of the device can bring, at most."""

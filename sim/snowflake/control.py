@@ -183,8 +183,8 @@ def _issue(s: State, m: Costs, c: int, unit: int, row: int, now: float) -> int:
         return check_vector(s, m, c)
     if issue_transfer(s, m, c, unit, row, now) == STOP:
         return STOP
-    if m.clusters > 1:
-        log_transfer(s, c, unit)
+    if m.clusters > 1 and log_transfer(s, c, unit) == STOP:
+        return STOP
     return check_transfer(s, m, c, unit)
 
 

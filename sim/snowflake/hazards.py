@@ -20,6 +20,7 @@ from tvm_npu.sim.snowflake.columns import (
     KNOWN,
     LOAD,
     MOST_HAZARDS,
+    MOST_LOG,
     QUEUE,
     STORE,
     VECTOR,
@@ -311,21 +312,25 @@ def _load_and_store(s: State, m: Costs, c: int, p: Array, t: Array) -> int:
 
 @device
 def has_room(s: State, m: Costs, c: int) -> bool:
-    """Whether one more transfer of a cluster can be logged."""
-    return m.clusters == 1 or max(s.log_count[c, 0], s.log_count[c, 1]) < s.log.shape[2]
+    """Whether one more transfer of a cluster can be logged, or traps (`log_transfer`)."""
+    longest = max(s.log_count[c, 0], s.log_count[c, 1])
+    return m.clusters == 1 or longest < s.log.shape[2] or longest >= MOST_LOG
 
 
 @device
-def log_transfer(s: State, c: int, unit: int) -> None:
+def log_transfer(s: State, c: int, unit: int) -> int:
     """Remembers the transfer that was issued last until the next barrier."""
     way = unit - LOAD
     t = s.transfer[c, way, (s.counts[c, unit, ISSUED] - 1) % QUEUE]
     if t[T.BUFFER] == Buffer.ICACHE:
-        return
+        return GO
+    if s.log_count[c, way] >= MOST_LOG:
+        return trap(s, c, t[T.ROW], Code.NO_BARRIER, MOST_LOG, 0, 0)
     entry = s.log[c, way, s.log_count[c, way]]
     entry[0], entry[1], entry[2] = t[T.ROW], t[T.MEMORY], WORD_BYTES * t[T.WORDS]
     entry[3], entry[4] = t[T.RUNS], t[T.MEMORY_STEP]
     s.log_count[c, way] += 1
+    return GO
 
 
 @device

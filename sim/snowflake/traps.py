@@ -22,6 +22,7 @@ class SnowflakeTrapCode(IntEnum):
     BUDGET = 12
     HAZARD = 13
     RUNAWAY = 14
+    NO_BARRIER = 15
 
 
 DETAIL_FORMATS: dict[SnowflakeTrapCode, str] = {
@@ -51,6 +52,10 @@ DETAIL_FORMATS: dict[SnowflakeTrapCode, str] = {
         "more than {a} products and moved words in a run; no layer needs as many"
     ),
     SnowflakeTrapCode.RUNAWAY: "more than {a} instructions in a run",
+    SnowflakeTrapCode.NO_BARRIER: (
+        "more than {a} transfers of a cluster without a barrier (sync clusters); put one between "
+        "them"
+    ),
     SnowflakeTrapCode.HAZARD: "{text}",
 }
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tvm_npu.sim.compiled.slices import ALLOWED
+from tvm_npu.sim.compiled.slices import ALLOWED, DONE
 from tvm_npu.sim.parts.pl330 import Dmac, DmacError, DmacTrapCode, Transfer
+from tvm_npu.sim.parts.pl330.execution import INSTRUCTION_WORK
 from tvm_npu.sim.tiles.isa import COLUMNS_OF, Direction, TileMemory, TileRegister, TransferStream
 from tvm_npu.sim.tiles.machine import TileMachine
 from tvm_npu.sim.tiles.state import ISSUE, MOVER, State
@@ -206,6 +207,13 @@ class DmaControl:
         for channel in list(self._flights):
             self._land(channel, self._now)
 
+    def _spend(self, units: int) -> None:
+        """Counts work that the controller does not see."""
+        work = self._state.work
+        work[DONE] += units
+        if work[DONE] > work[ALLOWED]:
+            raise ControlTrap(TileTrapCode.BUDGET, (int(work[ALLOWED]), 0, 0))
+
     def _fault(self, error: DmacError | Trap) -> ControlTrap:
         """The controller's fault as one of the word at hand."""
         if isinstance(error, Trap) and error.code == DmacTrapCode.BUDGET:
@@ -337,6 +345,7 @@ class DmaControl:
         if not 0 <= count <= MOST_ADDRESSES:
             text = f"{count} addresses; at most {MOST_ADDRESSES}"
             raise ControlTrap(TileTrapCode.BAD_TEMPLATE, (at, 0, 0), text=text)
+        self._spend(INSTRUCTION_WORK * (1 + count) + size)
         places = words(at + 4 * HEADER_WORDS, 2 * count)
         code_at = at + 4 * (HEADER_WORDS + 2 * count)
         words(code_at, -(-size // 4))

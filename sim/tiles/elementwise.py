@@ -35,6 +35,8 @@ from tvm_npu.sim.tiles.traps import TileTrapCode as Code
 
 SUB = 6
 LARGEST_SHIFT = 47
+LARGEST = (1 << 63) - 1
+"""What an accumulator of 8 bytes holds."""
 
 
 @device
@@ -46,6 +48,15 @@ def requantize(value: int, shift: int, low: int, high: int, bottom: int, top: in
     elif shift < 0:
         value = min(max(value, bottom), top) << -shift
     return min(max(min(max(value, bottom), top), low), high)
+
+
+@device
+def biased(accumulator: int, bias: int) -> int:
+    """The sum with an int32, saturated to 64 bits, which no requantized value shows."""
+    value = accumulator + bias
+    if (accumulator ^ value) & (bias ^ value) < 0:
+        return LARGEST if bias > 0 else -LARGEST - 1
+    return value
 
 
 @device
@@ -116,14 +127,13 @@ def tfinish(s: State, m: Costs, row: int) -> int:
         if with_residual:
             residual = s.tile[c * positions : (c + 1) * positions]
             for k in range(positions):
-                value = sums[k] + bias
+                value = biased(sums[k], bias)
                 least, most = min(least, value), max(most, value)
                 value = (value << shift_a) + (np.int64(residual[k]) << shift_b)
                 target[k] = requantize(value, shift, low, high, m.element_low, m.element_high)
         else:
             for k in range(positions):
-                value = sums[k] + bias
-                least, most = min(least, value), max(most, value)
+                value = biased(sums[k], bias)
                 target[k] = requantize(value, shift, low, high, m.element_low, m.element_high)
         if with_residual and (least < -limit or most >= limit):
             return trap(s, Code.ACCUMULATOR_OVERFLOW, c, 63 - shift_a, 0, 0, 0)

@@ -3,13 +3,15 @@
 Each engine works in order, so of two uses of a byte in the same way by the same engine only the
 later one can make the other engine wait: a list holds disjoint ranges, a new range takes their part
 out of older ones. A range also goes when the other engine is busy until after its end; so lists
-stay as short as there are tiles in flight, and are exact to the byte.
+stay as short as there are tiles in flight, and are exact to the byte. What is looked at
+beyond `SPANS` of them counts as work: a program can make them as long as it is.
 """
 
 from __future__ import annotations
 
 from tvm_npu.sim.compiled import device
-from tvm_npu.sim.tiles.state import RANGES, State
+from tvm_npu.sim.compiled.slices import DONE
+from tvm_npu.sim.tiles.state import RANGES, SPANS, State
 
 
 @device
@@ -24,9 +26,10 @@ def has_room(s: State) -> bool:
 @device
 def latest(s: State, kind: int, begin: int, end: int) -> float:
     """When the last use in list ``kind`` that overlaps begin..end is done; 0: there is none."""
-    spans, done = s.spans[kind], s.span_done[kind]
+    spans, done, count = s.spans[kind], s.span_done[kind], s.span_count[kind]
+    s.work[DONE] += max(0, count - SPANS)
     result = 0.0
-    for k in range(s.span_count[kind]):
+    for k in range(count):
         if spans[k, 0] < end and begin < spans[k, 1] and done[k] > result:
             result = done[k]
     return result
@@ -38,6 +41,7 @@ def note(s: State, kind: int, begin: int, end: int, when: float, horizon: float)
     nothing before ``horizon``."""
     spans, done = s.spans[kind], s.span_done[kind]
     count = s.span_count[kind]
+    s.work[DONE] += max(0, count - SPANS)
     kept, behind = 0, 0
     for k in range(count):
         low, high, time = spans[k, 0], spans[k, 1], done[k]

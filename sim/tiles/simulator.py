@@ -14,7 +14,7 @@ from tvm_npu.sim.compiled.listening import LONG_MOVES, LONG_WORK, Listening
 from tvm_npu.sim.compiled.slices import begin_run, interrupts, next_slice
 from tvm_npu.sim.dram import check_room, write_bytes
 from tvm_npu.sim.errors import SimError
-from tvm_npu.sim.event_table import event_room
+from tvm_npu.sim.event_table import check_events, event_room
 from tvm_npu.sim.events import EventSink
 from tvm_npu.sim.isa.disassembler import disassemble
 from tvm_npu.sim.limits import MOST_WORK
@@ -115,6 +115,9 @@ class TileSimulator:
     ) -> RunStatistics:
         with self._lock, serial_blas, interrupts:
             records = events is not None
+            if records:  # a command brings two at most
+                commands = np.count_nonzero(self._state.decoded[:, 0] > engine.TSETU)
+                check_events(2 * int(commands))
             if records and not len(self._state.events):
                 room = event_room(self._state.events.shape[1])
                 self._state = self._state._replace(**room)

@@ -53,6 +53,7 @@ def test_ranges() -> None:
         (spec(outcome={"top1": {"formula": "1", "source": "x"}}), "that of a measured outcome"),
         (spec(accuracy={"lenet": {"images": "i", "preset": "nobodys"}}), "must be one of imagenet"),
         (spec(accuracy={"lenet": {"images": "i", "preset": "caffe", "bgr": True}}), "not with bgr"),
+        ({"models": ["m"], "machine": {"files": ["f"], "keys": {"a": [1]}}}, "give base"),
     ],
 )
 def test_what_is_wrong_is_said(values: dict[str, Any], said: str) -> None:
@@ -163,6 +164,8 @@ def test_a_machine_that_its_kind_refuses_is_a_design_with_a_fault() -> None:
         ({"from": float("nan"), "to": 4, "step": 1}, "finite"),
         ({"from": 1, "to": 2, "factor": 1 + 1e-12}, "more than 100000 values"),
         ({"from": 1, "to": 1e9, "step": 1e-9}, "more than 100000 values"),
+        ({"from": 0, "to": 4, "factor": 2}, "from must be above 0"),
+        ({"from": 4, "to": 1, "step": 1}, "lies below from"),
     ],
 )
 def test_ranges_without_an_end(values: dict[str, float], said: str) -> None:
@@ -173,6 +176,21 @@ def test_ranges_without_an_end(values: dict[str, float], said: str) -> None:
 def test_the_largest_numbers_end_a_range() -> None:
     values = {"from": 1e308, "to": 1.7976931348623157e308, "factor": 1.7}
     assert Range.model_validate(values).values() == (1e308, 1.7e308)
+
+
+@pytest.mark.parametrize(
+    ("values", "count", "last"),
+    [
+        ({"from": -4, "to": -1, "step": 1}, 4, -1),
+        ({"from": 1e12, "to": 1e12, "step": 1e-6}, 1, 10**12),  # rounding is no part of the range
+        ({"from": 1e15, "to": 1e15 + 1, "step": 0.01}, 9, 10**15 + 1),  # as float64 tells apart
+        ({"from": 1, "to": 1, "factor": 1 + 1e-12}, 1, 1),
+        ({"from": 0, "to": 0, "step": 1e-300}, 1, 0),
+    ],
+)
+def test_a_range_ends_at_its_end(values: dict[str, float], count: int, last: float) -> None:
+    found = Range.model_validate(values).values()
+    assert (len(found), found[-1]) == (count, last)
 
 
 @pytest.mark.parametrize("name", ["m" * 5000, "m" * 5000 + ".toml", "a\0b", "a\0b.toml"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,14 @@ from tvm_npu.codegen.program.format import Program, TensorSlot
 from tvm_npu.codegen.program.tables import slots_by_tensor
 from tvm_npu.report.dram import live_bytes
 from tvm_npu.runtime.session import Session
+from tvm_npu.sim.event_table import EventsError
 from tvm_npu.sim.events import EventLog, Events
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.statistics import RunStatistics
+
+
+class ManyEventsWarning(UserWarning):
+    """A report without what its region's units did when."""
 
 
 class RegionRun:
@@ -62,7 +68,15 @@ class RegionRun:
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None
-        outputs = self.session.run(list(arrays), events=log)
+        outputs: list[Any] | None = None
+        try:
+            outputs = self.session.run(list(arrays), events=log)
+        except EventsError as error:
+            text = f"region {self.symbol}: {error}; its report has no timelines"
+            warnings.warn(text, ManyEventsWarning, stacklevel=2)
+            self._records, log = False, None
+        if outputs is None:  # the error holds the table no more
+            outputs = self.session.run(list(arrays))
         if log is not None and log.runs:
             self.events = log.runs[0]
         last = self.session.statistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from math import isfinite, log
+from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +22,8 @@ FIDELITIES: tuple[Fidelity, ...] = ("predicted", "simulated", "checked")
 """Each includes what the ones before find out."""
 Objective = str
 MOST_VALUES = 100_000
+ROUNDING = 1e-9
+"""Of a step: by so much the last value of a range may lie behind its end."""
 MOST_NAMES = 1000
 """Of each list in a specification that is no list of values: models, files, constraints, formulas;
 so many expressions take a machine a tenth of a second."""
@@ -60,21 +62,23 @@ class Range(_Part):
             raise ValueError("with a factor, from must be above 0")
         if self.last < self.first:
             raise ValueError(f"to ({self.last:g}) lies below from ({self.first:g})")
-        if self.step is not None:
-            steps = (self.last - self.first) / self.step
-        else:
-            steps = (log(self.last) - log(self.first)) / log(self.factor or 1)
-        if steps > MOST_VALUES:
+        if self._steps() > MOST_VALUES:
             raise ValueError(f"more than {MOST_VALUES} values")
         return self
 
+    def _steps(self) -> float:
+        """From the first to the last value."""
+        if self.step is not None:
+            return (self.last - self.first) / self.step
+        return (log(self.last) - log(self.first)) / log(self.factor or 1)
+
     def values(self) -> tuple[Scalar, ...]:
-        """Integers where they are."""
+        """Integers where they are; each once."""
         found, value = [], self.first
-        while value <= self.last * (1 + 1e-9) and isfinite(value):
+        for number in range(1, int(self._steps() + ROUNDING) + 2):
             found.append(int(value) if float(value).is_integer() else value)
-            value = self.first + len(found) * self.step if self.step else value * (self.factor or 1)
-        return tuple(found)
+            value = self.first + number * self.step if self.step else value * (self.factor or 1)
+        return tuple(dict.fromkeys(found))
 
 
 Values = Annotated[list[Scalar], Field(min_length=1)] | Range

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.sim.nmp.programs import (
+    BASE,
     CONV,
     DATA,
     EXIT,
@@ -17,10 +18,12 @@ from tests.sim.nmp.programs import (
     read,
     run,
     segments,
+    simulator,
     small_machine,
     transfer,
     wait,
 )
+from tvm_npu.sim.traps import Trap
 
 SOURCE, TARGET = DATA, DATA + 0x4000
 VALUES = np.random.default_rng(3).integers(-128, 128, 4096).astype(np.int8)
@@ -197,6 +200,16 @@ def test_tiles_that_are_only_partly_the_same_in_all_cores(order: str, timing: bo
         other = data[2048:2112] if order != "all" else data[1088:1152]
         inputs = np.stack([own, other.view(np.int16)])
         assert np.array_equal(results[core], filters.reshape(3, 2) @ inputs), (order, core)
+
+
+def test_what_every_receiver_gets_is_work() -> None:
+    text = "bnez a0, end\n" + segments(1024)
+    for offset in (0, 1024):
+        text += transfer("nmp_mload", 2, "mb0", SOURCE, offset) + wait(2)
+    found = simulator(text + "end: " + EXIT, small_machine(1, 8))
+    found.run(BASE, most_work=1 << 15)
+    with pytest.raises(Trap, match="products, elements and bytes"):
+        found.run(BASE, most_work=8 * 1024)
 
 
 def test_scalar_store_after_a_multicast_is_seen() -> None:

@@ -156,6 +156,17 @@ def test_an_endless_loop() -> None:
     assert trapped(long, most_work=1 << 17).code is Code.BUDGET
 
 
+def test_transfers_without_a_barrier() -> None:
+    """What clusters have moved since the last one is kept to compare it: so much, and no more."""
+    text = sets(r25=0, r26=0, r27=1, r1=0) + "again: ld mbuf, r25, r26, r27, 1, all, own, in\n"
+    text += f"beq r1, r1, again\n{NOP}\n{NOP}\n{NOP}\n{NOP}\n"
+    on = machine("snowflake-2cc")
+    found = simulator([text, END], on)
+    with pytest.raises(Trap, match="more than 524288 transfers of a cluster") as caught:
+        found.run(timing=False)
+    assert caught.value.code is Code.NO_BARRIER
+
+
 def test_sums_that_do_not_fit() -> None:
     """2**30 * 4096 = 2**42 a trace: 32 of them are one too many for 48 bits."""
     on = machine("snowflake-1cu")

@@ -256,6 +256,25 @@ def test_finish_rounds_the_largest_sums() -> None:
     assert activations(found, 4).tolist() == [2, -2, 1, 0]
 
 
+def test_finish_adds_biases_to_the_largest_sums() -> None:
+    """A sum that leaves 64 bits keeps its sign."""
+    acc = np.array([2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1], np.int64)
+    biases = np.array([1, 1, -1, -1], np.int32)
+    for shift, most in ((62, 2), (0, 32767)):
+        text = load("output", 0, 32) + load("bias", 32, 16) + sets(OPERANDS=ON_CHIP, SHIFT=shift)
+        text += sets(OUT_CHANNELS=4, OUT_ROWS=1, OUT_COLUMNS=1, LOW=-32768, HIGH=32767)
+        text += "tfinish bias\n" + store("output", 0, 8) + "tend\n"
+        data = np.concatenate([acc.view(np.int32), biases])
+        found, _ = run(text, data, machine(words=WORDS), precision="int16")
+        least = -2 if most == 2 else -32768
+        assert activations(found, 4, np.int16).tolist() == [most, most, least, least]
+
+
+WORDS = {
+    "int8_bytes": 1, "int16_bytes": 2, "int8_accumulator_bytes": 4, "int16_accumulator_bytes": 8
+}  # fmt: skip
+
+
 def pool_text(kind: str, out: tuple[int, int], **registers: int) -> str:
     text = load("input", 0, 2 * 20 * 4)
     values = {

@@ -341,6 +341,20 @@ def test_rounds_are_work() -> None:
     assert "more than 1048576 products, elements and bytes" in str(caught.value)
 
 
+def test_addresses_of_templates_are_work() -> None:
+    """The core writes each into the program, which moves few bytes."""
+    most, many = 1 << 18, 8000
+    one = template(count=many, place=2)
+    pairs = np.tile(np.array([2, 0], "<u4"), many).tobytes()
+    whole = one[:16] + pairs + one[24:]
+    found = simulator(go(0, 0, 0) + "tend\n", zynq(), most_work=most)
+    data = np.arange(TEMPLATES // 4, dtype=np.int32).tobytes() + whole
+    found.write(0x8000_0000, np.frombuffer(data, np.uint8))
+    with pytest.raises(Trap) as caught:
+        found.run()
+    assert caught.value.code == TileTrapCode.BUDGET
+
+
 def test_a_program_that_ends_too_soon() -> None:
     trap = trapped(go(0, 0, 0) + "twait 0\ntwait 1\n", template(size=23))
     assert trap.code == TileTrapCode.DMA and "23" in str(trap)

@@ -243,6 +243,18 @@ def test_work_is_limited_to_the_unit(text: str, work: int) -> None:
     assert f"more than {work - 1} products, elements and bytes in a run" in str(found)
 
 
+def test_ranges_in_use_are_work() -> None:
+    """A mover that takes long keeps every range that was loaded in use: each next command is
+    compared with all of them."""
+    one = sets(ADDRESS=0, RUN_BYTES=1, COUNT_INNER=1, COUNT_OUTER=1)
+    loads = [f"tset chip_offset, {2 * k}\ntload input, constants, other\n" for k in range(800)]
+    slow = machine(mover={"setup_cycles": 1e6, "segment_cycles": 0.0, "bytes_per_cycle": 1.0})
+    run(one + "".join(loads[:200]) + "tend\n", on=slow, most_work=200)
+    with pytest.raises(Trap) as caught:
+        run(one + "".join(loads) + "tend\n", on=slow, most_work=1 << 16)
+    assert caught.value.code == TileTrapCode.BUDGET
+
+
 def test_every_trap_is_tested() -> None:
     here = Path(__file__)
     text = here.read_text("utf-8") + (here.parent / "test_tile_dma.py").read_text("utf-8")
