@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,6 +79,11 @@ class _Prior:
     between_layers: np.ndarray
     between_places: np.ndarray
 
+    @cached_property
+    def roots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of both covariances."""
+        return _root(self.between_layers), _root(self.between_places)
+
     def sums(self, layer_s: np.ndarray, stages: MeasuredStages) -> np.ndarray:
         """Seconds of ``stages`` under a table of layer times."""
         return np.einsum("nl,ln->n", stages.layers, layer_s[:, stages.places])
@@ -133,10 +139,9 @@ class Fit:
         """Layer times that agree with what was measured: a sample of the prior, corrected by how
         far its stages are from the measured ones (Matheron's rule)."""
         prior = self._prior
+        of_layers, of_places = prior.roots
         drawn = prior.mean_s + (
-            _root(prior.between_layers)
-            @ random.standard_normal(prior.mean_s.shape)
-            @ _root(prior.between_places).T
+            of_layers @ random.standard_normal(prior.mean_s.shape) @ of_places.T
         )
         stages = self._stages
         errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
