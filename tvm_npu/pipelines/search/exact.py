@@ -19,8 +19,8 @@ from tvm_npu.pipelines.times import TimeTable, simulated_table
 MOST_BYTES = 1 << 30
 """Of the table of dynamic programming."""
 STATE_BYTES = 24
-QUICK_STATES = 4_000_000
-"""Up to here a search that plans again and again plans exactly."""
+QUICK_STATES = 20_000_000
+"""Up to here one plan takes about a second."""
 STARTS, QUICK_STARTS = 500, 100
 MOST_TASTE = 0.3
 """Deviation of the greedy choices' random factors in the last start."""
@@ -97,9 +97,11 @@ def close_configuration(
     return Configuration(parts, tuple(int(place) for place in places)), float(value)
 
 
-def planned_configuration(table: TimeTable, platform: Platform) -> tuple[Configuration, float]:
-    """The optimum where it takes little time to find (`QUICK_STATES`), else a close one."""
-    if exact_states(table, platform) <= QUICK_STATES:
+def planned_configuration(
+    table: TimeTable, platform: Platform, most_states: int = QUICK_STATES
+) -> tuple[Configuration, float]:
+    """The optimum where its table has at most ``most_states`` entries, else a close one."""
+    if exact_states(table, platform) <= most_states:
         return exact_configuration(table, platform)
     return close_configuration(table, platform, QUICK_STARTS)
 
