@@ -57,19 +57,19 @@ class PlaceClasses:
             order = np.argsort(masks)
             counts, rank[order] = counts[order], np.arange(self.set_count)
         following = np.full(counts.shape, NONE, np.int64)
-        places = self.table[np.arange(len(self.members)), counts]
+        next_places = self.table[np.arange(len(self.members)), counts]
         index = counts @ strides
         for kind, own in enumerate(self.members):
-            free = places[:, kind] >= 0
+            free = next_places[:, kind] >= 0
             for member, place in enumerate(own):
                 here = counts[:, kind] == member
                 free[here] &= (counts[here] <= self._first_clash(place)).all(axis=1)
             following[free, kind] = rank[index[free] + strides[kind]]
         last = np.iinfo(np.int64).max
-        classes = np.argsort(np.where(following >= 0, places, last), axis=1, kind="stable")
+        classes = np.argsort(np.where(following >= 0, next_places, last), axis=1, kind="stable")
         following = np.take_along_axis(following, classes, axis=1)
-        places = np.take_along_axis(places, classes, axis=1)
-        steps = np.stack([places, classes, following], axis=2)
+        next_places = np.take_along_axis(next_places, classes, axis=1)
+        steps = np.stack([next_places, classes, following], axis=2)
         steps[following < 0] = NONE
         return steps
 
