@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb, perm
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,16 +13,18 @@ from tests.pipelines.chains_made_up import chain, plain_optimum, real_cases, sim
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.platform_file import load_platform
-from tvm_npu.pipelines.search import enumerate_space, exact_configuration
+from tvm_npu.pipelines.search import enumerate_space, exact_configuration, run_search
+from tvm_npu.pipelines.search.exact import close_configuration
 from tvm_npu.pipelines.search.space import (
     all_configurations,
     neighbours,
     placements,
     random_configuration,
+    size_text,
     space_size,
     twins,
 )
-from tvm_npu.pipelines.times import TimeTable, simulated_table
+from tvm_npu.pipelines.times import SimulatedMeasure, TimeTable, simulated_table
 
 
 @settings(max_examples=examples(100), deadline=None)
@@ -92,3 +96,48 @@ def test_a_deep_chain_on_eight_places_is_quick_and_balanced() -> None:
     table = simulated_table(chain([10**9] * 160), simulated([1e9] * 8))
     configuration, value = exact_configuration(table, simulated([1e9] * 8))
     assert value == pytest.approx(20.0) and set(configuration.stages) == {20}
+
+
+def test_alike_places_are_counted() -> None:
+    """Fast places do two layers in the time of a slow one's layer: 128 of each, the optimum is
+    known; with seven kinds the table would not fit."""
+    platform = simulated([2e9, 1e9] * 128)
+    table = simulated_table(chain([10**9] * 384), platform)
+    configuration, value = exact_configuration(table, platform)
+    assert value == pytest.approx(1.0) and len(configuration) == 256
+    platform.check(configuration, 384)
+    unequal = simulated([1e9 * (1 + index % 7) for index in range(256)])
+    with pytest.raises(SearchError, match="256 places are of 7 kinds.*at most 1 GiB.*guided"):
+        exact_configuration(simulated_table(chain([10**9] * 384), unequal), unequal)
+
+
+def test_plans_where_no_table_fits_are_close() -> None:
+    """Equal layers: no plan beats work over the sum of all rates."""
+    platform = simulated([1e9 * (1 + index % 7) for index in range(64)])
+    table = simulated_table(chain([10**7] * 1000), platform)
+    configuration, value = close_configuration(table, platform)
+    platform.check(configuration, 1000)
+    assert table.times(configuration).bottleneck_s == value
+    least = 1e10 / sum(place.speed for place in platform.places)
+    assert least <= value * (1 + 1e-9) and value <= 1.02 * least
+
+
+def test_sizes_of_large_platforms() -> None:
+    """Where no places are alike: n places in order, a falling factorial. Pairs that share a core
+    are one place twice."""
+    unequal = simulated([float(10**9 + index) for index in range(256)])
+    assert unequal.most_stages == 256
+    assert space_size(2, unequal) == 256 + 256 * 255
+    pairs = simulated([float(10**9 + i) for i in range(100)], [[i // 2] for i in range(100)])
+    ring = simulated([1e9] * 9, [[i, (i + 1) % 9] for i in range(9)])
+    assert ring.most_stages == 4
+    assert pairs.most_stages == 50 and placements(pairs, 2) == 100 * 98
+    size = sum(comb(299, n - 1) * perm(256, n) for n in range(1, 257))
+    assert space_size(300, unequal) == size and size_text(size) == "2.00e+562"
+    with pytest.raises(SearchError, match="256 places and 300 layers.*give a budget"):
+        made_up = chain([10**7] * 300)
+        run_search(
+            "exhaustive", made_up, unequal, SimulatedMeasure(simulated_table(made_up, unequal))
+        )
+    with pytest.raises(SearchError, match="256 places; at most 62 can be enumerated"):
+        enumerate_space(simulated_table(chain([10**7] * 3), unequal), unequal)

@@ -145,7 +145,7 @@ def test_places_that_share_cores() -> None:
         ({"link": {"latency_s": -1}}, "link.latency_s: .*greater than or equal to 0"),
         ({"link": {"bytes_per_s": 0}}, "link.bytes_per_s: .*greater than 0"),
         (
-            {"places": [{"kind": "real", "name": f"p{i}", "core_ids": [i]} for i in range(17)]},
+            {"places": [{"kind": "real", "name": f"p{i}", "core_ids": [i]} for i in range(257)]},
             f"at most {MAXIMUM_PLACES} items",
         ),
         (

@@ -11,6 +11,7 @@ from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.platform import Platform
 from tvm_npu.pipelines.search import SearchResult, Trial, space_size
+from tvm_npu.pipelines.search.space import size_text
 from tvm_npu.pipelines.stream import StreamReport
 
 
@@ -70,7 +71,7 @@ def print_simulated(
 def _trials(count: int, chain: LayerChain, platform: Platform) -> str:
     size = space_size(len(chain), platform)
     trials = "1 trial" if count == 1 else f"{count:,} trials"
-    return f"{trials} of {size:,} configurations"
+    return f"{trials} of {size_text(size)} configurations"
 
 
 def _print_stages(

@@ -19,3 +19,7 @@ class PlatformError(NpuError, ValueError):
 
 class SearchError(NpuError, ValueError):
     """A search that does not exist, or a budget, seed or option that it cannot work with."""
+
+
+class FleetError(NpuError, ValueError):
+    """Machines, frames or a policy that a fleet cannot be simulated with."""

@@ -7,7 +7,7 @@ see `times`). Places that name a core in common cannot serve two stages of one c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,9 @@ from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import ConfigurationError, PlatformError
 from tvm_npu.sim.texts import shown
 
-MAXIMUM_PLACES = 16
+MAXIMUM_PLACES = 256
+MOST_STEPS = 20_000
+"""Of the search for the most places without a common core."""
 MOST_PROBLEMS = 20
 """That a message names."""
 Name = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._-]+$")]
@@ -194,16 +196,39 @@ class Platform(_Part):
     def most_stages(self) -> int:
         """The most places that can be used at once."""
 
+        steps = 0
+
         def most(free: int) -> int:
-            if not free:
-                return 0
-            first = (free & -free).bit_length() - 1
-            without = most(free & ~(1 << first))
-            return max(1 + most(free & ~self.conflicts[first]), without)
+            nonlocal steps
+            chosen = 0
+            while free:
+                steps += 1
+                if steps > MOST_STEPS:
+                    raise PlatformError(
+                        f"platform {self.name}: its {len(self)} places share cores in too many "
+                        "ways to tell how many can be used at once; leave some of them out"
+                    )
+                beside = {place: self.conflicts[place] & free for place in _bits(free)}
+                # A place whose rivals are rivals of each other too can always be used.
+                simple = (
+                    place
+                    for place, rivals in beside.items()
+                    if all(not rivals & ~self.conflicts[rival] for rival in _bits(rivals))
+                )
+                place = next(simple, None)
+                if place is None:
+                    widest = max(beside, key=lambda index: beside[index].bit_count())
+                    without = most(free & ~(1 << widest))
+                    return chosen + max(1 + most(free & ~beside[widest]), without)
+                chosen += 1
+                free &= ~beside[place]
+            return chosen
 
         return most((1 << len(self)) - 1)
 
     def link_between(self, one: int, other: int) -> Link:
+        if not self.links:
+            return self.link
         names = {self.places[one].name, self.places[other].name}
         return next((link for link in self.links if set(link.between) == names), self.link)
 
@@ -261,6 +286,12 @@ class Platform(_Part):
         return platform_from_dict(
             {**values, "places": [place.model_dump() for place in places]}, self.name
         )
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
 
 
 def _check_distinct(key: str, values: Sequence[Any]) -> None:

@@ -18,46 +18,40 @@ def _stage_s(prefix_s, crossing_bytes, latency_s, byte_s, first, end, place, bef
 
 
 @entry
-def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, twin, one_link):
-    """Least bottleneck over all configurations, and how it is reached.
+def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, steps, one_link, bound_s):
+    """Least bottleneck over all configurations, if it is below ``bound_s``, and how it is reached.
 
-    best[i, used, last]: the least bottleneck of layers before i on the places ``used``, the last of
-    them ``last`` (one slot for all when every link is the same). Returns the value and, backwards,
-    the first layers and places of the stages.
+    best[i, used, last]: the least bottleneck of layers before i on the set of places ``used``
+    (`PlaceClasses.steps`), the last of them of class ``last`` (one slot for all when every link is
+    the same). Returns the value and, backwards, the first layers and places of the stages.
     """
     layers = prefix_s.shape[0] - 1
     places = prefix_s.shape[1]
-    masks = 1 << places
-    lasts = 1 if one_link else places
-    best = np.full((layers + 1, masks, lasts), np.inf)
-    parent = np.full((layers + 1, masks, lasts, 3), NONE, np.int32)
-    blocked = np.zeros(masks, np.int64)
-    for used in range(masks):
-        for place in range(places):
-            if used & (1 << place):
-                blocked[used] |= conflicts[place]
+    sets = steps.shape[0]
+    lasts = 1 if one_link else steps.shape[1]
+    best = np.full((layers + 1, sets, lasts), np.inf)
+    parent = np.full((layers + 1, sets, lasts, 4), NONE, np.int32)
     best[0, 0, 0] = 0.0
-    whole = np.inf
-    end_used = 0
+    whole = bound_s
+    end_used = NONE
     end_last = 0
     for first in range(layers):
-        for used in range(masks):
+        for used in range(sets):
             for slot in range(lasts):
                 so_far = best[first, used, slot]
                 if so_far >= whole:
                     continue
-                for place in range(places):
-                    if blocked[used] & (1 << place):
-                        continue
-                    if twin[place] >= 0 and not used & (1 << twin[place]):
-                        continue
+                for choice in range(steps.shape[1]):
+                    place = steps[used, choice, 0]
+                    if place == NONE:
+                        break
                     before = NONE
                     if first > 0:
-                        before = slot
+                        before = parent[first, used, slot, 1]
                         if one_link:  # any other place: all links are the same
                             before = 0 if place > 0 else 1
-                    target = used | (1 << place)
-                    goes = 0 if one_link else place
+                    target = steps[used, choice, 2]
+                    goes = 0 if one_link else steps[used, choice, 1]
                     for end in range(first + 1, layers + 1):
                         value = max(
                             so_far,
@@ -73,6 +67,7 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, 
                             parent[end, target, goes, 0] = first
                             parent[end, target, goes, 1] = place
                             parent[end, target, goes, 2] = slot
+                            parent[end, target, goes, 3] = used
                             if end == layers:
                                 whole = value
                                 end_used = target
@@ -81,15 +76,14 @@ def shortest_bottleneck(prefix_s, crossing_bytes, latency_s, byte_s, conflicts, 
     served = np.full(places, NONE, np.int64)
     count = 0
     end, used, slot = layers, end_used, end_last
-    while end > 0:
-        first = parent[end, used, slot, 0]
-        place = parent[end, used, slot, 1]
-        firsts[count] = first
-        served[count] = place
-        count += 1
+    while end > 0 and end_used != NONE:
+        firsts[count] = parent[end, used, slot, 0]
+        served[count] = parent[end, used, slot, 1]
+        previous = parent[end, used, slot, 3]
         slot = parent[end, used, slot, 2]
-        used &= ~(1 << place)
-        end = first
+        used = previous
+        end = firsts[count]
+        count += 1
     return whole, firsts[:count], served[:count]
 
 

@@ -10,7 +10,7 @@ from tvm_npu.pipelines.chain import LayerChain
 from tvm_npu.pipelines.configuration import Configuration
 from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
-from tvm_npu.pipelines.search.exact import exact_configuration
+from tvm_npu.pipelines.search.exact import planned_configuration
 from tvm_npu.pipelines.search.layer_model import EXACT_NOISE, LayerFit, LayerTimeModel
 from tvm_npu.pipelines.search.session import Session, Trial
 
@@ -19,6 +19,8 @@ NOISY_BUDGET = 72
 """Where measurements are not exact."""
 SAMPLES = 24
 """Drawn tables of layer times, each planned exactly, when the likeliest plan was tried already."""
+SAMPLE_STATES = 250_000
+"""Samples are planned exactly up to this size of the table: a tenth of a second."""
 RUNS = 6
 """Of what the search believes to be best, before it ends."""
 WORTH = 0.001
@@ -48,7 +50,7 @@ def search_guided(session: Session, layer_model: str = "gaussian") -> Trial:
         known = ", ".join(LAYER_MODELS)
         raise SearchError(f"unknown layer model {layer_model!r}; known: {known}")
     model = LAYER_MODELS[layer_model](session.chain, session.platform)
-    first, _ = exact_configuration(model.table(model.prior_s()), session.platform)
+    first, _ = planned_configuration(model.table(model.prior_s()), session.platform)
     if not session.trials:
         session.try_out(first)
     if len(session.platform) == 1:  # and one configuration
@@ -77,14 +79,14 @@ def believed_best(trials: Sequence[Trial], model: LayerTimeModel, fit: LayerFit)
 
 def _next(session: Session, model: LayerTimeModel, fit: LayerFit) -> Configuration | None:
     table = model.table(fit.mean_s)
-    likeliest, _ = exact_configuration(table, session.platform)
+    likeliest, _ = planned_configuration(table, session.platform)
     if not session.known(likeliest):
         return likeliest
     best = believed_best(session.trials, model, fit).configuration
     gains: dict[Configuration, float] = {}
     for _ in range(SAMPLES):
         drawn = model.table(fit.sample(session.random))
-        plan, value = exact_configuration(drawn, session.platform)
+        plan, value = planned_configuration(drawn, session.platform, SAMPLE_STATES)
         gain = 1.0 - value / drawn.times(best).bottleneck_s
         gains[plan] = gains.get(plan, 0.0) + max(gain, 0.0)
     is_exact = fit.noise <= EXACT_NOISE

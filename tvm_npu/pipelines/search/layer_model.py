@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -39,6 +40,8 @@ EXACT_NOISE = 0.002
 """Below this relative noise measurements are taken at their word."""
 DECISIVE = 5.0
 """Logarithm of likelihoods: below it deviations of layers may be noise."""
+MOST_MEASURED = 512
+"""Stages that a fit takes into account: its time grows with the cube of their number."""
 ROUNDS = 3
 """Fits, each with the places' scales of the one before."""
 
@@ -77,6 +80,11 @@ class _Prior:
     mean_s: np.ndarray
     between_layers: np.ndarray
     between_places: np.ndarray
+
+    @cached_property
+    def roots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of both covariances."""
+        return _root(self.between_layers), _root(self.between_places)
 
     def sums(self, layer_s: np.ndarray, stages: MeasuredStages) -> np.ndarray:
         """Seconds of ``stages`` under a table of layer times."""
@@ -133,10 +141,9 @@ class Fit:
         """Layer times that agree with what was measured: a sample of the prior, corrected by how
         far its stages are from the measured ones (Matheron's rule)."""
         prior = self._prior
+        of_layers, of_places = prior.roots
         drawn = prior.mean_s + (
-            _root(prior.between_layers)
-            @ random.standard_normal(prior.mean_s.shape)
-            @ _root(prior.between_places).T
+            of_layers @ random.standard_normal(prior.mean_s.shape) @ of_places.T
         )
         stages = self._stages
         errors = self.noise * stages.seconds * random.standard_normal(len(stages.seconds))
@@ -211,15 +218,20 @@ class LayerTimeModel:
 
     def measured(self, trials: Sequence[Trial]) -> MeasuredStages:
         """Transfers are taken off by the platform's links, at most nine tenths of what was
-        measured."""
+        measured. Of more than `MOST_MEASURED` stages those measured last."""
         found: dict[tuple[int, int, int], list[float]] = {}
-        for trial in trials:
+        latest: dict[tuple[int, int, int], int] = {}
+        for number, trial in enumerate(trials):
             transfers = self._links.times(trial.configuration).seconds
             for stage, (first, end) in enumerate(trial.configuration.ranges()):
                 measured = trial.times.seconds[stage]
                 own = max(measured - transfers[stage], 0.1 * measured)
                 key = (first, end, trial.configuration.places[stage])
                 found.setdefault(key, []).append(own)
+                latest[key] = number
+        if len(found) > MOST_MEASURED:
+            kept = set(sorted(found, key=lambda key: -latest[key])[:MOST_MEASURED])
+            found = {key: seconds for key, seconds in found.items() if key in kept}
         layers = np.zeros((len(found), len(self._prior)))
         for inside, (first, end, _) in zip(layers, found, strict=True):
             inside[first:end] = 1.0

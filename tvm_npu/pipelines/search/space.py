@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from decimal import Decimal
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
 from tvm_npu.pipelines.configuration import Configuration
+from tvm_npu.pipelines.errors import SearchError
 from tvm_npu.pipelines.platform import Platform
+
+MOST_SETS = 200_000
+"""Sets of places that share cores, looked through to count configurations."""
 
 
 @lru_cache(maxsize=64)
@@ -18,24 +23,24 @@ def twins(platform: Platform) -> tuple[int, ...]:
     """For each place the last one before it that it can be exchanged with, or -1: simulated places
     with equal figures, links and conflicts. Real places are never the same."""
     result = []
-    for place in range(len(platform)):
-        before = [other for other in range(place) if _exchangeable(platform, place, other)]
-        result.append(before[-1] if before else -1)
+    described: dict[str, list[int]] = {}
+    for place, figures in enumerate(platform.places):
+        text = figures.model_dump_json(exclude={"name", "core_ids"})
+        before = described.setdefault(text, [])
+        alike = (other for other in reversed(before) if _exchangeable(platform, place, other))
+        result.append(next(alike, -1))
+        before.append(place)
     return tuple(result)
 
 
 def _exchangeable(platform: Platform, one: int, other: int) -> bool:
+    """Two places of equal figures."""
     if not platform.simulated:
-        return False
-    ignored = {"name", "core_ids"}
-    if platform.places[one].model_dump(exclude=ignored) != platform.places[other].model_dump(
-        exclude=ignored
-    ):
         return False
     both = (1 << one) | (1 << other)
     if platform.conflicts[one] & ~both != platform.conflicts[other] & ~both:
         return False
-    return all(
+    return not platform.links or all(
         platform.link_between(one, third) == platform.link_between(other, third)
         for third in range(len(platform))
         if third not in (one, other)
@@ -57,14 +62,71 @@ def next_places(platform: Platform, used: int) -> Iterator[int]:
 @lru_cache(maxsize=256)
 def placements(platform: Platform, stages: int) -> int:
     """In how many ways ``stages`` stages can be placed; exchangeable places counted once."""
+    ways = _all_placements(platform)
+    return ways[stages] if stages < len(ways) else 0
 
-    @cache
-    def count(used: int, left: int) -> int:
-        if not left:
-            return 1
-        return sum(count(used | 1 << place, left - 1) for place in next_places(platform, used))
 
-    return count(0, stages)
+@lru_cache(maxsize=64)
+def _all_placements(platform: Platform) -> tuple[int, ...]:
+    """For each number of stages in how many ways they can be placed. Groups of places that have to
+    do with each other are counted apart, then their stages mixed in every order."""
+    total = [1]
+    for group in _groups(platform):
+        own = _placements_in(platform, group)
+        mixed = [0] * (len(total) + len(own) - 1)
+        for one, ways in enumerate(total):
+            for other, more in enumerate(own):
+                mixed[one + other] += ways * more * math.comb(one + other, one)
+        total = mixed
+    return tuple(total)
+
+
+def _groups(platform: Platform) -> list[tuple[int, ...]]:
+    """Places that share cores or are exchangeable, directly or by way of others."""
+    left = (1 << len(platform)) - 1
+    beside = list(platform.conflicts)
+    for place, twin in enumerate(twins(platform)):
+        if twin >= 0:
+            beside[place] |= 1 << twin
+            beside[twin] |= 1 << place
+    groups = []
+    while left:
+        group, waiting = 0, left & -left
+        while waiting:
+            place = (waiting & -waiting).bit_length() - 1
+            group |= 1 << place
+            waiting = (waiting | beside[place]) & ~group
+        groups.append(tuple(place for place in range(len(platform)) if group >> place & 1))
+        left &= ~group
+    return groups
+
+
+def _placements_in(platform: Platform, group: tuple[int, ...]) -> list[int]:
+    """For each number of stages in how many ways they can be placed on ``group``. Raises
+    SearchError for a group of too many sets (`MOST_SETS`)."""
+    twin = twins(platform)
+    ways = {0: 1}
+    found = []
+    seen = 0
+    while ways:
+        found.append(sum(ways.values()))
+        seen += len(ways)
+        if seen > MOST_SETS:
+            raise SearchError(
+                f"platform {platform.name}: {len(group)} places share cores in more than "
+                f"{MOST_SETS:,} ways, too many to count the configurations"
+            )
+        longer: dict[int, int] = {}
+        for used, count in ways.items():
+            taken = 0
+            for place in group:
+                if used >> place & 1:
+                    taken |= platform.conflicts[place]
+            for place in group:
+                if not taken >> place & 1 and (twin[place] < 0 or used >> twin[place] & 1):
+                    longer[used | 1 << place] = longer.get(used | 1 << place, 0) + count
+        ways = longer
+    return found
 
 
 def cuts(layers: int, stages: int) -> int:
@@ -76,6 +138,11 @@ def space_size(layers: int, platform: Platform) -> int:
     """Configurations of any number of stages; exchangeable places counted once."""
     most = min(layers, platform.most_stages)
     return sum(cuts(layers, n) * placements(platform, n) for n in range(1, most + 1))
+
+
+def size_text(size: int) -> str:
+    """In digits, or as a power of ten where nobody could read them."""
+    return f"{size:,}" if size < 10**15 else f"{Decimal(size):.2e}"
 
 
 def all_stages(layers: int, stages: int) -> Iterator[tuple[int, ...]]:

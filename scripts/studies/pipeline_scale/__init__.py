@@ -1,0 +1,1 @@
+"""Searches for pipelines on many places and layers, and fleets of machines."""

@@ -1,0 +1,105 @@
+"""A fleet: machines of unequal speed behind one stream of frames, on paper and simulated.
+
+A machine is a pipeline of stages, or a single one. On paper it delivers a frame in the time of its
+slowest stage, and a fleet delivers the sum of what its machines deliver. The simulation sends frame
+after frame through bounded queues, as the runtime does (`runtime/pipeline/ring.py`): a stage keeps
+a frame until there is room behind it. Results leave the fleet in the order of the frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tvm_npu.pipelines.errors import FleetError
+from tvm_npu.pipelines.fleet_kernel import POLICIES, run_fleet
+
+SLOTS = 2
+"""Frames in a queue, that which is read included."""
+MOST_FRAMES = 1_000_000
+MOST_STAGE_RUNS = 50_000_000
+MOST_NOISE = 1.0
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """What a simulated fleet did. ``throughput``: frames a second over the second half of them;
+    ``latency_s``: from when a frame is given to a machine until its result leaves the fleet, the
+    median and the 99th percentile; ``frames``: of each machine."""
+
+    throughput: float
+    latency_s: float
+    latency_p99_s: float
+    frames: tuple[int, ...]
+
+
+def paper_rates(machines: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Frames a second of each machine; ``machines``: seconds of each of their stages."""
+    _check_machines(machines)
+    return tuple(1.0 / max(stages) for stages in machines)
+
+
+def even_rate(machines: Sequence[Sequence[float]]) -> float:
+    """Frames a second when every machine gets as many: the slowest decides."""
+    return len(machines) * min(paper_rates(machines))
+
+
+def simulate_fleet(
+    machines: Sequence[Sequence[float]],
+    frames: int,
+    policy: str = "free",
+    *,
+    noise: float = 0.0,
+    seed: int = 0,
+    slots: int = SLOTS,
+) -> FleetRun:
+    """``frames`` frames of a stream that always has one more. ``policy`` says who gets a frame:
+    ``turns``: the machines in turn; ``shares``: by their rates on paper; ``free``: who has room
+    first, the fastest of equals. ``noise``: deviation of the logarithm of each stage's time for
+    each frame. Raises FleetError."""
+    rates = np.array(paper_rates(machines))
+    if policy not in POLICIES:
+        raise FleetError(f"unknown policy {policy!r}; known: {', '.join(POLICIES)}")
+    if not 2 <= frames <= MOST_FRAMES:
+        raise FleetError(f"frames = {frames}; from 2 to {MOST_FRAMES:,}")
+    if not 0.0 <= noise <= MOST_NOISE:
+        raise FleetError(f"noise = {noise}; from 0 to {MOST_NOISE:g}")
+    if slots < 1:
+        raise FleetError(f"slots = {slots}; at least 1")
+    stages = sum(map(len, machines))
+    if stages * frames > MOST_STAGE_RUNS:
+        raise FleetError(
+            f"{frames:,} frames and {stages:,} stages are {frames * stages:,} stage times; at most "
+            f"{MOST_STAGE_RUNS:,}: fewer frames"
+        )
+    longest = max(map(len, machines))
+    factors = np.ones((frames, longest))
+    if noise:
+        factors = np.exp(noise * np.random.default_rng(seed).standard_normal(factors.shape))
+    firsts = np.cumsum([0, *map(len, machines)])
+    given, left, served = run_fleet(
+        np.concatenate([np.asarray(one, np.float64) for one in machines]), firsts, rates,
+        POLICIES.index(policy), factors, slots,
+    )  # fmt: skip
+    half = frames // 2
+    latency = left - given
+    throughput = (frames - half) / (left[-1] - left[half - 1]) if left[-1] > left[half - 1] else 0.0
+    return FleetRun(
+        float(throughput),
+        float(np.median(latency)),
+        float(np.percentile(latency, 99)),
+        tuple(int(count) for count in np.bincount(served, minlength=len(machines))),
+    )
+
+
+def _check_machines(machines: Sequence[Sequence[float]]) -> None:
+    if not machines:
+        raise FleetError("a fleet needs at least one machine; this one has none")
+    for number, stages in enumerate(machines):
+        if not len(stages) or not all(0 < taken < float("inf") for taken in stages):
+            raise FleetError(
+                f"machine {number} has stages of {tuple(stages)} s; at least one stage, each of a "
+                "finite time above 0 s"
+            )
