@@ -62,7 +62,7 @@ def with_models(store: Path, models: Path) -> Path:
     measured, and neither is what an interrupted run left."""
     shutil.rmtree(store, ignore_errors=True)
     store.mkdir(parents=True)
-    for file in models.glob("*.model"):
+    for file in (*models.glob("*.model"), *models.glob("*.asked")):
         os.link(file, store / file.name)
     return store
 
