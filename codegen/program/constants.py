@@ -10,7 +10,7 @@ from tvm_npu.codegen.errors import EmitError
 from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
 
-TIDY_BYTES = 1 << 23
+TIDY_BYTES = 1 << 22
 """So much is added before freed memory goes back to the system: what grows leaves its old places
 behind, and so do weights in the orders of plans."""
 
