@@ -91,6 +91,10 @@ def _chord_error(known: Function, segment: float, scale: float, element_bytes: i
     return float(np.abs(chords - fine[: chords.size].reshape(chords.shape)).max())
 
 
+_AT_ONCE = 1 << 16
+"""Elements of a float tensor: functions compute in several arrays of float64."""
+
+
 @dataclass(frozen=True, eq=False)
 class TableFunction(Layer):
     """A function of every element of a tensor of any shape: one of `ops.functions` by name, or one
@@ -116,7 +120,13 @@ class TableOperator(Operator[TableFunction, FixedTable]):
         return (inputs[0],)
 
     def run_float(self, layer: TableFunction, arrays: Arrays, shapes: Shapes) -> Arrays:
-        return (function_called(layer.function)(arrays[0]).astype(np.float32),)
+        known, values = function_called(layer.function), np.ascontiguousarray(arrays[0])
+        result = np.empty(values.shape, np.float32)
+        flat, made = values.reshape(-1), result.reshape(-1)
+        for begin in range(0, flat.size, _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            made[part] = known(flat[part])
+        return (result,)
 
     def run_fixed(
         self, layer: FixedTable, arrays: Arrays, shapes: Shapes, element_bytes: int

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from tvm_npu.codegen.errors import EmitError
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES
+
+TIDY_BYTES = 1 << 22
+"""So much is added before freed memory goes back to the system: what grows leaves its old places
+behind, and so do weights in the orders of plans."""
 
 
 class Constants:
@@ -15,6 +20,7 @@ class Constants:
 
     def __init__(self) -> None:
         self.data = bytearray()
+        self._tidy_bytes = TIDY_BYTES
 
     def add(self, values: Any, dtype: np.dtype[Any], what: str) -> int:
         """The offset of ``values``; EmitError when ``dtype`` does not hold them."""
@@ -26,6 +32,9 @@ class Constants:
             )
         offset = self.pad()
         self.data.extend(np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data)
+        if len(self.data) >= self._tidy_bytes:
+            give_back()
+            self._tidy_bytes = len(self.data) + TIDY_BYTES
         return offset
 
     def pad(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from tvm_npu.codegen.freed_memory import give_back
 from tvm_npu.codegen.graph import Graph
 
 Source = TypeVar("Source")
@@ -35,7 +36,7 @@ class GraphByGraph(Mapping[str, Graph], Generic[Source]):
         if symbol in self._kept:
             return self._kept[symbol]
         if self._last is None or self._last[0] != symbol:
-            self._last = None  # its weights go before others come
+            self.let_go()  # its weights go before others come
             graph = self._make(self._sources[symbol])
             size = _bytes_of(graph.layers)
             if size <= self._room:
@@ -44,6 +45,12 @@ class GraphByGraph(Mapping[str, Graph], Generic[Source]):
                 return graph
             self._last = symbol, graph
         return self._last[1]
+
+    def let_go(self) -> None:
+        """The last one that does not stay goes."""
+        if self._last is not None:
+            self._last = None
+            give_back()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sources)

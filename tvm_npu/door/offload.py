@@ -106,9 +106,9 @@ def _calibrated(
         marked = {
             region.symbol: door.region(result, region.symbol) for region in split.regions
         }
-        graphs = GraphByGraph(marked, MarkedRegion.graph)
-        make = partial(calibrated_graph, machine=options.machine, precision=options.precision)
-        calibrated = GraphByGraph(graphs, make)
+        graphs = GraphByGraph(marked, MarkedRegion.graph, kept_bytes=0)
+        make = partial(_calibrated_graph, graphs, options=options)
+        calibrated = GraphByGraph({symbol: symbol for symbol in marked}, make)
         if not known:
             _tell_lost_scales(graphs.values(), options)
         given = given_ranges(calibrated)
@@ -132,6 +132,15 @@ def _calibrated(
             samples = _samples(calibration, door.inputs(result), options.seed, warned=True)
             run = partial(door.run_regions, result, samples=samples)
             return split, result, adjusted(graphs, calibrated, ranges, run, options)
+
+
+def _calibrated_graph(
+    graphs: GraphByGraph[MarkedRegion], symbol: str, options: NpuOptions
+) -> Graph:
+    """Of ``graphs``, which then let it go: the two have weights of their own."""
+    made = calibrated_graph(graphs[symbol], options.machine, options.precision)
+    graphs.let_go()
+    return made
 
 
 def _check_questions(options: NpuOptions) -> None:

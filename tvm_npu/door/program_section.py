@@ -2,16 +2,18 @@
 
 LLVM takes gigabytes and minutes for constants of a hundred megabytes. Here its assembler copies the
 program from a file (``.incbin``) into the object, whenever the object is made: when the code is
-first called, and when the library is exported. The file is kept until the process ends.
+first called, and when the library is exported.
 """
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import itertools
 import os
 import shutil
 import tempfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -25,11 +27,25 @@ def address_getter(symbol: str) -> str:
     return f"{symbol}_program_bytes"
 
 
-def section_code(symbol: str, program: bytes) -> str:
-    """LLVM code that holds ``program`` and a function that returns its address."""
+@dataclass(frozen=True)
+class StoredProgram:
+    """A program's bytes in a file that is kept until the process ends."""
+
+    path: Path
+    size_bytes: int
+    digest: str
+
+
+def stored(program: bytes) -> StoredProgram:
+    """``program`` in a file, so that it need not stay in memory."""
     path = _folder(os.getpid()) / f"{next(_numbers)}"
     path.write_bytes(program)
-    escaped = str(path).replace("\\", "\\5C").replace('"', "\\22")
+    return StoredProgram(path, len(program), hashlib.sha256(program).hexdigest())
+
+
+def section_code(symbol: str, program: StoredProgram) -> str:
+    """LLVM code that holds ``program`` and a function that returns its address."""
+    escaped = str(program.path).replace("\\", "\\5C").replace('"', "\\22")
     lines = (".section .rodata", ".p2align 6", f"{symbol}_program:", f".incbin \\22{escaped}\\22")
     assembly = "\n".join(f'module asm "{line}"' for line in (*lines, ".text"))
     return (

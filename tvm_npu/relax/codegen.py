@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_npu.door.program_section import stored
 from tvm_npu.door.region import MarkedRegion, marked_region
 from tvm_npu.relax import expressions as of
 from tvm_npu.relax.carried_errors import carried, own_errors
@@ -59,11 +59,10 @@ def compile_region(function: relax.Function) -> Any:
     """The runtime module of one region."""
     symbol = str(function.attrs["global_symbol"])
     region = region_of(function, symbol)
-    program = region.program()
-    digest = hashlib.sha256(program).hexdigest()
+    program = stored(region.program())
     inputs = [_shape(var.ty) for var in function.params]
     outputs = [_shape(type_) for type_ in of.tensor_types(function.ret_ty)]
-    strings = [symbol, digest]
+    strings = [symbol, program.digest]
     return packed_caller(symbol, RUN, strings, program, inputs, outputs, region.options.cpu_target)
 
 

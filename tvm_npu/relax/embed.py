@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from tvm_npu.door.program_section import address_getter, section_code
+from tvm_npu.door.program_section import StoredProgram, address_getter, section_code
 from tvm_npu.relax.expressions import TensorShape
 
 
@@ -16,7 +16,7 @@ def packed_caller(
     symbol: str,
     packed: str,
     strings: Sequence[str],
-    blob: bytes,
+    blob: StoredProgram,
     inputs: Sequence[TensorShape],
     outputs: Sequence[TensorShape],
     cpu_target: str,
@@ -35,7 +35,7 @@ def packed_caller(
             packed,
             *strings,
             tirx.IntImm("int32", len(inputs)),
-            _array(address, (len(blob),), "int8"),
+            _array(address, (blob.size_bytes,), "int8"),
             *(
                 _array(buffer.data, shape, "float32")
                 for buffer, shape in zip(buffers, (*inputs, *outputs), strict=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 
 import tvm
 from tvm import relay
 
+from tvm_npu.door.program_section import stored
 from tvm_npu.door.region import OPTIONS, MarkedRegion, marked_region
 from tvm_npu.options import NpuOptions
 from tvm_npu.relay import operands as of
@@ -40,13 +40,13 @@ def compile_region(function: relay.Function) -> tvm.runtime.Module:
     ]
     if CALIBRATION_ATTR in function.attrs:
         strings = [symbol, str(function.attrs[CALIBRATION_ATTR])]
-        return packed_caller(symbol, CALIBRATE, strings, b"", inputs, outputs, "llvm")
+        return packed_caller(symbol, CALIBRATE, strings, None, inputs, outputs, "llvm")
     program = program_of(function)
     if program is None:
-        program = region_of(function).program()
+        program = stored(region_of(function).program())
     cpu_target = NpuOptions.from_json(str(function.attrs[OPTIONS])).cpu_target
-    digest = hashlib.sha256(program).hexdigest()
-    return packed_caller(symbol, RUN, [symbol, digest], program, inputs, outputs, cpu_target)
+    strings = [symbol, program.digest]
+    return packed_caller(symbol, RUN, strings, program, inputs, outputs, cpu_target)
 
 
 @tvm.register_func("relay.ext.npu.constant_updater", override=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import tvm
 from tvm import tir
 
-from tvm_npu.door.program_section import address_getter, section_code
+from tvm_npu.door.program_section import StoredProgram, address_getter, section_code
 from tvm_npu.relay.operands import TensorShape
 
 
@@ -15,15 +15,15 @@ def packed_caller(
     symbol: str,
     packed: str,
     strings: Sequence[str],
-    blob: bytes,
+    blob: StoredProgram | None,
     inputs: Sequence[TensorShape],
     outputs: Sequence[TensorShape],
     cpu_target: str,
 ) -> tvm.runtime.Module:
     """A runtime module with ``symbol(*inputs, *outputs)``, all float32.
 
-    It calls ``packed(*strings, len(inputs), [blob as int8 [N],] *inputs, *outputs)``; an empty
-    blob is left out.
+    It calls ``packed(*strings, len(inputs), [blob as int8 [N],] *inputs, *outputs)``; without
+    a blob that is left out.
     """
     shapes = (*inputs, *outputs)
     handles = [tir.Var(f"tensor{number}", "handle") for number in range(len(shapes))]
@@ -33,11 +33,11 @@ def packed_caller(
     ]
     arguments = [tir.StringImm(text) for text in strings]
     arguments.append(tir.IntImm("int32", len(inputs)))
-    if blob:
+    if blob is not None:
         address = tir.call_extern("handle", address_getter(symbol))
-        arguments.append(_array(address, (len(blob),), "int8", tir.const(0, "uint64")))
+        arguments.append(_array(address, (blob.size_bytes,), "int8", tir.const(0, "uint64")))
     body: tir.Stmt = tir.Evaluate(tir.call_packed(packed, *arguments, *tensors))
-    if blob:
+    if blob is not None:
         code = tir.StringImm(section_code(symbol, blob))
         body = tir.AttrStmt(tir.StringImm("program"), "pragma_import_llvm", code, body)
     for key, value in (("device_type", tvm.cpu().device_type), ("device_id", 0)):

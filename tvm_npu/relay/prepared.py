@@ -6,19 +6,19 @@ the layers of a network in it, a stand-in of the same type has none: 4 of 6 seco
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import tvm
 from tvm import relay
 
+from tvm_npu.door.program_section import StoredProgram, stored
 from tvm_npu.door.region import MarkedRegion
 from tvm_npu.relay import operands as of
 
 PREPARED = "npu.prepared"
 """Attribute of a stand-in: the digest of its region's program."""
-_programs: dict[str, bytes] = {}
+_programs: dict[str, StoredProgram] = {}
 
 
 @contextmanager
@@ -29,17 +29,17 @@ def prepared(mod: tvm.IRModule, regions: dict[str, MarkedRegion]) -> Iterator[tv
     digests = []
     try:
         for symbol, region in regions.items():
-            program = region.program()
-            digests.append(hashlib.sha256(program).hexdigest())
-            _programs[digests[-1]] = program
-            light[symbol] = stand_in(mod[symbol]).with_attr(PREPARED, digests[-1])
+            program = stored(region.program())
+            digests.append(program.digest)
+            _programs[program.digest] = program
+            light[symbol] = stand_in(mod[symbol]).with_attr(PREPARED, program.digest)
         yield light
     finally:
         for digest in digests:
             _programs.pop(digest, None)
 
 
-def program_of(function: relay.Function) -> bytes | None:
+def program_of(function: relay.Function) -> StoredProgram | None:
     """The program that was made ahead for a stand-in; None for a region itself."""
     digest = function.attrs.get_str(PREPARED) if PREPARED in function.attrs else None
     return None if digest is None else _programs[digest]
