@@ -239,7 +239,8 @@ def _profiled(
     if limits.instructions is None:
         limits = replace(limits, instructions=MOST_INSTRUCTIONS)
     room = EventRoom()
-    with watch.part("compile"):
+    tiny = "still planning and making code; memories of a few bytes cut layers into many tiles"
+    with watch.part("compile"), after(SLOW_S, lambda: terminal.note(tiny)):
         runs = [
             RegionRun.of(symbol, generated, args.timing, args.timing, limits, room)
             for symbol, generated in compiled(job, steps)
