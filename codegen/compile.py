@@ -109,7 +109,8 @@ def quantized(
     """The last step of `fixed_graph`, for a graph of `calibrated_graph` with its adjustments."""
     precision = options.precision or machine.default_precision
     ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    return quantize(parted, ranges, precision, machine.requantization(precision), int16)
+    needs = least_needs(machine, precision)
+    return quantize(parted, ranges, precision, machine.requantization(precision), int16, needs)
 
 
 def prepared_graph(
@@ -119,7 +120,8 @@ def prepared_graph(
     precision = options.precision or machine.default_precision
     parted = parted_graph(graph, machine, options)
     ranges, int16 = with_ranges_of_parts(parted, ranges), int16_layers(machine, options)
-    return prepare(parted, ranges, precision, int16, machine.requantization(precision))
+    needs = least_needs(machine, precision)
+    return prepare(parted, ranges, precision, int16, machine.requantization(precision), needs)
 
 
 def parted_graph(graph: Graph, machine: MachineDescription, options: CompileOptions) -> Graph:

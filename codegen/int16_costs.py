@@ -27,6 +27,7 @@ from tvm_npu.codegen.compile import (
 from tvm_npu.codegen.errors import PlanningError, QuantizationError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, FloatArray, Graph, Layer
 from tvm_npu.codegen.graph.fixed import Width, precision_of_width
+from tvm_npu.codegen.least import least_needs
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.averages import with_ranges_of_parts
 from tvm_npu.codegen.passes.calibrate import Ranges
@@ -76,7 +77,10 @@ class Int16Region:
         self.parted = parted_graph(graph, machine, options)
         self.parted_ranges = with_ranges_of_parts(self.parted, ranges)
         int16 = int16_layers(machine, options)
-        self.prepared = prepare(self.parted, self.parted_ranges, "int8", int16, Q_POINTS_ONLY)
+        self.needs = least_needs(machine, "int8")
+        self.prepared = prepare(
+            self.parted, self.parted_ranges, "int8", int16, Q_POINTS_ONLY, self.needs
+        )
         self.tensors = run_float(self.prepared.graph, sample)
         chosen = planner_called(options.planner, options.limits, options.tuning_log)
         self.planner = LayerPlanner("int8", machine, chosen, options.limits)
@@ -89,7 +93,7 @@ class Int16Region:
         tensors' formats is not made again. Raises as `quantize`."""
         int16 = int16_layers(self.machine, replace(self.options, int16_layers=layers))
         step = self.machine.requantization("int8")
-        prepared = prepare(self.parted, self.parted_ranges, "int8", int16, step)
+        prepared = prepare(self.parted, self.parted_ranges, "int8", int16, step, self.needs)
         numbers = formats(prepared, step, int16.requantization)
         made = tuple(self._made(layer, numbers, bool(layers)) for layer in prepared.graph.layers)
         return fixed_graph_of(prepared, numbers.scales, made)

@@ -95,15 +95,18 @@ def divisors(number: int) -> list[int]:
     return [one for one in range(1, number + 1) if number % one == 0]
 
 
-def with_weighed_averages(graph: Graph, ranges: Ranges, element_bytes: int) -> Graph:
-    """Of int8; the graph itself for other elements."""
+def with_weighed_averages(
+    graph: Graph, ranges: Ranges, element_bytes: int, needs: LeastNeeds | None = None
+) -> Graph:
+    """Of int8; the graph itself for other elements. Averages whose convolutions do not fit the
+    machine, as ``needs`` says (None: any fits), stay averages."""
     if element_bytes > 1:
         return graph
     changes: dict[Layer, Layer | None] = {}
     for layer in graph.layers:
         if not isinstance(layer, Pool) or not can_be_weighed(layer):
             continue
-        if layer.output in graph.scales:
+        if layer.output in graph.scales or not _fits_weighed(layer, needs):
             continue
         source, made = layer.inputs[0], layer.output
         points = [range_q_point(ranges[tensor], 1, True) for tensor in (source, made)]
@@ -111,3 +114,12 @@ def with_weighed_averages(graph: Graph, ranges: Ranges, element_bytes: int) -> G
             continue
         changes[layer] = weighed(layer, graph.shapes[source][0])
     return swap(graph, changes) if changes else graph
+
+
+def _fits_weighed(layer: Pool, needs: LeastNeeds | None) -> bool:
+    """The depthwise convolution that the average becomes fits the machine."""
+    if needs is None:
+        return True
+    window = layer.kernel
+    found = needs.conv_input(window, window, 1, layer.stride), needs.conv_weight(window, window)
+    return all(need.fits for need in found)

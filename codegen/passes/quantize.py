@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from tvm_npu.codegen.errors import CutTermsWarning, QuantizationError
 from tvm_npu.codegen.graph import FixedGraph, FixedLayer, Graph, Layer, Scale
 from tvm_npu.codegen.graph.fixed import Width
+from tvm_npu.codegen.least import LeastNeeds
 from tvm_npu.codegen.ops.operator import Numbers
 from tvm_npu.codegen.ops.registry import operator_of
 from tvm_npu.codegen.passes.averages import with_weighed_averages
@@ -63,14 +64,16 @@ def prepare(
     precision: Precision,
     int16: Int16Layers = NO_INT16,
     requantization: Requantization = Q_POINTS_ONLY,
+    needs: LeastNeeds | None = None,
 ) -> Prepared:
-    """What `quantize` makes integers of. QuantizationError for an unknown precision."""
+    """What `quantize` makes integers of, for a machine with such ``needs``. QuantizationError
+    for an unknown precision."""
     if precision not in ELEMENT_BYTES:
         raise QuantizationError(f"unknown precision {precision!r}; known are {list(ELEMENT_BYTES)}")
     element_bytes = ELEMENT_BYTES[precision]
     step = Q_POINTS_ONLY if int16.names else requantization
     graph, ranges = scales_for_machine(graph, ranges, step)
-    graph = with_weighed_averages(graph, ranges, element_bytes)
+    graph = with_weighed_averages(graph, ranges, element_bytes, needs)
     if precision == "int16" or not int16.names:
         states = (state.tensor for layer in graph.layers for state in layer.states)
         same = dict.fromkeys((*graph.tensors, *states), element_bytes)
@@ -121,8 +124,10 @@ def quantize(
     precision: Precision,
     requantization: Requantization = Q_POINTS_ONLY,
     int16: Int16Layers = NO_INT16,
+    needs: LeastNeeds | None = None,
 ) -> FixedGraph:
-    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step; with
+    """The fixed-point graph of a fused ``graph``, for machines with such a requantize step and
+    memories (``needs``; None: any layer fits); with
     int8, ``int16`` are layers that compute in int16.
 
     ``ranges`` must cover every tensor whose scale the graph does not give. Where the machine's step
@@ -131,7 +136,7 @@ def quantize(
     weights that are not finite, an unknown precision and layers that `fuse` should have removed. A
     CutTermsWarning names a layer with terms that its integers cannot hold.
     """
-    prepared = prepare(graph, ranges, precision, int16, requantization)
+    prepared = prepare(graph, ranges, precision, int16, requantization, needs)
     found = formats(prepared, requantization, int16.requantization)
     layers = tuple(found.fixed(layer) for layer in prepared.graph.layers)
     _warn_of_cuts(prepared.graph, prepared.ranges)

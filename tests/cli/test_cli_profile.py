@@ -397,6 +397,7 @@ def test_a_run_without_end_ends(run, tmp_path, make_onnx, monkeypatch) -> None: 
     model = make_onnx(["Conv"], (1, 3, 24, 24))
     code, _, err = run("profile", model, "--machine", machine)
     assert code == 1 and "still running after 2000 instructions" in err
+    assert "still planning and making code; memories of a few bytes" in err
     assert "after 2,000 instructions, --limits instructions=N says another number" in err
     _, _, found = profiled(run, tmp_path, model, "--machine", machine,
                            "--limits", "instructions=9m")  # fmt: skip

@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from tests.report.small_runs import MACHINES, recorded
+from tvm_npu.report import memory
 from tvm_npu.report.memory import capacities, fullest, occupancy, peaks_by_layer, rows_by_layer
 
 
+@pytest.mark.parametrize("at_once", (7, memory.EVENTS_AT_ONCE))
 @pytest.mark.parametrize("name", MACHINES)
-def test_peaks_are_the_highest_bytes_of_events(name: str) -> None:
+def test_peaks_are_the_highest_bytes_of_events(
+    name: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "EVENTS_AT_ONCE", at_once)
     run = recorded(name)
     assert run.events is not None
     wanted: dict[str, dict[str, int]] = {layer: {} for layer in run.events.names.layers}

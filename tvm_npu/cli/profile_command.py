@@ -233,14 +233,16 @@ def _profiled(
     watch: Stopwatch,
 ) -> tuple[Profile, list[RegionRun]]:
     from tvm_npu.report.profile import profile_of
-    from tvm_npu.report.runs import RegionRun
+    from tvm_npu.report.runs import EventRoom, RegionRun
 
     limits = args.limits
     if limits.instructions is None:
         limits = replace(limits, instructions=MOST_INSTRUCTIONS)
-    with watch.part("compile"):
+    room = EventRoom()
+    tiny = "still planning and making code; memories of a few bytes cut layers into many tiles"
+    with watch.part("compile"), after(SLOW_S, lambda: terminal.note(tiny)):
         runs = [
-            RegionRun.of(symbol, generated, args.timing, args.timing, limits)
+            RegionRun.of(symbol, generated, args.timing, args.timing, limits, room)
             for symbol, generated in compiled(job, steps)
         ]
     samples = _announced(islice(_samples(job), args.runs), args.runs, terminal, steps)

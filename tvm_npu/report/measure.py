@@ -15,7 +15,7 @@ from tvm_npu.errors import PartitionError
 from tvm_npu.options import DEFAULT_MACHINE, make_options
 from tvm_npu.report.model_graph import graph_of_onnx
 from tvm_npu.report.profile import Profile, profile_of
-from tvm_npu.report.runs import RegionRun
+from tvm_npu.report.runs import EventRoom, RegionRun
 from tvm_npu.sim.description import MachineDescription
 from tvm_npu.sim.frames import Tabular
 from tvm_npu.sim.limits import DEFAULT, Limits
@@ -110,8 +110,9 @@ def profile(
     report = partitioned.report
     if not report.regions:
         raise PartitionError(f"no operator runs on the NPU ({len(report.refusals)} on the CPU)")
+    room = EventRoom()
     made = tuple(
-        RegionRun.of(symbol, partitioned.region(symbol).generated(), True, True, limits)
+        RegionRun.of(symbol, partitioned.region(symbol).generated(), True, True, limits, room)
         for symbol in partitioned.symbols
     )
     samples: Iterable[Any] = synthetic(imported.inputs, chosen.seed) if data is None else data

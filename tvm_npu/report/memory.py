@@ -16,6 +16,8 @@ from tvm_npu.sim.statistics import DRAM
 
 ADDRESS_BINS = 64
 """Pieces of a memory that are told apart in `occupancy`."""
+EVENTS_AT_ONCE = 1 << 14
+"""Of which spans are made: those of an event may take several hundred bytes."""
 
 
 def capacities(machine: MachineDescription) -> dict[str, int]:
@@ -29,11 +31,14 @@ def capacities(machine: MachineDescription) -> dict[str, int]:
 
 def peaks_by_layer(events: Events) -> list[dict[str, int]]:
     """For each layer the bytes of a memory of each part up to the highest one used."""
-    spans = events.spans()
-    layers = events.column(EventColumn.LAYER)[spans.event]
-    highest = np.zeros((len(events.names.layers) + 1, len(spans.parts)), np.int64)
-    np.maximum.at(highest, (layers, spans.part), spans.end)
-    kept = [(number, part) for number, part in enumerate(spans.parts) if part != DRAM]
+    parts = events.names.spans_of(events.table[:0]).parts
+    highest = np.zeros((len(events.names.layers) + 1, len(parts)), np.int64)
+    for first in range(0, len(events), EVENTS_AT_ONCE):
+        table = events.table[first : first + EVENTS_AT_ONCE]
+        spans = events.names.spans_of(table)
+        layers = table[:, EventColumn.LAYER][spans.event]
+        np.maximum.at(highest, (layers, spans.part), spans.end)
+    kept = [(number, part) for number, part in enumerate(parts) if part != DRAM]
     return [
         {part: int(row[number]) for number, part in kept if row[number]} for row in highest[:-1]
     ]

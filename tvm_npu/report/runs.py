@@ -13,7 +13,7 @@ from tvm_npu.codegen.program.format import Program, TensorSlot
 from tvm_npu.codegen.program.tables import slots_by_tensor
 from tvm_npu.report.dram import live_bytes
 from tvm_npu.runtime.session import Session
-from tvm_npu.sim.event_table import EventsError
+from tvm_npu.sim.event_table import MOST_EVENTS, EventsError
 from tvm_npu.sim.events import EventLog, Events
 from tvm_npu.sim.limits import DEFAULT, Limits
 from tvm_npu.sim.statistics import RunStatistics
@@ -23,11 +23,29 @@ class ManyEventsWarning(UserWarning):
     """A report without what its region's units did when."""
 
 
+class EventRoom:
+    """Events that the regions of a model may keep together."""
+
+    def __init__(self, events: int = 2 * MOST_EVENTS) -> None:
+        self.events = self.left = events
+
+    def take(self, count: int) -> None:
+        """EventsError where there is no room for ``count`` more."""
+        if count > self.left:
+            raise EventsError(
+                f"its {count:,} events do not fit: the regions of a model keep at most "
+                f"{self.events:,} together, and {self.left:,} are left; a machine with larger "
+                "memories, whose tiles are fewer, has fewer events"
+            )
+        self.left -= count
+
+
 class RegionRun:
     """A region's session; keeps the statistics of every run, which may hold several images, and,
     if ``records``, what its units did in the first image of the first run. ``live_bytes`` are those
     of `report.dram`, a layer each (none: not known); ``bound_cycles`` is `Backend.bound_cycles`, of
-    one image; ``outputs`` are where each layer's outputs lie."""
+    one image; ``outputs`` are where each layer's outputs lie; ``room`` is shared by the regions of
+    a model."""
 
     def __init__(
         self,
@@ -39,13 +57,14 @@ class RegionRun:
         live_bytes: tuple[int, ...] = (),
         bound_cycles: float | None = None,
         outputs: tuple[tuple[TensorSlot, ...], ...] = (),
+        room: EventRoom | None = None,
     ) -> None:
         self.symbol, self.live_bytes, self.outputs = symbol, live_bytes, outputs
         self.bound_cycles = bound_cycles
         self.session = Session(program, timing=timing, limits=limits)
         self.runs: list[RunStatistics] = []
         self.events: Events | None = None
-        self._records = records
+        self._records, self._room = records, room or EventRoom()
 
     @staticmethod
     def of(
@@ -54,6 +73,7 @@ class RegionRun:
         timing: bool,
         records: bool = False,
         limits: Limits = DEFAULT,
+        room: EventRoom | None = None,
     ) -> RegionRun:
         """Of a region that becomes words now."""
         program = generated.program()
@@ -64,13 +84,15 @@ class RegionRun:
             for one in generated.planned.layers
         )
         bound = generated.bound_cycles
-        return RegionRun(symbol, program, timing, records, limits, live, bound, outputs)
+        return RegionRun(symbol, program, timing, records, limits, live, bound, outputs, room)
 
     def run(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
         log = EventLog() if self._records and self.events is None else None
         outputs: list[Any] | None = None
         try:
             outputs = self.session.run(list(arrays), events=log)
+            if log is not None and log.runs:
+                self._room.take(len(log.runs[0]))
         except EventsError as error:
             text = f"region {self.symbol}: {error}; its report has no timelines"
             warnings.warn(text, ManyEventsWarning, stacklevel=2)

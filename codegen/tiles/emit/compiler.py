@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tvm_npu.codegen.backend import PlannedGraph
+from tvm_npu.codegen.errors import CapacityError
 from tvm_npu.codegen.fixed_point import element_limits
 from tvm_npu.codegen.graph import FixedLayer
 from tvm_npu.codegen.ops import FixedBlock, FixedConv
@@ -16,9 +17,11 @@ from tvm_npu.codegen.passes.storage import ALIGNMENT_BYTES, Storage
 from tvm_npu.codegen.plan.layers import PlannedLayer
 from tvm_npu.codegen.program.code import Code
 from tvm_npu.codegen.program.constants import Constants
+from tvm_npu.codegen.program.format import WORD_BYTES
 from tvm_npu.codegen.program.parts import CodeRange
 from tvm_npu.codegen.tiles.emit.chains import convolutions_of
 from tvm_npu.codegen.tiles.emit.commands import Command, listing
+from tvm_npu.codegen.tiles.emit.emitter import Code as InstructionCode
 from tvm_npu.codegen.tiles.emit.emitters import emitter_for
 from tvm_npu.codegen.tiles.emit.layer import Operands
 from tvm_npu.codegen.tiles.emit.layers import LayerCommands, layer_commands
@@ -27,6 +30,9 @@ from tvm_npu.sim.arithmetic import aligned
 from tvm_npu.sim.tiles.machine import TileMachine
 
 STORED_TYPE: dict[int, np.dtype[Any]] = {1: np.dtype("<i1"), 2: np.dtype("<i2"), 4: np.dtype("<i4")}
+MOST_CODE_BYTES = 1 << 24
+"""Of a program. Tile machines have no loops, so each tile takes instructions of its own; whole
+networks take some hundred thousand."""
 BIAS_TYPE: np.dtype[Any] = np.dtype("<i4")
 
 
@@ -35,6 +41,7 @@ class TileRegion:
     """A region at the command level (`backend.Emitted`)."""
 
     machine: TileMachine
+    names: tuple[str, ...]
     layers: tuple[LayerCommands, ...]
     operands: tuple[Operands, ...]
     constants: Constants
@@ -55,7 +62,7 @@ class TileRegion:
         for index in range(len(self.layers)):
             emitter.code.layer = index
             begin = emitter.code.position
-            emitter.emit(seams.watched(self.commands(index)))
+            emitter.emit(self._bounded(index, emitter.code, seams.watched(self.commands(index))))
             ranges.append((CodeRange(begin, emitter.code.position),))
         emitter.finish()
         constants.pad()
@@ -66,6 +73,25 @@ class TileRegion:
             activation_bytes=self.activation_bytes,
             debug=emitter.code.debug(),
             start_cycles=seams.start_cycles(),
+        )
+
+    def _bounded(
+        self, index: int, code: InstructionCode, commands: Iterable[Command]
+    ) -> Iterator[Command]:
+        """``commands``; CapacityError where the code becomes too long."""
+        for command in commands:
+            if code.position > MOST_CODE_BYTES:
+                raise CapacityError(self._too_long(index), code.position, MOST_CODE_BYTES)
+            yield command
+
+    def _too_long(self, index: int) -> str:
+        sizes = self.machine.memories.model_dump(exclude_none=True)
+        memories = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        return (
+            f"layer {self.names[index]!r}: its tiles in the memories of machine "
+            f"{self.machine.name!r} ({memories}) are so small that the program needs more than "
+            f"{MOST_CODE_BYTES // WORD_BYTES:,} instructions, the most that are emitted; make the "
+            "memories larger, or the model smaller"
         )
 
 
@@ -91,7 +117,8 @@ def with_commands(
         _operands(one.layer, storage, constants, stored_bytes) for one in planned.layers
     )
     activation_bytes = storage.size_bytes + aligned(partial, ALIGNMENT_BYTES)
-    return TileRegion(machine, layers, operands, constants, activation_bytes)
+    names = tuple(one.layer.name for one in planned.layers)
+    return TileRegion(machine, names, layers, operands, constants, activation_bytes)
 
 
 def _operands(

@@ -13,6 +13,7 @@ from tvm_npu.codegen.ops import FixedConv, FixedPool, Pool
 from tvm_npu.codegen.passes.averages import largest_part
 from tvm_npu.codegen.passes.calibrate import calibrate
 from tvm_npu.codegen.reference import run_fixed, run_float
+from tvm_npu.sim.machine_file import load_machine, machine_from_toml
 from tvm_npu.sim.nmp.machine import load_nmp_machine
 
 NMP = load_nmp_machine("nmp-4x8")
@@ -77,3 +78,18 @@ def test_the_mean_of_a_tensor_around_zero_keeps_its_digits(
 def test_maxima_have_the_digits_of_their_input() -> None:
     x = np.random.default_rng(1).normal(size=(1, 3, 14, 14)).astype(np.float32)
     assert run(pool("max", (14, 14)), x, "int8")[2] == (FixedPool,)
+
+
+def test_an_average_stays_one_where_its_convolution_does_not_fit() -> None:
+    """In one memory of 64 bytes lie nine elements of four bytes, but not their weights too."""
+    x = np.random.default_rng(1).normal(size=(1, 3, 3, 3)).astype(np.float32)
+    graph = pool("avg", (3, 3))
+    ranges = calibrate(graph, [{"x": x}])
+    memories = "[memories]\nshared_bytes = 64\nbias_bytes = 64\n"
+    small = machine_from_toml(f'extends = "zynq-7020"\nname = "small"\n{memories}', "small.toml")
+    for where, kind in ((load_machine("zynq-7020"), FixedConv), (small, FixedPool)):
+        options = CompileOptions(precision="int8")
+        (layer,) = fixed_graph(graph, ranges, where, options).layers
+        assert type(layer) is kind
+        program = compile_graph(graph, ranges, where, options)
+        assert program.layers
