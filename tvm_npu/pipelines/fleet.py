@@ -2,8 +2,9 @@
 
 A machine is a pipeline of stages, or a single one. On paper it delivers a frame in the time of its
 slowest stage, and a fleet delivers the sum of what its machines deliver. The simulation sends frame
-after frame through bounded queues, as the runtime does (`runtime/pipeline/worker.py`): a stage takes
-a frame, waits for room behind it, computes. Results leave the fleet in the order of the frames.
+after frame through bounded queues, as the runtime does (`runtime/pipeline/worker.py`): a stage
+takes a frame, waits for room behind it, computes. Results leave the fleet in the order of the
+frames.
 """
 
 from __future__ import annotations
